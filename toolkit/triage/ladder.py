@@ -18,6 +18,7 @@ from ..isolation import ForkServer, opened
 from ..replay import How, replay
 from ..rungs import NAMES, warmth
 from ..signature import RAISED_TOO
+from ..stages.asking import STAGES, judge_stages, stages_of, without_passes
 from ..verdict import NO_TIME, Verdict, abandoned, cannot_tell, skipped
 from ..verdict_words import word
 from .records import SIDE, Row, Triage, inputs_given, row_of
@@ -26,6 +27,8 @@ from .words import address, concluded
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
+UNCOMPILED = frozenset({"eager", "nop", "debug_nop", "torchscript", "decomposed"})
+"""Rungs that passes of Inductor's have no part in."""
 GOES_ON = SIDE | {"debug_nop", "triton_interpret"}
 DEFAULT_LIMIT_S = 300.0
 
@@ -47,9 +50,13 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
     if saved.status == "skipped":
         verdict = abandoned(saved.error)
         return Triage([], graph=address(saved), summary=f"Nothing was judged: {verdict.reason}.", verdict=verdict)
+    began = time.monotonic()
     wanted = chosen(saved, rungs, all=all)
     with opened(server, warmth(*wanted)) as used:
-        ladder = Ladder(saved, used, How(seed, device, limit_s, imports), max_time_s=max_time_s)
+        how = How(seed, device, limit_s, imports)
+        if not (rungs or all) and (parted := judge_stages(stages_of(saved), how, used)) is not None:
+            return by_stages(saved, parted[1], time.monotonic() - began)
+        ladder = Ladder(saved, used, how, max_time_s=max_time_s)
         for rung in wanted:
             if begun is not None:
                 begun(rung)
@@ -74,6 +81,12 @@ def chosen(saved: SavedGraph, rungs: Sequence[str] = (), *, all: bool = False) -
     if kwargs.get("aot_mode") is True:
         used.add("aot_inductor")
     return [name for name in NAMES if name in used]
+
+
+def by_stages(saved: SavedGraph, verdict: Verdict, seconds: float) -> Triage:
+    """The finding where two stages of the compile part: no rung need be run."""
+    rows, inputs = [Row(STAGES, verdict, seconds=seconds)], inputs_given(saved)
+    return Triage(rows, STAGES, address(saved), verdict.reason, inputs=inputs, seconds=seconds, verdict=verdict)
 
 
 class Ladder:
@@ -105,6 +118,8 @@ class Ladder:
         how = self.how._replace(limit_s=min(self.how.limit_s, left))
         outcome = replay(self.saved, rung, **how._asdict(), outputs=False, server=self.server, shared=self._shared)
         row = row_of(outcome, rung)
+        if row.passed and rung not in UNCOMPILED:
+            row.verdict = without_passes(self.saved, row.notes) or row.verdict
         if row.verdict.kind == "hang" and left < self.how.limit_s:
             row = Row(rung, cannot_tell(f"the {left:.0f} s that were left were not enough (see --max-time)", NO_TIME))
         self.fidelity = outcome.fidelity or self.fidelity

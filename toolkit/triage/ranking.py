@@ -15,6 +15,7 @@ import msgspec
 from ...dumps.wording import counted
 from .. import verdict_words
 from ..imports import option_words
+from ..stages.asking import STAGES
 from ..verdict import OK, SAME, Verdict, cannot_tell, worst
 from .records import REAL, Row, Triage
 from .words import record_again, run_address
@@ -106,9 +107,12 @@ def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> Ru
     """Fills in `run`, `summary` and `verdict`."""
     given_up = [graph for graph in run.graphs() if graph.status == "skipped"]
     found.run, found.abandoned = run_address(run), counted(len(given_up), "graph") if given_up else ""
-    found.verdict = _worst(found)
+    convicted = next((row for row in found.graphs if row.rung == STAGES), None)
+    found.verdict = _addressed(convicted) if convicted else _worst(found)
     go_on: list[str] = []
-    if found.ladders:
+    if convicted:
+        texts = [convicted.verdict.reason]
+    elif found.ladders:
         first = found.ladders[0]
         if first.first_failing is not None:
             texts = [first.summary, found.boundaries[0]]
@@ -122,12 +126,12 @@ def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> Ru
         go_on = [f"graphdbg triage {worst.address}"]
     else:
         texts = [_all_right(found, imports)]
-        if any(row.judged and row.inputs != REAL for row in found.graphs):
+        if not found.verdict.next and any(row.judged and row.inputs != REAL for row in found.graphs):
             go_on = [record_again(run)]
         if "--trust" in found.verdict.reason:  # the definitions that the graph needs are in the dump
             go_on = [shlex.join(["graphdbg", "triage", found.run, *option_words(imports), "--trust"])]
     found.summary = " ".join(text for text in [*texts, _counts(found)] if text)
-    verdict = found.ladders[0].verdict if found.ladders and found.ladders[0].verdict.failed else found.verdict
+    verdict = found.ladders[0].verdict if not convicted and found.ladders and found.ladders[0].verdict.failed else found.verdict
     found.verdict = verdict.then(*(go_on or verdict.next))
     return found
 
@@ -137,6 +141,10 @@ def _worst(found: RunTriage) -> Verdict:
     row = next((row for row in found.graphs if row.verdict == worst(one.verdict for one in found.graphs)), None)
     if row is None:
         return cannot_tell(f"no graph was judged{found.abandoned and f'; Dynamo abandoned {found.abandoned}'}")
+    return _addressed(row)
+
+
+def _addressed(row: GraphRow) -> Verdict:
     where = row.verdict.where if row.verdict.differs else None
     return msgspec.structs.replace(row.verdict, where=where and msgspec.structs.replace(where, graph=row.address))
 

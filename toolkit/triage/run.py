@@ -24,6 +24,7 @@ from .. import fidelity
 from ..blame.partners import compile_of, inner_graphs
 from ..isolation import ForkServer, opened
 from ..replay import How
+from ..stages.asking import STAGES, judge_stages, stages_of
 from ..suspects import suspects, triggered
 from ..verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, worst
 from ..verdict_words import word
@@ -137,7 +138,7 @@ def worst_graph(
     with opened(None) as used:
         work = _Work(run, used, How(seed, None, DEFAULT_LIMIT_S, imports), max_time_s, told)
         work.screen()
-        failing = sorted((row for row in work.rows if row.failed), key=rank)
+        failing = sorted((row for row in work.rows if row.failed and row.rung != STAGES), key=rank)
         if not failing:
             return worst(row.verdict for row in work.rows), None
         row, graph = work.narrowed(failing[0])[:2]
@@ -172,11 +173,25 @@ class _Work:
                 self._same(candidate)
                 continue
             share = SCREENING if any(row.failed for row in self.rows) else 1.0
-            self._candidate(candidate, share)
+            if not self._parted(candidate, share):
+                self._candidate(candidate, share)
+
+    def _parted(self, candidate: Candidate, share: float) -> bool:
+        """Whether a recorded stage does otherwise than the one before: then that is the verdict, and nothing is compiled."""
+        found = judge_stages(stages_of(candidate.graph), self.how, self.server, limit_s=max(1.0, self.left_s(share)))
+        if found is not None:
+            graph, verdict = found
+            self.told(f"{graph.id}: {word(verdict)}")
+            self.rows.append(self._row(graph, Row(STAGES, verdict), inputs=inputs_given(graph)))
+        return found is not None
 
     def _same(self, candidate: Candidate) -> None:
         """The verdict of the equal graph is this one's, too."""
-        known = next(row for row in self.rows if row.id == candidate.same_as)
+        known = next((row for row in self.rows if row.id == candidate.same_as), None)
+        if known is None:  # stages of that compile parted, and these may not
+            if not self._parted(candidate, 1.0):
+                self._candidate(candidate, 1.0)
+            return
         verdict = msgspec.structs.replace(known.verdict, reason=f"the same graph as {known.id}", detail=SAME)
         self.rows.append(self._row(candidate.graph, Row("inductor", verdict)))
 
@@ -210,7 +225,7 @@ class _Work:
 
     def explain(self, all: bool) -> None:
         """The ladders of the worst failures, one for each way to fail."""
-        failing = sorted((row for row in self.rows if row.failed and row.verdict.detail != SAME), key=rank)
+        failing = sorted((row for row in self.rows if row.failed and row.verdict.detail != SAME and row.rung != STAGES), key=rank)
         taken: list[GraphRow] = []
         for row in failing:
             same = (one for one in taken if one.signature and row.signature and one.signature.same_as(row.signature))

@@ -1,0 +1,84 @@
+"""Asks for each pair of stages of a compile, in order, and says of the first that parts what ran between. Imports no torch.
+
+The verdict is on the later graph of the pair. Its fault is the user's pass where one ran between and the compiler's own passes do
+not go wrong by themselves; else the compiler's.
+
+>>> judge_stages(run.graphs(), How(), server)
+(SavedGraph('myrun/0_0/post_grad_inference'), Verdict('fails', 'wrong_numbers', 'custom_pass', ...))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...dumps.errors import GraphdbgError
+from ..blame.partners import compile_of
+from ..isolation import Servers, ask
+from ..verdict import WHOLE, Verdict, Where, cannot_tell
+from .pairs import Pair, comparable, pairs, passes
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+    from ..replay import How
+
+STAGES = "stages"
+"""What stands in the place of a rung."""
+TASK = "graphdbg.toolkit.stages.judging:task"
+LIMIT_S = 60.0
+"""What one pair may take: two eager runs and two in float64. One that needs longer is left to the rungs."""
+
+
+def judge_stages(
+    graphs: Sequence[SavedGraph], how: How, server: Servers, *, limit_s: float = LIMIT_S
+) -> tuple[SavedGraph, Verdict] | None:
+    """The first graph that does otherwise than the one that it was made of, with the verdict; None where none is seen to."""
+    for pair in pairs(graphs):
+        if comparable(pair) and (found := _judged(pair, how, server, min(limit_s, LIMIT_S))) is not None:
+            return pair.after, found
+    return None
+
+
+def stages_of(saved: SavedGraph) -> list[SavedGraph]:
+    """The graphs of the same compile in the order in which they were recorded."""
+    return [] if saved.run is None else [one for one in saved.run.graphs() if compile_of(one) == compile_of(saved)]
+
+
+def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
+    """That a graph was compiled without passes of the user's that were in force in the run, as the notes of a replay tell; None
+    where all were."""
+    lost = [one for one in passes(saved, all=True) if any(f"inductor.{one.hook} is not applied" in note for note in notes)]
+    if not lost:
+        return None
+    mine = [one.module for one in lost if one.module not in ("", "__main__")]
+    how = " ".join(f"--import {module}" for module in dict.fromkeys(mine)) or "--trust"
+    text = " and ".join(one.text for one in lost)
+    verdict = cannot_tell(f"judged without your pass {text}, which has no saved form; the graphs recorded up to post_grad agree")
+    return verdict.then(f"graphdbg triage {saved.name} {how}")
+
+
+def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> Verdict | None:
+    users = passes(pair.after)
+    payload = {
+        "before": str(pair.before.path.absolute()), "after": str(pair.after.path.absolute()), "seed": how.seed,
+        "device": how.device, "custom": bool(users),
+    }  # fmt: skip
+    try:
+        answer = ask(TASK, payload, limit_s, server=server).answer()
+    except GraphdbgError:
+        return None
+    found: dict[str, Any] | None = answer.value if answer.status == "done" else None
+    if found is None:
+        return None
+    users = [] if found["built_in"] else users
+    who = " or ".join(one.text for one in users) or f"what ran between {pair.before.stage} and {pair.after.stage}"
+    reason = f"{who} changes what the graph computes: {found['became'] or found['name']}" + (
+        f". On the same inputs {pair.after.id} gives {found['name'] or 'other results'} otherwise than {pair.before.id}"
+        f" ({found['reason']})."
+    )  # fmt: skip
+    where = Where(found["node"], pair.after.id, found["line"], found["name"])
+    after, before = pair.after.name, pair.before.name
+    return Verdict(
+        "fails", found["kind"], "custom_pass" if users else "compiler", None if users else "inductor", reason, where,
+        next=[f"graphdbg diff {before} {after}"], detail=WHOLE,
+    )  # fmt: skip

@@ -1,0 +1,124 @@
+"""Which recorded graphs of a run are compared with which, and which passes of the user's ran between the two. Imports no torch.
+
+Both graphs of a pair take the same inputs in the same order and return the same results, whatever ran between them. Must not run
+anything and must not import what it names.
+
+>>> [(pair.before.id, pair.after.id) for pair in pairs(open_run("myrun").graphs())]
+[('0_0/joint', '0_0/joint_passed'), ('0_0/forward', '0_0/post_grad_forward')]
+>>> passes(pairs[1].after)[0].text
+'Scale in mypass.py:12 (post_grad_custom_post_pass)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...dumps import journal
+from ...dumps.errors import GraphdbgError
+from ...dumps.graph_folder import JOURNAL_FILE
+from ..blame.partners import compile_of
+
+if TYPE_CHECKING:
+    from ...dumps.schema import GraphRecord
+    from ...dumps.store import SavedGraph
+
+BEFORE = {
+    "pre_grad": ("dynamo",), "joint_passed": ("joint", "inference"), "post_grad_inference": ("joint_passed", "inference"),
+    "post_grad_forward": ("forward",), "post_grad_backward": ("backward",),
+}  # fmt: skip
+"""Stage -> the stages that it is made from with the same inputs."""
+
+HOOKS = {
+    "pre_grad": ("pre_grad_custom_pass",), "joint_passed": ("joint_custom_pre_pass", "joint_custom_post_pass"),
+    "post_grad": ("post_grad_custom_pre_pass", "post_grad_custom_post_pass"),
+}  # fmt: skip
+"""Stage, or how it begins -> the settings whose passes ran last before it was recorded."""
+
+
+class Pair(NamedTuple):
+    """A graph and the next one that was made of it."""
+
+    before: SavedGraph
+    after: SavedGraph
+
+
+class Pass(NamedTuple):
+    """A pass of the user's: the setting that it hangs on, its name, and where it was written."""
+
+    hook: str
+    name: str
+    file: str = ""
+    line: int = 0
+    module: str = ""
+
+    @property
+    def text(self) -> str:
+        """How a sentence names it."""
+        place = f" in {Path(self.file).name}" + (f":{self.line}" if self.line else "") if self.file else ""
+        return f"{self.name}{place} ({self.hook})"
+
+
+def pairs(graphs: Iterable[SavedGraph]) -> list[Pair]:
+    """The pairs of some graphs in the order in which those were recorded; a graph from before what was seen last of its stage
+    has none."""
+    last: dict[Any, SavedGraph] = {}
+    found: list[Pair] = []
+    for graph in graphs:
+        compiled = compile_of(graph)
+        earlier = [last[compiled, stage] for stage in BEFORE.get(graph.stage, ()) if (compiled, stage) in last]
+        newest = max(earlier, key=lambda one: list(last.values()).index(one), default=None)
+        if newest is not None and graph.status != "skipped":
+            found.append(Pair(newest, graph))
+        last.pop((compiled, graph.stage), None)
+        last[compiled, graph.stage] = graph
+    return found
+
+
+def comparable(pair: Pair) -> bool:
+    """Whether both take the same inputs in the same order, and are not word for word the same graph."""
+    try:
+        one, other = pair.before.record, pair.after.record
+    except GraphdbgError:
+        return False
+    if _inputs(one) != _inputs(other):
+        return False
+    return _body(one) != _body(other) or one.graph.subgraphs != other.graph.subgraphs
+
+
+def _inputs(record: GraphRecord) -> list[str]:
+    return [node.name for node in record.graph.nodes if node.op == "placeholder"]
+
+
+def _body(record: GraphRecord) -> list[Any]:
+    return [(node.name, node.op, node.target, node.args, node.kwargs) for node in record.graph.nodes]
+
+
+def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
+    """The user's passes that ran last before this graph was recorded, in the order of their settings; or `all` of its compile."""
+    stage = "post_grad" if after.stage.startswith("post_grad") else after.stage
+    hooks = [hook for some in HOOKS.values() for hook in some] if all else HOOKS.get(stage, ())
+    settings = after.record.config.get("inductor", {})
+    return [_named(after, hook, settings[hook]) for hook in hooks if settings.get(hook) is not None]
+
+
+def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
+    """What the journal and the recorded definitions know of the pass on a setting."""
+    said = str(value)
+    notes = [note for note in _notes(after) if note.get("unsaved") == f"setting inductor.{hook}"]
+    notes = [note for note in notes if str(note.get("what", "")).rpartition(".")[2] in said] or notes
+    if notes:
+        note = notes[-1]
+        module = str(note.get("module") or "")
+        name = str(note.get("what") or "").removeprefix(f"{module}.") or "a pass"
+        return Pass(hook, name, str(note.get("file") or ""), int(note.get("line") or 0), module)
+    known = next((one for one in after.record.definitions if f"inductor.{hook}" in one.values), None)
+    return Pass(hook, "a pass", known.file if known else "", module=known.module if known else "")
+
+
+def _notes(graph: SavedGraph) -> Sequence[dict[str, Any]]:
+    process = next((one for one in graph.run.processes if one.name == graph.process), None) if graph.run else None
+    if process is None:
+        return []
+    return [event.fields for event in journal.read(process.path / JOURNAL_FILE).events if event.kind == "note"]

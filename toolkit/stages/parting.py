@@ -1,0 +1,117 @@
+# pyright: basic
+"""The node where two stages of one graph part: the first that both know by name and that has another value in the second.
+
+Values are kept as a few sums, never whole. Must not decide whether anything is wrong: that was seen by the results.
+
+>>> parting(before, after, [seen_before, seen_after]).text
+'tanh: aten.tanh.default became aten.sigmoid.default'
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+from ..execution import leaves
+from ..node_values.measuring import target_of
+from ..numerics.statistics import tensors_in
+
+CLOSE = 1e-6
+"""What rounding in float64, and of constants, may leave between two values, relative to the sum of their sizes."""
+
+
+class Parted(NamedTuple):
+    """The node of the graph before, and what became of it."""
+
+    node: fx.Node
+    text: str
+
+
+class Seen:
+    """A hook for a run that keeps of each node's value its shapes and a few sums."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[tuple[Any, ...]]] = {}
+
+    def __call__(self, node: fx.Node, value: Any) -> Any:
+        if node.op != "output":
+            self.values[node.name] = [_sums(one) for one in tensors_in(value)]
+        return value
+
+
+def _sums(value: torch.Tensor) -> tuple[Any, ...]:
+    if value.layout is not torch.strided or value.is_quantized:
+        return (tuple(value.shape),)
+    flat = value.detach().reshape(-1)
+    flat = torch.view_as_real(flat.resolve_conj()).reshape(-1) if flat.is_complex() else flat
+    wide = flat.to(torch.float64)
+    places = torch.cos(torch.arange(wide.numel(), dtype=torch.float64, device=wide.device))
+    return tuple(value.shape), value.dtype, float(wide.abs().sum()), float(wide.sum()), float((wide * places).sum())
+
+
+def _alike(one: list[tuple[Any, ...]], other: list[tuple[Any, ...]], close: float) -> bool:
+    if len(one) != len(other):
+        return False
+    for a, b in zip(one, other, strict=True):
+        if a[:2] != b[:2]:
+            return False
+        size = abs(a[2]) + abs(b[2]) if len(a) > 2 else 0.0
+        if any(abs(x - y) > close * size or (x != x) != (y != y) for x, y in zip(a[2:], b[2:], strict=True)):
+            return False
+    return True
+
+
+def parting(
+    before: fx.GraphModule, after: fx.GraphModule, seen: tuple[Seen, Seen], close: float = CLOSE
+) -> Parted | None:
+    """Where they part; None where every value that both know is the same."""
+    known = {node.name: node for node in before.graph.nodes}
+    there = {node.name: node for node in after.graph.nodes}
+    one, other = (item.values for item in seen)
+    for node in after.graph.nodes:
+        mate = known.get(node.name)
+        if mate is None:
+            continue
+        if node.op == "output":
+            return _returned(mate, node, known, there)
+        if node.name in one and node.name in other and not _alike(one[node.name], other[node.name], close):
+            return _rewritten(mate, node, known, there)
+    return None
+
+
+def _rewritten(mate: fx.Node, node: fx.Node, known: dict[str, fx.Node], there: dict[str, fx.Node]) -> Parted:
+    """The node itself, or the one that it took its value from before and that is gone now."""
+    if _call(mate) == _call(node):
+        for old, new in zip(mate.all_input_nodes, node.all_input_nodes, strict=False):
+            if old.name != new.name and old.name not in there:
+                return Parted(old, _gone(old, new, known))
+    if str(mate.target) != str(node.target):
+        return Parted(mate, f"{mate.name}: {target_of(mate)} became {target_of(node)}")
+    if mate.args != node.args or mate.kwargs != node.kwargs:
+        text = f"{mate.name}: {target_of(mate)}({_arguments(mate)}) became ({_arguments(node)})"
+        return Parted(mate, text)
+    return Parted(mate, f"{mate.name} ({target_of(mate)}) has another value")
+
+
+def _returned(mate: fx.Node, node: fx.Node, known: dict[str, fx.Node], there: dict[str, fx.Node]) -> Parted | None:
+    """The first result that is another node's now."""
+    for old, new in zip(leaves(mate.args[0]), leaves(node.args[0]), strict=False):
+        if isinstance(old, fx.Node) and (not isinstance(new, fx.Node) or old.name != new.name):
+            return Parted(old, _gone(old, new, known) if old.name not in there else f"{old.name} is no longer returned, {new} is")
+    return None
+
+
+def _gone(old: fx.Node, new: Any, known: dict[str, fx.Node]) -> str:
+    if isinstance(new, fx.Node) and new.name not in known:
+        return f"{old.name}: {target_of(old)}({_arguments(old)}) became {target_of(new)}({_arguments(new)})"
+    return f"{old.name} ({target_of(old)}) is gone, {new} is in its place"
+
+
+def _call(node: fx.Node) -> tuple[str, int]:
+    return str(node.target), len(node.all_input_nodes)
+
+
+def _arguments(node: fx.Node) -> str:
+    return ", ".join([*map(str, node.args), *(f"{name}={value}" for name, value in node.kwargs.items())])
