@@ -261,7 +261,7 @@ def _drawing(places: dict[str, tuple[int, str]]) -> Hook | None:
         place, kind = places[node.name]
         generator = torch.Generator().manual_seed(place)
         make = torch.rand if kind == "rand" else torch.randn
-        return make(value.shape, generator=generator).to(value)
+        return make(value.shape, generator=generator, dtype=torch.float32).to(value)
 
     return draw
 

@@ -1,0 +1,80 @@
+"""A wrong pass of the user's, set inside the script's main(), is named with the node that it rewrote; a right one is not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphdbg.dumps.store import open_run
+from graphdbg.toolkit.isolation import opened
+from graphdbg.toolkit.replay import How
+from graphdbg.toolkit.stages.asking import judge_stages
+
+PROGRAM = """
+import torch
+import torch._inductor.config as config
+from torch._inductor.custom_graph_pass import CustomGraphPass
+
+class Pass(CustomGraphPass):
+    def __call__(self, graph):
+        for node in list(graph.nodes):
+            if node.op == "call_function" and node.target is {find}:
+                {change}
+
+    def uuid(self):
+        return b"{hook}"
+
+def f(x, w):
+    h = torch.relu(x @ w)
+    h = torch.nn.functional.dropout(h, 0.5)
+    return (torch.tanh(h) - w.sum(0)).sum()
+
+def main():
+    config.{hook} = Pass()
+    x, w = torch.randn(4, 8), torch.randn(8, 8, requires_grad={grad})
+    out = torch.compile(f)(x, w)
+    if {grad}:
+        out.backward()
+
+main()
+"""
+DROP = "node.replace_all_uses_with(node.args[0]); graph.erase_node(node)"
+SWAP = "node.args = (node.args[1], node.args[0])"
+SIGMOID = "node.target = torch.ops.aten.sigmoid.default"
+TWICE = "node.args = (node.args[0], 2.5)"
+ATEN = "torch.ops.aten."
+ROWS = {
+    "post-post": ("post_grad_custom_post_pass", ATEN + "tanh.default", SIGMOID, False, "tanh"),
+    "joint-pre": ("joint_custom_pre_pass", ATEN + "relu.default", DROP, True, "relu"),
+    "pre": ("pre_grad_custom_pass", "torch.tanh", "node.target = torch.sigmoid", False, "tanh"),
+    "joint-post": ("joint_custom_post_pass", ATEN + "sub.Tensor", SWAP, False, "sub"),
+    "post-pre": ("post_grad_custom_pre_pass", ATEN + "tanh.default", SIGMOID, True, "tanh"),
+    "scale": ("post_grad_custom_post_pass", ATEN + "mul.Tensor", TWICE, True, "mul"),
+    "right": ("post_grad_custom_post_pass", ATEN + "tanh.default", "pass", True, ""),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in ("post-post", "joint-pre", "right") else pytest.param(name, marks=pytest.mark.slow) for name in ROWS]
+)
+def test_a_wrong_pass_is_named(tmp_path: Path, name: str) -> None:
+    hook, find, change, grad, node = ROWS[name]
+    script = tmp_path / "script.py"
+    script.write_text(PROGRAM.format(hook=hook, find=find, change=change, grad=grad))
+    run = tmp_path / "run"
+    subprocess.run([sys.executable, "-m", "graphdbg", "dump", "-o", str(run), str(script)], check=True, cwd=tmp_path)
+    with opened(None) as server:
+        found = judge_stages(open_run(run).graphs(), How(), server)
+    if not node:
+        assert found is None
+        return
+    assert found is not None
+    verdict = found[1]
+    assert (verdict.verdict, verdict.kind, verdict.fault) == ("fails", "wrong_numbers", "custom_pass")
+    assert f"Pass in script.py:7 ({hook})" in verdict.reason
+    assert verdict.where is not None
+    assert verdict.where.node.startswith(node)
+    assert verdict.where.line.startswith("script.py:")
