@@ -32,7 +32,7 @@ _SIZED = {"size", "stride", "offset", "value"}
 @dataclass(frozen=True)
 class Blame:
     """Judges the mismatches of one value of one step. `tainted`: arguments that a finding was made at, with its origins; `stale`:
-    those among them whose record is stale; `path`: of the subgraph."""
+    those among them whose record is stale; `path`: of the subgraph; `foreign`: the value lies in memory that others had before."""
 
     plan: Plan
     step: Step
@@ -41,6 +41,7 @@ class Blame:
     tainted: Mapping[str, list[str]]
     path: str
     stale: Collection[str] = ()
+    foreign: bool = False
 
     def finding(self, found: Mapping[str, tuple[Any, Any]], given: Mapping[fx.Node, Any], value: Any) -> Finding:
         """The finding for property -> (expected, got). `given`: the real arguments, still alive."""
@@ -51,7 +52,8 @@ class Blame:
         ]
         if step.node.op in ("placeholder", "get_attr"):
             for one in mismatches:
-                one.cause = "input"
+                one.cause = "loose" if self.path and step.node.op == "placeholder" else "input"
+                one.why = "the operator runs this region on values of its own choice" if one.cause == "loose" else ""
         else:
             self._judge(mismatches, given, value)
         line, code, near = self._line()
@@ -76,7 +78,10 @@ class Blame:
                 continue
             if real.error:
                 one.cause = "inherited" if self.tainted else "unknown"
-                one.why = f"the fake function could not be run on the real arguments ({real.error})"
+                one.why = f"the fake function of {op_name(self.step.node)} could not be asked ({real.error})"
+                continue
+            if loose := self._loose(one.property, real):
+                one.cause, one.why = "loose", loose
                 continue
             if one.property in wrong:
                 one.cause, one.why = "fake", f"on the same arguments it says {wrong[one.property]}"
@@ -119,9 +124,18 @@ class Blame:
         shares = shared(value, given)
         if shares != says.shares[self.place]:
             wrong["alias"] = _sharing(says.shares[self.place])
-        elif not shares and "kind" not in wrong:
+        elif not shares and "kind" not in wrong and self.foreign:
             wrong["alias"] = "memory of its own"  # yet it lies in memory that no argument has
         return wrong
+
+    def _loose(self, name: str, says: Says) -> str:
+        """Why a recorded property is no promise, where it is none."""
+        if name == "value" and self.place < len(says.leaves) and says.leaves[self.place] is None:
+            return "the number is read from data"
+        leaf = self.step.leaves[self.place] if self.place < len(self.step.leaves) else None
+        if name == "offset" and isinstance(leaf, Leaf) and leaf.root == (self.step.index, self.place) and self.step.torchs:
+            return "where a new value begins in its own storage is left to the operator"
+        return "the results of a region lie where its run left them" if name in ("offset", "alias") and self.step.region else ""
 
     def _against_record(self, says: Says) -> dict[str, str]:
         """Property -> what the fake function says of the recorded arguments, where that is not what is recorded."""

@@ -23,11 +23,11 @@ from torch import fx
 from .. import torch_private as t
 from ..eager import attribute, set_attribute
 from .binding import Binding, bind
-from .findings import Finding, MetadataMismatch, joined, merged, text_report
+from .findings import SHOWN, Finding, MetadataMismatch, joined, merged, text_report
 from .generate import ToItsEnd, generated
 from .layout import layout_guard
 from .plan import Leaf, plan_of
-from .running import Run
+from .running import WRAPPED, Run, wrapped
 
 BINDINGS = 64
 """How many combinations of input layouts are remembered per graph."""
@@ -64,6 +64,9 @@ class CheckedGraph:
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """Runs the graph on flat inputs; findings go to the session."""
         if t.FakeTensor in set(map(type, inputs)):
+            return self.gm(*inputs)
+        if wrapped(inputs):
+            self.session.left_out(WRAPPED, f"{self.path}*")
             return self.gm(*inputs)
         binding, deep = self._binding(inputs)
         with _aliases_only_warned(), self._running(Run(self, binding, deep=deep), inputs) as run:
@@ -130,8 +133,9 @@ class CheckedGraph:
         """Sentences on values that are not checked, here and in subgraphs."""
         unbound = sorted({name for binding in self.bindings.values() for name in binding.unbound})
         here = [f"{self.path}{one}" for one in self.plan.unchecked]
-        if not self.path and (names := self.session.residue):
-            here.append(f"in whose memory {', '.join(names)} lie: a pass replaced what they are views of, and kept their record")
+        for why, names in self.session.unjudged.items() if not self.path else ():
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            here.append(f"{', '.join(names[:SHOWN])}{more}: {why}")
         if unbound:
             where = self.path or "graph"
             here.append(f"{where}: no input says what {', '.join(unbound)} is; taken from the first value that does")
@@ -171,7 +175,7 @@ class Session:
     def __init__(self, where: str = "", rewritten: bool = False) -> None:
         self.where = where
         self.rewritten = rewritten
-        self.residue: list[str] = []
+        self.unjudged: dict[str, list[str]] = {}
         self._local = threading.local()
         self._lock = threading.Lock()
         self.findings: list[Finding] = []
@@ -189,6 +193,12 @@ class Session:
         if not names:
             return {}
         return {name: run.symbols[name] for run in self.runs for name in sorted(names) if name in run.symbols}
+
+    def left_out(self, why: str, name: str) -> None:
+        """Takes note of what was not compared; told once."""
+        names = self.unjudged.setdefault(why, [])
+        if name not in names:
+            names.append(name)
 
     def found(self, findings: Sequence[Finding]) -> None:
         """Adds what one run found."""

@@ -18,11 +18,11 @@ from ...dumps.wording import counted
 
 Property = Literal["size", "dtype", "stride", "offset", "device", "layout", "alias", "mutation", "value", "kind", "run"]
 
-Cause = Literal["fake", "symbolic", "stale", "schema", "input", "unknown", "inherited"]
+Cause = Literal["fake", "symbolic", "stale", "schema", "input", "unknown", "loose", "inherited"]
 """fake: the op's fake function says something else than the op does, on the same arguments. symbolic: only under symbols.
 stale: the op and its fake function agree; what is recorded on the node is not what they say. schema: the op does what its
 schema does not say. input: the graph was given something else than it was traced with. unknown: the fake function could
-not be run."""
+not be run. loose: what is recorded there is no promise, so nothing was broken; like unknown, it is no finding, nor is what follows."""
 
 
 class Mismatch(msgspec.Struct, omit_defaults=True):
@@ -206,6 +206,7 @@ def fault(finding: Finding, mismatch: Mismatch) -> str:
         "schema": f"the schema of {finding.op} does not say that it writes to this argument",
         "input": "the graph was given something else than it was traced with",
         "unknown": f"the fake function of {finding.op} could not be asked",
+        "loose": "not a promise",
         "inherited": f"inherited from {', '.join(f'`{name}`' for name in finding.under)}",
     }[mismatch.cause]
 

@@ -40,6 +40,11 @@ def may_alias(node: fx.Node) -> bool:
     return any(returned.alias_info is not None for returned in node.target._schema.returns)
 
 
+def makes_its_own(step: Step) -> bool:
+    """Whether an op of torch's own cannot return memory of another value: a record that says so was copied from elsewhere."""
+    return step.region or (step.torchs and isinstance(step.node.target, t.OpOverload) and not may_alias(step.node))
+
+
 def is_view(node: fx.Node) -> bool:
     """Whether an op of torch's own always returns its argument's memory and writes nothing."""
     if not isinstance(node.target, t.OpOverload) or not node.target.is_view:
@@ -118,7 +123,7 @@ class Step:
     `way`: inline (one strided tensor: one comparison in the generated code), number, parts (a flat tuple of those: one
     comparison too), several (anything else with a value), or none. `aliased` / `apart`: arguments whose memory the value
     must (not) share. `torchs`: an op of torch's own. `written`: arguments that its schema writes to; None where it is not
-    known what the op writes to.
+    known what the op writes to. `region`: an operator of higher order, whose results come from a graph inside it.
     """
 
     index: int
@@ -132,6 +137,7 @@ class Step:
     needs: frozenset[str] = frozenset()
     late: bool = False
     binds: tuple[tuple[str, Any], ...] = ()
+    region: bool = False
     tensors: tuple[fx.Node, ...] = ()
 
     @property
@@ -188,9 +194,12 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
     unchecked: list[str] = []
     reshaped = reshaped_in_place(gm.graph)
     kept = _keeps_storages(gm.graph)
+    shared: dict[Place, list[str]] = {}
     if not kept:
         unchecked.append("storage offsets and aliasing: each value was traced by itself, so they are not recorded")
     for step in steps:
+        step.torchs, step.written = schema_of(step.node)
+        step.region = step.torchs and isinstance(step.node.target, t.HigherOrderOperator)
         value = value_of(step.node)
         if step.node.op == "output" or (value is None and not {"val", "example_value"} & step.node.meta.keys()):
             continue
@@ -199,9 +208,17 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
             continue
         leaves = [value] if isinstance(value, torch.Tensor) else t.tree_leaves(value)
         step.leaves = [leaf_of(leaf, (step.index, place), roots, device) for place, leaf in enumerate(leaves)]
+        for leaf in step.leaves if makes_its_own(step) else ():
+            if isinstance(leaf, Leaf) and leaf.root[0] != step.index:
+                shared.setdefault(leaf.root, []).append(step.name)
         if not kept:
             step.leaves = [leaf._replace(offset=None) if isinstance(leaf, Leaf) else leaf for leaf in step.leaves]
         step.needs = frozenset(name for leaf in step.leaves for name in _symbols(leaf))
+    for step in steps if shared else ():
+        step.leaves = [leaf._replace(offset=None) if isinstance(leaf, Leaf) and leaf.root in shared else leaf for leaf in step.leaves]
+    if shared:
+        names = ", ".join(name for several in shared.values() for name in several[:2])
+        unchecked.append(f"storage offsets and aliasing of {names}: recorded in the memory of others, which they cannot lie in")
     inputs = [step for step in steps if step.node.op == "placeholder"]
     bound = _bound(inputs)
     plan = Plan(gm.graph, steps, by_node, inputs, bound, frozenset(), unchecked)
@@ -310,7 +327,6 @@ def _describe(step: Step, plan: Plan) -> None:
     """How a step is checked, and what its schema says."""
     node = step.node
     step.tensors = tuple(one for one in node.all_input_nodes if one.op != "output" and _holds_tensor(one))
-    step.torchs, step.written = schema_of(node)
     if node.op in ("placeholder", "output"):
         return
     if (part := plan.item(node)) is not None and step.leaves in ([], [part[0].leaves[part[1]]]):

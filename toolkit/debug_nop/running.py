@@ -46,6 +46,7 @@ class Run:
         self.first: dict[int, Place] = {}
         self.references: list[Any] = []
         self.odd: set[int] = set()
+        self.loose: set[str] = set()
         self.kept: dict[int, list[Contents | None]] = {}
 
     def inputs(self, values: list[Any]) -> None:
@@ -63,7 +64,7 @@ class Run:
     def bad(self, index: int, value: Any, *arguments: Any) -> None:
         """A comparison of the generated code failed: finds out in what, or lets it pass from now on."""
         step = self.plan.steps[index]
-        if isinstance(value, t.FakeTensor):
+        if isinstance(value, t.FakeTensor) or self._wrapped(index, value, *arguments):
             return
         given = dict(zip(step.node.all_input_nodes, arguments, strict=True))
         layouts = self._layouts(step)
@@ -93,6 +94,8 @@ class Run:
             if step.written and node in step.written
             for one in tensors_in(value)
         }
+        if self._wrapped(index, *tensors):
+            return
         self.kept[index] = [
             None if storage_key(one) in written else contents(one) for value in tensors for one in tensors_in(value)
         ]
@@ -102,7 +105,7 @@ class Run:
         step = self.plan.steps[index]
         given = dict(zip(step.node.all_input_nodes, arguments, strict=True))
         leaves = [value] if isinstance(value, torch.Tensor) else t.tree_leaves(value)
-        if any(isinstance(leaf, t.FakeTensor) for leaf in leaves):
+        if any(isinstance(leaf, t.FakeTensor) for leaf in leaves) or self._wrapped(index, *leaves, *arguments):
             return
         self._bind(step, value, leaves)
         changed = self._changed(step, given)
@@ -253,7 +256,8 @@ class Run:
             self.odd.add(step.index)
         if key not in self.binding.known:
             stale = {name for name, finding in self._found_at(step) if any(one.cause == "stale" for one in finding.mismatches)}
-            blame = Blame(self.plan, step, place, self.symbols, self._tainted(step), self.owner.path, stale)
+            foreign = "alias" in found and found["alias"][1] != "memory of its own"
+            blame = Blame(self.plan, step, place, self.symbols, self._tainted(step), self.owner.path, stale, foreign)
             finding = blame.finding(found, given, value)
             finding.where = self.owner.session.where
             finding = self._without_residue(finding)
@@ -263,14 +267,30 @@ class Run:
         if finding is None:
             return
         self.wrong[step.index, place] = finding
+        doubts = [one for one in finding.own if one.cause in ("unknown", "loose")]
+        for one in doubts:
+            if one.property != "run":  # that the graph failed is told by itself
+                self.owner.session.left_out(one.why, f"{one.property} of {finding.name}")
+        if len(doubts) == len(finding.own) and self.loose.issuperset(finding.under):
+            self.loose.add(finding.name)
+            return
+        finding.mismatches = [one for one in finding.mismatches if one not in doubts]
+        finding.under = [name for name in finding.under if name not in self.loose]
         self.findings.append(finding)
+
+    def _wrapped(self, index: int, *values: Any) -> bool:
+        """Whether one of a step's values is a wrapper that vmap or grad made. Counted."""
+        if not wrapped(values):
+            return False
+        self.owner.session.left_out(WRAPPED, f"{self.owner.path}{self.plan.steps[index].name}")
+        return True
 
     def _without_residue(self, finding: Finding) -> Finding:
         """Behind passes that replace nodes, a view may be recorded in the storage of a node that is gone. Where the op and
         its fake function agree on whose memory it returns, that is a note, not a finding."""
         stale = [one for one in finding.mismatches if one.property == "alias" and one.cause == "stale"]
         if stale and self.owner.session.rewritten:
-            self.owner.session.residue.append(finding.name)
+            self.owner.session.left_out(REPLACED, f"alias of {finding.name}")
             finding.mismatches = [one for one in finding.mismatches if one not in stale]
         return finding
 
@@ -321,6 +341,16 @@ def _aliases(value: Any, other: Any) -> bool:
     if value.layout is not torch.strided or other.layout is not torch.strided:
         return False
     return t.optional("is_alias_of", _share_storage)(value, other)
+
+
+WRAPPED = "inside vmap or grad, a value is a wrapper that has no memory of its own"
+REPLACED = "a pass replaced what it is a view of, and kept its record"
+
+
+def wrapped(values: Any) -> bool:
+    """Whether one of these is a wrapper that vmap or grad made: there is no memory of its own to compare."""
+    is_wrapped = t.optional("is_functorch_wrapped_tensor", lambda value: False)
+    return any(isinstance(one, torch.Tensor) and is_wrapped(one) for one in t.tree_leaves(values))
 
 
 def _share_storage(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -262,6 +262,7 @@ NAMES = Names((
     # The metadata checker, and graphdbg's backends. functorch.compile has some of them, typed as from a private module.
     Row("torch.utils._pytree", "key_get", "debug_nop and check"),
     Row("torch.multiprocessing.reductions", "StorageWeakRef", "debug_nop, check and dump --compiled-autograd"),
+    Row("torch._C._functorch", "is_functorch_wrapped_tensor", "debug_nop and check", "values inside vmap and grad are compared"),
     Row("torch._C", "is_alias_of=_is_alias_of", "debug_nop and check", "storages are compared in Python, which is slower"),
     Row("torch._functorch.aot_autograd", "aot_function", _BACKENDS),
     Row("torch._functorch.aot_autograd", "get_aot_graph_name", _BACKENDS),
