@@ -115,5 +115,7 @@ def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
         for origin in origins(checkup.findings):
             emit(f"{'':<{width}}  {sentence(origin)}", as_json=False)
     bad = [saved for saved, checkup in ranked if checkup.verdict.failed]
-    first = f"; look at {with_flags(f'graphdbg check {address(bad[0])}')} first" if bad else ""
-    say(f"{counted(len(ranked), 'graph')}, {len(bad)} with mismatches{first}")
+    lost = [saved for saved, checkup in ranked if checkup.verdict.undecided]
+    say(f"{counted(len(ranked), 'graph')}, {len(bad)} with mismatches, {len(lost)} not checked")
+    if bad or lost:
+        say(f"next: {with_flags(f'graphdbg check {address((bad or lost)[0])}')}")

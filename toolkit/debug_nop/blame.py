@@ -32,7 +32,7 @@ _SIZED = {"size", "stride", "offset", "value"}
 @dataclass(frozen=True)
 class Blame:
     """Judges the mismatches of one value of one step. `tainted`: arguments that a finding was made at, with its origins; `stale`:
-    those among them whose record is stale; `path`: of the subgraph; `foreign`: the value lies in memory that others had before."""
+    those among them whose record is stale; `path`: of the subgraph; `foreign`: it lies in memory that others had."""
 
     plan: Plan
     step: Step

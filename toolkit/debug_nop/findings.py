@@ -16,13 +16,19 @@ import msgspec
 
 from ...dumps.wording import counted
 
+TORCHS = frozenset({
+    "aten", "prims", "prim", "inductor", "quantized", "mkldnn", "mkl", "onednn", "_c10d_functional", "higher_order",
+})  # fmt: skip
+"""Namespaces of ops of torch's own."""
+
 Property = Literal["size", "dtype", "stride", "offset", "device", "layout", "alias", "mutation", "value", "kind", "run"]
 
 Cause = Literal["fake", "symbolic", "stale", "schema", "input", "unknown", "loose", "inherited"]
 """fake: the op's fake function says something else than the op does, on the same arguments. symbolic: only under symbols.
 stale: the op and its fake function agree; what is recorded on the node is not what they say. schema: the op does what its
 schema does not say. input: the graph was given something else than it was traced with. unknown: the fake function could
-not be run. loose: what is recorded there is no promise, so nothing was broken; like unknown, it is no finding, nor is what follows."""
+not be run. loose: what is recorded there is no promise, so nothing was broken.
+Like unknown, it is no finding, nor is what follows from it."""
 
 
 class Mismatch(msgspec.Struct, omit_defaults=True):
@@ -77,6 +83,12 @@ class Finding(msgspec.Struct, omit_defaults=True):
     def from_outside(self) -> bool:
         """Whether it is an input of the graph that was wrong when it came."""
         return self.op == "placeholder" and all(mismatch.cause == "input" for mismatch in self.mismatches)
+
+    @property
+    def of_custom_op(self) -> bool:
+        """Whether an operator of the user's is at fault: its fake function or its schema."""
+        custom = "::" in self.op and self.op.partition("::")[0] not in TORCHS
+        return custom and any(one.cause in ("fake", "symbolic", "schema") for one in self.own)
 
     @property
     def of_metadata(self) -> bool:

@@ -20,6 +20,7 @@ from torch import fx
 from ...dumps.errors import UnreadableError
 from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
+from .findings import TORCHS
 from .layout import Expression, Layout, evaluate, expression
 
 
@@ -52,9 +53,6 @@ def is_view(node: fx.Node) -> bool:
     return node.target.namespace == "aten" and str(node.target).split(".")[1] not in ("reshape", "contiguous", "to")
 
 
-_TORCHS = frozenset({
-    "aten", "prims", "prim", "inductor", "quantized", "mkldnn", "mkl", "onednn", "_c10d_functional", "higher_order",
-})  # fmt: skip
 _FUNCTIONAL_HOPS = frozenset({
     "auto_functionalized", "auto_functionalized_v2", "with_effects", "triton_kernel_wrapper_functional",
 })  # fmt: skip
@@ -74,7 +72,7 @@ def schema_of(node: fx.Node) -> tuple[bool, frozenset[fx.Node] | None]:
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
             written.update(one for one in t.tree_leaves(given) if isinstance(one, fx.Node))
-    return target.namespace in _TORCHS, frozenset(written)
+    return target.namespace in TORCHS, frozenset(written)
 
 
 _RESHAPES = frozenset({
@@ -215,7 +213,9 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
             step.leaves = [leaf._replace(offset=None) if isinstance(leaf, Leaf) else leaf for leaf in step.leaves]
         step.needs = frozenset(name for leaf in step.leaves for name in _symbols(leaf))
     for step in steps if shared else ():
-        step.leaves = [leaf._replace(offset=None) if isinstance(leaf, Leaf) and leaf.root in shared else leaf for leaf in step.leaves]
+        step.leaves = [
+            leaf._replace(offset=None) if isinstance(leaf, Leaf) and leaf.root in shared else leaf for leaf in step.leaves
+        ]
     if shared:
         names = ", ".join(name for several in shared.values() for name in several[:2])
         unchecked.append(f"storage offsets and aliasing of {names}: recorded in the memory of others, which they cannot lie in")

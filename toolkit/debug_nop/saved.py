@@ -46,9 +46,11 @@ class Checkup(msgspec.Struct):
     @property
     def verdict(self) -> Verdict:
         """The verdict: metadata that is wrong, at the first origin; or why nothing could be checked."""
-        if self.findings and not self.cannot:
-            first = (origins(self.findings) or self.findings)[0]
-            return fails("metadata", "debug_nop", sentence(first), Where(first.name, first.where, first.line))
+        told = [one for one in self.findings if one.of_metadata]
+        if told and not self.cannot:
+            first = (origins(told) or told)[0]
+            found = fails("metadata", "debug_nop", sentence(first), Where(first.name, first.where, first.line))
+            return msgspec.structs.replace(found, fault="custom_op") if first.of_custom_op else found
         if self.cannot or self.failed:
             return cannot_tell(self.cannot or f"eager itself fails ({self.failed})")
         return OK
@@ -63,17 +65,22 @@ class Checkup(msgspec.Struct):
         """One line."""
         record = self.verdict
         if record.undecided:
-            return f"cannot check: {record.reason}"
+            return f"not checked, because {record.reason}"
         if self.findings:
             return headline(self.findings)
-        return f"ok: {counted(self.values, 'value')} as traced"
+        return f"ok: {counted(self.values, 'value')} as traced{self.left_out}"
+
+    @property
+    def left_out(self) -> str:
+        """How many things were not checked, as the end of a line; "" where all were."""
+        return f"; {counted(len(self.unchecked), 'note')} on what was not checked" if self.unchecked else ""
 
     def text(self) -> str:
         """The whole report."""
         if self.verdict.undecided:
             return self.headline
         right = counted(self.values, "value is what its", "values are what their")
-        none = f"No mismatch: {'all ' * (self.values > 1)}{right} metadata says."
+        none = f"No mismatch: {'all ' * (self.values > 1 and not self.unchecked)}{right} metadata says{self.left_out}."
         report = text_report(self.findings) if self.findings else none
         return f"{report}\nThe graph itself fails: {self.failed}" if self.failed else report
 
