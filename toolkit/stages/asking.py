@@ -53,7 +53,7 @@ def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     mine = [one.module for one in lost if one.module not in ("", "__main__")]
     how = " ".join(f"--import {module}" for module in dict.fromkeys(mine)) or "--trust"
     text = " and ".join(one.text for one in lost)
-    verdict = cannot_tell(f"judged without your pass {text}, which has no saved form; the graphs recorded up to post_grad agree")
+    verdict = cannot_tell(f"judged without your pass {text}, which has no saved form")
     return verdict.then(f"graphdbg triage {saved.name} {how}")
 
 
