@@ -230,13 +230,14 @@ MOST_BYTES = 4 << 30
 @dataclass
 class Baseline:
     """`changed`: places of inputs that eager writes to; `left_out`: results that say nothing (uninitialised state).
-    `truth`: the results in float64, or why there are none.
+    `truth`: the results in float64, or why there are none. `computed`: inputs that require grad are no leaves.
     """
 
     eager: Execution
     changed: list[int]
     left_out: set[int] = field(default_factory=set)
     truth: list[Any] | NoReference = field(default_factory=lambda: NoReference("numbers were not asked for"))
+    computed: bool = False
 
     def bytes(self) -> int:
         """What the file would hold."""
@@ -253,8 +254,11 @@ class Baseline:
         truth = self.truth.reason if isinstance(self.truth, NoReference) else _bare(self.truth)
         with contextlib.suppress(OSError, RuntimeError, TypeError, AttributeError, pickle.PicklingError):
             torch.save(
-                {"parts": parts, "changed": self.changed, "left_out": sorted(self.left_out), "truth": truth}, part
-            )
+                {
+                    "parts": parts, "changed": self.changed, "left_out": sorted(self.left_out), "truth": truth,
+                    "computed": self.computed,
+                }, part,
+            )  # fmt: skip
             part.rename(path)
 
 
@@ -265,7 +269,7 @@ def load(path: Path) -> Baseline | None:
     except (OSError, RuntimeError, pickle.UnpicklingError):
         return None
     truth = NoReference(kept["truth"]) if isinstance(kept["truth"], str) else kept["truth"]
-    return Baseline(Execution(*kept["parts"]), kept["changed"], set(kept["left_out"]), truth)
+    return Baseline(Execution(*kept["parts"]), kept["changed"], set(kept["left_out"]), truth, kept["computed"])
 
 
 def _bare(value: Any) -> Any:

@@ -19,7 +19,7 @@ from torch import fx
 from ..dumps.names import of_module
 from .baseline import NoReference, reference
 from .eager import GraphRunError, clone_inputs, is_random, run_graph
-from .execution import Execution, leaves, same_bits
+from .execution import Execution, leaves, returned, same_bits
 from .numerics import Difference, compare, output_grains, output_lengths
 from .numerics.measures import ROUNDING, classes, is_float, rms, tolerance, wide
 from .numerics.statistics import tensors_in
@@ -89,8 +89,8 @@ class Comparing:
     ) -> Difference | None:
         got = self._looked_at(seen, wanted)
         known = None if isinstance(truth, NoReference) else truth
-        strides = self._visible()
-        behind = {"lengths": output_lengths(self.gm), "grains": output_grains(self.gm)}
+        strides = self._promised(seen)
+        behind = {"lengths": output_lengths(self.gm), "grains": output_grains(self.gm), "signed": self._signed()}
         counts: list[int] = []
 
         def decided_by_rounding(output: int) -> int:
@@ -117,12 +117,36 @@ class Comparing:
             return results
         return [wanted[index] if index in self.left_out else value for index, value in enumerate(results)]
 
+    def _promised(self, seen: list[Any]) -> set[int]:
+        """The outputs whose strides must be eager's: but for those that have the strides of the traced metadata, which is what a
+        compiler was promised and promises; asked for metadata alone, all."""
+        if self.compared == ("metadata",):
+            return set(self._visible())
+        nodes = returned(self.gm)
+        return {at for at in self._visible() if at >= len(seen) or not _as_traced(nodes[at], seen[at])}
+
+    def _signed(self) -> int:
+        """How many of the results, the first ones, are no gradients: the sign of a zero that adds up to one is chance."""
+        if self.spec.stage.endswith("backward"):
+            return 0
+        count = len(returned(self.gm))
+        return int(self.spec.compile_kwargs.get("num_fwd_outputs", count)) if self.spec.training_joint else count
+
     def _visible(self) -> range | list[int]:
         """The outputs whose strides are promised: those that the user sees."""
         output = next(node for node in reversed(self.gm.graph.nodes) if node.op == "output")
         if self.spec.stage in FULL_STAGES or self.spec.stage == "inference":
             return range(len(leaves(output.args[0])))
         return list(output.meta.get("user_visible_output_idxs", ()))
+
+
+def _as_traced(node: Any, value: Any) -> bool:
+    """Whether a result has the strides that were recorded for it, as far as those are numbers."""
+    traced = node.meta.get("val", node.meta.get("example_value")) if isinstance(node, fx.Node) else None
+    if not isinstance(traced, torch.Tensor) or not isinstance(value, torch.Tensor) or traced.layout != value.layout:
+        return False
+    numbers = all(isinstance(step, int) for step in (*traced.shape, *traced.stride()))
+    return numbers and traced.shape == value.shape and traced.stride() == value.stride()
 
 
 CLEARLY = 2.0

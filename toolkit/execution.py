@@ -39,20 +39,23 @@ class Execution(NamedTuple):
 
 
 def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, seed: int, backward: bool = False,
-            parameters: Sequence[torch.Tensor] = ()) -> Execution:  # fmt: skip
+            parameters: Sequence[torch.Tensor] = (), computed: bool = False) -> Execution:  # fmt: skip
     """Runs once under a seed. With `backward`, outputs that require grad get seeded normal tangents, and the gradients of
     the leaves among inputs and `parameters` are computed. Inputs are changed in place as the graph says: pass clones.
+    `computed`: inputs that require grad came out of other operations, so that a graph may write to them; parameters did not.
     """
     torch.manual_seed(seed)
+    leaves = [
+        one for one in (*inputs, *parameters) if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf
+    ]
+    if computed:
+        inputs = [_computed(one) for one in inputs]
     given = list(inputs)
     outputs = list(run(inputs))
     settle()
     aliases = _aliases(outputs, given)
     if not backward:
         return Execution(outputs, [], inputs, aliases)
-    leaves = [
-        one for one in (*inputs, *parameters) if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf
-    ]
     roots = [one for one in outputs if isinstance(one, torch.Tensor) and one.requires_grad]
     if not leaves or not roots:
         return Execution(_detached(outputs), [], inputs, aliases)
@@ -73,6 +76,11 @@ def result_names(gm: fx.GraphModule, inputs: Sequence[Any], gradients: int, chan
     ]  # fmt: skip
     grads = [f"grad of {name}" for name in leaves] if len(leaves) == gradients else ["the gradient of an input"] * gradients
     return [*called.outputs, *grads, *(f"{given[index]}, written in place" for index in changed)]
+
+
+def _computed(value: Any) -> Any:
+    leaf = isinstance(value, torch.Tensor) and value.requires_grad and not isinstance(value, torch.nn.Parameter)
+    return value.clone() if leaf else value
 
 
 def settle() -> None:
@@ -110,7 +118,7 @@ def identical(one: Any, other: Any) -> bool:
 
 
 class Attributes:
-    """The constants and buffers that a graph holds, put back between runs of a graph that writes into them."""
+    """The constants, buffers and parameters that a graph holds, put back between runs of a graph that writes into them."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
         held = {
@@ -131,6 +139,7 @@ class Attributes:
 def _held_tensors(gm: fx.GraphModule) -> Iterator[tuple[str, torch.Tensor]]:
     for part in gm.modules():
         yield from part.named_buffers(recurse=False)
+        yield from part.named_parameters(recurse=False)
         yield from ((name, value) for name, value in vars(part).items() if isinstance(value, torch.Tensor))
 
 

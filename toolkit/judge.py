@@ -120,6 +120,7 @@ class _Judgement:
         self.attributes = Attributes(self.gm)
         self.left_out: set[int] = set()
         self.changed: list[int] = []
+        self.computed = False
         self.raised: Signature | None = None
         self.raised_at: Where | None = None
 
@@ -215,13 +216,13 @@ class _Judgement:
         """Eager's results and the reference, or why no verdict is possible."""
         known = baseline.load(self.shared) if self.shared is not None and self.shared.exists() else None
         if known is not None:
-            self.left_out, self.changed = known.left_out, known.changed
+            self.left_out, self.changed, self.computed = known.left_out, known.changed, known.computed
             return known
         self._enter("eager")
         eager = self._eager()
         if isinstance(eager, Signature):
             return eager
-        found = Baseline(eager, self.changed, self.left_out)
+        found = Baseline(eager, self.changed, self.left_out, computed=self.computed)
         if self.lean and not draws_from_generator(self.gm):
             found.truth = NoReference(WAITS)
         elif "accuracy" in self.compared:
@@ -235,7 +236,8 @@ class _Judgement:
         parameters = [one for one in (gm or self.gm).parameters() if one.requires_grad] if self.backward else []
         inputs = clone_inputs(self.inputs) if inputs is None else inputs
         self.attributes.restore()
-        return execute(run, inputs, seed=self.seed, backward=self.backward, parameters=parameters)
+        how = {"seed": self.seed, "backward": self.backward, "computed": self.computed}
+        return execute(run, inputs, parameters=parameters, **how)
 
     def _eagerly(self, wide: fx.GraphModule, inputs: list[Any], hook: Hook | None = None) -> list[Any]:
         """The results of an eager run of another form of the graph."""
@@ -244,7 +246,7 @@ class _Judgement:
     def _eager(self) -> Execution | Signature:
         """Eager's run, or why no verdict is possible."""
         try:
-            first = self._execute(partial(run_graph, self.gm))
+            first = self._first()
             self.changed = changed = changed_inputs(self.inputs, first.inputs)
             if not self.compared:
                 return first
@@ -267,6 +269,15 @@ class _Judgement:
                 return Signature("nondeterministic", "eager", raw=text)
         return first
 
+    def _first(self) -> Execution:
+        try:
+            return self._execute(partial(run_graph, self.gm))
+        except GraphRunError as error:
+            if "leaf Variable that requires grad" not in str(error):
+                raise
+            self.computed = True  # a program cannot write to a leaf: what it gave the graph was none
+            return self._execute(partial(run_graph, self.gm))
+
     def _names(self, eager: Execution) -> list[str]:
         """What people call the results."""
         return result_names(self.gm, self.inputs, len(eager.gradients), self.changed)
@@ -275,14 +286,25 @@ class _Judgement:
         self._enter("reference")
         return reference(self.gm, self.inputs, self._eagerly)
 
-    def _run_rung(self, *, fallback_random: bool = False, only_compile: bool = False) -> Execution:
+    def _run_rung(self, **how: bool) -> Execution:
+        """One run of the rung; where the stack asks for the value of an input, once more with that value known, as Dynamo does."""
+        try:
+            return self._run_once(**how)
+        except Exception as error:
+            if self.spec.stage not in FULL_STAGES or type(error).__name__ not in _RESTARTS:
+                raise
+        return self._run_once(known=True, **how)
+
+    def _run_once(
+        self, *, fallback_random: bool = False, only_compile: bool = False, known: bool = False
+    ) -> Execution:
         self.step = ""
         gm = copy_graph(self.gm)
         began = self.began = time.perf_counter()
         drawing = t.inductor_config.patch(fallback_random=True) if fallback_random else nullcontext()
         with drawing, self.rung.around(self.gm, self.spec), nullcontext() if fallback_random else self.watch():
             self._enter("compile")
-            fakes = shared_fakes(gm, self.inputs, self.spec.dynamic)[0]
+            fakes = shared_fakes(gm, self.inputs, self.spec.dynamic, known)[0]
             compiled = self.rung.build(gm, fakes, self.spec)
             if only_compile:
                 self.seconds = time.perf_counter() - began
@@ -344,6 +366,8 @@ class _Judgement:
         return outcome
 
 
+_RESTARTS = frozenset({"TensorifyScalarRestartAnalysis", "DataDependentOutputException"})
+"""What compilers raise where they need the value of an input that they took for variable: Dynamo begins again with the value."""
 WAITS = "it was not needed: the numbers are eager's"
 
 

@@ -56,10 +56,12 @@ def compare(
     flips: Callable[[int], int] = lambda output: 0,
     lengths: Sequence[int] = (),
     grains: Sequence[float] = (),
+    signed: int | None = None,
 ) -> Difference | None:
     """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are promised.
     `flips`: how many elements of a discrete output may differ. `lengths`: the longest reduction behind each output, where known.
     `grains`: the largest eps on the way to each output (see `reductions`); results beyond them have the largest of all.
+    `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all).
 
     Metadata is looked at first, then NaN and Inf, then numbers, then the signs of zeros (`zero`).
     """
@@ -88,7 +90,7 @@ def compare(
             found.append(difference)
     if found or reference is None or "zero" not in check:
         return max(found, key=lambda one: one.size or 0.0, default=None)
-    return next((one for one in (signed_zero(*row) for row in rows) if one), None)
+    return next((one for one in (signed_zero(*row) for row in rows[:signed]) if one), None)
 
 
 def output_errors(

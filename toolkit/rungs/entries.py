@@ -23,17 +23,20 @@ from ..eager import clone_inputs
 from ..spec import no_caches
 
 
-def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tuple[list[Any], Any]:
+def shared_fakes(
+    gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool, known: bool = False
+) -> tuple[list[Any], Any]:
     """Fake inputs for a compile, and their fake mode.
 
     The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs and which of them share memory
-    (with symbols only if `dynamic`); else fresh static ones made from the real inputs.
+    (with symbols only if `dynamic`); else fresh static ones made from the real inputs. `known`: fresh ones, and the numbers on the
+    CPU among them (0-d tensors) have their values.
     """
     recorded = [_fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
     modes = {id(value.fake_mode): value.fake_mode for value in recorded if isinstance(value, t.FakeTensor)}
     alike = all(_stands_for(*pair, dynamic) for pair in zip(recorded, inputs, strict=True))
     traced = any("example_value" in node.meta for node in gm.graph.nodes if node.op == "placeholder")
-    if len(modes) == 1 and alike and _share_as_promised(recorded, inputs, views=traced and not dynamic):
+    if not known and len(modes) == 1 and alike and _share_as_promised(recorded, inputs, views=traced and not dynamic):
         return recorded, next(iter(modes.values()))
     gm.shape_env = None  # type: ignore[assignment]  # Inductor prefers it to the one of the inputs
     given = next((value for value in inputs if isinstance(value, t.FakeTensor)), None)
@@ -41,7 +44,11 @@ def shared_fakes(gm: fx.GraphModule, inputs: Sequence[Any], dynamic: bool) -> tu
         return list(inputs), given.fake_mode
     mode = t.FakeTensorMode(allow_non_fake_inputs=True)
     real_ones = clone_inputs(inputs) if _any_shared(inputs) else inputs  # views of one base, as they were in the program
-    return [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in real_ones], mode
+    fakes = [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in real_ones]
+    for fake, real in zip(fakes, inputs, strict=True) if known else ():
+        if isinstance(real, torch.Tensor) and real.dim() == 0 and real.device.type == "cpu" and not real.requires_grad:
+            fake.constant = real.detach().clone()
+    return fakes, mode
 
 
 def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any], views: bool) -> bool:
