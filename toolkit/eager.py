@@ -33,6 +33,7 @@ _RANDOM_FUNCTIONS = frozenset({
     "cauchy_", "log_normal_", "bernoulli_",
 })  # fmt: skip
 _UNINITIALISED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
+_RESIZING = frozenset({"resize", "resize_", "resize_as", "resize_as_"})
 _POISON = 0x7B  # huge as a float of any width, out of range as an index
 
 
@@ -85,6 +86,12 @@ def is_uninitialised(node: fx.Node) -> bool:
     """Whether a node makes memory that holds nothing: `empty` and its kin."""
     name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
     return node.op in ("call_function", "call_method") and name in _UNINITIALISED
+
+
+def grows(node: fx.Node) -> bool:
+    """Whether a node resizes its argument: what is added behind the elements that were there holds nothing."""
+    name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
+    return node.op in ("call_function", "call_method") and name in _RESIZING
 
 
 def has_random(gm: fx.GraphModule) -> bool:
@@ -177,21 +184,23 @@ class _Runner(fx.Interpreter):
             return value
         if name == "invoke_subgraph":  # torch differentiates it only while it traces; a call of its graph is the same
             return args[0](*args[2:])
-        value = super().call_function(target, args, kwargs)
-        if self.poison and name in _UNINITIALISED and isinstance(value, torch.Tensor):
-            _fill(value)
-        return value
+        return self._poisoned(name, args, lambda: super(_Runner, self).call_function(target, args, kwargs))
 
     def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        value = super().call_method(target, args, kwargs)
-        if self.poison and target in _UNINITIALISED and isinstance(value, torch.Tensor):
-            _fill(value)
+        return self._poisoned(target, args, lambda: super(_Runner, self).call_method(target, args, kwargs))
+
+    def _poisoned(self, name: str, args: tuple[Any, ...], call: Callable[[], Any]) -> Any:
+        written = args[0].numel() if name in _RESIZING and isinstance(args[0], torch.Tensor) else 0
+        value = call()
+        if self.poison and name in _UNINITIALISED | _RESIZING and isinstance(value, torch.Tensor):
+            _fill(value, written * value.element_size())
         return value
 
 
-def _fill(value: torch.Tensor) -> None:
+def _fill(value: torch.Tensor, start: int) -> None:
     storage = value.untyped_storage()
-    torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage, 0, (storage.nbytes(),), (1,)).fill_(_POISON)
+    flat = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage, 0, (storage.nbytes(),), (1,))
+    flat[start:].fill_(_POISON)
 
 
 _DRAWS: dict[str, Callable[..., Any]] = {

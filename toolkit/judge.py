@@ -39,13 +39,16 @@ from .eager import (
     copy_graph,
     draws_from_generator,
     draws_unrepeatably,
+    grows,
+    is_uninitialised,
     recomputes_random,
     run_graph,
 )
-from .execution import Attributes, Execution, changed_inputs, execute, identical, result_names, returned
+from .execution import Attributes, Execution, changed_inputs, execute, identical, result_names, returned, same_bits
 from .isolation.child import is_memory_error, mark
 from .missing import is_same_error, missing, missing_error
 from .numerics import Difference, compare, output_errors
+from .numerics.statistics import tensors_in
 from .outcome import Outcome
 from .rungs import CannotRun, Rung
 from .rungs import rung as rung_named
@@ -199,7 +202,7 @@ class _Judgement:
     def _beside_an_error(self, refusal: Signature) -> Outcome:
         """No verdict, but where eager raises and the rung does not."""
         unsteady = refusal.kind == "nondeterministic"
-        none = Outcome(judged(refusal) if unsteady else cannot_tell(refusal.text()), refusal)
+        none = Outcome(judged(refusal, where=self.raised_at) if unsteady else cannot_tell(refusal.text()), refusal)
         if self.raised is None:
             return none
         try:
@@ -261,13 +264,39 @@ class _Judgement:
             return Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails at {error}"[:1000])
         for index, (one, other) in enumerate(zip(first.results(changed), poisoned.results(changed), strict=True)):
             difference = compare(None, [one], [other])
-            if difference is not None and _is_unused_state(one):
+            if difference is not None and (_is_unused_state(one) or self._reads_nothing(index, other)):
                 self.left_out.add(index)
             elif difference is not None:
+                self.raised_at = self._first_unsteady()
                 name = self._names(first)[index]
-                text = f"eager gives different results in two runs with one seed ({name}: {difference.text})"
+                at = f", first at {self.raised_at.node} {self.raised_at.line}".rstrip() if self.raised_at else ""
+                text = f"eager gives different results in two runs with one seed{at} ({name}: {difference.text})"
                 return Signature("nondeterministic", "eager", raw=text)
         return first
+
+    def _reads_nothing(self, place: int, poisoned: Any) -> bool:
+        """Whether a result is memory that nothing wrote, as that of `empty` is: poison shows in it, each time the same."""
+        node = dict(enumerate(returned(self.gm))).get(place)
+        while isinstance(node, fx.Node) and not (is_uninitialised(node) or grows(node)) and len(node.all_input_nodes) == 1:
+            node = node.all_input_nodes[0]
+        if not isinstance(node, fx.Node) or not (is_uninitialised(node) or grows(node)):
+            return False
+        again = self._execute(partial(run_graph, self.gm, poison=True)).results(self.changed)[place]
+        return compare(None, [poisoned], [again]) is None
+
+    def _first_unsteady(self) -> Where | None:
+        """The first node whose value is another one in a second run with the same seed."""
+        runs: list[list[Any]] = [[], []]
+        for kept in runs:
+            def keep(node: fx.Node, value: Any, kept: list[Any] = kept) -> Any:
+                kept.append((node, [one.detach().clone() for one in tensors_in(value)]))
+                return value
+
+            self._execute(partial(run_graph, self.gm, hook=keep))
+        for (node, one), (_, other) in zip(*runs, strict=False):
+            if not is_uninitialised(node) and any(not _repeats(*pair) for pair in zip(one, other, strict=False)):
+                return _at(node)
+        return None
 
     def _first(self) -> Execution:
         try:
@@ -287,7 +316,7 @@ class _Judgement:
         return reference(self.gm, self.inputs, self._eagerly)
 
     def _run_rung(self, **how: bool) -> Execution:
-        """One run of the rung; where the stack asks for the value of an input, once more with that value known, as Dynamo does."""
+        """One run of the rung; where the stack asks for the value of an input, once more with it known, as Dynamo does."""
         try:
             return self._run_once(**how)
         except Exception as error:
@@ -352,7 +381,7 @@ class _Judgement:
             outcome.outputs = [*kept.outputs, *kept.gradients]
         if self.left_out:
             places = ", ".join(names[place] for place in sorted(self.left_out))
-            outcome.notes.append(f"{places} is uninitialised in eager (unused random state) and was not compared")
+            outcome.notes.append(f"{places} is uninitialised memory in eager and was not compared")
         if isinstance(truth, NoReference) and truth.reason != WAITS and "accuracy" in self.compared:
             outcome.verdict = cannot_tell(truth.reason, NO_REFERENCE)
         if difference is not None:
@@ -380,6 +409,10 @@ def _output_at(gm: fx.GraphModule, place: int, name: str) -> Where | None:
 
 def _at(node: fx.Node, name: str = "") -> Where:
     return Where(node.name, line=user_frame(node.meta.get("stack_trace") or "")[0], name=name)
+
+
+def _repeats(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and same_bits(one, other)
 
 
 def _is_unused_state(value: Any) -> bool:

@@ -144,7 +144,7 @@ def judged(
     """What a signature comes to under a rung: a failure, or why there can be no verdict. `reason`: instead of its text."""
     reason = reason or signature.text()
     if signature.undecided:
-        return Verdict("nondeterministic" if signature.kind == "nondeterministic" else "cannot_tell", reason=reason)
+        return Verdict("nondeterministic" if signature.kind == "nondeterministic" else "cannot_tell", reason=reason, where=where)
     if (signature.kind, signature.detail) == ("accuracy", "rounding"):
         return Verdict("rounding", reason=reason, where=where, detail=signature.detail)
     return fails(KINDS.get(signature.kind), rung, reason, where, detail or signature.detail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,58 @@ def test_uninitialised_memory_gives_no_verdict() -> None:
     assert outcome.signature is not None
     assert outcome.signature.kind == "nondeterministic"
     assert outcome.text.startswith("nondeterministic")
+
+
+def test_memory_that_nothing_wrote_is_not_compared() -> None:
+    gm = traced(lambda x: [torch.empty_like(x), torch.ops.aten.resize(x, [12, 8]), x + 1], X)
+    for name in ("nop", "inductor"):
+        outcome = judge(Live(gm, [X], INFERENCE), name)
+        assert outcome.ok, outcome.text
+        assert "uninitialised memory in eager and was not compared" in " ".join(outcome.notes)
+
+
+def test_what_eager_does_not_repeat_is_named() -> None:
+    gm = traced(lambda x: [(x.sin() + torch.empty(8, 8)).cos()], X)
+    graph = gm.graph
+    sin = next(node for node in graph.nodes if "sin" in node.name)
+    calls: list[int] = []
+
+    def unsteady(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x * len(calls)
+
+    sin.target = unsteady
+    gm.recompile()
+    outcome = judge(Live(gm, [X], INFERENCE), "nop")
+    assert outcome.verdict.verdict == "nondeterministic"
+    assert outcome.verdict.where is not None
+    assert outcome.verdict.where.node == sin.name
+
+
+def test_a_graph_may_write_to_an_input_that_other_operations_made() -> None:
+    captured: list[fx.GraphModule] = []
+
+    def keep(gm: fx.GraphModule, inputs: list[torch.Tensor]) -> fx.GraphModule:
+        captured.append(gm)
+        return gm
+
+    def write(x: torch.Tensor) -> torch.Tensor:
+        return x.mul_(2) + 1
+
+    torch.compile(write, backend=keep)(X.clone().requires_grad_().add(1))
+    given = X.clone().requires_grad_()
+    for name in ("nop", "decomposed", "inductor"):
+        outcome = judge(Live(captured[0], [given], ReplaySpec("dynamo")), name)
+        assert outcome.ok, (name, outcome.text)
+        assert len(outcome.errors) >= 2, "output and gradient were compared"
+
+
+def test_an_index_that_is_an_input_is_known() -> None:
+    graph = fx.Graph()
+    x, at = graph.placeholder("x"), graph.placeholder("at")
+    graph.output((graph.call_function(operator.getitem, (x, at)),))
+    outcome = judge(Live(fx.GraphModule({}, graph), [X, torch.tensor(3)], ReplaySpec("dynamo")), "inductor")
+    assert outcome.ok, outcome.text
 
 
 def test_an_eager_failure_gives_no_verdict_and_names_the_node() -> None:

@@ -66,9 +66,9 @@ def test_random_state_that_eager_leaves_uninitialised_is_left_out_and_named():
     assert any("is uninitialised" in note and "empty" in note for note in outcome.notes)
 
 
-def test_a_result_that_eager_leaves_uninitialised_allows_no_verdict():
+def test_of_a_result_that_eager_leaves_uninitialised_the_values_are_not_compared():
     graph = fx.Graph()
     graph.output((graph.call_function(torch.ops.aten.empty.memory_format, ([8],)),))
     outcome = judge(Live(fx.GraphModule({}, graph), [], ReplaySpec("inference")), "nop")
-    assert outcome.signature is not None
-    assert outcome.signature.kind == "nondeterministic"
+    assert outcome.text == "ok"
+    assert any("is uninitialised" in note for note in outcome.notes)

@@ -29,8 +29,8 @@ def shared_fakes(
     """Fake inputs for a compile, and their fake mode.
 
     The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs and which of them share memory
-    (with symbols only if `dynamic`); else fresh static ones made from the real inputs. `known`: fresh ones, and the numbers on the
-    CPU among them (0-d tensors) have their values.
+    (with symbols only if `dynamic`); else fresh static ones made from the real inputs. `known`: fresh ones, and the numbers on
+    the CPU among them (0-d tensors) have their values.
     """
     recorded = [_fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
     modes = {id(value.fake_mode): value.fake_mode for value in recorded if isinstance(value, t.FakeTensor)}
