@@ -167,7 +167,6 @@ TRIALS = (
             ("a region compiled once", REGION, ("triage", "check")),
             ("two compiles with a reset between", RESET, ("triage", "replay")),
             ("a float that changes between calls", SCHEDULE, ("triage", "replay")),
-            ("indexing by a number in a tensor", PICKED, ("check",)),
             ("writes through views", VIEWS, ("triage", "check")),
             ("a compiled optimizer", OPTIMIZER, ("triage", "replay", "check")),
             ("flex_attention with a mask", FLEX, ("triage", "check")),
@@ -177,6 +176,7 @@ TRIALS = (
         for command in commands
     ),
     Trial("a graph that Dynamo left to eager", PICKED, ("triage", "run"), 4, "Dynamo abandoned", r"FAILS"),
+    Trial("a graph that Dynamo left to eager, checked", PICKED, ("check", "run"), 4, "gave up", r"FAILS|Traceback"),
     Trial("a NaN that eager has, too", NAN, ("triage", "run"), 0, never=r"FAILS"),
     Trial("an operator of the script, untrusted", OPERATOR, ("check", "run"), 4, r"--trust"),
     Trial("an operator of the script, trusted", OPERATOR, ("check", "run/0_0/dynamo", "--trust"), 1, r"swapped"),
@@ -186,7 +186,7 @@ TRIALS = (
           known="a death in eager is undecided: which operator dies is not looked for"),
     Trial("one graph of two with an operator that is not here", ONE_BAD, ("triage", "run"), 4, r"CANNOT TELL \d of \d graphs"),
     Trial("the other graph of the two", ONE_BAD, ("replay", "run/1_0/inference"), 0, never=FALSE_ALARM),
-    Trial("a late pass of the script, untrusted", PASS, ("triage", "run"), 4, r"Halves", r"\bOK\b"),
+    Trial("a wrong pass of the script, untrusted", PASS, ("triage", "run"), 1, r"custom pass(.|\n)*Halves in train.py:8"),
 )
 
 

@@ -106,7 +106,7 @@ def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
         return
     alike = [checkup for _, checkup in rows if checkup.verdict.verdict == verdict.verdict]
     emit(first_line(verdict, len(alike), len(rows)) + "\n", as_json=False)
-    width = max(len(saved.id) for saved, _ in ranked)
+    width = max((len(saved.id) for saved, _ in ranked), default=0)
     from ..debug_nop.findings import origins, sentence
     from ..triage.words import address
 
