@@ -240,7 +240,7 @@ def keep_compile(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, pa
     """Writes what Inductor makes of a live graph, in normal form."""
     watched = fidelity.Watched()
     outcome = judge(Live(gm, inputs, spec), "inductor", watch=watched.compiling)
-    live = {"graphs": watched.graphs, "code": watched.code, "verdict": outcome.verdict}
+    live = {"graphs": watched.graphs, "code": watched.code, "verdict": outcome.text}
     path.write_bytes(msgspec.json.encode(live))
 
 

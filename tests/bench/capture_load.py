@@ -47,7 +47,7 @@ def eager_difference(saved: SavedGraph, reference: Path, server: ForkServer) -> 
     if case is None:  # it needs the other ranks: all replay together, in processes of the fork server
         outcome = replay(saved, "eager", server=server, limit_s=240)
         if not outcome.ok or outcome.outputs is None:
-            return f"eager: {outcome.verdict.splitlines()[0]}"
+            return f"eager: {outcome.text.splitlines()[0]}"
         found = [named(value) for value in outcome.outputs]
         return _first_difference(wanted[: len(found)], found)
     ambient = case.spec.ambient
@@ -107,7 +107,7 @@ def compiled_difference(
 ) -> str:
     """Why the replay on Inductor is not what was recorded; empty where the verdict is good and the fidelity line says "same"."""
     outcome = replay(saved, "inductor", server=server, outputs=False, limit_s=240, imports=imports)
-    first = outcome.verdict.splitlines()[0]
+    first = outcome.text.splitlines()[0]
     if not outcome.ok or first.startswith("skipped"):
         return f"inductor: {first}"
     fidelity = outcome.fidelity

@@ -106,7 +106,7 @@ def row(graph: Graph, way: str = "static") -> Row:
     outcome = judge(Live(graph.gm, graph.inputs, spec), rung)
     errors = [one.rung for one in outcome.errors if one.rung is not None]
     count = getattr(rung, "count", Counting())
-    return Row(graph, way, outcome.verdict, count, max(errors, default=None), outcome.seconds, eager_s)
+    return Row(graph, way, outcome.text, count, max(errors, default=None), outcome.seconds, eager_s)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,12 +48,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="session")
-def planted_modules(one_server: Lender) -> Path:
+def planted_modules(one_server: Lender) -> Iterator[Path]:
     """A folder with the defects of `planted_compile` as modules."""
     shutil.copy(Path(__file__).with_name("planted_compile.py"), one_server.modules)
     for how in PLANTED:
         (one_server.modules / f"planted_{how}.py").write_text(f"import planted_compile\n\nplanted_compile.plant({how!r})\n")
-    return one_server.modules
+    sys.path.append(str(one_server.modules))  # a command looks for the modules of --import before it asks
+    yield one_server.modules
+    sys.path.remove(str(one_server.modules))
 
 
 @pytest.fixture(scope="session")
