@@ -47,10 +47,13 @@ def judged(program: Program, run: Path, inputs: str) -> dict[str, Any]:
         if error:
             raise RuntimeError(error)
         row["commands"]["dump"] = time.monotonic() - began
+        graphs = said(row, "ls", str(run)).get("graphs", [])
+        if not graphs:
+            row["left_out"] = "Dynamo made no graph of it"
+            return row
         flags = list(program.flags)
         for graph in said(row, "triage", str(run), *flags).get("graphs", []):
             add(row, "triage", graph)
-        graphs = said(row, "ls", str(run)).get("graphs", [])
         widest = max(graphs, key=lambda one: one["nodes"])["id"]
         add(row, "replay", said(row, "replay", f"{run}/{widest}", *flags))
         for graph in said(row, "check", str(run), *flags).get("graphs", []):
