@@ -54,7 +54,8 @@ class TensorValue(Record, tag="tensor", tag_field="value_kind"):
     """Metadata of one tensor value. Sizes and strides in elements.
 
     `storage` names the alias group inside the graph (None: alone); `storage_bytes` is written where the storage is larger than
-    what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point and axis.
+    what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point and axis. Of an input that
+    was seen: whether it is a `leaf` to autograd, and its `subclass` where it is more than a Tensor or Parameter.
     """
 
     dtype: str
@@ -69,6 +70,8 @@ class TensorValue(Record, tag="tensor", tag_field="value_kind"):
     conj: bool = False
     neg: bool = False
     quantizer: dict[str, Arg] = {}
+    leaf: bool = True
+    subclass: str = ""
 
 
 class SymValue(Record, tag="sym", tag_field="value_kind"):

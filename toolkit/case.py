@@ -25,11 +25,12 @@ from ..dumps.relocate import names_device, relocated
 from ..dumps.schema import GraphRecord
 from ..dumps.store import SavedGraph, load_graph
 from ..dumps.torchside import targets
+from ..dumps.torchside.history import with_history
 from . import gpu_only, process_groups
 from . import torch_private as t
 from .eager import clone_inputs, graphs_in
 from .rungs.entries import compiling
-from .spec import ReplaySpec
+from .spec import FULL_STAGES, ReplaySpec
 
 
 @dataclass
@@ -73,6 +74,7 @@ class Case:
         inputs = live.inputs(record, inputs_record, tensors, seed, where=str(saved.path))
         notes = follow_saved(gm, mode, record)
         _numbers_known(gm, record)
+        _known_to_autograd(gm, inputs, spec)
         notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
         if device is not None and not from_gpu:
             gm, inputs = moved(gm, inputs, torch.device(device))
@@ -103,6 +105,19 @@ def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:
     for symbol in record.symbols:
         if symbol.name.startswith("z") and symbol.replacement:
             t.TensorifyState.specialize(symbol.name)
+
+
+def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) -> None:
+    """Gives the fake inputs of a graph that AOTAutograd still has to see what the real ones are to autograd: tracing left on them
+    what the graph's own writes made of them."""
+    nodes = gm.graph.find_nodes(op="placeholder") if spec.stage in FULL_STAGES else []
+    for node, real in zip(nodes, inputs, strict=False):
+        fake = node.meta.get("example_value")
+        if not isinstance(fake, t.FakeTensor) or not isinstance(real, torch.Tensor):
+            continue
+        if (fake.requires_grad, fake.is_leaf) != (real.requires_grad, real.is_leaf):
+            plain = fake.detach()
+            node.meta["example_value"] = plain.requires_grad_(real.requires_grad) if real.is_leaf else with_history(plain)
 
 
 def warm() -> None:

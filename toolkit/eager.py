@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..dumps.torchside.history import computed
 from . import philox
 from . import torch_private as t
 
@@ -215,14 +216,16 @@ def clone_inputs(inputs: Sequence[Any], change: Callable[[torch.Tensor], torch.T
     """Clones the tensors among `inputs`, each storage once, so that views of one storage stay views of one storage.
 
     `change` maps a whole flat storage (a 1-d tensor of one dtype) to its copy, for instance to another dtype or device.
-    A tensor that requires grad becomes a leaf that requires grad; parameters stay parameters. Anything that is not a plain
-    strided tensor is cloned alone.
+    What requires grad does so again: a leaf as a leaf, another as the result of an operation; parameters stay parameters.
+    Anything that is not a plain strided tensor is cloned alone.
     """
     storages: dict[tuple[Any, torch.dtype], torch.Tensor] = {}
-    return [
+    copies = [
         _clone(value, storages, change or torch.Tensor.clone) if isinstance(value, torch.Tensor) else value
         for value in inputs
     ]
+    came = [place for place, one in enumerate(inputs) if isinstance(one, torch.Tensor) and not one.is_leaf]
+    return computed(copies, came) if came else copies
 
 
 def _clone(

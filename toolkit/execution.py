@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from ..dumps.names import of_module
+from ..dumps.torchside.history import leaves_of
 
 
 class Execution(NamedTuple):
@@ -39,17 +40,13 @@ class Execution(NamedTuple):
 
 
 def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, seed: int, backward: bool = False,
-            parameters: Sequence[torch.Tensor] = (), computed: bool = False) -> Execution:  # fmt: skip
+            parameters: Sequence[torch.Tensor] = ()) -> Execution:  # fmt: skip
     """Runs once under a seed. With `backward`, outputs that require grad get seeded normal tangents, and the gradients of
-    the leaves among inputs and `parameters` are computed. Inputs are changed in place as the graph says: pass clones.
-    `computed`: inputs that require grad came out of other operations, so that a graph may write to them; parameters did not.
+    inputs and `parameters` are computed, those of what is no leaf at the leaf that it came from. Inputs are changed in place as
+    the graph says: pass clones.
     """
     torch.manual_seed(seed)
-    leaves = [
-        one for one in (*inputs, *parameters) if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf
-    ]
-    if computed:
-        inputs = [_computed(one) for one in inputs]
+    leaves = list(leaves_of([*inputs, *parameters]).values())
     given = list(inputs)
     outputs = list(run(inputs))
     settle()
@@ -70,17 +67,10 @@ def result_names(gm: fx.GraphModule, inputs: Sequence[Any], gradients: int, chan
     """What people call each of an execution's results: outputs, gradients, changed inputs."""
     called = of_module(gm)
     given = list(called.inputs.values())
-    leaves = [
-        name for name, one in (*zip(given, inputs, strict=False), *gm.named_parameters())
-        if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf
-    ]  # fmt: skip
+    named = [*zip(given, inputs, strict=False), *gm.named_parameters()]
+    leaves = [named[place][0] for place in leaves_of([one for _, one in named])]
     grads = [f"grad of {name}" for name in leaves] if len(leaves) == gradients else ["the gradient of an input"] * gradients
     return [*called.outputs, *grads, *(f"{given[index]}, written in place" for index in changed)]
-
-
-def _computed(value: Any) -> Any:
-    leaf = isinstance(value, torch.Tensor) and value.requires_grad and not isinstance(value, torch.nn.Parameter)
-    return value.clone() if leaf else value
 
 
 def settle() -> None:

@@ -25,6 +25,7 @@ import torch
 from torch import fx
 
 from ..dumps.errors import LacksName
+from ..dumps.torchside.history import computed
 from ..dumps.walk import user_frame
 from . import baseline
 from . import torch_private as t
@@ -219,7 +220,9 @@ class _Judgement:
         """Eager's results and the reference, or why no verdict is possible."""
         known = baseline.load(self.shared) if self.shared is not None and self.shared.exists() else None
         if known is not None:
-            self.left_out, self.changed, self.computed = known.left_out, known.changed, known.computed
+            self.left_out, self.changed = known.left_out, known.changed
+            if known.computed:
+                self._as_computed()
             return known
         self._enter("eager")
         eager = self._eager()
@@ -239,8 +242,7 @@ class _Judgement:
         parameters = [one for one in (gm or self.gm).parameters() if one.requires_grad] if self.backward else []
         inputs = clone_inputs(self.inputs) if inputs is None else inputs
         self.attributes.restore()
-        how = {"seed": self.seed, "backward": self.backward, "computed": self.computed}
-        return execute(run, inputs, parameters=parameters, **how)
+        return execute(run, inputs, parameters=parameters, seed=self.seed, backward=self.backward)
 
     def _eagerly(self, wide: fx.GraphModule, inputs: list[Any], hook: Hook | None = None) -> list[Any]:
         """The results of an eager run of another form of the graph."""
@@ -304,8 +306,17 @@ class _Judgement:
         except GraphRunError as error:
             if "leaf Variable that requires grad" not in str(error):
                 raise
-            self.computed = True  # a program cannot write to a leaf: what it gave the graph was none
+            self._as_computed()
             return self._execute(partial(run_graph, self.gm))
+
+    def _as_computed(self) -> None:
+        """A program cannot write to a leaf: where no record tells leaves, what it gave the graph was none."""
+        self.computed = True
+        places = [
+            place for place, one in enumerate(self.inputs)
+            if isinstance(one, torch.Tensor) and one.requires_grad and not isinstance(one, torch.nn.Parameter)
+        ]  # fmt: skip
+        self.inputs = computed(clone_inputs(self.inputs), places)
 
     def _names(self, eager: Execution) -> list[str]:
         """What people call the results."""

@@ -36,8 +36,9 @@ from ..schema import (
 from ..tensors import TensorSink
 from ..walk import plain
 from ..wording import counted
+from .history import computed
 from .storages import INTEGER_OF, StorageReader, view
-from .values import device_of, dtype_of, is_handed_through, named, stand_in_real
+from .values import BUFFER, device_of, dtype_of, is_handed_through, named, stand_in_real
 
 Statistics = Mapping[str, float | int | None]
 
@@ -56,11 +57,16 @@ def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | N
     found, limits = numbers_and_bounds(record, seen)
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
     maker = _Maker(limits, found, StorageReader(tensors, where), seed, where, parameters)
-    return [
+    made = [
         stand_in_real(known.get(node.name)) if is_handed_through(record.graph, node)
         else maker.input(node, known.get(node.name))
         for node in placeholders
     ]  # fmt: skip
+    if record.stage not in _MODULE_STAGES:
+        return made  # run without autograd
+    told = [value_of_input(node, known.get(node.name)) for node in placeholders]
+    came = [place for place, value in enumerate(told) if isinstance(value, TensorValue) and not value.leaf]
+    return computed(made, [place for place in came if isinstance(made[place], torch.Tensor) and made[place].requires_grad])
 
 
 class _Maker:
@@ -83,7 +89,7 @@ class _Maker:
                 tensor = self.reader.load(item.stored, node.name)
                 if item.stored.value.storage is not None:
                     self.made.setdefault(item.stored.value.storage, tensor.untyped_storage())
-                return tensor
+                return _as_buffer(tensor, item.stored.value)
             if item.scalar is not None:
                 return item.scalar
         value = value_of_input(node, item)
@@ -119,7 +125,11 @@ class _Maker:
         )
         if group is not None and made.layout is torch.strided:
             self.made.setdefault(group, made.untyped_storage())
-        return torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad) if parameter else made
+        return torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad) if parameter else _as_buffer(made, value)
+
+
+def _as_buffer(tensor: torch.Tensor, value: TensorValue) -> torch.Tensor:
+    return torch.nn.Buffer(tensor) if value.subclass == BUFFER else tensor
 
 
 def generator(name: str, seed: int) -> torch.Generator:

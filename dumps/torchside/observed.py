@@ -27,7 +27,7 @@ from ..wording import counted
 from . import torch_private as t
 from .storages import StorageWriter, packable
 from .symbols import SymbolWriter, is_symbolic
-from .values import ValueWriter, dtype_name, is_plain_tensor, quantizer, storage_key
+from .values import BUFFER, ValueWriter, dtype_name, is_plain_tensor, quantizer, storage_key
 
 POLICIES = ("none", "meta", "index", "first", "last", "all")
 WHOLE = frozenset({"first", "last", "all"})
@@ -79,19 +79,36 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
     if not is_plain_tensor(value) or policy == "none":
         item.value = values.value(value, whole_storage=True)
         return item
-    item.value = values.tensor(value, whole_storage=value.layout is torch.strided)
+    item.value = _met(values.tensor(value, whole_storage=value.layout is torch.strided), value)
     is_parameter = isinstance(value, torch.nn.Parameter)
     readable = not isinstance(value, t.FakeTensor) and not value.is_meta and value.layout is torch.strided
     if policy != "meta" and readable:
         item.statistics = statistics(value)
         if policy in WHOLE or not (value.dtype.is_floating_point or value.dtype.is_complex or value.is_quantized):
-            item.stored = storages.store(value)
+            item.stored = _stored(value, storages)
             return item
     if policy in WHOLE and value.layout is not torch.strided and packable(value):
-        item.stored = storages.store(value)
+        item.stored = _stored(value, storages)
     elif is_parameter:
         item.stored = StoredTensor(storage="", value=item.value, parameter=True)
     return item
+
+
+def _stored(value: torch.Tensor, storages: StorageWriter) -> StoredTensor:
+    stored = storages.store(value)
+    _met(stored.value, value)
+    return stored
+
+
+def _met(record: TensorValue, value: torch.Tensor) -> TensorValue:
+    """The record with what only a real tensor tells: whether autograd made it, and what it is beside a tensor."""
+    record.leaf = value.is_leaf
+    kind = type(value)
+    if getattr(value, "_is_buffer", False):
+        record.subclass = BUFFER
+    elif kind not in (torch.Tensor, torch.nn.Parameter, t.FakeTensor):
+        record.subclass = f"{kind.__module__}.{kind.__qualname__}"
+    return record
 
 
 def statistics(value: torch.Tensor) -> dict[str, float | int | None] | None:
@@ -170,7 +187,7 @@ def snapshot(names: Sequence[str], inputs: Sequence[Any]) -> tuple[list[InputRec
         record = _tensor(value, storage.nbytes())
         if key in shared:
             record.storage = groups.setdefault(key, len(groups))
-        stored = StoredTensor(f"#{places[key]}", record, type(value) is torch.nn.Parameter)
+        stored = StoredTensor(f"#{places[key]}", record, isinstance(value, torch.nn.Parameter))
         items.append(InputRecord(name, value=record, stored=stored))
     return items, storages
 
@@ -202,7 +219,7 @@ def _tensor(value: torch.Tensor, nbytes: int) -> TensorValue:
         record.neg = True
     if value.is_quantized:
         record.quantizer = quantizer(value)
-    return record
+    return _met(record, value)
 
 
 def _other(name: str, value: Any) -> InputRecord:

@@ -41,6 +41,8 @@ T = TypeVar("T")
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _SIMPLE = (bool, int, float, str, type(None))
+BUFFER = "torch.nn.Buffer"
+"""How a record calls a tensor that is a buffer by itself, which its type does not tell."""
 TRACED = "torch._library.fake_class_registry.FakeScriptObject"
 """What such an input is while a graph is traced."""
 
