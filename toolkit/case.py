@@ -21,11 +21,13 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ..dumps import live
+from ..dumps.names import of_module
 from ..dumps.relocate import names_device, relocated
-from ..dumps.schema import GraphRecord
+from ..dumps.schema import GraphRecord, InputsRecord, TensorValue
 from ..dumps.store import SavedGraph, load_graph
 from ..dumps.torchside import targets
 from ..dumps.torchside.history import with_history
+from ..dumps.torchside.values import BUFFER
 from . import gpu_only, process_groups
 from . import torch_private as t
 from .eager import clone_inputs, graphs_in
@@ -76,6 +78,7 @@ class Case:
         _numbers_known(gm, record)
         _known_to_autograd(gm, inputs, spec)
         notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
+        notes += _plain_here(gm, inputs_record)
         if device is not None and not from_gpu:
             gm, inputs = moved(gm, inputs, torch.device(device))
             spec.dynamic = False
@@ -105,6 +108,14 @@ def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:
     for symbol in record.symbols:
         if symbol.name.startswith("z") and symbol.replacement:
             t.TensorifyState.specialize(symbol.name)
+
+
+def _plain_here(gm: fx.GraphModule, seen: InputsRecord | None) -> list[str]:
+    """The inputs that were more than plain tensors: what their class did is in the graph already."""
+    called = of_module(gm).inputs
+    given = [(one.name, one.value) for one in (seen.inputs if seen is not None else ()) if isinstance(one.value, TensorValue)]
+    told = {called.get(name, name): value.subclass for name, value in given if value.subclass not in ("", BUFFER)}
+    return [f"{name} was a {kind} in the run and is a plain tensor here" for name, kind in told.items()]
 
 
 def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) -> None:

@@ -246,7 +246,8 @@ def _clone(
     out = storages[key].as_strided(plain.shape, plain.stride(), plain.storage_offset())
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(out, requires_grad=tensor.requires_grad)
-    return out.requires_grad_(tensor.requires_grad)
+    out.requires_grad_(tensor.requires_grad)
+    return torch.nn.Buffer(out) if isinstance(tensor, torch.nn.Buffer) else out
 
 
 def copy_graph(gm: fx.GraphModule) -> fx.GraphModule:

@@ -23,12 +23,26 @@ def computed(values: Sequence[Any], places: Collection[int]) -> list[Any]:
     """The same values, those at `places` as results of operations on a leaf of their own. Where values share memory, they are
     views of one result; of a leaf that requires grad and lies in the same memory, views of that."""
     roots: dict[tuple[int, torch.dtype], torch.Tensor] = {}
-    for place, value in enumerate(values):
-        if place not in places and isinstance(value, torch.Tensor) and value.requires_grad and _is_whole(value):
-            roots.setdefault(_key(value), value)
+    groups: dict[tuple[int, torch.dtype], list[int]] = {}
     made = list(values)
-    for place in places:
-        made[place] = _came_from(made[place], roots) if _is_whole(made[place]) else with_history(made[place])
+    for place, value in enumerate(values):
+        if not isinstance(value, torch.Tensor) or not value.requires_grad:
+            continue
+        if place not in places:
+            if _is_plain(value):
+                roots.setdefault(_key(value), value)
+        elif _is_plain(value):
+            groups.setdefault(_key(value), []).append(place)
+        else:
+            made[place] = with_history(value)
+    for key, members in groups.items():
+        whole = next((place for place in members if _is_all(values[place])), None) if key not in roots else None
+        if key not in roots:
+            roots[key] = with_history(_flat(values[members[0]]) if whole is None else values[whole])
+        with torch.enable_grad():
+            for place in members:
+                value, root = values[place], roots[key]
+                made[place] = root if place == whole else root.as_strided(value.shape, value.stride(), value.storage_offset())
     return made
 
 
@@ -63,18 +77,18 @@ def leaves_of(values: Sequence[Any]) -> dict[int, torch.Tensor]:
     return found
 
 
-def _came_from(value: torch.Tensor, roots: dict[tuple[int, torch.dtype], torch.Tensor]) -> torch.Tensor:
-    key = _key(value)
-    if key not in roots:
-        storage = value.untyped_storage()
-        count = storage.nbytes() // value.element_size()
-        flat = torch.empty(0, dtype=value.dtype, device=value.device).set_(storage, 0, (count,), (1,))
-        roots[key] = with_history(flat)
-    with torch.enable_grad():
-        return roots[key].as_strided(value.shape, value.stride(), value.storage_offset())
+def _flat(value: torch.Tensor) -> torch.Tensor:
+    storage = value.untyped_storage()
+    count = storage.nbytes() // value.element_size()
+    return torch.empty(0, dtype=value.dtype, device=value.device).set_(storage, 0, (count,), (1,))
 
 
-def _is_whole(value: torch.Tensor) -> bool:
+def _is_all(value: torch.Tensor) -> bool:
+    """Whether it is all of its storage."""
+    return value.numel() * value.element_size() == value.untyped_storage().nbytes() and 0 not in value.stride()
+
+
+def _is_plain(value: torch.Tensor) -> bool:
     """Whether its storage and its strides say all of it."""
     plain = value.layout is torch.strided and type(value) in (torch.Tensor, torch.nn.Parameter)
     return plain and not (value.is_quantized or value.is_conj() or value.is_neg())

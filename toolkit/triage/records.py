@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from ...dumps.errors import GraphdbgError
-from ...dumps.schema import TensorValue
+from ...dumps.schema import SequenceValue, TensorValue, Value
+from ...dumps.walk import bodies
 from ...dumps.wording import counted
 from ..outcome import Outcome, OutputError
 from ..signature import Signature
@@ -158,14 +159,24 @@ def inputs_given(saved: SavedGraph) -> str:
         record = saved.inputs_record
         seen = {} if record is None else {one.name: one for one in record.inputs}
         placeholders = [node for node in saved.record.graph.nodes if node.op == "placeholder"]
+        held = {f"{id(body)} {name}": one for body in bodies(saved.record.graph) for name, one in body.attrs.items()}
     except GraphdbgError:
         return "inputs that cannot be read"
     values = {node.name: seen[node.name].value if node.name in seen else node.value for node in placeholders}
-    tensors = [name for name, value in values.items() if isinstance(value, TensorValue) and 0 not in value.shape]
+    values |= {name: one.value for name, one in held.items()}
+    tensors = [name for name, value in values.items() if _is_filled(value)]
     kept = {name for name, one in seen.items() if one.stored is not None and one.stored.storage}
+    kept |= {name for name, one in held.items() if one.storage}
     made_up = [name for name in tensors if name not in kept]
     if not made_up:
         return REAL
     policy = f"recorded with --inputs {record.policy}" if record is not None else "it was never seen to run"
     which = "all tensors" if len(made_up) == len(tensors) else f"{len(made_up)} of {counted(len(tensors), 'tensor')}"
     return f"synthesised inputs ({which}; {policy})"
+
+
+def _is_filled(value: Value | None) -> bool:
+    """Whether there are numbers in it that a record may lack."""
+    if isinstance(value, SequenceValue):
+        return any(map(_is_filled, value.items))
+    return isinstance(value, TensorValue) and 0 not in value.shape

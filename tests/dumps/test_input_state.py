@@ -1,0 +1,142 @@
+"""Inputs come back as autograd knew them: base, storage, overlap, leaf, parameter, buffer, subclass; whatever the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import graphdbg
+from graphdbg.dumps.store import SavedGraph, load_graph, open_run
+from graphdbg.toolkit.case import Case
+from graphdbg.toolkit.eager import clone_inputs
+from graphdbg.toolkit.judge import judge
+
+
+class Tagged(torch.Tensor):
+    """A subclass without a dispatch of its own."""
+
+
+W = torch.arange(12.0).reshape(3, 4).requires_grad_()
+
+
+def _parted(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    a.mul_(2)
+    return (a.sum() + b.sin().sum()) * 1.5
+
+
+def _only_read(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a.cos().sum() * b.sum()
+
+
+def _two_views() -> list[Any]:
+    base = torch.arange(8.0)
+    return [base[:3], base[4:]]
+
+
+def _views_of_a_result() -> list[Any]:
+    result = W * 3
+    return [result[0], result]
+
+
+def _overlapping() -> list[Any]:
+    result = (W * 2).flatten()
+    return [result[:8], result[4:]]
+
+
+def _base_and_view() -> list[Any]:
+    base = torch.arange(6.0)
+    return [base[2:], base]
+
+
+def _leaf_and_its_view() -> list[Any]:
+    leaf = torch.arange(6.0).requires_grad_()
+    return [leaf, leaf[2:]]
+
+
+def _parameter() -> torch.nn.Parameter:
+    return torch.nn.Parameter(torch.ones(3))
+
+
+def _written_under_grad(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    a.add_(b)
+    return a.sin().sum()
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], list[Any]]]] = {
+    "two views of one base": (_parted, _two_views),
+    "a base and its view": (_parted, _base_and_view),
+    "views of a result": (_parted, _views_of_a_result),
+    "overlapping parts of a result": (_parted, _overlapping),
+    "a leaf and its view": (_only_read, _leaf_and_its_view),
+    "expanded": (_only_read, lambda: [torch.ones(1, 3).expand(4, 3), (W[:1] * 2).expand(2, 4)]),
+    "a buffer written in place": (_written_under_grad, lambda: [torch.nn.Buffer(torch.zeros(3)), _parameter()]),
+    "one tensor twice": (_parted, lambda: [one := W.exp(), one]),
+}
+
+
+def _recorded(folder: Path, function: Callable[..., Any], make: Callable[[], list[Any]], policy: str = "first") -> SavedGraph:
+    torch.compiler.reset()
+    with graphdbg.record(str(folder), inputs=policy):
+        torch.compile(function, backend="eager")(*make())
+    (graph,) = [one for one in open_run(folder).graphs() if one.stage == "dynamo"]
+    return graph
+
+
+def _facts(values: list[Any]) -> list[tuple[Any, ...]]:
+    storages = [one.untyped_storage().data_ptr() for one in values]
+    return [
+        (one.shape, one.stride(), one.storage_offset(), one.untyped_storage().nbytes(), storages.index(storage),
+         one.requires_grad, one.is_leaf, isinstance(one, torch.nn.Parameter), isinstance(one, torch.nn.Buffer), one.tolist())
+        for one, storage in zip(values, storages, strict=True)
+    ]  # fmt: skip
+
+
+def _in_order(saved: SavedGraph, values: list[Any]) -> list[Any]:
+    """A program's values in the order of the graph's inputs, which are named after them."""
+    names = [node.name for node in saved.record.graph.nodes if node.op == "placeholder"]
+    return [values["ab".index(name.strip("_l"))] for name in names]
+
+
+@pytest.mark.parametrize("policy", ["first", "last"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_inputs_come_back_as_they_were(tmp_path: Path, name: str, policy: str) -> None:
+    function, make = PROGRAMS[name]
+    saved = _recorded(tmp_path / "run", function, make, policy)
+    wanted = _in_order(saved, make()) if len(saved.inputs()) == 2 else make()[:1]
+    assert _facts(saved.inputs()) == _facts(wanted)
+    assert _facts(clone_inputs(saved.inputs())) == _facts(wanted)
+    outcome = judge(Case(saved).live(), "nop")
+    assert outcome.verdict.verdict == "ok", outcome.text
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if "expanded" not in name])
+def test_without_their_bytes_they_have_the_same_form(tmp_path: Path, name: str) -> None:
+    function, make = PROGRAMS[name]
+    saved = _recorded(tmp_path / "run", function, make, "index")
+    wanted = _in_order(saved, make()) if len(saved.inputs()) == 2 else make()[:1]
+    assert [one[:-1] for one in _facts(saved.inputs())] == [one[:-1] for one in _facts(wanted)]
+
+
+def test_a_case_and_a_run_from_before_are_read(tmp_path: Path) -> None:
+    saved = _recorded(tmp_path / "run", *PROGRAMS["views of a result"])
+    live = Case(saved).live()
+    again = load_graph(graphdbg.save_graph(live.gm, live.inputs, tmp_path / "case"))
+    assert _facts(again.inputs()) == _facts(live.inputs)
+    for item in saved.inputs_record.inputs if saved.inputs_record else ():
+        for value in (item.value, item.stored and item.stored.value):
+            assert value is not None
+            value.leaf = True  # pyright: ignore
+    old = Case(saved).live()
+    assert all(one.is_leaf for one in old.inputs)
+    assert judge(old, "nop").verdict.verdict == "ok"  # a program cannot write to a leaf
+
+
+def test_a_subclass_is_said_to_be_plain_here(tmp_path: Path) -> None:
+    saved = _recorded(tmp_path / "run", lambda x: x * 2, lambda: [torch.ones(3).as_subclass(Tagged)])
+    live = Case(saved).live()
+    assert type(live.inputs[0]) is torch.Tensor
+    assert live.notes == [f"x was a {Tagged.__module__}.Tagged in the run and is a plain tensor here"]
