@@ -54,8 +54,8 @@ class TensorValue(Record, tag="tensor", tag_field="value_kind"):
     """Metadata of one tensor value. Sizes and strides in elements.
 
     `storage` names the alias group inside the graph (None: alone); `storage_bytes` is written where the storage is larger than
-    what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point and axis. Of an input that
-    was seen: whether it is a `leaf` to autograd, and its `subclass` where it is more than a Tensor or Parameter.
+    what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point and axis. Of an input
+    that was seen: whether it is a `leaf` to autograd, and its `subclass` where it is more than a Tensor or Parameter.
     """
 
     dtype: str

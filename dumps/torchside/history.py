@@ -1,8 +1,8 @@
 # pyright: basic
 """Tensors that came out of other operations: what autograd knows of an input that requires grad and is no leaf.
 
-A graph may write to such an input, which it may not to a leaf, and views of one such tensor see each other's gradients. The memory
-stays where it is. Must not copy what is large for longer than a moment, and must not touch tensors at other places.
+A graph may write to such an input, which it may not to a leaf, and views of one such tensor see each other's gradients. The
+memory stays where it is. Must not copy what is large for longer than a moment, and must not touch tensors at other places.
 
 >>> x, row = computed([x, row], [0, 1])     # leaves that require grad and share memory -> views of one result
 >>> leaf_of(row).grad_fn is None

@@ -49,3 +49,18 @@ def test_a_case_by_itself_borrows_nothing(tmp_path: Path) -> None:
     graphdbg.save_graph(gm, [torch.ones(2)], tmp_path / "case")
     (tmp_path / "case" / "inputs.json").unlink()
     assert graphdbg.load_graph(tmp_path / "case").inputs_record is None
+
+
+def test_ids_that_repeat_after_a_reset_are_not_mixed_up(tmp_path: Path) -> None:
+    """The first compile has no backward; that of the second must not lend it its tangents."""
+    weight = torch.randn(4, 3, requires_grad=True)
+    with record(tmp_path / "run", inputs="first"):
+        torch._dynamo.reset()
+        torch.compile(lambda x: (x @ weight).sin(), backend="aot_eager")(torch.ones(2, 4))
+        torch._dynamo.reset()
+        torch.compile(lambda x: (x + weight).cos(), backend="aot_eager")(torch.ones(3)).sum().backward()
+    run = open_run(tmp_path / "run")
+    assert "0_0/joint.1" in [graph.id for graph in run.graphs()] and "0_0/backward.1" in [graph.id for graph in run.graphs()]
+    lent = {id: run.graph(id).inputs_record for id in ("0_0/joint", "0_0/joint.1")}
+    tangents = [[one for one in seen.inputs if one.name == "tangents_1"] if seen else None for seen in lent.values()]
+    assert tangents[0] == [] and tangents[1]

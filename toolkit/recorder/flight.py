@@ -239,7 +239,7 @@ _names: dict[int, tuple[str, str | None]] = {}
 """Inductor's graph_id -> the compile name it had in the forward: a backward compiled later without a compile id joins it."""
 
 _forwards: dict[int, str] = {}
-"""Inductor's graph_id -> the id of the forward."""
+"""Inductor's graph_id, or the number of a call of another AOT backend's (below 0) -> the id of the forward."""
 
 
 def current(session: Session) -> Flight | None:

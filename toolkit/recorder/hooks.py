@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from .observe import watch_callable, watch_inductor
 from .session import Function, Session, hook
 
 _JOINT_KWARGS = ("num_fwd_outputs", "static_lifetime_input_indices")
+_aot_calls = itertools.count(-1, -1)
 _NOT_KEPT = ("get_decomp_fn",)
 
 _signature = functools.cache(inspect.signature)
@@ -74,25 +76,28 @@ def aot_module_simplified(session: Session, original: Function, *args: Any, **kw
         given = bound.arguments
         partition = given.get("partition_fn") or _signature(original).parameters["partition_fn"].default
         if not live_torch.is_inductor_partition(partition):
-            forward = given["fw_compiler"]
+            forward, number = given["fw_compiler"], next(_aot_calls)
             for argument, stage in (("bw_compiler", "backward"), ("inference_compiler", "inference"), ("fw_compiler", "forward")):
-                given[argument] = _aot_compiler(given.get(argument) or forward, stage)
+                given[argument] = _aot_compiler(given.get(argument) or forward, stage, number)
             given["partition_fn"] = in_flight(_aot_partition, updated=())(partition)
             args, kwargs = bound.args, bound.kwargs
     return original(*args, **kwargs)
 
 
-def _aot_compiler(compiler: Any, stage: str) -> Any:
+def _aot_compiler(compiler: Any, stage: str, number: int) -> Any:
     function = getattr(compiler, "compiler_fn", compiler)
-    wrapper = in_flight(functools.partial(_aot_compile, stage), updated=())(function)
+    wrapper = in_flight(functools.partial(_aot_compile, stage, number), updated=())(function)
     for name, value in getattr(function, "__dict__", {}).items():
         if name.startswith("_is_"):
             setattr(wrapper, name, value)
     return live_torch.aot_compiler_like(compiler, wrapper)
 
 
-def _aot_compile(stage: str, flight: Flight, original: Function, gm: Any, *args: Any, **kwargs: Any) -> Any:
+def _aot_compile(
+    stage: str, number: int, flight: Flight, original: Function, gm: Any, *args: Any, **kwargs: Any
+) -> Any:  # fmt: skip
     session = flight.session
+    flight.graph_id = number if flight.graph_id is None else flight.graph_id
     graph = flight.capture(gm, stage, flight.main, grows=True)
     here.aot.append(graph)
     try:
