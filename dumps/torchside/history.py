@@ -59,7 +59,7 @@ def leaf_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """The tensor whose gradient stands for this one's: itself, or the first leaf that it came from; None where none is known."""
     if tensor.is_leaf:
         return tensor
-    node = tensor.grad_fn
+    node: Any = tensor.grad_fn
     while node is not None and not hasattr(node, "variable"):
         node = next((one for one, _ in node.next_functions if one is not None), None)
     return None if node is None else node.variable

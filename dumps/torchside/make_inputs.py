@@ -65,8 +65,11 @@ def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | N
     if record.stage not in _MODULE_STAGES:
         return made  # run without autograd
     told = [value_of_input(node, known.get(node.name)) for node in placeholders]
-    came = [place for place, value in enumerate(told) if isinstance(value, TensorValue) and not value.leaf]
-    return computed(made, [place for place in came if isinstance(made[place], torch.Tensor) and made[place].requires_grad])
+    came = [
+        place for place, (value, one) in enumerate(zip(told, made, strict=True))
+        if isinstance(value, TensorValue) and not value.leaf and isinstance(one, torch.Tensor) and one.requires_grad
+    ]  # fmt: skip
+    return computed(made, came)
 
 
 class _Maker:
