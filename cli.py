@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Shrink a failing graph to the smallest case that fails the same way.",
     ),
     "steer": (
-        "Shrink and share", "minifier.commands.steer:steer",
+        "", "minifier.commands.steer:steer",
         "Pause, skip, disable, restart or cancel while a graph is being shrunk.",
     ),
     "report": (
@@ -70,7 +70,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Compiler engineers", "toolkit.commands.kernel:kernel", "Run one Triton kernel of a graph alone: right, and how fast?",
     ),
 }  # fmt: skip
-"""name -> (its heading in `graphdbg --help`, room.commands.module:command, its line there). A new command adds one row."""
+"""name -> (its heading in `graphdbg --help`, or "" for one that is not listed there, room.commands.module:command, its line).
+A new command adds one row."""
 
 PLANNED: tuple[str, ...] = ()
 """Commands of the design that are not built yet; typing one says so."""
@@ -105,7 +106,7 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))  # one column for all headings
-        for heading in dict.fromkeys(row[0] for row in COMMANDS.values()):
+        for heading in dict.fromkeys(row[0] for row in COMMANDS.values() if row[0]):
             with formatter.section(heading):
                 rows = [(name.ljust(widest), line) for name, (group, _, line) in COMMANDS.items() if group == heading]
                 formatter.write_dl(rows)

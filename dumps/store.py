@@ -300,16 +300,17 @@ def is_script(text: str, cwd: str | Path | None = None) -> bool:
 
 
 def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
-    """The same where a graph is wanted: a run with one graph gives that graph. Raises UsageError for any other run."""
+    """The same where a graph is wanted: a run gives the worst graph known, which is said. Raises UsageError for an empty run."""
     found = resolve(text, cwd)
     if isinstance(found, SavedGraph):
         return found
-    graphs = found.graphs()
-    if len(graphs) == 1:
-        return graphs[0]
-    listed = ", ".join(graph.id for graph in graphs[:12]) + (" and more" if len(graphs) > 12 else "")
-    why = f"it holds {listed}" if graphs else "it holds no graphs"
-    raise UsageError(f"{text} is a run and one graph is wanted", why, f"name one as {text}/ID")
+    from .output import say
+    from .worst import worst_known  # late: hardly ever needed
+
+    saved, why = worst_known(found)
+    if why:
+        say(f"taking {saved.id}: {why}")
+    return saved
 
 
 def load_graph(path: str | Path) -> SavedGraph:

@@ -14,6 +14,7 @@ from graphdbg.dumps.graph_folder import JOURNAL_FILE, write_graph_folder
 from graphdbg.dumps.journal import read
 from graphdbg.dumps.schema import FORMAT, InputRecord, InputsRecord, RunRecord
 from graphdbg.dumps.store import Run, SavedGraph, load_graph, open_run, resolve, resolve_graph
+from graphdbg.dumps.worst import FILE, keep
 from graphdbg.dumps.writer import RunWriter
 
 from .graphs import chain, new_run, stored_chain
@@ -259,9 +260,22 @@ def test_texts_that_name_nothing(work: Path, text: str, why: str) -> None:
         resolve(text, work)
 
 
-def test_a_run_where_one_graph_is_wanted(work: Path) -> None:
-    with pytest.raises(UsageError, match="one graph is wanted: it holds 0_0/forward, 0_0/joint"):
-        resolve_graph("run", work)
+def test_a_run_where_one_graph_is_wanted(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(work / "cache"))
+    before = sorted(path for path in (work / "run").rglob("*"))
+    assert resolve_graph("run", work).id == "0_0/forward"
+    assert "taking 0_0/forward: no graph of the run is known to fail" in capsys.readouterr().err
+    run = open_run(work / "run")
+    keep(run, {"0_0/joint": (4, "cannot tell"), "0_0/forward": (0, "ok")})
+    assert resolve_graph("run", work).id == "0_0/joint"
+    keep(run, {"0_0/forward": (1, "fails: wrong numbers")})
+    assert resolve_graph("run", work).id == "0_0/forward"
+    assert "taking 0_0/forward: its last verdict is fails: wrong numbers" in capsys.readouterr().err
+    assert sorted(path for path in (work / "run").rglob("*")) == before  # nothing is written into a run
+    (work / "cache/graphdbg" / FILE).write_text("torn")
+    assert resolve_graph("run", work).id == "0_0/forward"
     with pytest.raises(UsageError, match="a graph is wanted"):
         load_graph(work / "run")
     with pytest.raises(UsageError, match=r"it has no run\.json"):

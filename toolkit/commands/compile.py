@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ...dumps.commands.options import json_option
+from ...dumps.store import resolve_graph
 from .options import device_option, import_option, limit_option, trust_option
-
-if TYPE_CHECKING:
-    from ...dumps.store import SavedGraph
 
 
 class _Help(click.Command):
@@ -82,7 +79,7 @@ def compile(
     forms = asked.check_emit(kinds, target, device=device, folder=folder)
     if kernel is not None and not kinds:
         raise UsageError("--kernel chooses among what is emitted", "nothing is", "say what with --emit ptx")
-    saved = _one(graph)
+    saved = resolve_graph(graph)
     if forms or target:
         target = asked.target_for(saved, target)
     if package is not None:
@@ -105,18 +102,3 @@ def compile(
         target or "", forms, str(package.absolute()) if package else "",
     )  # fmt: skip
     return shown(saved, request, Options(graph, folder, bool(emit), as_json, tuple(kinds), kernel or ""))
-
-
-def _one(text: str) -> SavedGraph:
-    """The graph that was named; of a run its only one, or the one that failed to compile."""
-    from ...dumps.output import say
-    from ...dumps.store import SavedGraph, resolve, resolve_graph
-
-    found = resolve(text)
-    if isinstance(found, SavedGraph):
-        return found
-    failed = [one for one in found.graphs() if one.status == "failed"]
-    if len(failed) != 1:
-        return resolve_graph(text)
-    say(f"{text}: {failed[0].id}, which failed")
-    return failed[0]

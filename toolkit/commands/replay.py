@@ -14,7 +14,7 @@ from ...dumps.wording import counted
 from .. import verdict_words
 from ..next_command import with_flags, with_trust_for
 from ..verdict import abandoned, cannot_tell, worst
-from ..verdict_words import first_line, headline, whose_nan
+from ..verdict_words import first_line, headline, whose_nan, word
 from .options import device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -51,19 +51,17 @@ def replay(
     then still fails the same way is said.
     Exit code: 0 all was judged and nothing fails, 1 something does, 4 it cannot be told.
     """
-    from ...dumps.store import SavedGraph, resolve
+    from ...dumps.store import SavedGraph, resolve, resolve_graph
+    from ...dumps.worst import keep
     from ..isolation import opened
     from ..node_stats import node_rows
     from ..rungs import warmth
 
-    found = resolve(graph)
     if values:
-        if not isinstance(found, SavedGraph):
-            raise UsageError("--values is for one graph", f"{graph} is a run", f"name one as {graph}/ID")
-        raise SystemExit(show_values(found, rung, seed, device, limit_s, imports, as_json=as_json, as_lines=as_lines))
+        saved = resolve_graph(graph)
+        raise SystemExit(show_values(saved, rung, seed, device, limit_s, imports, as_json=as_json, as_lines=as_lines))
+    found = resolve_graph(graph) if stats else resolve(graph)
     graphs = graphs_in(found)
-    if stats and not isinstance(found, SavedGraph):
-        raise UsageError("--stats is for one graph", f"{graph} is a run of {len(graphs)}", f"name one as {graph}/ID")
     options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check, "imports": imports}
     rows: list[dict[str, Any]] = []
     with opened(None, warmth(rung)) as server:
@@ -71,6 +69,8 @@ def replay(
         if stats:
             about = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
             rows = list(node_rows(graphs[0], **about, server=server))
+    if rung == "inductor":
+        keep(graphs[0].run, {saved.id: (outcome.verdict.exit_code, word(outcome.verdict)) for saved, outcome in judged})
     judged.sort(key=rank)
     if as_lines:
         failing = [saved.id for saved, outcome in judged if outcome.verdict.failed]

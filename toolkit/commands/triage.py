@@ -13,8 +13,10 @@ from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
+from ...dumps.worst import keep
 from ..imports import option_words
 from ..triage.records import number
+from ..verdict import NO_TIME, NOT_JUDGED
 from ..verdict_words import first_line, said, word
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
@@ -133,6 +135,8 @@ def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, An
         told=(lambda row: emit(row.event(), as_json=True)) if as_lines else _tell,
         begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
     )  # fmt: skip
+    if not options["rungs"]:
+        keep(saved.run, {saved.id: (found.verdict.exit_code, word(found.verdict))})
     _end(found, [ladder_table(found)], as_json, as_lines)
     return found.verdict.exit_code
 
@@ -165,6 +169,8 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
         heard=(lambda graph, row: emit(row.event(graph), as_json=True)) if as_lines else lambda graph, row: None,
         rungs=chosen(options["rungs"]),
     )  # fmt: skip
+    judged = [row for row in found.graphs if row.verdict.detail not in (NOT_JUDGED, NO_TIME)]
+    keep(run, {row.id: (row.verdict.exit_code, word(row.verdict)) for row in judged})
     both = zip(found.ladders, found.boundaries, strict=True)
     tables = [run_table(found), *(f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both)]
     _end(found, tables, as_json, as_lines)

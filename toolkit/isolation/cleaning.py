@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...dumps import worst
 from ...dumps.errors import EnvironmentLackError
 from . import cache, folders
 
@@ -114,6 +115,8 @@ def _what(path: Path) -> str:
         return f"a link to {path.readlink()}"
     if path.name.startswith(GONE_PREFIX):
         return "what an interrupted --clean left"
+    if path.name == worst.FILE:
+        return "the last verdicts on the graphs of runs"
     if path.parent.name != cache.SEEDS:
         return _UNKNOWN
     if path.name.startswith(cache.NOTE_PREFIX):
