@@ -57,10 +57,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
     "bisect": (
         "Compiler engineers", "toolkit.commands.bisect:bisect",
-        "Name the pass, lowering or setting that makes a graph fail.",
-    ),
-    "localize": (
-        "Compiler engineers", "toolkit.commands.localize:localize", "Name the first node whose compiled value is wrong.",
+        "Name the node that makes a graph fail, or the pass, lowering or setting.",
     ),
     "compile": (
         "Compiler engineers", "toolkit.commands.compile:compile",

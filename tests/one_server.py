@@ -37,7 +37,7 @@ PRELOAD = (
     "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
     "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
     "graphdbg.toolkit.spec", "graphdbg.toolkit.debug_nop.checking", "graphdbg.toolkit.blame.bisect_probe",
-    "graphdbg.toolkit.blame.switching", "graphdbg.toolkit.blame.localize_tasks", "graphdbg.toolkit.compile_fx.showing.child",
+    "graphdbg.toolkit.blame.switching", "graphdbg.toolkit.blame.node_tasks", "graphdbg.toolkit.compile_fx.showing.child",
     "graphdbg.toolkit.node_stats", "graphdbg.toolkit.node_values.child", "graphdbg.minifier.tasks",
     "graphdbg.minifier.command_tasks", "graphdbg.toolkit.recorder.session",
 )  # fmt: skip

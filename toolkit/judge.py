@@ -60,6 +60,7 @@ from .verdict import NO_REFERENCE, Verdict, Where, cannot_tell, judged, skipped
 
 CHECKS: dict[str, tuple[str, ...]] = {
     "auto": ("metadata", "nan", "accuracy", "zero", "error"),
+    "rounding": ("metadata", "nan", "accuracy", "zero", "error"),
     "accuracy": ("accuracy", "zero"),
     "numbers": ("nan", "accuracy"),
     "nan": ("nan",),

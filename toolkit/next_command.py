@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _IMPORTS = "graphdbg.imports"
 _RUNS = ("import", "trust")
 _TAKES = {
-    **dict.fromkeys(("replay", "bisect", "localize"), (*_RUNS, "seed", "device", "rung")),
+    **dict.fromkeys(("replay", "bisect"), (*_RUNS, "seed", "device", "rung", "check")),
     **dict.fromkeys(("triage", "check"), (*_RUNS, "seed", "device")),
-    **dict.fromkeys(("minify", "report"), (*_RUNS, "seed", "rung")),
-    "kernel": (*_RUNS, "seed"), "compile": _RUNS,
+    **dict.fromkeys(("report",), (*_RUNS, "seed", "rung")),
+    "minify": (*_RUNS, "seed", "rung", "check"), "kernel": (*_RUNS, "seed"), "compile": _RUNS,
 }  # fmt: skip
 """Command -> the flags that it takes of those that decide what is found."""
 

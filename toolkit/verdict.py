@@ -32,6 +32,8 @@ NOT_JUDGED, LOST, ABANDONED = "not_judged", "lost", "abandoned"
 over; its process is gone; Dynamo gave it up."""
 SAME = "same"
 """The detail of a verdict that is another graph's, which is equal."""
+ROUNDING = "rounding"
+"""The word, and the check under which it is a failure."""
 WHOLE = "whole"
 """The detail of a verdict whose reason says by itself what happened."""
 
@@ -84,6 +86,10 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     def differs(self) -> bool:
         """Whether it goes otherwise than eager: a failure, or rounding."""
         return self.verdict in ("fails", "rounding")
+
+    def sought(self, check: str) -> bool:
+        """Whether it is what somebody looks for: a failure, or rounding with `--check rounding`."""
+        return self.failed or (check == ROUNDING and self.verdict == ROUNDING)
 
     @property
     def skipped(self) -> bool:

@@ -153,12 +153,12 @@ def recent(most: int = KEPT) -> list[Kept]:
 
 
 def kind_of(words: Sequence[str]) -> str:
-    """triage, values, localize or bisect, as Replay starts them; empty for anything else."""
+    """triage, values or bisect, as Replay starts them; empty for anything else."""
     if words[:1] == ["triage"] and LINES in words:
         return "triage"
     if words[:1] == ["replay"] and "--values" in words and LINES in words:
         return "values"
-    return words[0] if words[:1] in (["localize"], ["bisect"]) and "--json" in words else ""
+    return "bisect" if words[:1] == ["bisect"] and "--json" in words else ""
 
 
 def of_graph(graph: str) -> dict[str, Kept]:

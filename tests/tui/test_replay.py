@@ -144,21 +144,20 @@ def test_a_job_killed_from_outside_and_one_that_is_stopped(commands: dict[str, l
     assert len(app.troubles) == 1  # the kill; what was asked for is no error
 
 
-def test_localize_is_told_while_it_looks_and_minify_takes_over(commands: dict[str, list[Any]]) -> None:
+def test_bisect_is_told_while_it_looks_and_minify_takes_over(commands: dict[str, list[Any]]) -> None:
     commands["triage"] = [line for line in RUNGS if line != "WAIT"]
     found = {"sentence": "First wrong node: `sin_1`.", "next": ["go on"]}
-    commands["localize"] = ["compile 1 of at most 8: the whole graph", "WAIT", found]
+    commands["bisect"] = ["compile 1 of at most 8: the whole graph", "WAIT", found]
     replay = room()
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await key(app, "enter", lambda: replay.ladder.first_failing == "inductor")
-        await key(app, "L", lambda: "compile 1 of at most 8" in shown(app))
-        assert replay.slots["localize"].runs
-        assert replay.slots["localize"].line == "graphdbg localize myrun/0_0/forward --rung inductor --json"
+        await key(app, "B", lambda: "compile 1 of at most 8" in shown(app))
+        assert replay.slots["bisect"].runs
+        assert replay.slots["bisect"].line == "graphdbg bisect myrun/0_0/forward --rung inductor --json"
         Path("go").touch()
         await until(pilot, lambda: "First wrong node: `sin_1`." in shown(app) and "Next: go on" in shown(app), "the finding")
-        await key(app, "right_square_bracket", lambda: replay.kind == "bisect")
-        await until(pilot, lambda: "B starts it" in shown(app), "how to start it")
+        await key(app, "right_square_bracket", lambda: replay.kind == "triage")
         await key(app, "m", lambda: isinstance(app.screen, MinifyRoom))
         assert app.here.graph == "myrun/0_0/forward"
 

@@ -1,156 +1,98 @@
-"""Names the pass, lowering, decomposition or setting that makes a saved graph fail: drives torch's CompilerBisector on the graph.
+"""Names what makes a saved graph fail: a setting of the run's own, the node, or the pass, lowering, decomposition or setting.
 
 Each probe is a child of one fork server, whose cache folder is private: the user's own Inductor cache and bisect state are never
-touched. Order: reproduce; the backend; each subsystem as a whole; in the guilty one a binary search over its applications; the
-one found switched off alone; the work-around by itself; settings. A probe that fails in another way decides nothing.
+touched. Order: reproduce; the run's own settings; by node (`by_node`); by pass (`by_pass`). It stops at the first conviction that
+a run confirms: the graph is right with only that changed.
 
 >>> found = bisect(load_graph("myrun/0_0/forward"))
->>> found.sentence
-'pass `post_grad_custom_post_pass` of post_grad_passes ...'
+>>> found.verdict.verdict, found.sentence
+('fails', 'Pass `post_grad_custom_post_pass` of post_grad_passes ...')
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from ...dumps.errors import GraphdbgError
 from ..isolation import ForkServer, opened
 from ..replay import DEFAULT_LIMIT_S, How
-from ..verdict_words import PROBES
+from ..rungs import rung as known
+from ..rungs import warmth
+from ..verdict import abandoned
 from . import bisect_words as words
-from .bisect_asking import TASKS, Asking, OutOfTime
-from .bisect_narrowing import explained_below, narrow, setting_finding, worked_around
-from .bisect_records import Bisection, Finding, Off, Row, Trial, Verdict
+from . import node_asking
+from .bisect_asking import TASKS, Asking
+from .bisect_narrowing import own_settings
+from .bisect_records import Bisection, Clock, OutOfTime
+from .by_node import by_node
+from .by_pass import by_pass
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
 Narrate = Callable[[str], None]
-
-DECOMPOSED = "decomposed"
-"""The rung that stands for torch's backend aot_eager_decomp_partition."""
-
-PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
-
+By = Literal["node", "pass"]
 
 INTERRUPTED = "interrupted"
 """`stopped` of a result after Ctrl-C."""
 
 
-def bisect(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S, check: str = "auto",
-           imports: Sequence[str] = (), max_time_s: float | None = None, narrate: Narrate = lambda _: None,
-           server: ForkServer | None = None) -> Bisection:  # fmt: skip
-    """Finds what to switch off so that a failing graph is right, and says what that means.
+def bisect(saved: SavedGraph, *, by: By | None = None, rung: str = "inductor", seed: int = 0, device: str | None = None,
+           limit_s: float = DEFAULT_LIMIT_S, check: str = "auto", imports: Sequence[str] = (), max_time_s: float | None = None,
+           narrate: Narrate = lambda _: None, server: ForkServer | None = None) -> Bisection:  # fmt: skip
+    """Finds who is to blame for a graph that fails under a rung, and says what that means.
 
-    `seed`, `device`, `limit_s` (of one probe), `check` and `imports` as in `replay`. `max_time_s`: stop after so long with what
-    was found. `narrate` gets a sentence per probe. `server`: a fork server to use; everything is compiled in its cache folder.
-    After Ctrl-C what was found so far is returned, `stopped` is INTERRUPTED. Raises GraphdbgError for a graph that cannot be
-    loaded or judged.
+    `by`: search only by node, or only by pass. `seed`, `device`, `limit_s` (of one probe), `check` and `imports` as in `replay`;
+    with `check` "rounding" that is looked for as a failure is. `max_time_s`: stop after so long with what was found. `narrate`
+    gets a sentence per probe. `server`: a fork server to use; everything is compiled in its cache folder. After Ctrl-C what was
+    found so far is returned, `stopped` is INTERRUPTED. Raises GraphdbgError for a graph that cannot be loaded.
     """
-    result = Bisection(saved.id, saved.stage, reproduced=False)
-    with opened(server, "inductor", *TASKS) as used:
-        asking = Asking(saved, used, result, narrate, How(seed, device, limit_s, imports), check, max_time_s)
+    known(rung)  # a wrong name is the caller's mistake, told before anything starts
+    result = Bisection(saved.id, saved.stage, rung)
+    if saved.status == "skipped":
+        result.verdict = abandoned(saved.error)
+        result.sentence = result.verdict.reason
+        return result
+    clock, how = Clock(max_time_s), How(seed, device, limit_s, imports)
+    with opened(server, warmth(rung), *TASKS, node_asking.TASKS) as used:
+        asking = Asking(saved, used, result, narrate, how, check, clock)
+
+        def search_nodes() -> None:
+            result.by_node = found = by_node(saved, used, rung, how, check, clock, narrate)
+            result.notes += [note for note in found.notes if note not in result.notes]
+
         try:
-            _search(asking, result)
+            if by == "node":
+                search_nodes()
+                found = result.by_node
+                result.reproduced = found is not None and found.fails
+            else:
+                _search(asking, result, search_nodes if by is None else None)
         except OutOfTime as stop:
             result.stopped = str(stop)
         except KeyboardInterrupt:
             result.stopped = INTERRUPTED
         finally:
-            result.seconds = asking.elapsed()
+            result.seconds = clock.elapsed()
             asking.close()
-    words.conclude(result, saved)
+    words.conclude(result, saved, by)
     return result
 
 
-def _search(asking: Asking, result: Bisection) -> None:
+def _search(asking: Asking, result: Bisection, search_nodes: Callable[[], None] | None) -> None:
     asking.reproduce()
     if not result.reproduced:
         return
-    before = _backend(asking, result)
-    if before:
-        result.findings += before
-    else:
-        _inductor(asking, result)
-    for finding in result.findings:
-        worked_around(asking, finding)
-    if before or any(one.workaround and one.workaround.verified and one.kind != "lowering" for one in result.findings):
-        reason = "not tried: what was found explains the failure"
-        result.rows += [Row("fusion", 0, None, reason), Row("settings", 0, None, reason)]
+    if result.verdict.fault != "model":
+        result.findings += own_settings(asking)
+    if result.findings:
         return
-    lowered = any(row.subsystem == "lowerings" and row.verdict in ("gone", "other") for row in result.rows)
-    result.findings += _fusion(asking, result)
-    result.findings += setting_finding(asking, generated_code=lowered)
-
-
-def _backend(asking: Asking, result: Bisection) -> list[Finding]:
-    """Whether the failure is there before Inductor: then it is a decomposition, or AOTAutograd; [] otherwise."""
-    verdict = asking.probe_rung(DECOMPOSED)
-    result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
-    if verdict != "same":
-        told = "is right" if verdict == "gone" else PROBES["other"][1]
-        reason = asking.reason if verdict is None else f"the decomposed graph {told}"
-        result.rows.append(Row("decomposition", 0, None, reason))
-        return []
-    made = asking.applications("decomposition")
-    whole = asking.probe(Trial(f"no op decomposed ({len(made)})", [Off("decomposition", keep=[])], rung=DECOMPOSED))
-    result.rows.append(Row("decomposition", len(made), whole))
-    found = narrow(asking, ["decomposition"], whole=whole, rung=DECOMPOSED) if whole != "same" else []
-    result.rows.append(Row("Inductor's passes and lowerings", 0, None, "the graph is wrong before they see it"))
-    return found or [Finding("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
-
-
-def _inductor(asking: Asking, result: Bisection) -> None:
-    verdicts: dict[str, Verdict | None] = {
-        name: _whole(asking, result, name) for name in asking.subsystems() if name != "decomposition"
-    }
-    gone = [name for name, verdict in verdicts.items() if verdict == "gone"]
-    guilty = [name for name in PASSES if name in gone][:1] or _together(asking, result, verdicts)
-    if "lowerings" in gone:
-        result.findings += narrow(asking, ["lowerings"])
-    if guilty:
-        found = narrow(asking, guilty)
-        if found and "pattern_matches" in gone:
-            explained_below(found[0], narrow(asking, ["pattern_matches"]))
-        result.findings += found
-    rest = sorted((one for one in verdicts.items() if one[1] in ("gone", "other")), key=lambda one: one[1] == "other")
-    for name, verdict in rest:
-        if not result.findings:
-            result.findings += narrow(asking, [name], whole=verdict)
-
-
-def _together(asking: Asking, result: Bisection, verdicts: dict[str, Verdict | None]) -> list[str]:
-    """All kinds of passes off at once: one function may run as a pass in several of them. Their names if that helps."""
-    tried = [name for name in PASSES if verdicts.get(name) == "same"]
-    if len(tried) < 2:
-        return []
-    verdict = asking.probe(Trial("all passes off", [Off(name, keep=[]) for name in tried]))
-    result.rows.append(Row(f"any of {', '.join(tried)}", 0, verdict))
-    return tried if verdict == "gone" else []
-
-
-def _whole(asking: Asking, result: Bisection, name: str) -> Verdict | None:
-    """One subsystem off as a whole, but for what must run; a row either way."""
-    made = asking.applications(name)
-    free = [one for one in made if not one.required]
-    if not free:
-        reason = words.not_run(name, asking.saved, bool(made))
-        result.rows.append(Row(name, len(made), None, reason))
-        return None
-    kept = f", {len(made) - len(free)} that must run are kept" if len(free) < len(made) else ""
-    verdict = asking.probe(Trial(f"all of {name} off ({len(free)}{kept})", [Off(name, keep=[])]))
-    result.rows.append(Row(name, len(made), verdict, kept.removeprefix(", ")))
-    return verdict
-
-
-def _fusion(asking: Asking, result: Bisection) -> list[Finding]:
-    """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own, with no optional passes."""
-    verdict = asking.probe_rung("inductor_nofuse")
-    if verdict == "gone":
-        bare = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, "pattern_matcher": False}
-        off = [Off(name, keep=[]) for name in PASSES]
-        verdict = asking.probe(Trial("all optional passes off, fusion on", off, settings={"inductor": bare}))
-        verdict = "gone" if verdict == "same" else None
-        asking.reason = "" if verdict else "undecided: without optional passes it is right already"
-    result.rows.append(Row("fusion", 0, verdict, asking.reason))
-    return [Finding("fusion", "fusion", "fusion", words.FUSION, alone=True)] if verdict == "gone" else []
+    if search_nodes is not None:
+        try:
+            search_nodes()
+        except GraphdbgError as error:
+            result.notes.append(f"not searched by node: {error}")
+    found = result.by_node
+    if result.verdict.fault != "model" and not (found is not None and found.convicted):
+        by_pass(asking, result)

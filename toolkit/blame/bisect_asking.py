@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...dumps.errors import UsageError
 from ..isolation import ForkServer, ask
 from ..outcome import Outcome
 from ..replay import How, outcome_of
@@ -25,7 +24,7 @@ from ..spec import FULL_STAGES
 from ..verdict_words import PROBES, headline
 from . import bisect_settings
 from .bisect_probe import TASK
-from .bisect_records import Application, Bisection, Probe, Trial, Verdict
+from .bisect_records import Application, Bisection, Clock, Probe, Trial, Verdict
 from .bisect_settings import Setting
 
 if TYPE_CHECKING:
@@ -38,20 +37,15 @@ _LIKE, _SMALLER = 10.0, 1e3
 """An error that is at most ten times what it was, and no less than a thousandth, is the same one."""
 
 
-class OutOfTime(Exception):
-    """The time given with --max-time is over."""
-
-
 class Asking:
     """One bisect's questions. `reason` says why the last `probe_rung` was not made."""
 
     def __init__(
         self, saved: SavedGraph, server: ForkServer, result: Bisection, narrate: Callable[[str], None], how: How, check: str,
-        max_time_s: float | None,
+        clock: Clock,
     ) -> None:  # fmt: skip
-        self.saved, self.result, self.reason = saved, result, ""
-        self._server, self._narrate, self._limit_s, self._max_time_s = server, narrate, how.limit_s, max_time_s
-        self._began = time.monotonic()
+        self.saved, self.result, self.reason, self.rung = saved, result, "", result.rung
+        self._server, self._narrate, self._limit_s, self._clock, self._check = server, narrate, how.limit_s, clock, check
         self._shared = server.scratch_file(".baseline")
         self._payload = {**how.payload(saved), "check": check, "shared": str(self._shared)}
         self._wanted: Signature | None = None
@@ -60,15 +54,11 @@ class Asking:
         self.log: list[Application] = []
 
     def reproduce(self) -> None:
-        """The graph as it is, and a list of all that its compile applies. Raises UsageError where no verdict is possible."""
+        """The graph as it is, and a list of all that its compile applies."""
         outcome, self.log = self._judged(Trial("as it is"))
-        if outcome.verdict.skipped:
-            raise UsageError(f"{self.saved.id} cannot be compiled here", outcome.verdict.reason)
-        if not (outcome.ok or outcome.verdict.differs):
-            raise UsageError(f"cannot bisect {self.saved.id}", outcome.verdict.reason, "see graphdbg replay")
         self.result.notes = [*outcome.notes]
         self.result.failure = headline(outcome.verdict)
-        self.result.reproduced, self.result.record = outcome.verdict.differs, outcome.verdict
+        self.result.reproduced, self.result.verdict = outcome.verdict.sought(self._check), outcome.verdict
         self._wanted = outcome.signature
         self._errors = {one.name: one.rung for one in outcome.errors if one.rung is not None}
         self._narrate(f"as it is: {self.result.failure} ({outcome.seconds:.1f} s)")
@@ -83,6 +73,11 @@ class Asking:
         rows = self._call(bisect_settings.TASK, {"imports": self._payload["imports"], "config": config})
         behind = self.saved.stage not in FULL_STAGES | {"joint", "inference"}  # random ops are Inductor's own by then
         return [Setting(*row) for row in rows if not (behind and row[1] == "fallback_random")]
+
+    def own_settings(self) -> dict[str, str]:
+        """The settings that the run itself had changed, "inductor.cpp.simdlen", and what puts each back to torch's value."""
+        config = {room: list(values) for room, values in self.saved.record.config.items()}
+        return dict(self._call(bisect_settings.OWN, {"imports": self._payload["imports"], "config": config}))
 
     def applications(self, subsystem: str) -> list[Application]:
         """What the graph's own compile applied, in order."""
@@ -113,24 +108,19 @@ class Asking:
         self._narrate(f"{trial.what}: {verdict}{': ' + text if text else ''}")
         return verdict
 
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._began
-
     def close(self) -> None:
         """Removes the shared file."""
         self._shared.unlink(missing_ok=True)
 
     def _in_time(self, trial: Trial) -> Outcome:
-        if self._max_time_s is not None and self.elapsed() >= self._max_time_s:
-            raise OutOfTime(f"{self.elapsed():.0f} s have passed (--max-time {self._max_time_s:g})")
+        self._clock.check()
         return self._judged(trial)[0]
 
     def _noted(self, trial: Trial, outcome: Outcome, seconds: float) -> tuple[Verdict, str]:
         """What a probe shows, and its failure in words."""
         verdict: Verdict = "other"
         signature, text = outcome.signature, outcome.text
-        if outcome.ok and not outcome.verdict.skipped:
+        if outcome.ok and not outcome.verdict.sought(self._check):
             verdict, text = "gone", ""
         elif signature is not None:
             text = signature.text()
@@ -140,6 +130,7 @@ class Asking:
         return verdict, text
 
     def _judged(self, trial: Trial) -> tuple[Outcome, list[Application]]:
+        trial = msgspec.structs.replace(trial, rung=trial.rung or self.rung)
         payload = {**self._payload, "trial": msgspec.to_builtins(trial)}
         asked = ask(TASK, payload, self._limit_s, server=self._server)
         log = msgspec.convert(list(asked), list[Application])

@@ -78,7 +78,7 @@ _SWITCHES = {"pattern": "pattern_matcher", "cudagraphs": "triton.cudagraphs"}
 
 
 def narrow(
-    asking: Asking, subsystems: Sequence[str], whole: Verdict | None = "gone", rung: str = "inductor"
+    asking: Asking, subsystems: Sequence[str], whole: Verdict | None = "gone", rung: str = ""
 ) -> list[Finding]:
     """The applications in some subsystems that must be off for the failure to go away; empty where nothing was decided.
 
@@ -126,6 +126,33 @@ def worked_around(asking: Asking, finding: Finding) -> None:
         setting = Setting("inductor", _SWITCHES[finding.kind], False)
         if asking.probe(Trial(setting.text(), settings={setting.room: {setting.name: setting.value}})) == "gone":
             finding.workaround = Workaround(words.setting_code(setting), verified=True)
+
+
+def own_settings(asking: Asking) -> list[Finding]:
+    """The setting of the run's own that makes the failure go away at torch's value; a pass of the user's is set by one, too."""
+    lines = asking.own_settings()
+    names = list(lines)
+
+    def ask(group: Sequence[str]) -> Verdict:
+        told = group[0] if len(group) == 1 else f"{counted(len(group), 'setting')} of the run's own"
+        return asking.probe(Trial(f"{told} as torch has it", defaults=[*group]))
+
+    whole = ask(names) if names else None
+    if whole is not None:
+        asking.result.rows.append(Row("the run's own settings", len(names), whole))
+    found = single(names, ask, known=whole) if whole is not None else None
+    if found is None:
+        return []
+    name = found.partition(".")[2]
+    off = [one for one in asking.log if one.label and one.name == name]  # only a pass of the user's has a label
+    if off:
+        made = _finding(asking, off, alone=True)
+        made.workaround = Workaround(f"torch._inductor.config.{name} = None", verified=True)
+        return [made]
+    made = Finding("own_setting", "settings", found, words.own_setting_text(found), alone=True)
+    if "<" not in lines[found]:  # a value that Python can read
+        made.workaround = Workaround(lines[found], verified=True)
+    return [made]
 
 
 def setting_finding(asking: Asking, *, generated_code: bool) -> list[Finding]:

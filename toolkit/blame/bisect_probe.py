@@ -20,6 +20,7 @@ import msgspec
 
 from ..rungs.base import Around, Compiled, Rung
 from .bisect_records import Application, Trial
+from .bisect_settings import default_of
 
 if TYPE_CHECKING:
     from torch import fx
@@ -49,6 +50,9 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     config = {room: dict(values) for room, values in case.spec.config.items()}
     for room, values in trial.settings.items():
         config.setdefault(room, {}).update(values)
+    for name in trial.defaults:
+        room, _, name = name.partition(".")
+        config.setdefault(room, {})[name] = default_of(room, name)[1]
     case = dataclasses.replace(case, spec=msgspec.structs.replace(case.spec, config=config))
     with tempfile.TemporaryDirectory() as folder:
         asked = _Asked(trial, report)

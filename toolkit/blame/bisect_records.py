@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Literal
 
 import msgspec
 
-from .. import verdict
+from ..verdict import OK
+from ..verdict import Verdict as Record
+from .node_found import ByNode
 
 Verdict = Literal["same", "gone", "other"]
 """Of a probe: the same failure, no failure, another failure (which decides nothing)."""
@@ -42,14 +45,18 @@ class Off(msgspec.Struct, omit_defaults=True):
 
 
 class Trial(msgspec.Struct, omit_defaults=True):
-    """One way to compile the graph. `settings` is {"inductor": {name: value}}; `fall_back` and `undecomposed` name operators."""
+    """One way to compile the graph. `settings` is {"inductor": {name: value}}; `fall_back` and `undecomposed` name operators.
+
+    `defaults` names settings ("inductor.cpp.simdlen") that are put back to torch's own value; `rung`: "" is the one asked for.
+    """
 
     what: str
     off: list[Off] = []
     settings: dict[str, dict[str, Any]] = {}
     fall_back: list[str] = []
     undecomposed: list[str] = []
-    rung: str = "inductor"
+    defaults: list[str] = []
+    rung: str = ""
 
 
 class Probe(msgspec.Struct):
@@ -100,22 +107,53 @@ class Finding(msgspec.Struct):
 class Bisection(msgspec.Struct):
     """The whole result. `reproduced` is False when the graph does not fail, and then nothing else was tried.
 
-    `backend` is the first stock backend that fails; `sentence`, `meaning` and `next` are what to tell; `stopped` says why the
-    search ended early. `record`: the verdict on the graph, with what was found.
+    `by`: what convicted, "" where nothing did. `backend` is the first stock backend that fails; `sentence` and `meaning` are what
+    to tell; `stopped` says why the search ended early. `node`: what the search by node found. `verdict`: on the graph, with what
+    was found and how to go on; `cannot_tell` where it fails and nothing was found.
     """
 
     id: str
     stage: str
-    reproduced: bool
+    rung: str = "inductor"
+    by: Literal["", "setting", "node", "pass"] = ""
+    reproduced: bool = False
     failure: str = ""
     backend: str = ""
     sentence: str = ""
     meaning: str = ""
-    next: str = ""
     findings: list[Finding] = []
     rows: list[Row] = []
     probes: list[Probe] = []
+    by_node: ByNode | None = None
     seconds: float = 0.0
     stopped: str = ""
     notes: list[str] = []
-    record: verdict.Verdict = verdict.OK
+    verdict: Record = OK
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the verdict's fields flat."""
+        plain = msgspec.to_builtins(self) | {"probe_count": len(self.probes)}
+        if self.by_node is not None:
+            plain["by_node"] |= {"sentence": self.by_node.sentence, **self.by_node.verdict.flat()}
+        return plain | self.verdict.flat()
+
+
+class OutOfTime(Exception):
+    """The time given with --max-time is over."""
+
+
+class Clock:
+    """When the search began, and how long it may take."""
+
+    def __init__(self, max_time_s: float | None = None) -> None:
+        self.max_time_s = max_time_s
+        self.began = time.monotonic()
+
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.began
+
+    def check(self) -> None:
+        """Raises OutOfTime where it is over."""
+        if self.max_time_s is not None and self.elapsed() >= self.max_time_s:
+            raise OutOfTime(f"{self.elapsed():.0f} s have passed (--max-time {self.max_time_s:g})")

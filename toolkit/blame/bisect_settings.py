@@ -22,7 +22,7 @@ class Setting(NamedTuple):
 
     def text(self) -> str:
         """As Python."""
-        return f"torch.{'_inductor' if self.room == 'inductor' else '_functorch'}.config.{self.name} = {self.value!r}"
+        return f"torch._{self.room}.config.{self.name} = {self.value!r}"
 
 
 _MEANS = {
@@ -104,4 +104,23 @@ def applicable(payload: dict[str, Any]) -> list[list[Any]]:
     return found
 
 
-TASK = f"{__name__}:applicable"
+def own(payload: dict[str, Any]) -> dict[str, str]:
+    """The body of a query: those of a run's own settings that this torch has, and that say what a graph becomes, with the line
+    of Python that puts each back."""
+    from ..spec import of_the_process
+
+    rows = [(room, name, *default_of(room, name)) for room, names in payload["config"].items() for name in names]
+    return {f"{room}.{name}": Setting(room, name, default).text() for room, name, has, default in rows
+            if has and not of_the_process(name)}  # fmt: skip
+
+
+def default_of(room: str, name: str) -> tuple[bool, Any]:
+    """(whether this torch has the setting, torch's own value of it)."""
+    from .. import torch_private as t
+    from ..torch_private.names import CONFIGS
+
+    entries = getattr(t.look_up(f"{room}_config"), "_config", {}) if room in CONFIGS else {}
+    return name in entries, getattr(entries.get(name), "default", None)
+
+
+TASK, OWN = f"{__name__}:applicable", f"{__name__}:own"

@@ -13,7 +13,8 @@ import msgspec
 
 from ...dumps.wording import counted
 from ..spec import FULL_STAGES
-from ..verdict import Layer, Verdict, Where
+from ..verdict import ROUNDING, Layer, Where, cannot_tell
+from ..verdict import Verdict as Record
 from .bisect_records import Application, Bisection, Finding
 from .bisect_settings import Setting
 
@@ -112,6 +113,11 @@ def setting_code(setting: Setting) -> str:
     return f"import {module}\n{setting.text()}"
 
 
+def own_setting_text(name: str) -> str:
+    """A setting of the run's own, in a sentence without its end."""
+    return f"the run's own setting torch._{name.replace('.', '.config.', 1)}: with torch's own value the failure is gone"
+
+
 def fallback_code(ops: Sequence[str]) -> str:
     """Eager's kernels for these operators, as Python to copy."""
     lines = [f"make_fallback(torch.ops.{op}, warn=False, override_decomp=True)" for op in ops]
@@ -126,44 +132,65 @@ def undecomposed_code(ops: Sequence[str]) -> str:
     )
 
 
-def conclude(result: Bisection, saved: SavedGraph) -> None:
-    """Fills in sentence, meaning, next command and verdict."""
-    _told(result, saved)
-    result.record = _record(result, saved)
+def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> None:
+    """Fills in sentence, meaning, who convicted, verdict and next command."""
+    node, name = result.by_node, saved.name
+    if result.findings:
+        first = result.findings[0]
+        result.by = "setting" if first.kind == "own_setting" else "pass"
+        result.sentence, result.meaning = _sentence(first), _meaning(first, result)
+        result.verdict = _record(result, saved).then(f"graphdbg minify {name}")
+    elif node is not None and (by == "node" or node.node is not None or node.verdict.fault == "model"):
+        result.by = "node" if node.verdict.failed else ""
+        result.sentence = node.sentence
+        unnamed = "bisect {name} --by pass" if result.reproduced else _JUDGE[node.verdict.exit_code == 0]
+        result.verdict = _then(node.verdict, saved, "minify {name}" if node.node is not None else unnamed)
+    elif result.stopped and not result.reproduced:
+        result.sentence = f"The search ended before the graph was judged ({result.stopped})."
+        result.verdict = cannot_tell(result.sentence.rstrip(".")).then(_again(name, by))
+    elif not result.reproduced:
+        record = result.verdict
+        go_on = "bisect {name} --check rounding" if record.verdict == ROUNDING else _JUDGE[record.exit_code == 0]
+        judged = f"{result.id} does not fail here ({result.failure}): nothing to bisect"
+        result.sentence = judged if record.exit_code == 0 else f"{result.id}: {result.failure}"
+        result.verdict = _then(record, saved, go_on)
+    else:
+        why, result.meaning = _unexplained(result)
+        result.sentence = why[:1].upper() + why[1:] + "."
+        other = _again(name, "node") if by == "pass" else f"graphdbg minify {name}"
+        go_on = _again(name, by) if result.stopped else other
+        result.verdict = cannot_tell(f"it fails ({result.failure}), but {why}").then(go_on)
 
 
-def _record(result: Bisection, saved: SavedGraph) -> Verdict:
+_JUDGE = {True: "triage {run}", False: "triage {name}"}
+"""How to go on with a graph that does not fail, and with one that could not be judged."""
+
+
+def _again(name: str, by: str | None) -> str:
+    return f"graphdbg bisect {name}" + (f" --by {by}" if by else "")
+
+
+def _then(record: Record, saved: SavedGraph, command: str) -> Record:
+    """With how to go on, unless the record knows that itself."""
+    run = saved.name if saved.run is None else str(saved.run.path)
+    return record if record.next else record.then(f"graphdbg {command.format(name=saved.name, run=run)}")
+
+
+def _record(result: Bisection, saved: SavedGraph) -> Record:
     """The verdict on the graph, in the layer and at the node of the first finding, with what works around it."""
-    record = result.record.then(result.next)
-    if not result.findings:
-        return record
-    first = result.findings[0]
+    record, first = result.verdict, result.findings[0]
     one = first.applications[0] if first.applications else None
     users = first.kind == "pass" and one is not None and one.label  # only a pass of the user's has a label
-    node = one.label if one is not None and first.kind != "pass" else ""
+    seen = record.where or Where()
+    if result.by_node is not None and result.by_node.node is not None:
+        seen = msgspec.structs.replace(result.by_node.verdict.where or seen, name=seen.name)
+    if one is not None and first.kind in ("lowering", "pattern") and one.label:
+        seen = Where(one.label, line=one.line or seen.line, name=seen.name)
     lines = [found.workaround.code for found in result.findings if found.workaround and found.workaround.verified]
     return msgspec.structs.replace(
-        record, fault="custom_pass" if users else "compiler", layer=_LAYERS.get(first.kind, "inductor"),
-        where=Where(node, saved.name, one.line if one is not None else ""), workaround=lines[0] if lines else None,
+        record, fault="custom_pass" if users else "compiler", layer=None if users else _LAYERS.get(first.kind, "inductor"),
+        where=msgspec.structs.replace(seen, graph=seen.graph or saved.name), workaround=lines[0] if lines else None,
     )  # fmt: skip
-
-
-def _told(result: Bisection, saved: SavedGraph) -> None:
-    name = saved.name
-    if not result.reproduced:
-        if result.failure:
-            result.sentence = f"{result.id} does not fail here ({result.failure}): nothing to bisect"
-            run = name if saved.run is None else str(saved.run.path)
-            result.next = f"graphdbg triage {run}"
-        return
-    if not result.findings:
-        result.sentence, result.meaning = _unexplained(result)
-        result.next = f"graphdbg localize {name}"
-        return
-    first = result.findings[0]
-    result.sentence = _sentence(first)
-    result.meaning = _meaning(first, result)
-    result.next = f"graphdbg minify {name}"
 
 
 def _sentence(first: Finding) -> str:
@@ -171,7 +198,7 @@ def _sentence(first: Finding) -> str:
     inside = f"; inside it, {first.detail}" if first.detail else ""
     end = (
         " With only that off the graph is right (verified)."
-        if first.alone and first.kind not in ("setting", "fusion", "aot")
+        if first.alone and first.kind not in ("setting", "own_setting", "fusion", "aot")
         else ""
     )
     return f"{text}{inside}.{end}"
@@ -183,6 +210,7 @@ _MEANS = {
     ),
     "aot": "No pass of Inductor's and no kernel is needed for the failure.",
     "fusion": "Each node's kernel is right by itself; the code for several in one kernel is not.",
+    "own_setting": "What this setting of the program's own changes is wrong; the compiler as torch ships it is right here.",
     "setting": "No single pass or lowering explains it; the part of the compiler that this setting changes does.",
     "cudagraphs": "The compiled code is right when it is launched without a CUDA graph.",
 }
@@ -211,17 +239,19 @@ def _meaning(first: Finding, result: Bisection) -> str:
 
 
 def _unexplained(result: Bisection) -> tuple[str, str]:
+    """Why nothing is convicted, in half a sentence, and what that means."""
     tried = [row.subsystem for row in result.rows if row.verdict is not None]
     undecided = [row.subsystem for row in result.rows if row.verdict == "other"]
     if result.stopped:
-        return f"Nothing was found before the search ended ({result.stopped}).", ""
-    sentence = f"No pass, lowering or setting explains it: the failure stays without each of {', '.join(tried)}."
+        return f"nothing was found before the search ended ({result.stopped})", ""
+    if not tried:
+        return f"nothing of rung {result.rung} can be switched off", ""
     meaning = (
         "The fault lies in what cannot be switched off: scheduling, code generation, or the wrapper around the kernels."
     )
     if undecided:
         meaning = f"Undecided, because another failure comes in its place: {', '.join(undecided)}. Else: {meaning}"
-    return sentence, meaning
+    return f"no pass, lowering or setting explains it: the failure stays without each of {', '.join(tried)}", meaning
 
 
 def _half(one: Application) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...dumps.browse.partner import behind_tangents, numbered
 from ..spec import FULL_STAGES
-from .localized import NodeFound
+from .node_found import NodeFound
 
 if TYPE_CHECKING:
     from ...dumps.sidecar import Table

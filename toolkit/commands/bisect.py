@@ -1,4 +1,4 @@
-"""`graphdbg bisect`: the pass, lowering or setting that makes a saved graph fail."""
+"""`graphdbg bisect`: the node, or the pass, lowering or setting, that makes a saved graph fail."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...dumps.commands.options import json_option, seconds_option
+from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
-from ..next_command import with_flags
+from ...dumps.wording import counted
+from ..next_command import with_trust_for
 from ..verdict_words import PROBES, first_line
-from .options import device_option, import_option, limit_option, seed_option, trust_option
+from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ..blame.bisect_records import Bisection, Finding, Row
@@ -20,55 +22,70 @@ INTERRUPTED_EXIT = 130
 
 @click.command()
 @click.argument("graph", metavar="RUN/ID")
+@click.option("--by", type=click.Choice(["node", "pass"]), help="Search only so. [default: by node, then by pass]")
+@rung_option
 @seed_option
 @device_option
 @limit_option("Seconds that one probe may take.")
-@click.option("--check", type=click.Choice(["auto", "crash", "accuracy", "nan", "metadata", "hang", "memory"]), default="auto",
-              show_default=True, help="What to compare after each run.")  # fmt: skip
+@check_option
 @import_option()
 @trust_option
 @seconds_option("--max-time", "max_time_s", help="Stop after so many seconds, with what was found.")
 @json_option("Print one JSON document, with every probe.")
-def bisect(graph: str, imports: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Name the pass, lowering, decomposition or setting that makes a graph fail, and what works around it.
+def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Name the node that makes a graph fail, or the pass, lowering or setting, and what works around it.
 
     \b
-    Compiles the graph again and again with parts of the compiler switched off, each time in a process of
-    its own and in a private cache: your Inductor cache and your own bisections are not touched.
+    First the settings that the run itself had changed. Then by node: each is judged on the compiled values of its own
+    inputs, so an error made earlier is not held against it; where values are right as soon as they are returned, cuts
+    of the graph are compiled until the smallest wrong stretch is left (at most 2*log2(n)+4 compiles of n operations).
+    Then by pass: parts of the compiler are switched off. It stops at the first conviction that a run confirms.
+    With --by node a node that is wrong by itself is looked for even where the results are right within rounding.
+    Each probe is a process of its own with a private cache: your Inductor cache and bisections are not touched.
     Exit code: 0 the graph does not fail, 1 it does, and what was found is printed, 4 it cannot be told, 130 interrupted.
     """
     from ...dumps.store import resolve_graph
     from ..blame.bisect import INTERRUPTED
     from ..blame.bisect import bisect as run
+    from ..blame.bisect_records import Bisection
+    from ..verdict import cannot_tell
 
-    result = run(resolve_graph(graph), imports=imports, narrate=say, **options)
-    _show(result, as_json)
-    raise SystemExit(INTERRUPTED_EXIT if result.stopped == INTERRUPTED else result.record.exit_code)
-
-
-def _show(result: Bisection, as_json: bool) -> None:
+    saved = resolve_graph(graph)
+    try:
+        result = run(saved, check=check, imports=imports, narrate=say, **options)
+    except GraphdbgError as error:
+        again = with_trust_for(saved, f"graphdbg bisect {saved.name}")
+        if isinstance(error, UsageError) or not again:
+            raise
+        result = Bisection(saved.id, saved.stage, sentence=str(error), verdict=cannot_tell(str(error)).then(again))
     if as_json:
-        import msgspec
+        emit(result.to_json(), as_json=True)
+    else:
+        emit("\n".join(_lines(result)), as_json=False)
+    record = result.verdict
+    raise SystemExit(INTERRUPTED_EXIT if result.stopped == INTERRUPTED else 1 if record.sought(check) else record.exit_code)
 
-        more = {"probe_count": len(result.probes), **result.record.flat()}
-        emit({**msgspec.to_builtins(result), **more}, as_json=True)
-        return
-    lines = [first_line(result.record), ""]
-    lines += [f"reproduced   {result.failure}"] if result.reproduced else []
+
+def _lines(result: Bisection) -> list[str]:
+    node, record = result.by_node, result.verdict
+    lines = [first_line(record), ""]
+    lines += [f"reproduced   {result.failure}"] if result.failure and result.reproduced else []
     lines += [f"backend      {result.backend}"] if result.backend else []
     lines += [_row(row) for row in result.rows]
+    if node is not None and result.sentence != node.sentence:
+        lines.append(f"by node      {node.sentence}")
     lines += [f"finding      {result.sentence}", *([f"meaning      {result.meaning}"] if result.meaning else [])]
     for index, finding in enumerate(result.findings):
         lines += [f"also         {finding.sentence}"] if index else []
         lines += _workaround(finding)
+    if node is not None and node.others:
+        lines.append(f"more nodes   wrong on right inputs: {', '.join(node.others)}")
     if result.reproduced:
-        lines.append(
-            f"probes       {len(result.probes) + 1} in {result.seconds:.0f} s; your Inductor cache was not touched"
-        )
+        made = counted(len(result.probes) + (node.compiles if node is not None else 0) + 1, "compile")
+        lines.append(f"probes       {made} in {result.seconds:.0f} s; your Inductor cache was not touched")
     lines += [f"stopped      {result.stopped}"] if result.stopped else []
-    lines += [f"note         {note}" for note in result.notes]
-    lines += [f"next         {with_flags(result.next)}"] if result.next else []
-    emit("\n".join(lines), as_json=False)
+    lines += [f"note         {note}" for note in dict.fromkeys(result.notes)]
+    return lines + [f"next         {command}" for command in record.next]
 
 
 def _workaround(finding: Finding) -> list[str]:

@@ -27,6 +27,11 @@ rung_option = click.option(
     "--rung", type=click.Choice(NAMES), default="inductor", show_default=True, help="How the graph is run."
 )
 
+check_option = click.option(
+    "--check", default="auto", show_default=True, help="What counts as failing.",
+    type=click.Choice(["auto", "crash", "accuracy", "nan", "metadata", "missing-error", "rounding", "hang", "memory"]),
+)  # fmt: skip
+
 seed_option = click.option(
     "--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops."
 )

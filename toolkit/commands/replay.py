@@ -15,7 +15,7 @@ from .. import verdict_words
 from ..next_command import with_flags, with_trust_for
 from ..verdict import abandoned, cannot_tell, worst
 from ..verdict_words import first_line, headline, whose_nan, word
-from .options import device_option, import_option, limit_option, rung_option, seed_option, trust_option
+from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 @seed_option
 @device_option
 @limit_option("Seconds that one replay may take.")
-@click.option("--check", default="auto",
-              type=click.Choice(["auto", "crash", "accuracy", "nan", "metadata", "missing-error", "hang", "memory"]),
-              show_default=True, help="What to compare after the run.")  # fmt: skip
+@check_option
 @import_option()
 @trust_option
 @click.option("--stats", is_flag=True, help="Also print a table of every node's eager value: range, mean, spread, NaN, Inf.")
@@ -80,7 +78,8 @@ def replay(
         _show_one(*judged[0], rows, as_json)
     else:
         _show_all(judged, as_json)
-    raise SystemExit(worst(outcome.verdict for _, outcome in judged).exit_code)
+    verdict = worst(outcome.verdict for _, outcome in judged)
+    raise SystemExit(1 if verdict.sought(check) else verdict.exit_code)
 
 
 def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:

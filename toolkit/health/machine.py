@@ -22,7 +22,7 @@ from pathlib import Path
 from ...dumps.private_names import SEEN, exists
 from .finding import Finding, one_line, row
 
-NEEDS_INDUCTOR = "the rungs inductor, inductor_nofuse, inductor_cudagraphs and aot_inductor, so minify and localize by default"
+NEEDS_INDUCTOR = "the rungs inductor, inductor_nofuse, inductor_cudagraphs and aot_inductor, so minify and bisect by default"
 WITHOUT_INDUCTOR = (
     "ls, show, diff, draw, check, kernel, compile --until schedule and --target, and the rungs eager, nop, debug_nop, "
     "decomposed, torchscript, lazy and triton_interpret"

@@ -44,7 +44,7 @@ PACKAGES = (
     Package("sympy", "sympy", True, "dump and every command that loads a graph", "ls, show, diff, draw and pack"),
     Package("humanize", "humanize", True, "every command that prints sizes or ages", "dump, ls of a run and diff"),
     Package("platformdirs", "platformdirs", True, "tui and all that runs graphs", "dump, ls, show, diff, draw and pack"),
-    Package("safetensors", "safetensors", False, "localize, and minify where it takes parts out of a graph", _OTHERS),
+    Package("safetensors", "safetensors", False, "bisect, and minify where it takes parts out of a graph", _OTHERS),
     Package(
         "rich", "rich", False, "tui, and ls, show, diff, compile and minify on a terminal",
         "the last five through a pipe or with --json, and all other commands",

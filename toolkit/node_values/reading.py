@@ -176,7 +176,7 @@ class _Reading:
         """What to go on with: the node by cuts and lone compiles, where there is a failure that values alone do not explain."""
         if self.rung == "eager" or self.plain is None or self.plain.undecided:
             return []
-        command = f"graphdbg localize {address(self.saved)}" + ("" if self.rung == "inductor" else f" --rung {self.rung}")
+        command = f"graphdbg bisect {address(self.saved)} --by node" + ("" if self.rung == "inductor" else f" --rung {self.rung}")
         return [command]
 
 

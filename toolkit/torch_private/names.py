@@ -255,7 +255,7 @@ NAMES = Names((
     # One application switched off: the public bisector is a command, and works through files.
     Row("torch._inductor.compiler_bisector", "BACKENDS BisectSubsystem ConfigChange", "bisect"),
     Row("torch._inductor.pattern_matcher", "FailedMatch MultiOutputPattern PatternExpr", "bisect"),
-    Row("torch._inductor.lowering", "make_fallback", "bisect, localize"),
+    Row("torch._inductor.lowering", "make_fallback", "bisect"),
     Row("torch._inductor.decomposition", "decompositions", "bisect"),
     Row("torch._library.custom_ops", "custom_ops=OPDEFS", "report of graphs with operators of the user's own"),
 

@@ -35,7 +35,7 @@ _MEANING = {
 }
 _NEXT = {
     "debug_nop": "graphdbg check {graph}",
-    "inductor_nofuse": "graphdbg localize {graph}",
+    "inductor_nofuse": "graphdbg bisect {graph}",
     "inductor": "graphdbg bisect {graph}",
     "eager": "",
 }
@@ -74,7 +74,7 @@ def _summed_up(found: Triage, saved: SavedGraph, imports: Sequence[str], eager_n
     if eager_nan:
         places = ", ".join(eager_nan[:6])
         found.summary = f"Eager itself gives NaN in {places}: the model's own, not the compiler's. {_all_right(found)}"
-        return f"graphdbg localize {found.graph}{with_imports}"
+        return f"graphdbg bisect {found.graph} --by node{with_imports}"
     found.summary = _all_right(found) if found.judged else f"Nothing was judged: {_most_said(found)}."
     if any(row.verdict.verdict == "rounding" for row in found.rows):
         return f"graphdbg minify {found.graph} --check rounding{with_imports}"

@@ -363,7 +363,7 @@ class HomeRoom(ListRoom):
         command, *words = record.words or [""]
         if Path(record.cwd) != Path.cwd() or not words or words[0].startswith("-"):
             return None
-        if command in ("triage", "replay", "localize", "bisect"):
+        if command in ("triage", "replay", "bisect"):
             return "replay", Here(run=self.here.run, graph=words[0])
         out = next((after for word, after in pairwise(words) if word in ("-o", "--output")), "")
         return ("minify", Here(out=out)) if command == "minify" and out and Path(out).is_dir() else None

@@ -1,4 +1,4 @@
-"""Replay: the ladder of rungs as they end, the value of each node as it comes, localize and bisect; everything as jobs.
+"""Replay: the ladder of rungs as they end, the value of each node as it comes, bisect; everything as jobs.
 
 What can be done on the screen, and the commands that do it; how it looks is `replay_view`, what runs `replay_jobs`.
 
@@ -49,16 +49,16 @@ class ReplayRoom(ReplayView):
         """The words of `@`: of what the lower view shows where the keys are there, else of the ladder."""
         if self.here.graph is None:
             return ["triage", "RUN/ID"]
-        if not self.upper or self.kind in ("localize", "bisect"):
+        if not self.upper or self.kind == "bisect":
             if self.kind == "values":
                 return ["replay", self.graph, "--values", "--rung", self.values.rung or self.rung, *self._options()]
             if self.kind != "triage":
-                return self.find_words(self.kind)
+                return self.bisect_words()
         return self.ladder_words() if self.ticked else ["triage", self.graph]
 
-    def find_words(self, kind: str) -> list[str]:
-        """What localizes or bisects."""
-        return [kind, self.graph, *(["--rung", self.failing()] if kind == "localize" else []), *self._options()]
+    def bisect_words(self) -> list[str]:
+        """Bisects under the failing rung."""
+        return ["bisect", self.graph, "--rung", self.failing(), *self._options()]
 
     def can(self, action: str) -> bool:
         """Stopping needs something that runs, jumping something bad."""
@@ -89,10 +89,10 @@ class ReplayRoom(ReplayView):
         self.to_view(KINDS.index("values"))
         self._look_at_gpus()
 
-    def do_replay_find(self, kind: str) -> None:
-        """Localizes under the failing rung, or bisects Inductor."""
-        self.start(kind, [*self.find_words(kind), "--json"])
-        self.to_view(KINDS.index(kind))
+    def do_replay_bisect(self) -> None:
+        """Names the node or the pass, under the failing rung."""
+        self.start("bisect", [*self.bisect_words(), "--json"])
+        self.to_view(KINDS.index("bisect"))
 
     def do_replay_stop(self) -> None:
         """Stops what the view shows, else whatever runs here."""

@@ -23,7 +23,7 @@ from ..job_files import Kept, of_graph
 from ..jobs import Job, ending
 from ..room import ViewsRoom
 
-KINDS = ("values", "localize", "bisect", "triage")
+KINDS = ("values", "bisect", "triage")
 NORMAL = (0, 1, 4)
 """Exit codes of a command that did what it was asked: nothing fails, something does, or that cannot be told."""
 INTERRUPTED = 130

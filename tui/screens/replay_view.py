@@ -1,4 +1,4 @@
-"""How Replay looks: the rungs above, the finding, one of four views below; which list has the keys. Starts nothing.
+"""How Replay looks: the rungs above, the finding, one of three views below; which list has the keys. Starts nothing.
 
 What a line means is known below; the jobs are those of `replay_jobs`.
 
@@ -22,7 +22,7 @@ from ..widgets.rows import Parts, Rows
 from ..widgets.virtual_list import VirtualList
 from .replay_jobs import KINDS, ReplayJobs, Slot
 
-TITLES = {"values": "Values", "localize": "Localize", "bisect": "Bisect", "triage": "Ladder"}
+TITLES = {"values": "Values", "bisect": "Bisect", "triage": "Ladder"}
 
 
 class ReplayView(ReplayJobs):
@@ -175,7 +175,7 @@ class ReplayView(ReplayJobs):
     def _said_lines(self) -> list[str]:
         slot = self.slots.get(self.kind)
         if slot is None:
-            return [f"Nothing yet. {'L' if self.kind == 'localize' else 'B' if self.kind == 'bisect' else 'enter'} starts it."]
+            return [f"Nothing yet. {'B' if self.kind == 'bisect' else 'enter'} starts it."]
         told = [] if slot.kind == "triage" else slot.said[-500:]
         if slot.kind == "triage":
             rungs = [self.ladder.cells(name) for name in NAMES]

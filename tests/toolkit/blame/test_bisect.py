@@ -57,14 +57,14 @@ def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
 
 
 def found(graph: Path, server: ForkServer, planted: str, **options: object) -> Bisection:
-    return bisect(load_graph(graph), imports=[planted], server=server, **options)  # type: ignore[arg-type]
+    return bisect(load_graph(graph), imports=[planted], server=server, **{"by": "pass", **options})  # type: ignore[arg-type]
 
 
 def test_a_graph_that_does_not_fail(recorded: Path, server: ForkServer) -> None:
     result = bisect(load_graph(recorded / "0_0/inference"), server=server)
-    assert (result.reproduced, result.record.exit_code, result.findings, result.probes) == (False, 0, [], [])
+    assert (result.reproduced, result.verdict.exit_code, result.findings, result.probes) == (False, 0, [], [])
     assert "nothing to bisect" in result.sentence
-    assert result.next == f"graphdbg triage {recorded}"
+    assert result.verdict.next == [f"graphdbg triage {recorded}"]
 
 
 def test_a_joint_pass_of_the_users(recorded: Path, server: ForkServer) -> None:
@@ -80,9 +80,9 @@ def test_a_joint_pass_of_the_users(recorded: Path, server: ForkServer) -> None:
     assert first.workaround is not None
     assert first.workaround.verified
     assert first.workaround.code == "torch._inductor.config.joint_custom_post_pass = None"
-    record = result.record
-    assert (record.verdict, record.fault, record.layer) == ("fails", "custom_pass", "inductor")
-    assert (record.workaround, record.next) == (first.workaround.code, [result.next])
+    record = result.verdict
+    assert (record.verdict, record.fault, record.layer) == ("fails", "custom_pass", None)
+    assert record.workaround == first.workaround.code
     assert "application" in result.sentence
     rows = {row.subsystem: row for row in result.rows}
     assert rows["post_grad_passes"].verdict == "same"

@@ -113,7 +113,7 @@ def test_a_failure_that_goes_away_with_the_outputs_marks_no_node(tmp_path: Path,
     _, seen = read(saved(tmp_path / "case", pair, X), "inductor", server, imports=["planted_pair"])
     assert (seen.end["relation"], seen.end["first_bad"], seen.end["wrong"], seen.bad) == ("gone", None, [], [])
     assert not seen.marked
-    assert seen.end["next"][0].startswith("graphdbg localize ")
+    assert seen.end["next"][0].startswith("graphdbg bisect ")
     assert "with them the failure is gone" in seen.sentence()
 
 

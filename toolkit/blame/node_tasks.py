@@ -1,10 +1,10 @@
 # pyright: basic
-"""What the children of the fork server do for `localize`: record values once; judge the whole; compile one part and judge it.
+"""What the children of the fork server do for a search by node: record values, judge the whole, judge one compiled part.
 
 A part is judged by the local test (see `departures`) on its own inputs. Random graphs are compiled with `fallback_random`, so
 that compiled code draws eager's numbers. Every function takes and returns plain JSON values.
 
->>> ask("graphdbg.toolkit.blame.localize_tasks:part", {"keep": [3, 4], "returned": None, ...}, server=server)
+>>> ask("graphdbg.toolkit.blame.node_tasks:part", {"keep": [3, 4], "returned": None, ...}, server=server)
 """
 
 from __future__ import annotations

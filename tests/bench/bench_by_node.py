@@ -1,6 +1,6 @@
-"""Planted faults on graphs of 500 and more operations: does `localize` name the node, and with how many compiles?
+"""Planted faults on graphs of 500 and more operations: does `bisect --by node` name it, and with how many compiles?
 
-    python tests/bench/bench_localize.py [--only NAME,NAME] [--cache FOLDER] [--tell]
+    python tests/bench/bench_by_node.py [--only NAME,NAME] [--cache FOLDER] [--tell]
 
 Prints a line for each case: the planted node or pattern, what was named, compiles and their bound, operations, seconds. Exits
 with 1 when fewer than 19 of 20 are named or a bound is exceeded. Takes minutes. The faults are modules of tests/toolkit/planted,
@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 PLANTED = Path(__file__).parents[1] / "toolkit" / "planted"
 sys.path[:0] = [str(Path(__file__).parent), str(PLANTED)]
 
-from localize_graphs import GRAPHS  # noqa: E402
+from node_graphs import GRAPHS  # noqa: E402
 from torch import fx  # noqa: E402
 
 from graphdbg.dumps.live import encode, save_graph  # noqa: E402
 from graphdbg.dumps.schema import Ambient  # noqa: E402
 from graphdbg.dumps.store import load_graph  # noqa: E402
-from graphdbg.toolkit.blame.localize import localize  # noqa: E402
+from graphdbg.toolkit.blame.bisect import bisect  # noqa: E402
 from graphdbg.toolkit.isolation import JUDGING, ForkServer  # noqa: E402
 
 
@@ -119,7 +119,8 @@ def main() -> None:
                 path, imports, node, names = prepared(case, folder, number)
                 began = time.perf_counter()
                 tell = (lambda text: print("   ", text, flush=True)) if arguments.tell else (lambda text: None)
-                found = localize(load_graph(path), imports=imports, server=server, tell=tell)
+                found = bisect(load_graph(path), by="node", imports=imports, server=server, narrate=tell).by_node
+                assert found is not None
                 got = found.node.name if found.node else found.status
                 bound = 2 * math.log2(found.nodes) + 4
                 right = got in names
@@ -131,7 +132,7 @@ def main() -> None:
                     flush=True,
                 )
                 if not right:
-                    print(f"      {found.verdict} {found.sentence} {found.notes} {[one.name for one in found.group]}", flush=True)
+                    print(f"      {found.text} {found.sentence} {found.notes} {[one.name for one in found.group]}", flush=True)
     print(f"{named} of {len(chosen)} named, {within} within the bound")
     raise SystemExit(0 if named >= math.ceil(len(chosen) * 0.95) and within == len(chosen) else 1)
 

@@ -1,4 +1,4 @@
-"""What `localize` found, as a record, and in words: the first wrong node, what that means, the next command. No torch.
+"""What a search by node found, as a record, and in words: the first wrong node, and what that means. No torch.
 
 >>> print(found.sentence)
 First wrong node: `mul_31` (model.py:120), error 0.03 on right inputs; fails alone: yes. 4 compiles, 31 s. ...
@@ -6,12 +6,11 @@ First wrong node: `mul_31` (model.py:120), error 0.03 on right inputs; fails alo
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from ...dumps.wording import counted
-from ..next_command import with_flags
 from ..verdict import OK, Verdict
 from ..verdict_words import headline
 
@@ -33,21 +32,21 @@ class NodeFound(msgspec.Struct, omit_defaults=True):
         return f"`{self.name}`" + (f" ({self.line})" if self.line else "")
 
 
-class Localized(msgspec.Struct):
+class ByNode(msgspec.Struct):
     """The result for one graph.
 
     `status`: found; nothing (the graph does not fail); eager (eager itself is to blame); metadata (numbers are right, something
     else differs); unresolved; skipped (the rung cannot run here). `node` is the first wrong node. `alone`: whether it fails when
     compiled by itself, None where that was not asked. `group`: the nodes that must be compiled with it. `others`: more nodes that
     were wrong on right inputs. `forward`: the forward node whose gradient a backward node computes. `work_around`: verified.
-    `verdict`: of the whole graph's results, in words; `record`: the verdict on the graph, with what was found.
+    `text`: of the whole graph's results, in words; `verdict`: on the graph, with what was found.
     """
 
     id: str
     rung: str
     status: Status = "unresolved"
-    verdict: str = ""
-    kind: str = ""
+    text: str = ""
+    sort: str = ""
     node: NodeFound | None = None
     error: float | None = None
     detail: str = ""
@@ -62,13 +61,22 @@ class Localized(msgspec.Struct):
     compiles: int = 0
     budget: int = 0
     seconds: float = 0.0
-    next: str = ""
     notes: list[str] = []
-    record: Verdict = OK
+    verdict: Verdict = OK
+
+    @property
+    def fails(self) -> bool:
+        """Whether the graph fails, by whatever."""
+        return self.status in ("found", "metadata", "unresolved")
+
+    @property
+    def convicted(self) -> bool:
+        """Whether a run of the whole graph was right with only this operator left to eager's kernel."""
+        return self.status == "found" and bool(self.work_around)
 
     @property
     def sentence(self) -> str:
-        """Everything in a few sentences, the finding first and the next command last."""
+        """Everything in a few sentences, the finding first."""
         parts = [_finding(self), _meaning(self)]
         if self.forward is not None:
             parts.append(f"Backward of forward node {self.forward.text()}.")
@@ -76,36 +84,29 @@ class Localized(msgspec.Struct):
             parts.append(f"Work around (verified): {self.work_around}.")
         if self.compiles:
             parts.append(f"{counted(self.compiles, 'compile')} (at most {self.budget}), {self.seconds:.0f} s.")
-        if self.next:
-            parts.append(f"Next: {with_flags(self.next)}")
         return " ".join(part for part in parts if part)
 
 
-def to_json(found: Localized) -> dict[str, Any]:
-    """The record as plain data, every key there."""
-    return msgspec.to_builtins(found) | {"sentence": found.sentence, "text": found.verdict} | found.record.flat()
-
-
-def _finding(found: Localized) -> str:
+def _finding(found: ByNode) -> str:
     if found.status == "nothing":
-        return f"{found.id} does not fail under {found.rung} ({found.verdict}): nothing to localize."
+        return f"{found.id} does not fail under {found.rung} ({found.text}): nothing to bisect."
     if found.status == "skipped":
-        return f"{found.id}: {found.verdict}."
+        return f"{found.id}: {found.text}."
     if found.status == "eager":
         return _eager(found)
     if found.status == "metadata":
-        return f"The numbers are right, so no node is to blame for them: {found.verdict}."
+        return f"The numbers are right, so no node is to blame for them: {found.text}."
     if found.node is None:
-        return f"No node could be named: {found.detail or found.verdict}."
-    if found.kind in ("accuracy", "nan"):
+        return f"No node could be named: {found.detail or found.text}."
+    if found.sort in ("accuracy", "nan"):
         size = f"error {found.error:.2g}" if found.error is not None else found.detail
         text = f"First wrong node: {found.node.text()}, {size} on right inputs"
     else:
-        text = f"The failure is at {found.node.text()} ({headline(found.record)})"
+        text = f"The failure is at {found.node.text()} ({headline(found.verdict)})"
     return f"{text}{_alone(found)}."
 
 
-def _alone(found: Localized) -> str:
+def _alone(found: ByNode) -> str:
     if found.alone is None:
         return ""
     if found.alone:
@@ -115,10 +116,10 @@ def _alone(found: Localized) -> str:
     return f"; fails alone: no, only fused with {names}" if names else "; fails alone: no, only inside the whole graph"
 
 
-def _meaning(found: Localized) -> str:
+def _meaning(found: ByNode) -> str:
     if found.between or found.status != "found" or found.node is None:
         return found.between
-    if found.kind not in ("accuracy", "nan"):
+    if found.sort not in ("accuracy", "nan"):
         return f"Compiling {found.node.target} fails, whatever surrounds it." if found.alone else ""
     if found.alone:
         return f"The lowering of {found.node.target}, or the code made for it, is wrong for these shapes and dtypes."
@@ -127,9 +128,9 @@ def _meaning(found: Localized) -> str:
     return "A pass that rewrites these nodes together, or the code of their fused kernel, is wrong."
 
 
-def _eager(found: Localized) -> str:
+def _eager(found: ByNode) -> str:
     if not found.nan_origins:
-        return f"Eager itself cannot be relied on here: {found.verdict}."
+        return f"Eager itself cannot be relied on here: {found.text}."
     origin = found.nan_origins[0]
     where = f"`{origin['node']}`" + (f" ({origin['line']})" if origin.get("line") else "")
     because = f", whose input `{origin['inf']}` holds Inf" if origin.get("inf") else ""

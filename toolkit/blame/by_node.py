@@ -5,7 +5,7 @@ values of its inputs (`departures`): what departs is the node, confirmed alone o
 right as soon as they are returned, a pass or a fusion is to blame, and cuts are searched (`cuts`). Every compile runs in a
 child, is counted, and there are at most 2 log2(n) + 4 of them for n operations. Must not import torch here.
 
->>> found = localize(load_graph("myrun/0_0/forward"))
+>>> found = by_node(load_graph("myrun/0_0/forward"), server, "inductor", How(), "auto", Clock(), print)
 >>> found.node.name, found.alone, found.compiles
 ('mul_31', True, 3)
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps.amounts import size_text
-from ..isolation import Answer, ForkServer, opened
+from ..isolation import Answer, ForkServer
 from ..outcome import Outcome
-from ..replay import DEFAULT_LIMIT_S, How, outcome_of
-from ..rungs import warmth
+from ..replay import How, outcome_of
 from ..signature import Signature, from_answer
-from ..verdict import Verdict, Where, fails
+from ..verdict import Verdict, Where, cannot_tell, fails
 from ..verdict_words import headline
+from .bisect_records import Clock
 from .cuts import Ask, Narrowing, Spent
-from .localize_asking import NUMBERS, TASKS, Asking, Tell
-from .localized import Localized, NodeFound
+from .node_asking import NUMBERS, Asking, Tell
+from .node_found import ByNode, NodeFound
 from .partners import forward_partner, siblings
 
 if TYPE_CHECKING:
@@ -54,19 +54,20 @@ class Search:
         self.workaround: str | None = None
         self.first_wrong: dict[str, Any] = {}
 
-    def run(self) -> Localized:
+    def run(self) -> ByNode:
         """The whole search."""
         answer = self.ask.compile("the whole graph", "whole", {})
         outcome, departing, raised = self._judged(answer)
         found = self.found
-        found.record, found.verdict, self.signature = outcome.verdict, outcome.text, outcome.signature
+        found.verdict, found.text, self.signature = outcome.verdict, outcome.text, outcome.signature
         found.notes += outcome.notes
-        kind = found.kind = outcome.signature.kind if outcome.signature else ""
-        if outcome.ok or outcome.signature is None:
+        kind = found.sort = outcome.signature.kind if outcome.signature else ""
+        check = str(self.ask.payload["check"])
+        if outcome.ok and not outcome.verdict.sought(check):
             if outcome.verdict.verdict != "ok" or outcome.eager_nan or not self._damped():
                 self._nothing(outcome)
-        elif not outcome.verdict.differs:
-            found.status = "eager"
+        elif not outcome.verdict.sought(check) or outcome.verdict.fault == "model":
+            found.status = "skipped" if outcome.verdict.skipped else "eager"
             self._name_nan(outcome)
         elif kind == "metadata":
             self._metadata()
@@ -76,17 +77,23 @@ class Search:
             self._at(raised)
         else:
             self._cuts_by_signature()
-        found.record = self._record(found.record)
+        found.verdict = self._concluded(found.verdict)
         found.seconds = time.monotonic() - self.began
         return found
 
-    def _record(self, record: Verdict) -> Verdict:
-        """The verdict on the graph with the node that was found, and how to go on."""
+    def _concluded(self, record: Verdict) -> Verdict:
+        """The verdict on the graph with the node that was found; that none was is no verdict on who is to blame."""
         found = self.found
+        if found.status in ("unresolved", "metadata"):
+            why = found.detail or "its numbers are right, so no node is to blame for them"
+            return cannot_tell(f"it fails ({headline(record)}), but {why}")
         if found.status == "found" and not record.differs:
             record = fails("wrong_numbers", found.rung, found.detail)
-        where = Where(found.node.name, self.ask.saved.name, found.node.line) if found.node is not None else record.where
-        return msgspec.structs.replace(record, where=where, workaround=self.workaround).then(found.next)
+        origin = found.nan_origins[0] if found.nan_origins and record.fault == "model" else None
+        node = NodeFound(origin["node"], line=origin.get("line", "")) if origin else found.node
+        name = record.where.name if record.where is not None else ""
+        where = Where(node.name, self.ask.saved.name, node.line, name) if node is not None else record.where
+        return msgspec.structs.replace(record, where=where, workaround=self.workaround)
 
     # What the whole graph said.
 
@@ -103,8 +110,6 @@ class Search:
             if found.nan_origins:
                 origin = found.nan_origins[0]
                 found.notes.append(f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}: not the compiler's")
-        run = self.ask.saved.run
-        found.next = f"graphdbg triage {run.path}" if run is not None else ""
 
     def _damped(self) -> bool:
         """The results are right within rounding; whether a node behind them is wrong by itself all the same."""
@@ -113,7 +118,7 @@ class Search:
             wrong = self.ask.part("with every value returned", None, taps) if taps else None
             for one in (wrong or ())[:CONFIRMED]:
                 if alone := self.ask.part(f"{one['name']} alone", [self.ask.atoms["of_node"][one["name"]]], None):
-                    self.found.kind = "accuracy"
+                    self.found.sort = "accuracy"
                     self._name(one["name"], alone[0], alone=True)
                     self.found.notes.append("the results of the graph are right within rounding: what follows damps the error")
                     self.found.others = [other["name"] for other in wrong or ()]
@@ -128,10 +133,10 @@ class Search:
         found = self.found
         outcome, departing, _ = self._judged(self.ask.compile("the whole graph, for its numbers", "whole", {"check": "numbers"}))
         if outcome.signature is not None and outcome.signature.kind in NUMBERS:
-            found.kind, self.signature = outcome.signature.kind, outcome.signature
+            found.sort, self.signature = outcome.signature.kind, outcome.signature
             self._numbers(departing)
         else:
-            found.status, found.next = "metadata", f"graphdbg check {self.ask.saved.name}"
+            found.status = "metadata"
 
     def _name_nan(self, outcome: Outcome) -> None:
         if not outcome.eager_nan and not (outcome.signature and outcome.signature.kind == "nan"):
@@ -145,7 +150,7 @@ class Search:
         found.status, found.node = "found", self.ask.node(names[0])
         found.others = names[1:6]
         found.detail = "named by the compiler's own exception"
-        found.next = f"graphdbg minify {self.ask.saved.name}"
+        self._finish()
 
     # Wrong numbers.
 
@@ -201,7 +206,6 @@ class Search:
                 "every value is right on the values that it was given, so the error is rounding that later nodes amplify, or "
                 "is made only where the whole graph is compiled as one"
             )
-            found.next = f"graphdbg bisect {self.ask.saved.name}"
             return
         last = narrowing.wrong[0]
         self._name(self.first_wrong["name"], self.first_wrong, alone=len(narrowing.window) == 1)
@@ -247,9 +251,9 @@ class Search:
         found.forward = forward_partner(self.ask.saved, found.node.name)
         if not found.node.line and found.forward is not None:
             found.node.line = found.forward.line
-        found.next = f"graphdbg minify {self.ask.saved.name}" if found.alone else f"graphdbg bisect {self.ask.saved.name}"
         row = self.ask.row(found.node.name)
-        if work_around and found.alone and found.rung == "inductor" and row["overload"] and found.compiles < found.budget:
+        alone = found.alone or found.sort not in NUMBERS
+        if work_around and alone and found.rung == "inductor" and row["overload"] and found.compiles < found.budget:
             answer = self.ask.compile(
                 f"the whole graph with {row['target']} left to eager's kernel", "part",
                 {"keep": None, "returned": None, "fallback": [row["target"]]},
@@ -281,46 +285,37 @@ class Search:
 
         narrowing = self._narrowed(range(len(self.ask.atoms["nodes"])), ask)
         if not narrowing.wrong:
-            found.detail = f"no part of the graph fails in the same way ({headline(found.record)})"
-            found.next = f"graphdbg minify {self.ask.saved.name}"
+            found.detail = "no part of the graph fails in the same way"
             return
         last = narrowing.window[-1]
         found.status, found.node = "found", self.ask.node(self.ask.atoms["nodes"][last][0])
         found.alone = len(narrowing.window) == 1
         found.group = self._nodes(narrowing.window[:-1])
-        found.next = f"graphdbg minify {self.ask.saved.name}"
+        self._finish()
 
 
-def localize(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
-             limit_s: float = DEFAULT_LIMIT_S, imports: Sequence[str] = (), server: ForkServer | None = None,
-             tell: Tell = lambda text: None) -> Localized:  # fmt: skip
-    """Localizes the failure of one saved graph under a rung; of a graph from before AOTAutograd first in the graphs made of it.
+def by_node(saved: SavedGraph, server: ForkServer, rung: str, how: How, check: str, clock: Clock, tell: Tell) -> ByNode:
+    """Searches one saved graph under a rung; of a graph from before AOTAutograd first the graphs made of it.
 
-    `limit_s` bounds each compile. `tell` is called with a line of progress for each. Raises GraphdbgError for a graph that cannot
-    be loaded.
+    `tell` is called with a line of progress for each compile. Raises GraphdbgError for a graph that cannot be loaded, OutOfTime.
     """
-    from ..rungs import rung as known
-
-    known(rung)
     with ExitStack() as stack:
-        used = stack.enter_context(opened(server, warmth(rung), TASKS))
-        how = How(seed, device, limit_s, imports)
 
-        def search(graph: SavedGraph, spent: int) -> Localized:
-            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-localize-")))
-            return Search(Asking(graph, used, work, rung, how, tell, spent)).run()
+        def search(graph: SavedGraph, spent: int) -> ByNode:
+            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-bisect-")))
+            return Search(Asking(graph, server, work, rung, how, check, tell, clock, spent)).run()
 
         family = siblings(saved)
         spent = 0
         for graph in family:
             tell(f"looking at {graph.id}, made of {saved.id}")
             found = search(graph, spent)
-            if found.status not in ("nothing", "skipped"):
+            if found.fails:
                 found.notes.append(f"found in {graph.id}, which was made of {saved.id}")
                 return found
             spent = found.compiles
         found = search(saved, spent)
-    if family and found.status != "nothing":
+    if family and found.fails:
         names = " and ".join(graph.id for graph in family)
         each = "is right in itself" if len(family) == 1 else "are right in themselves"
         found.between = f"{names} {each}: the fault lies between, in a decomposition, a joint-graph pass or the partitioner."

@@ -1,4 +1,4 @@
-"""localize on small graphs with faults planted in Inductor: the node is named, with its user line, and compiles are bounded."""
+"""bisect --by node on small graphs with faults planted in Inductor: the node is named, with its user line, and compiles are bounded."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.dumps.live import encode, save_graph
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
+from graphdbg.toolkit.blame.bisect import bisect
 from graphdbg.toolkit.blame.departures import departures
-from graphdbg.toolkit.blame.localize import localize
-from graphdbg.toolkit.blame.localized import to_json
-from graphdbg.toolkit.commands.localize import localize as command
+from graphdbg.toolkit.blame.node_found import ByNode
+from graphdbg.toolkit.commands.bisect import bisect as command
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 
 from ...one_server import Lender
@@ -40,9 +40,15 @@ torch.compile(Net())(torch.randn(6, 8)).square().mean().backward()
 Plant = Callable[..., str]
 
 
+def by_node(graph: SavedGraph, **options: Any) -> ByNode:
+    found = bisect(graph, by="node", **options)
+    assert found.by_node is not None
+    return found.by_node
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("localize")
+    return tmp_path_factory.mktemp("by_node")
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +104,7 @@ def test_a_wrong_lowering_in_a_backward_is_named_with_its_forward_node(
     backward = run.graph("0_0/backward")
     node = [one for one in backward.record.graph.nodes if one.target == "aten.sub.Tensor"][-1]
     told: list[str] = []
-    found = localize(run.graph("0_0/dynamo"), imports=[plant("planted_node", NODE=node.name)], server=server, tell=told.append)
+    found = by_node(run.graph("0_0/dynamo"), imports=[plant("planted_node", NODE=node.name)], server=server, narrate=told.append)
     assert found.status == "found"
     assert found.node is not None
     assert (found.id, found.node.name, found.alone) == ("0_0/backward", node.name, True)
@@ -109,12 +115,11 @@ def test_a_wrong_lowering_in_a_backward_is_named_with_its_forward_node(
     assert found.compiles <= found.budget == math.floor(2 * math.log2(found.nodes) + 4)
     assert sum(line.startswith("compile ") for line in told) == found.compiles  # one for the forward, which is right
     assert f"`{node.name}`" in found.sentence
-    assert set(to_json(found)) >= {"node", "alone", "compiles", "sentence", "forward"}
 
 
 def test_a_wrong_lowering_is_named_and_a_verified_work_around_given(folder: Path, server: ForkServer, plant: Plant) -> None:
     graph = saved(folder / "node", net, *given(12))
-    found = localize(graph, imports=[plant("planted_node", NODE="mul_7")], server=server)
+    found = by_node(graph, imports=[plant("planted_node", NODE="mul_7")], server=server)
     assert found.node is not None
     assert (found.status, found.node.name, found.alone, found.compiles) == ("found", "mul_7", True, 4)
     assert found.node.line.startswith("model.py:")
@@ -127,12 +132,12 @@ def test_a_wrong_node_whose_error_is_damped_to_rounding_is_found_all_the_same(
     folder: Path, server: ForkServer, plant: Plant
 ) -> None:
     graph = saved(folder / "damped", lambda x: [x + 1e-7 * torch.tanh(x)], torch.linspace(-1, 1, 32).reshape(4, 8))
-    found = localize(graph, imports=[plant("planted_node", NODE="tanh", FACTOR=1.3)], server=server)
-    assert found.verdict == "ok"  # of the results
+    found = by_node(graph, imports=[plant("planted_node", NODE="tanh", FACTOR=1.3)], server=server)
+    assert found.text == "ok"  # of the results
     assert found.node is not None
-    assert (found.status, found.node.name, found.alone, found.record.exit_code) == ("found", "tanh", True, 1)
+    assert (found.status, found.node.name, found.alone, found.verdict.exit_code) == ("found", "tanh", True, 1)
     assert any("damps" in note for note in found.notes)
-    assert localize(graph, server=server).status == "nothing"
+    assert by_node(graph, server=server).status == "nothing"
 
 
 @pytest.mark.slow
@@ -140,7 +145,7 @@ def test_a_pass_that_is_right_as_soon_as_values_are_returned_is_cut_out(
     folder: Path, server: ForkServer, plant: Plant
 ) -> None:
     graph = saved(folder / "pairs", net, *given(4))
-    found = localize(graph, imports=[plant("planted_pair", COUNT=2)], server=server)
+    found = by_node(graph, imports=[plant("planted_pair", COUNT=2)], server=server)
     assert found.status == "found"
     assert found.node is not None
     assert found.alone is False
@@ -152,8 +157,8 @@ def test_a_pass_that_is_right_as_soon_as_values_are_returned_is_cut_out(
 
 def test_a_lowering_that_raises_is_named_by_its_exception(folder: Path, server: ForkServer, plant: Plant) -> None:
     graph = saved(folder / "raises", net, *given(3))
-    found = localize(graph, imports=[plant("planted_op", KIND="raise", NODE="relu_1")], server=server)
-    assert (found.status, found.kind, found.compiles) == ("found", "crash", 1)
+    found = by_node(graph, imports=[plant("planted_op", KIND="raise", NODE="relu_1")], server=server)
+    assert (found.status, found.sort, found.compiles) == ("found", "crash", 1)
     assert found.node is not None
     assert found.node.name == "relu_1"
 
@@ -161,8 +166,8 @@ def test_a_lowering_that_raises_is_named_by_its_exception(folder: Path, server: 
 @pytest.mark.slow
 def test_a_compiler_that_dies_is_cut_down_to_the_node(folder: Path, server: ForkServer, plant: Plant) -> None:
     graph = saved(folder / "dies", net, *given(4))
-    found = localize(graph, imports=[plant("planted_op", KIND="segfault", NODE="relu_2")], server=server)
-    assert (found.status, found.kind, found.alone) == ("found", "signal", True)
+    found = by_node(graph, imports=[plant("planted_op", KIND="segfault", NODE="relu_2")], server=server)
+    assert (found.status, found.sort, found.alone) == ("found", "signal", True)
     assert found.node is not None
     assert found.node.name == "relu_2"
     assert found.compiles <= found.budget
@@ -175,7 +180,7 @@ def test_code_that_does_not_compile_is_cut_out(folder: Path, server: ForkServer)
         return [(torch.relu(y.sum(0)) * 2).exp() @ w, y.cos()]
 
     graph = saved(folder / "no_code", one_relu, *given(1), **{"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"})
-    found = localize(graph, server=server)
+    found = by_node(graph, server=server)
     assert found.status == "found"
     assert found.node is not None
     assert found.node.name == "relu"
@@ -184,8 +189,8 @@ def test_code_that_does_not_compile_is_cut_out(folder: Path, server: ForkServer)
 
 def test_a_nan_of_eagers_own_is_not_the_compilers(folder: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = saved(folder / "nan", lambda x: [torch.log(x - 5).sum(-1) + 1], given(0)[0])
-    found = localize(graph, server=server)
-    assert (found.status, found.record.exit_code, found.compiles) == ("nothing", 0, 1)
+    found = by_node(graph, server=server)
+    assert (found.status, found.verdict.exit_code, found.compiles) == ("nothing", 0, 1)
     assert found.nan_origins[0]["node"] == "log"
     assert any("eager itself gives NaN, first at `log`" in note for note in found.notes)
 
@@ -193,9 +198,10 @@ def test_a_nan_of_eagers_own_is_not_the_compilers(folder: Path, server: ForkServ
 @pytest.mark.slow
 def test_the_command_prints_one_document(folder: Path, server: ForkServer) -> None:
     saved(folder / "healthy", lambda x: [x.sin()], given(0)[0])
-    done = CliRunner().invoke(command, [str(folder / "healthy"), "--rung", "nop", "--json"])
+    done = CliRunner().invoke(command, [str(folder / "healthy"), "--by", "node", "--rung", "nop", "--json"])
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["status"] == "nothing"
+    said = json.loads(done.stdout)
+    assert (said["verdict"], said["by"], said["by_node"]["status"]) == ("ok", "", "nothing")
 
 
 def test_the_local_test_blames_the_node_and_not_what_comes_after() -> None:

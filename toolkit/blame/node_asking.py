@@ -1,4 +1,4 @@
-"""One graph under `localize`: what its nodes are, and the compiles asked of children, counted and bounded.
+"""One graph whose nodes are searched: what its nodes are, and the compiles asked of children, counted and bounded.
 
 Every compile costs one of at most 2 log2(n) + 4; running the graph eagerly once costs none. Must not decide what a finding is.
 
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from ..isolation import Answer, ForkServer, ask
 from ..replay import How, outcome_of
 from ..signature import how_ended
+from .bisect_records import Clock
 from .cuts import Spent
-from .localized import Localized, NodeFound
+from .node_found import ByNode, NodeFound
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
-TASKS = f"{__package__}.localize_tasks"
+TASKS = f"{__package__}.node_tasks"
 NUMBERS = ("accuracy", "nan")
 
 Tell = Callable[[str], None]
@@ -33,13 +34,14 @@ class Asking:
     """The graph, the server, and the record that is being filled. `spent`: compiles that its relatives have cost already."""
 
     def __init__(
-        self, saved: SavedGraph, server: ForkServer, work: Path, rung: str, how: How, tell: Tell, spent: int = 0
-    ) -> None:
-        self.saved, self.server, self.limit_s, self.tell = saved, server, how.limit_s, tell
-        self.payload = {**how.payload(saved), "rung": rung, "work": str(work)}
+        self, saved: SavedGraph, server: ForkServer, work: Path, rung: str, how: How, check: str, tell: Tell, clock: Clock,
+        spent: int = 0,
+    ) -> None:  # fmt: skip
+        self.saved, self.server, self.limit_s, self.tell, self.clock = saved, server, how.limit_s, tell, clock
+        self.payload = {**how.payload(saved), "rung": rung, "check": check, "work": str(work)}
         operations = sum(node.op.startswith("call_") for node in saved.record.graph.nodes)
         budget = math.floor(2 * math.log2(max(2, operations)) + 4)
-        self.found = Localized(saved.id, rung, compiles=spent, nodes=operations, budget=budget)
+        self.found = ByNode(saved.id, rung, compiles=spent, nodes=operations, budget=budget)
 
     def part(self, what: str, keep: list[int] | None, returned: list[str] | None) -> list[dict[str, Any]] | None:
         """The wrong values of a part, NaN before numbers; None where all is right or the part failed in another way."""
@@ -58,6 +60,7 @@ class Asking:
         found = self.found
         if found.compiles >= found.budget:
             raise Spent
+        self.clock.check()
         found.compiles += 1
         self.tell(f"compile {found.compiles} of at most {found.budget}: {what}")
         return ask(f"{TASKS}:{task}", {**self.payload, **more}, self.limit_s, server=self.server).end()

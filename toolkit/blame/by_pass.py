@@ -1,0 +1,115 @@
+"""The search by pass: the pass, lowering, decomposition or setting that makes a saved graph fail.
+
+Order: the backend; each subsystem as a whole; in the guilty one a binary search over its applications; the one found switched off
+alone; the work-around by itself; settings. Drives torch's CompilerBisector; a probe that fails in another way decides nothing.
+
+>>> asking.reproduce(); by_pass(asking, result); result.findings[0].name
+'remove_noop_ops'
+"""
+
+from __future__ import annotations
+
+from ..verdict_words import PROBES
+from . import bisect_words as words
+from .bisect_asking import Asking
+from .bisect_narrowing import explained_below, narrow, setting_finding, worked_around
+from .bisect_records import Bisection, Finding, Off, Row, Trial, Verdict
+
+DECOMPOSED = "decomposed"
+"""The rung that stands for torch's backend aot_eager_decomp_partition."""
+PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
+_BARE = ("eager", "nop", "debug_nop", "torchscript", "lazy")
+"""Rungs of which nothing can be switched off."""
+
+
+def by_pass(asking: Asking, result: Bisection) -> None:
+    """Adds findings and rows to the result of a graph whose failure was reproduced. Raises OutOfTime."""
+    if result.rung in _BARE:
+        return
+    before = _backend(asking, result)
+    if before:
+        result.findings += before
+    else:
+        _inductor(asking, result)
+    for finding in result.findings:
+        worked_around(asking, finding)
+    if before or any(one.workaround and one.workaround.verified and one.kind != "lowering" for one in result.findings):
+        reason = "not tried: what was found explains the failure"
+        result.rows += [Row("fusion", 0, None, reason), Row("settings", 0, None, reason)]
+        return
+    lowered = any(row.subsystem == "lowerings" and row.verdict in ("gone", "other") for row in result.rows)
+    result.findings += _fusion(asking, result)
+    result.findings += setting_finding(asking, generated_code=lowered)
+
+
+def _backend(asking: Asking, result: Bisection) -> list[Finding]:
+    """Whether the failure is there before Inductor: then it is a decomposition, or AOTAutograd; [] otherwise."""
+    verdict = asking.probe_rung(DECOMPOSED)
+    result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
+    if verdict != "same":
+        told = "is right" if verdict == "gone" else PROBES["other"][1]
+        reason = asking.reason if verdict is None else f"the decomposed graph {told}"
+        result.rows.append(Row("decomposition", 0, None, reason))
+        return []
+    made = asking.applications("decomposition")
+    whole = asking.probe(Trial(f"no op decomposed ({len(made)})", [Off("decomposition", keep=[])], rung=DECOMPOSED))
+    result.rows.append(Row("decomposition", len(made), whole))
+    found = narrow(asking, ["decomposition"], whole=whole, rung=DECOMPOSED) if whole != "same" else []
+    result.rows.append(Row("Inductor's passes and lowerings", 0, None, "the graph is wrong before they see it"))
+    return found or [Finding("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
+
+
+def _inductor(asking: Asking, result: Bisection) -> None:
+    verdicts: dict[str, Verdict | None] = {
+        name: _whole(asking, result, name) for name in asking.subsystems() if name != "decomposition"
+    }
+    gone = [name for name, verdict in verdicts.items() if verdict == "gone"]
+    guilty = [name for name in PASSES if name in gone][:1] or _together(asking, result, verdicts)
+    if "lowerings" in gone:
+        result.findings += narrow(asking, ["lowerings"])
+    if guilty:
+        found = narrow(asking, guilty)
+        if found and "pattern_matches" in gone:
+            explained_below(found[0], narrow(asking, ["pattern_matches"]))
+        result.findings += found
+    rest = sorted((one for one in verdicts.items() if one[1] in ("gone", "other")), key=lambda one: one[1] == "other")
+    for name, verdict in rest:
+        if not result.findings:
+            result.findings += narrow(asking, [name], whole=verdict)
+
+
+def _together(asking: Asking, result: Bisection, verdicts: dict[str, Verdict | None]) -> list[str]:
+    """All kinds of passes off at once: one function may run as a pass in several of them. Their names if that helps."""
+    tried = [name for name in PASSES if verdicts.get(name) == "same"]
+    if len(tried) < 2:
+        return []
+    verdict = asking.probe(Trial("all passes off", [Off(name, keep=[]) for name in tried]))
+    result.rows.append(Row(f"any of {', '.join(tried)}", 0, verdict))
+    return tried if verdict == "gone" else []
+
+
+def _whole(asking: Asking, result: Bisection, name: str) -> Verdict | None:
+    """One subsystem off as a whole, but for what must run; a row either way."""
+    made = asking.applications(name)
+    free = [one for one in made if not one.required]
+    if not free:
+        reason = words.not_run(name, asking.saved, bool(made))
+        result.rows.append(Row(name, len(made), None, reason))
+        return None
+    kept = f", {len(made) - len(free)} that must run are kept" if len(free) < len(made) else ""
+    verdict = asking.probe(Trial(f"all of {name} off ({len(free)}{kept})", [Off(name, keep=[])]))
+    result.rows.append(Row(name, len(made), verdict, kept.removeprefix(", ")))
+    return verdict
+
+
+def _fusion(asking: Asking, result: Bisection) -> list[Finding]:
+    """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own, with no optional passes."""
+    verdict = asking.probe_rung("inductor_nofuse")
+    if verdict == "gone":
+        bare = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, "pattern_matcher": False}
+        off = [Off(name, keep=[]) for name in PASSES]
+        verdict = asking.probe(Trial("all optional passes off, fusion on", off, settings={"inductor": bare}))
+        verdict = "gone" if verdict == "same" else None
+        asking.reason = "" if verdict else "undecided: without optional passes it is right already"
+    result.rows.append(Row("fusion", 0, verdict, asking.reason))
+    return [Finding("fusion", "fusion", "fusion", words.FUSION, alone=True)] if verdict == "gone" else []
