@@ -97,7 +97,8 @@ def main() -> None:
 
 
 def ours(folder: Path, fault: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "graphdbg", "bisect", f"run/0_0/{FAULTS[fault]}", "--by", "pass", "--import", fault, "--json"]
+    words = ["bisect", f"run/0_0/{FAULTS[fault]}", "--by", "pass", "--import", fault, "--json"]
+    command = [sys.executable, "-m", "graphdbg", *words]
     text, seconds, cache = run(folder, command)
     found = json.loads(text)
     first = found["findings"][0] if found["findings"] else {}

@@ -30,7 +30,7 @@ from .bisect_settings import Setting
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
-TASKS = (TASK, f"{__package__}._torch")
+TASKS = (TASK, f"{__package__}.switching")
 """What a server should import once for a bisect."""
 
 _LIKE, _SMALLER = 10.0, 1e3

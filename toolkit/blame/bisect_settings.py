@@ -104,6 +104,10 @@ def applicable(payload: dict[str, Any]) -> list[list[Any]]:
     return found
 
 
+_OF_TORCH = ("unlift_effect_tokens",)
+"""Settings that Inductor changes itself while it compiles; the user did not."""
+
+
 def own(payload: dict[str, Any]) -> dict[str, str]:
     """The body of a query: those of a run's own settings that this torch has, and that say what a graph becomes, with the line
     of Python that puts each back."""
@@ -111,7 +115,7 @@ def own(payload: dict[str, Any]) -> dict[str, str]:
 
     rows = [(room, name, *default_of(room, name)) for room, names in payload["config"].items() for name in names]
     return {f"{room}.{name}": Setting(room, name, default).text() for room, name, has, default in rows
-            if has and not of_the_process(name)}  # fmt: skip
+            if has and name not in _OF_TORCH and not of_the_process(name)}  # fmt: skip
 
 
 def default_of(room: str, name: str) -> tuple[bool, Any]:

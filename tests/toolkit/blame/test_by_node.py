@@ -1,4 +1,4 @@
-"""bisect --by node on small graphs with faults planted in Inductor: the node is named, with its user line, and compiles are bounded."""
+"""bisect by node on small graphs with faults planted in Inductor: the node is named with its line, and compiles are bounded."""
 
 from __future__ import annotations
 
