@@ -22,7 +22,7 @@ class Setting(NamedTuple):
 
     def text(self) -> str:
         """As Python."""
-        return f"torch._{self.room}.config.{self.name} = {self.value!r}"
+        return f"torch.{'_' + self.room}.config.{self.name} = {self.value!r}"
 
 
 _MEANS = {
@@ -104,18 +104,15 @@ def applicable(payload: dict[str, Any]) -> list[list[Any]]:
     return found
 
 
-_OF_TORCH = ("unlift_effect_tokens",)
-"""Settings that Inductor changes itself while it compiles; the user did not."""
-
-
 def own(payload: dict[str, Any]) -> dict[str, str]:
     """The body of a query: those of a run's own settings that this torch has, and that say what a graph becomes, with the line
     of Python that puts each back."""
+    from ...dumps.program.settings import SET_BY_TORCH
     from ..spec import of_the_process
 
     rows = [(room, name, *default_of(room, name)) for room, names in payload["config"].items() for name in names]
     return {f"{room}.{name}": Setting(room, name, default).text() for room, name, has, default in rows
-            if has and name not in _OF_TORCH and not of_the_process(name)}  # fmt: skip
+            if has and name not in SET_BY_TORCH.get(room, ()) and not of_the_process(name)}  # fmt: skip
 
 
 def default_of(room: str, name: str) -> tuple[bool, Any]:

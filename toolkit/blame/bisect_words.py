@@ -115,7 +115,7 @@ def setting_code(setting: Setting) -> str:
 
 def own_setting_text(name: str) -> str:
     """A setting of the run's own, in a sentence without its end."""
-    return f"the run's own setting torch._{name.replace('.', '.config.', 1)}: with torch's own value the failure is gone"
+    return f"the run's own setting {name}: with torch's own value the failure is gone"
 
 
 def fallback_code(ops: Sequence[str]) -> str:

@@ -133,6 +133,27 @@ def test_a_crashing_lowering(recorded: Path, server: ForkServer) -> None:
     assert "or the code made for it" in result.sentence
 
 
+def test_the_runs_own_setting_before_the_node_before_the_pass(
+    recorded_script: Callable[..., Path], recorded: Path, server: ForkServer
+) -> None:
+    own = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY"
+    run = recorded_script(f"import torch._inductor.config\n{own} = 'accuracy'\n{SCRIPT}", name="net.py", inputs="first")
+    result = bisect(load_graph(run / "0_0/inference"), server=server)
+    assert (result.by, result.verdict.verdict, result.verdict.workaround) == ("setting", "fails", f"{own} = None")
+    result = found(recorded / "0_0/inference", server, "planted_lowering", by=None)
+    assert (result.by, result.findings, result.to_json()["where"]["node"]) == ("node", [], "tanh")
+    assert result.verdict.workaround is not None
+    result = found(recorded / "0_0/inference", server, "planted_joint_pass", by=None)
+    assert (result.by, result.verdict.fault, result.verdict.where and result.verdict.where.node) == ("pass", "custom_pass", "tanh")
+
+
+def test_what_nobody_is_convicted_of_cannot_be_told(recorded: Path, server: ForkServer) -> None:
+    result = found(recorded / "0_0/inference", server, "planted_lowering", max_time_s=0.001)
+    assert (result.verdict.verdict, result.verdict.exit_code, result.by) == ("cannot_tell", 4, "")
+    assert result.verdict.reason.startswith("it fails (")
+    assert result.verdict.next == [f"graphdbg bisect {recorded}/0_0/inference --by pass"]
+
+
 def test_time_that_is_over_and_an_interrupt_leave_what_was_found(recorded: Path, server: ForkServer) -> None:
     result = found(recorded / "0_0/joint_passed", server, "planted_crash", max_time_s=0.001)
     assert result.reproduced
