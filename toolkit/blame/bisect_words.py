@@ -187,9 +187,11 @@ def _record(result: Bisection, saved: SavedGraph) -> Record:
     if one is not None and first.kind in ("lowering", "pattern") and one.label:
         seen = Where(one.label, line=one.line or seen.line, name=seen.name)
     lines = [found.workaround.code for found in result.findings if found.workaround and found.workaround.verified]
+    if record.failed:
+        layer = None if users else _LAYERS.get(first.kind, "inductor")
+        record = msgspec.structs.replace(record, fault="custom_pass" if users else "compiler", layer=layer)
     return msgspec.structs.replace(
-        record, fault="custom_pass" if users else "compiler", layer=None if users else _LAYERS.get(first.kind, "inductor"),
-        where=msgspec.structs.replace(seen, graph=seen.graph or saved.name), workaround=lines[0] if lines else None,
+        record, where=msgspec.structs.replace(seen, graph=seen.graph or saved.name), workaround=lines[0] if lines else None,
     )  # fmt: skip
 
 
