@@ -1,4 +1,4 @@
-"""`graphdbg check`: the metadata checker on a saved graph, or on every graph of a run; with --kernels, its Triton kernels."""
+"""`graphdbg check`: the metadata checker on a saved graph, or on every graph of a run."""
 
 from __future__ import annotations
 
@@ -27,25 +27,16 @@ if TYPE_CHECKING:
 @limit_option("Seconds that the check of one graph may take.")
 @import_option()
 @trust_option
-@click.option("--kernels", is_flag=True, help="Check the Triton kernels that Inductor writes for it instead; needs no GPU.")
-@click.option("--kernel", metavar="NAME", help="Check that kernel alone.")
 @json_option("Print one JSON document with all findings.")
-def check(
-    graph: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], kernels: bool, kernel: str | None,
-    as_json: bool,
-) -> None:  # fmt: skip
+def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tuple[str, ...], as_json: bool) -> None:
     """Run a saved graph eagerly and compare every value with the metadata it was traced with.
 
     \b
     Size, dtype, significant strides, storage offset, device, aliasing and mutation. A mismatch whose own
     node is at fault (the op's fake function, its schema, stale metadata) is an origin; what only follows
     from one is inherited and stands under it. Given a run, checks every graph in it.
-
-    With --kernels the metadata check is not made. Inductor writes the graph's Triton kernels for a GPU that need not be here,
-    and an interpreter runs them and looks at every access: out of bounds of the real storage, memory that nothing wrote, two
-    programs at one place, an index that overflowed, a NaN or infinity born, an assertion that failed. Where results are wrong,
-    the first kernel that departs from eager is named. Library calls are not checked; inputs that were not stored are made up.
-    Exit code: 0 no mismatch, 1 mismatches were found, 4 something could not be checked, 3 Triton is missing.
+    The Triton kernels that Inductor writes for a graph are checked by graphdbg kernel RUN/ID --check.
+    Exit code: 0 no mismatch, 1 mismatches were found, 4 something could not be checked.
     """
     from ...dumps.store import SavedGraph, resolve
     from ..debug_nop.saved import TASKS
@@ -53,12 +44,6 @@ def check(
     from .replay import graphs_in
 
     found = resolve(graph)
-    if kernels or kernel is not None:
-        if device not in (None, "cpu"):
-            raise UsageError("--kernels runs on the CPU", "kernels are written for a GPU that is pretended", "leave --device out")
-        from ..triton.checking.showing import shown
-
-        raise SystemExit(shown(graphs_in(found), kernel=kernel, seed=seed, limit_s=limit_s, imports=imports, as_json=as_json))
     one = isinstance(found, SavedGraph)
     options = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
     with opened(None, "torch", *TASKS) as server:

@@ -1,4 +1,5 @@
-"""`graphdbg kernel`: one generated kernel alone on a GPU, with saved arguments: compared, timed, placed under the roofline."""
+"""`graphdbg kernel`: one generated kernel alone on a GPU, with saved arguments: compared, timed, placed under the roofline;
+with --check each access of the kernels, on the CPU."""
 
 from __future__ import annotations
 
@@ -26,6 +27,7 @@ class Asked(NamedTuple):
 
     name: str
     every: bool
+    check: bool
     interpret: bool
     save: Path | None
     target: str | None
@@ -50,6 +52,7 @@ class Asked(NamedTuple):
 @click.argument("graph", metavar="RUN/ID|DIR")
 @click.argument("name", required=False, default="", metavar="[NAME[#N]]")
 @click.option("--all", "every", is_flag=True, help="Every launch of every kernel.")
+@click.option("--check", is_flag=True, help="No GPU: hold each access of the kernels (or of NAME) against the real storage.")
 @click.option("--interpret", is_flag=True, help="No GPU: the interpreter's results against eager's.")
 @click.option("--save", type=click.Path(path_type=Path), metavar="DIR", help="Write the launches to a new folder; needs no GPU.")
 @click.option("--target", metavar="DEVICE", help="The GPU that kernels are written for. Default: the one here, else cuda:90.")
@@ -59,25 +62,50 @@ class Asked(NamedTuple):
 @import_option()
 @json_option()
 def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) -> int:
-    """List a graph's Triton kernels, or run one alone on the GPU: is its result right, and how fast is it?
+    """List a graph's Triton kernels, check them without a GPU, or run one alone on it: is its result right, and how fast is it?
 
     \b
     graphdbg kernel run/0_0/forward                          the kernels: launches, grid, configuration, arguments
     graphdbg kernel run/0_0/forward triton_red_fused_sum_1   that one on the GPU (NAME#2: its second launch; --all: each)
+    graphdbg kernel run/0_0/forward --check                  each access of each kernel, on the CPU
     graphdbg kernel run/0_0/forward --save DIR               launches as a folder, written with no GPU
     graphdbg kernel DIR [NAME] --trust                       the same from such a folder, on another machine
 
     The graph's kernels are interpreted on the CPU, which gives every launch its arguments and results. On the GPU a kernel gets
     the same arguments, in a process of its own that an illegal access ends alone; its results are compared with the interpreter's
     and with eager's value of the node, its time with what the GPU can do at most, measured on the spot.
-    Exit code: 0 agrees, 1 differs or died, 2 no such kernel, 3 no GPU or no Triton.
+    With --check an interpreter runs the kernels and looks at every access: out of bounds of the real storage, memory that
+    nothing wrote, two programs at one place, an index that overflowed, a NaN or infinity born, an assertion that failed. Where
+    results are wrong, the first kernel that departs from eager is named. Library calls are not checked.
+    Exit code: 0 agrees, 1 differs or died, or --check found a fault, 2 no such kernel, 3 no GPU or no Triton, 4 it could not be
+    checked.
     """
     from ..triton.launches import is_launches
 
     asked = Asked(imports=with_trust(imports, trust), trust=trust, **options)
     if asked.name and asked.every:
         raise UsageError("a kernel's name and --all exclude each other", "--all is every launch of every kernel")
+    if asked.check:
+        return _check(graph, asked)
     return _of_folder(Path(graph), asked) if is_launches(Path(graph)) else _of_graph(graph, asked)
+
+
+def _check(graph: str, asked: Asked) -> int:
+    from ...dumps.store import resolve_graph
+    from ..triton.checking.showing import shown
+    from ..triton.launches import is_launches
+
+    if asked.interpret or asked.save is not None or asked.target is not None:
+        why = "it interprets the kernels on the CPU and keeps nothing"
+        raise UsageError("--check excludes --interpret, --save and --target", why, "leave them out")
+    if is_launches(Path(graph)):
+        raise UsageError("--check needs the graph", f"{graph} is a folder of launches", "name the graph: RUN/ID")
+    if "#" in asked.name:
+        raise UsageError("--check looks at every launch of a kernel", f"{asked.name} is one", f"give {asked.name.split('#')[0]}")
+    return shown(
+        resolve_graph(graph), kernel=asked.name or None, seed=asked.seed, limit_s=asked.limit_s, imports=asked.imports,
+        as_json=asked.as_json,
+    )  # fmt: skip
 
 
 def _of_folder(folder: Path, asked: Asked) -> int:

@@ -102,7 +102,7 @@ def cuda() -> Finding:
         built = "this torch is built without CUDA" if torch.version.cuda is None else "no usable GPU"
         return Finding(
             "CUDA", False, False, built, "", "replays of graphs of a GPU, and kernel NAME",
-            "replay --device cpu or --rung triton_interpret, check --kernels and kernel --interpret",
+            "replay --device cpu or --rung triton_interpret, kernel --check and kernel --interpret",
         )  # fmt: skip
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
     return Finding("CUDA", True, False, f"{torch.version.cuda}: {names}")

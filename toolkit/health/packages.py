@@ -59,12 +59,12 @@ PACKAGES = (
     ),
     Package(
         "triton", "triton", False,
-        "the rung triton_interpret, check --kernels, kernel, compile --target and --emit of kernels' forms, Inductor on a GPU",
+        "the rung triton_interpret, kernel, compile --target and --emit of kernels' forms, Inductor on a GPU",
         "all other rungs and commands",
         "pip install 'graphdbg[triton]'" if sys.platform == "linux" else f"it has no build for {sys.platform}: use Linux",
     ),
     Package(
-        "numpy", "numpy", False, "the interpreter of Triton kernels (the rung triton_interpret, check --kernels, kernel)",
+        "numpy", "numpy", False, "the interpreter of Triton kernels (the rung triton_interpret, kernel)",
         "all other rungs and commands",
     ),
     Package("ray", "ray", False, "minify --executor ray", f"minify on this machine and {_OTHERS}", "pip install 'graphdbg[ray]'"),

@@ -7,7 +7,7 @@ from ...dumps.private_names import Names, Row
 from ...dumps.torchside.torch_private import NAMES as BELOW
 
 _INDUCTOR, _COMPILE = "the rungs of Inductor", "the rungs of Inductor, compile and graphdbg's backends"
-_TRITON = "triton_interpret, check --kernels and kernel"
+_TRITON = "triton_interpret and kernel"
 _CUDAGRAPHS, _AHEAD = "inductor_cudagraphs and compile, on a GPU", "packages made ahead of time"
 _PASSES, _UNSEEN = "compile", "the pass is not seen, and cannot be skipped"
 _BACKWARD = "dump --compiled-autograd"

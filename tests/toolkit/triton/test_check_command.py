@@ -1,4 +1,4 @@
-"""`graphdbg check --kernels` on saved graphs: what it prints, its JSON, its exit codes."""
+"""`graphdbg kernel --check` on saved graphs: what it prints, its JSON, its exit codes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import torch
 
 from graphdbg.dumps import live
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
+from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.triton.checking.findings import Checked, Finding, UserLine
 from graphdbg.toolkit.triton.checking.showing import shown, task, text
 
@@ -53,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "graphdbg", "check", *words]
+    command = [sys.executable, "-m", "graphdbg", "kernel", *words, "--check"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -66,16 +67,16 @@ def test_eager_need_not_run(folder: Path) -> None:
         task({**payload, "kernel": "triton_poi_fused_cos_0"})
 
 
-def test_without_triton_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_triton_nothing_starts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(EnvironmentLackError, match="Triton is not installed") as raised:
-        shown([], kernel=None, seed=0, limit_s=1.0, imports=(), as_json=False)
+        shown(load_graph(folder / "right"), kernel=None, seed=0, limit_s=1.0, imports=(), as_json=False)
     assert raised.value.exit_code == 3
 
 
 @pytest.mark.slow
 def test_a_graph_whose_indices_are_out_of_its_table(folder: Path) -> None:
-    ran = _run(folder, "wrong", "--kernels", "--json")
+    ran = _run(folder, "wrong", "--json")
     assert ran.returncode == 1, ran.stderr
     found = json.loads(ran.stdout)
     assert not found["ok"]
@@ -87,11 +88,11 @@ def test_a_graph_whose_indices_are_out_of_its_table(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_graph_without_fault_and_a_kernel_that_is_not_there(folder: Path) -> None:
-    ran = _run(folder, "right", "--kernels")
+    ran = _run(folder, "right")
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("right: kernels checked: 1 kernel, 1 launch, 0 library calls not checked: no finding\nplain ")
+    assert ran.stdout.startswith("OK\n\nright: kernels checked: 1 kernel, 1 launch, 0 library calls not checked: no finding\nplain ")
     name = "triton_poi_fused_index_mul_0"
-    assert _run(folder, "right", "--kernel", name).returncode == 0
-    ran = _run(folder, "right", "--kernel", "triton_poi_fused_cos_0")
+    assert _run(folder, "right", name).returncode == 0
+    ran = _run(folder, "right", "triton_poi_fused_cos_0")
     assert ran.returncode == 2
     assert f"the graph has {name}" in ran.stderr

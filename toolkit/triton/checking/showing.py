@@ -1,6 +1,8 @@
-"""`graphdbg check --kernels`: asks a child for each graph, prints, and says with what to exit. Imports neither torch nor Triton.
+"""`graphdbg kernel --check`: asks a child, prints, and says with what to exit. Imports neither torch nor Triton.
 
->>> shown([saved], kernel=None, seed=0, limit_s=600.0, imports=(), as_json=False)
+>>> shown(saved, kernel=None, seed=0, limit_s=600.0, imports=(), as_json=False)
+OK
+<BLANKLINE>
 run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not checked: no finding
 0
 """
@@ -12,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....dumps.errors import EnvironmentLackError, GraphdbgError, UsageError
+from ....dumps.errors import UsageError
 from ....dumps.output import emit, say
 from ....dumps.wording import counted
 from ...isolation import ForkServer, ask, opened
+from ...next_command import with_flags
 from ...signature import how_ended
-from ...verdict import exit_code
+from ...triage.words import address
+from ...verdict_words import first_line
 from ..needs import require_interpreter
 from .findings import Checked, Finding
 
@@ -29,32 +33,17 @@ _WIDTH = 8
 
 
 def shown(
-    graphs: Sequence[SavedGraph], *, kernel: str | None, seed: int, limit_s: float, imports: Sequence[str], as_json: bool
+    saved: SavedGraph, *, kernel: str | None, seed: int, limit_s: float, imports: Sequence[str], as_json: bool
 ) -> int:  # fmt: skip
-    """0: nothing was found, 1: something was, or a graph could not be run. Raises EnvironmentLackError without Triton."""
+    """0: nothing was found, 1: something was, 4: it could not be run. Raises EnvironmentLackError without Triton."""
     require_interpreter()
-    rows: list[tuple[str, SavedGraph, Checked]] = []
     with opened(None) as used:
-        for saved in graphs:
-            found = _checked(saved, used, alone=len(graphs) == 1, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports)
-            rows.append((saved.name, saved, found))
-            if not as_json:
-                emit(text(found, saved.name), as_json=False)
-                for note in found.unchecked:
-                    say(f"not checked: {note}")
-    if as_json:
-        documents = [_json(*row) for row in rows]
-        emit(documents[0] if len(graphs) == 1 else {"graphs": documents}, as_json=True)
-    return exit_code(found.found for _, _, found in rows)
-
-
-def _checked(saved: SavedGraph, used: Any, *, alone: bool, **options: Any) -> Checked:
-    try:
-        return check(saved, used, **options)
-    except GraphdbgError as error:
-        if alone or isinstance(error, EnvironmentLackError):
-            raise
-        return Checked(cannot=str(error).splitlines()[0])
+        found = check(saved, used, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports)
+    graph = address(saved)
+    emit(_json(graph, saved, found) if as_json else f"{first_line(found.found)}\n\n{text(found, graph)}", as_json=as_json)
+    for note in [] if as_json else found.unchecked:
+        say(f"not checked: {note}")
+    return found.found.exit_code
 
 
 def _json(name: str, saved: SavedGraph, found: Checked) -> dict[str, Any]:
@@ -100,7 +89,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     found.unchecked += live.notes
     if payload["kernel"] and not found.kernels and not found.cannot:
         known = ", ".join(found.names)
-        raise UsageError(f"there is no kernel {payload['kernel']}", f"the graph has {known}", "leave --kernel out to check all")
+        raise UsageError(f"there is no kernel {payload['kernel']}", f"the graph has {known}", "name one of them, or none to check all")
     return msgspec.to_builtins(found)
 
 
@@ -155,7 +144,7 @@ def lines_of(one: Finding, graph: str, number: int) -> list[str]:
 def _next(one: Finding, graph: str) -> str:
     """The command that shows the whole kernel: a generated one is written anew, a user's is in the dump."""
     if one.kernel.startswith("triton_"):
-        return f"graphdbg compile {graph} --target cuda:90 --emit source --kernel {one.kernel}"
+        return with_flags(f"graphdbg compile {graph} --target cuda:90 --emit source --kernel {one.kernel}")
     return f"graphdbg show {graph} --kernel {one.kernel}"
 
 
