@@ -64,7 +64,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Compile a saved graph and show every stage, and the kernels it becomes.",
     ),
     "kernel": (
-        "Compiler engineers", "toolkit.commands.kernel:kernel", "Check a graph's Triton kernels, or run one alone: right, and how fast?",
+        "Compiler engineers", "toolkit.commands.kernel:kernel",
+        "Check a graph's Triton kernels, or run one alone: right, and how fast?",
     ),
 }  # fmt: skip
 """name -> (its heading in `graphdbg --help`, or "" for one that is not listed there, room.commands.module:command, its line).

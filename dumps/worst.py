@@ -55,23 +55,33 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
         raise UsageError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
     if len(graphs) == 1:
         return graphs[0], ""
-    told: dict[str, tuple[int, str]] = {}
-    with contextlib.suppress(OSError, RuntimeError):
-        told = _read().get(_key(run), {})
-    for one in graphs:
-        if told.get(one.id, (0,))[0] == _FAILS:
-            return one, f"its last verdict is {told[one.id][1]}"
+    failing, why = last_failing(run)
+    if failing:
+        return failing, why
     for one in graphs:
         if one.status == "failed":
             error = (one.error or "").strip().splitlines()
             return one, "it failed in the run" + (f": {error[0][:160]}" if error else "")
-    for one in graphs:
-        if told.get(one.id, (0,))[0] == _UNSURE:
-            return one, f"its last verdict is {told[one.id][1]}"
+    unsure, why = _told(run, _UNSURE)
+    if unsure:
+        return unsure, why
     compiled = [one for one in graphs if one.status in ("compiled", "ran")]
     if compiled:
         return compiled[0], "no graph of the run is known to fail, and it is the first that was compiled"
     return graphs[0], "no graph of the run is known to fail, and it is the first that was saved"
+
+
+def last_failing(run: Run) -> tuple[SavedGraph | None, str]:
+    """The first graph whose last verdict is that it fails, and that in words; None where there is none."""
+    return _told(run, _FAILS)
+
+
+def _told(run: Run, code: int) -> tuple[SavedGraph | None, str]:
+    known: dict[str, tuple[int, str]] = {}
+    with contextlib.suppress(OSError, RuntimeError):
+        known = _read().get(_key(run), {})
+    found = next((one for one in run.graphs() if known.get(one.id, (0,))[0] == code), None) if known else None
+    return found, f"its last verdict is {known[found.id][1]}" if found else ""
 
 
 def _file() -> Path:

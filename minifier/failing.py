@@ -1,4 +1,4 @@
-"""Which graph of a run is minified where none was named: what failed there, else what fails when judged again.
+"""Which graph of a run is minified where none was named: whose last verdict fails, else what failed there, else what fails now.
 
 Says why in words. Judges nothing itself: a run without a recorded failure is screened as `graphdbg triage` does. No torch here.
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ..dumps import index
 from ..dumps.errors import UsageError
 from ..dumps.wording import counted
+from ..dumps.worst import last_failing
 from ..toolkit import normalise
 from ..toolkit.imports import option_words
 from ..toolkit.recorder.summary import shown_path
@@ -37,6 +38,9 @@ def failing_graph(
     """The graph, and why it is that one. Raises NothingToReduceError where nothing in the run fails, or
     that cannot be told, UsageError for an empty run.
     """
+    saved, known = last_failing(run)
+    if saved:
+        return saved, known
     rows = index.rows(index.processes(run.path))
     found = suspects(rows, triggered(index.processes(run.path)))
     if found:

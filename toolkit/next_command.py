@@ -48,11 +48,12 @@ def remember(imports: Sequence[str]) -> None:
 
 
 def with_flags(command: str, imports: Sequence[str] = ()) -> str:
-    """The command with the flags typed now that it takes and does not name itself. `imports` where nothing was typed."""
+    """The command with the flags typed now that it takes and does not name itself. `imports` besides what was typed."""
     words = command.split()
     takes = _TAKES.get(words[1], ()) if len(words) > 1 and words[0] == "graphdbg" else ()
     context = click.get_current_context(silent=True)
-    known = imports if context is None else with_trust(context.meta.get(_IMPORTS, imports), bool(context.params.get("trust")))
+    typed = () if context is None else with_trust(context.meta.get(_IMPORTS, ()), bool(context.params.get("trust")))
+    known = tuple(dict.fromkeys((*typed, *imports)))
     more = option_words(known) if takes else []
     for name in takes[len(_RUNS) :]:
         if context is not None and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:

@@ -42,14 +42,16 @@ def report(
     """
     from ...dumps.errors import UsageError
     from ...dumps.store import resolve_graph
-    from ...toolkit.imports import option_words
+    from ...toolkit.next_command import with_flags
     from ...toolkit.replay import replay
+    from ...toolkit.triage.words import address
     from ...toolkit.verdict_words import headline
     from ..report import bundle, by_command, casefile
 
     if only_look or again:
         return _written(Path(graph), again, as_json)
     saved = resolve_graph(graph)
+    graph = address(saved)
     out = Path(output) if output else free_path("graphdbg-report", bare=False)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"cannot write into {out}", "it exists already", "choose another folder with -o")
@@ -71,7 +73,7 @@ def report(
         found = replay(saved, rung=rung, seed=seed, outputs=False, imports=imports)
         signature, verdict = found.signature, found.verdict
         if signature is None or not verdict.failed:
-            look = shlex.join(["graphdbg", "replay", graph, "--rung", rung, *option_words(imports)])
+            look = with_flags(f"graphdbg replay {shlex.quote(graph)} --rung {rung}", imports)
             if as_json:
                 emit({"repro": "none", **verdict.then(look).flat()}, as_json=True)
             what = f"{graph} does not fail under {rung} on this machine, so there is nothing to report"
@@ -81,7 +83,7 @@ def report(
             return verdict.exit_code or 1
     original = known.original.nodes if known and known.original else None
     if original is None:
-        say(f"{graph} is not minimised; for a smaller report: graphdbg minify {graph}")
+        say(f"{graph} is not minimised; for a smaller report: {with_flags(f'graphdbg minify {graph}')}")
     done = bundle.emit_report(saved, out, signature=signature, rung=rung, original=original, with_artifacts=True,
                               imports=imports, verdict=verdict)  # fmt: skip
     if as_json:

@@ -89,7 +89,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     found.unchecked += live.notes
     if payload["kernel"] and not found.kernels and not found.cannot:
         known = ", ".join(found.names)
-        raise UsageError(f"there is no kernel {payload['kernel']}", f"the graph has {known}", "name one of them, or none to check all")
+        raise UsageError(f"there is no kernel {payload['kernel']}", f"the graph has {known}", "name one, or none for all")
     return msgspec.to_builtins(found)
 
 
