@@ -56,11 +56,15 @@ def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, see
     roots = [one for one in outputs if isinstance(one, torch.Tensor) and one.requires_grad]
     if not leaves or not roots:
         return Execution(_detached(outputs), [], inputs, aliases)
-    generator = torch.Generator().manual_seed(seed)
-    tangents = [_tangent(root, generator) for root in roots]
-    gradients = torch.autograd.grad(roots, leaves, tangents, allow_unused=True)
+    gradients = torch.autograd.grad(roots, leaves, tangents(roots, seed), allow_unused=True)
     settle()
     return Execution(_detached(outputs), list(gradients), inputs, aliases)
+
+
+def tangents(roots: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
+    """What the backward of a run with this seed begins with."""
+    generator = torch.Generator().manual_seed(seed)
+    return [_tangent(root, generator) for root in roots]
 
 
 def result_names(gm: fx.GraphModule, inputs: Sequence[Any], gradients: int, changed: Sequence[int]) -> list[str]:

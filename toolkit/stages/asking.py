@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ...dumps.errors import GraphdbgError
 from ..blame.partners import compile_of
 from ..isolation import Servers, ask
-from ..verdict import WHOLE, Verdict, Where, cannot_tell
-from .pairs import Pair, comparable, pairs, passes
+from ..verdict import WHOLE, Fault, Layer, Verdict, Where, cannot_tell
+from .pairs import Pair, Pass, comparable, pairs, passes
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -35,7 +35,7 @@ def judge_stages(
     """The first graph that does otherwise than the one that it was made of, with the verdict; None where none is seen to."""
     for pair in pairs(graphs):
         if comparable(pair) and (found := _judged(pair, how, server, min(limit_s, LIMIT_S))) is not None:
-            return pair.after, found
+            return found
     return None
 
 
@@ -57,12 +57,11 @@ def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     return verdict.then(f"graphdbg triage {saved.name} {how}")
 
 
-def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> Verdict | None:
+def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[SavedGraph, Verdict] | None:
     users = passes(pair.after)
-    payload = {
-        "before": str(pair.before.path.absolute()), "after": str(pair.after.path.absolute()), "seed": how.seed,
-        "device": how.device, "custom": bool(users),
-    }  # fmt: skip
+    paths = {"before": pair.before, "forward": pair.forward, "after": pair.after}
+    payload = {name: str(one.path.absolute()) if one is not None else "" for name, one in paths.items()}
+    payload |= {"seed": how.seed, "device": how.device, "custom": bool(users)}
     try:
         answer = ask(TASK, payload, limit_s, server=server).answer()
     except GraphdbgError:
@@ -70,15 +69,29 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> Verdict | 
     found: dict[str, Any] | None = answer.value if answer.status == "done" else None
     if found is None:
         return None
-    users = [] if found["built_in"] else users
-    who = " or ".join(one.text for one in users) or f"what ran between {pair.before.stage} and {pair.after.stage}"
+    after = pair.forward if pair.forward is not None and found["forward"] else pair.after
+    where = Where(found["node"], after.id, found["line"], found["name"])
+    who, fault, layer = _blamed(pair, [] if found["built_in"] else users, found)
     reason = f"{who} changes what the graph computes: {found['became'] or found['name']}" + (
-        f". On the same inputs {pair.after.id} gives {found['name'] or 'other results'} otherwise than {pair.before.id}"
+        f". On the same inputs {after.id} gives {found['name'] or 'other results'} otherwise than {pair.before.id}"
         f" ({found['reason']})."
     )  # fmt: skip
-    where = Where(found["node"], pair.after.id, found["line"], found["name"])
-    after, before = pair.after.name, pair.before.name
-    return Verdict(
-        "fails", found["kind"], "custom_pass" if users else "compiler", None if users else "inductor", reason, where,
-        next=[f"graphdbg diff {before} {after}"], detail=WHOLE,
+    verdict = Verdict(
+        "fails", found["kind"], fault, layer, reason, where, next=[f"graphdbg diff {pair.before.name} {after.name}"],
+        detail=WHOLE,
     )  # fmt: skip
+    return after, verdict
+
+
+def _blamed(pair: Pair, users: Sequence[Pass], found: dict[str, Any]) -> tuple[str, Fault, Layer | None]:
+    """Who ran between the two, whose fault that is, and in which layer of the compiler."""
+    if pair.traced:
+        what = f"the decomposition of {found['op']}" if found["op"] else "AOTAutograd's tracing"
+        if found["built_in"] is False and found["op"]:  # torch's own is right
+            return f"{what} that the run registered (torch's own is right)", "custom_pass", None
+        return what, "compiler", "decomposition" if found["op"] else "aot_autograd"
+    if users:
+        return " or ".join(one.text for one in users), "custom_pass", None
+    if pair.forward is not None:
+        return f"the partition of {pair.before.id} into forward and backward", "compiler", "aot_autograd"
+    return f"what ran between {pair.before.stage} and {pair.after.stage}", "compiler", "inductor"

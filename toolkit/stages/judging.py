@@ -5,14 +5,13 @@ Two witnesses have to agree before anything is said: the float64 runs, and eager
 narrower dtype than the first does eager alone count. Random numbers are the same ones on both sides, or the pair is left out,
 as is one that cannot be run. Must not compile.
 
->>> task({"before": "myrun/0_0/forward", "after": "myrun/0_0/post_grad_forward", "seed": 0, "custom": True})
+>>> task({"before": "myrun/0_0/forward", "forward": "", "after": "myrun/0_0/post_grad_forward", "seed": 0, "custom": True})
 {'kind': 'wrong_numbers', 'reason': 'relative error 0.4 ...', 'node': 'tanh', 'line': 'model.py:3', 'became': '...', ...}
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -21,57 +20,62 @@ from torch import fx
 from ...dumps.errors import GraphdbgError
 from ...dumps.walk import user_frame
 from .. import torch_private as t
-from ..baseline import NoReference, reference
+from ..baseline import WIDE, NoReference, reference
 from ..case import Case, Live
 from ..comparing import ALLOWANCE, flips
-from ..eager import GraphRunError, Hook, clone_inputs, copy_graph, is_random, nodes_in, run_graph
-from ..execution import Attributes, changed_inputs, execute, result_names
+from ..eager import GraphRunError, Hook, clone_inputs, copy_graph, nodes_in
+from ..execution import Attributes, Execution, changed_inputs, execute, result_names
 from ..isolation.child import mark
 from ..numerics import Difference, compare, output_grains, output_lengths
 from ..numerics.measures import is_float
 from ..numerics.statistics import tensors_in
-from ..rungs.entries import compiling, joint_passes, mode_of, shared_fakes
+from ..rungs.decomposed import RUNG as DECOMPOSED
+from ..rungs.entries import compiling, joint_passes, mode_of, partition, shared_fakes
 from ..spec import FULL_STAGES, in_force, settings
 from ..verdict import KINDS
+from .drawing import alike, drawing
 from .parting import CLOSE, Parted, Seen, parting
+from .sides import Side, Traced, Unmatched, joined
+from .tracing import traced_apart
 
 _CLOSE_IN_EAGER = 1e-2
-_DRAWS = {
-    "aten.rand.default": "rand", "aten.rand_like.default": "rand",
-    "aten.randn.default": "randn", "aten.randn_like.default": "randn",
-}  # fmt: skip
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any] | None:
     """What the second of two stages does wrong; None where it is right, or the two cannot be compared."""
     mark("load")
-    one, other = Case.at(payload["before"]), Case.at(payload["after"])
+    cases = [Case.at(payload[name]) for name in ("before", "forward", "after") if payload[name]]
     seed, device = payload["seed"], payload["device"]
     try:
-        before, after = (case.live(seed=seed, device=device) for case in (one, other))
-        if one.saved.inputs_record is None and other.saved.inputs_record is not None:
-            before.inputs = after.inputs
-        with in_force(before.spec):
-            return _Comparison(before, after.gm, seed).found(payload["custom"])
-    except (GraphdbgError, GraphRunError, NoReference, RuntimeError, TypeError, ValueError, NotImplementedError):
+        before, *rest = (case.live(seed=seed, device=device) for case in cases)
+        if cases[0].saved.inputs_record is None and cases[-1].saved.inputs_record is not None:
+            before.inputs = rest[-1].inputs
+        with in_force(before.spec), settings(before.spec.config):
+            return _Comparison(before, rest, seed).found(payload["custom"])
+    except (GraphdbgError, GraphRunError, NoReference, Unmatched, RuntimeError, TypeError, ValueError, NotImplementedError):
         return None  # a pair that cannot be run says nothing of what ran between
 
 
 class _Comparison:
-    """A graph with its inputs, and the one that was made of it."""
+    """A graph with its inputs, and what was made of it: one graph, or a forward and a backward."""
 
-    def __init__(self, live: Live, after: fx.GraphModule, seed: int) -> None:
-        self.live, self.before, self.after, self.seed = live, live.gm, after, seed
+    def __init__(self, live: Live, made: list[Live], seed: int) -> None:
+        self.live, self.seed, self.made = live, seed, made
+        self.before = Side(live.gm, live.spec)
+        after, spec = made[-1].gm, made[-1].spec
+        if len(made) > 1:
+            after, spec = joined(live.gm, made[0].gm, after, live.spec.compile_kwargs["num_fwd_outputs"]), live.spec
+        self.traced = live.spec.stage in FULL_STAGES and spec.stage not in FULL_STAGES
+        self.after = Traced(after, spec, self.before, live.inputs) if self.traced else Side(after, live.spec)
+        if not self.traced and _parameters(live.gm).keys() != _parameters(after).keys():
+            self.before.backward = self.after.backward = False
         self.changed: list[int] = []
         self.truth: list[Any] = []
         self.hooks: dict[int, dict[str, tuple[int, str]]] = {}
-        spec = live.spec
-        with_gradients = spec.stage in FULL_STAGES and spec.ambient.grad and not spec.ambient.inference_mode
-        self.backward = with_gradients and _parameters(live.gm).keys() == _parameters(after).keys()
 
     def found(self, custom: bool) -> dict[str, Any] | None:
         """What differs, with the node where the two part; `custom`: whether a pass of the user's ran between them."""
-        drawn = _draws_alike(self.before, self.after)
+        drawn = alike(self.before.gm, self.after.gm)
         if drawn is None:
             return None
         self.hooks = drawn
@@ -79,68 +83,78 @@ class _Comparison:
         first = self._run(self.before)
         self.changed = changed_inputs(self.live.inputs, first.inputs)
         eager = first.results(self.changed)
-        mark("reference")
-        self.truth = self._wide(self.before)
+        seen = self._run(self.after).results(self.changed)
+        if self.traced and [type(one) for one in eager] != [type(one) for one in seen]:
+            return None  # a gradient of zeros is None in one of them
         mark("compare")
-        difference = self._difference(self.after, eager)
+        if compare([_widened(one) for one in eager], eager, seen) is None:
+            return None
+        difference = self._difference(self.after, eager, seen)
         if difference is None or self._unsteady(eager):
             return None
-        names = result_names(self.before, self.live.inputs, len(first.gradients), self.changed)
+        names = result_names(self.before.gm, self.live.inputs, len(first.gradients), self.changed)
         parted = self._parted()
         node = parted.node if parted else None
         return {
             "kind": KINDS[difference.kind], "reason": difference.text, "error": difference.size,
             "name": names[difference.output] if 0 <= difference.output < len(names) else "",
-            "node": node.name if node else "", "became": parted.text if parted else "",
+            "node": node.name if node else "", "became": parted.text if parted else "", "op": parted.op if parted else "",
             "line": user_frame(node.meta.get("stack_trace") or "")[0] if node else "",
-            "built_in": custom and self._built_in(eager),
+            "forward": self._in_forward(parted, difference.output), "built_in": self._built_in(eager, custom),
         }  # fmt: skip
 
-    def _run(self, gm: fx.GraphModule, hook: Hook | None = None, poison: bool = False) -> Any:
-        parameters = list(_parameters(gm).values()) if self.backward else []
-        attributes = Attributes(gm)
+    def _in_forward(self, parted: Parted | None, output: int) -> bool:
+        """Whether, of two graphs that were made, the first is the wrong one."""
+        if len(self.made) < 2:
+            return False
+        if parted is None:
+            return output < self.live.spec.compile_kwargs["num_fwd_outputs"]
+        return any(node.name == parted.at for node in self.made[0].gm.graph.nodes)
+
+    def _run(self, side: Side, hook: Hook | None = None, poison: bool = False) -> Execution:
+        attributes = Attributes(side.gm)
         try:
-            run = partial(run_graph, gm, poison=poison, hook=hook or self._hook(gm))
-            return execute(run, clone_inputs(self.live.inputs), seed=self.seed, backward=self.backward, parameters=parameters)
+            return side.run(side.gm, clone_inputs(self.live.inputs), self.seed, _both(self._hook(side), hook), poison)
         finally:
             attributes.restore()
 
-    def _runner(self, gm: fx.GraphModule, hook: Hook | None = None) -> Callable[..., list[Any]]:
+    def _runner(self, side: Side, hook: Hook | None = None) -> Callable[..., list[Any]]:
         """Runs another form of a graph, with the same draws."""
 
         def run(wide: fx.GraphModule, inputs: list[Any], inner: Hook | None = None) -> list[Any]:
-            parameters = list(_parameters(wide).values()) if self.backward else []
-            running = partial(run_graph, wide, hook=_both(self._hook(gm), _both(inner, hook)))
-            ran = execute(running, inputs, seed=self.seed, backward=self.backward, parameters=parameters)
+            ran = side.run(wide, inputs, self.seed, _both(self._hook(side), _both(inner, hook)))
             return ran.results(self.changed)
 
         return run
 
-    def _wide(self, gm: fx.GraphModule, hook: Hook | None = None) -> list[Any]:
+    def _wide(self, side: Side, hook: Hook | None = None) -> list[Any]:
         """The results in float64; raises NoReference."""
-        attributes = Attributes(gm)
+        attributes = Attributes(side.gm)
         try:
-            made = reference(gm, self.live.inputs, self._runner(gm, hook))
+            made = reference(side.gm, self.live.inputs, self._runner(side, hook))
         finally:
             attributes.restore()
         if isinstance(made, NoReference):
             raise made
         return made
 
-    def _hook(self, gm: fx.GraphModule) -> Hook | None:
-        return _drawing(self.hooks.get(id(gm), {}))
+    def _hook(self, side: Side) -> Hook | None:
+        return drawing(self.hooks.get(id(side.gm), {}))
 
-    def _difference(self, gm: fx.GraphModule, eager: list[Any]) -> Difference | None:
+    def _difference(self, side: Side, eager: list[Any], seen: list[Any]) -> Difference | None:
         """What both witnesses see."""
-        seen = self._run(gm).results(self.changed)
         if [type(one) for one in eager] != [type(one) for one in seen]:
             return compare(None, eager, seen, check=("metadata",))
-        behind = {"lengths": output_lengths(self.before), "grains": output_grains(self.before)}
+        if not self.truth:
+            mark("reference")
+            self.truth = self._wide(self.before)
+        mark("compare")
+        behind = {"lengths": output_lengths(self.before.gm), "grains": output_grains(self.before.gm)}
         counts: list[int] = []
 
         def by_rounding(output: int) -> int:
             if not counts:
-                counts.extend(flips(self.before, self.live.inputs, self.truth, self._runner(self.before)))
+                counts.extend(flips(self.before.gm, self.live.inputs, self.truth, self._runner(self.before)))
             return ALLOWANCE * counts[output]
 
         of_eager = compare(self.truth, eager, seen, check=("metadata", "nan", "accuracy"), flips=by_rounding, **behind)
@@ -148,9 +162,9 @@ class _Comparison:
             return of_eager
         if of_eager.kind == "nan" and any(_not_finite(one) for one in self.truth):
             return None
-        if _narrowest(gm) < _narrowest(self.before):
+        if not self.traced and _narrowest(side.gm) < _narrowest(self.before.gm):
             return of_eager
-        wide = [_like(one, want) for one, want in zip(self._wide(gm), eager, strict=True)]
+        wide = [_like(one, want) for one, want in zip(self._wide(side), eager, strict=True)]
         return compare(self.truth, eager, wide, check=("nan", "accuracy"), flips=by_rounding, **behind)
 
     def _unsteady(self, eager: list[Any]) -> bool:
@@ -159,44 +173,74 @@ class _Comparison:
         return compare(None, eager, again) is not None
 
     def _parted(self) -> Parted | None:
-        seen = Seen(), Seen()
-        for gm, one in zip((self.before, self.after), seen, strict=True):
-            self._wide(gm, one)
-        if (found := parting(self.before, self.after, seen, CLOSE)) is not None:
+        seen = Seen(gradients=self.traced), Seen()
+        for side, one in zip((self.before, self.after), seen, strict=True):
+            self._wide(side, one)
+        if self.traced:
+            return traced_apart(self.before.gm, self.after.gm, seen)
+        if (found := parting(self.before.gm, self.after.gm, seen, CLOSE)) is not None:
             return found
         seen = Seen(), Seen()
-        for gm, one in zip((self.before, self.after), seen, strict=True):
-            self._run(gm, _both(self._hook(gm), one))
-        return parting(self.before, self.after, seen, _CLOSE_IN_EAGER)
+        for side, one in zip((self.before, self.after), seen, strict=True):
+            self._run(side, one)
+        return parting(self.before.gm, self.after.gm, seen, _CLOSE_IN_EAGER)
 
-    def _built_in(self, eager: list[Any]) -> bool:
-        """Whether the compiler's own passes, without the user's, go wrong by themselves. False where they cannot be run."""
-        spec = self.live.spec
-        gm = copy_graph(self.before)
+    def _built_in(self, eager: list[Any], custom: bool) -> bool | None:
+        """Whether the compiler's own work, without the user's, goes wrong by itself. None where that cannot be run."""
+        if not custom and not self.traced:
+            return None
         mark("passes")
         try:
-            with settings(spec.config), t.inductor_config.patch(dict.fromkeys(CUSTOM)):
-                fakes, mode = shared_fakes(gm, self.live.inputs, spec.dynamic)
-                mode = mode or mode_of(gm, fakes)
-                if spec.stage in ("joint", "inference"):
-                    gm = joint_passes(gm, fakes, mode)
-                elif spec.stage in FULL_STAGES:
-                    return False
-                else:
-                    with compiling(mode):
-                        t.recursive_post_grad_passes(gm, spec.stage not in ("forward", "backward"))
-            drawn = _draws_alike(self.before, gm)
-            if drawn is None:
-                return False
-            self.hooks = drawn
-            return self._difference(gm, eager) is not None
-        except Exception:  # noqa: BLE001  then nothing speaks against the user's
-            return False
+            with t.inductor_config.patch(dict.fromkeys(CUSTOM)):
+                side = self._done_anew()
+                drawn = None if side is None else alike(self.before.gm, side.gm)
+                if side is None or drawn is None:
+                    return None
+                self.hooks = drawn
+                seen = self._run(side).results(self.changed)
+                if isinstance(side, _Rebuilt):
+                    return compare(self.truth, eager, seen, check=("nan", "accuracy")) is not None
+                return self._difference(side, eager, seen) is not None
+        except Exception:  # noqa: BLE001  then nothing is known of it
+            return None
+
+    def _done_anew(self) -> Side | None:
+        """What torch's own decompositions, passes or partition make of the graph before; None where they cannot be run alone."""
+        spec = self.live.spec
+        gm = copy_graph(self.before.gm)
+        fakes, mode = shared_fakes(gm, self.live.inputs, spec.dynamic)
+        mode = mode or mode_of(gm, fakes)
+        if self.traced:
+            return _Rebuilt(self.before, DECOMPOSED.build(gm, fakes, spec))
+        if len(self.made) > 1:
+            halves = partition(gm, fakes, mode, spec.compile_kwargs, passes=False)
+            return Side(joined(self.before.gm, *halves, spec.compile_kwargs["num_fwd_outputs"]), spec)
+        if spec.stage in ("joint", "inference"):
+            return Side(joint_passes(gm, fakes, mode), spec)
+        if spec.stage in FULL_STAGES:
+            return None
+        with compiling(mode):
+            t.recursive_post_grad_passes(gm, spec.stage not in ("forward", "backward"))
+        return Side(gm, spec)
+
+
+class _Rebuilt(Side):
+    """A program as torch's own decompositions compute it."""
+
+    def __init__(self, program: Side, run: Callable[[list[Any]], Any]) -> None:
+        super().__init__(program.gm, program.spec)
+        self.function = run
+
+    def run(
+        self, gm: fx.GraphModule, inputs: list[Any], seed: int, hook: Hook | None = None, poison: bool = False
+    ) -> Execution:
+        parameters = list(_parameters(self.gm).values()) if self.backward else []
+        return execute(self.function, inputs, seed=seed, backward=self.backward, parameters=parameters)
 
 
 CUSTOM = (
     "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass",
-    "post_grad_custom_post_pass",
+    "post_grad_custom_post_pass", "custom_partitioner_fn",
 )  # fmt: skip
 
 
@@ -221,49 +265,12 @@ def _like(value: Any, want: Any) -> Any:
     return value.to(want.dtype) if is_float(value) and isinstance(want, torch.Tensor) else value
 
 
+def _widened(value: Any) -> Any:
+    return value.to(WIDE.get(value.dtype, value.dtype)) if isinstance(value, torch.Tensor) else value
+
+
 def _not_finite(value: Any) -> bool:
     return is_float(value) and not bool(torch.isfinite(value).all())
-
-
-def _draws_alike(before: fx.GraphModule, after: fx.GraphModule) -> dict[int, dict[str, tuple[int, str]]] | None:
-    """For each graph (by `id`) the number and kind of its draws that are to be replaced: none where both draw the same by
-    themselves; None where what they draw cannot be matched."""
-    drawn = [[node for node in nodes_in(gm) if _draws(node)] for gm in (before, after)]
-    if [str(node.target) for node in drawn[0]] == [str(node.target) for node in drawn[1]]:
-        return {}
-    kinds = [[_kind(node) for node in nodes] for nodes in drawn]
-    inside = any(node.graph not in (before.graph, after.graph) for nodes in drawn for node in nodes)
-    if kinds[0] != kinds[1] or "" in kinds[0] or inside:
-        return None
-    numbers = [{node.name: (place, _kind(node)) for place, node in enumerate(nodes)} for nodes in drawn]
-    return {id(before): numbers[0], id(after): numbers[1]}
-
-
-def _draws(node: fx.Node) -> bool:
-    name = str(node.target)
-    return name.startswith("prims.inductor_rand") or (is_random(node) and "_seed" not in name)
-
-
-def _kind(node: fx.Node) -> str:
-    if str(node.target) == "prims.inductor_random.default":
-        return str(node.args[2])
-    return _DRAWS.get(str(node.target), "")
-
-
-def _drawing(places: dict[str, tuple[int, str]]) -> Hook | None:
-    """A hook that puts the same random numbers in the places of both graphs' draws."""
-    if not places:
-        return None
-
-    def draw(node: fx.Node, value: Any) -> Any:
-        if node.name not in places:
-            return value
-        place, kind = places[node.name]
-        generator = torch.Generator().manual_seed(place)
-        make = torch.rand if kind == "rand" else torch.randn
-        return make(value.shape, generator=generator, dtype=torch.float32).to(value)
-
-    return draw
 
 
 def _both(one: Hook | None, other: Hook | None) -> Hook | None:

@@ -1,7 +1,7 @@
 """Which recorded graphs of a run are compared with which, and which passes of the user's ran between the two. Imports no torch.
 
-Both graphs of a pair take the same inputs in the same order and return the same results, whatever ran between them. Must not run
-anything and must not import what it names.
+Both graphs of a pair take the same inputs and return the same results, whatever ran between them; of a joint graph that was cut in
+two, forward and backward together do. Must not run anything and must not import what it names.
 
 >>> [(pair.before.id, pair.after.id) for pair in pairs(open_run("myrun").graphs())]
 [('0_0/joint', '0_0/joint_passed'), ('0_0/forward', '0_0/post_grad_forward')]
@@ -25,23 +25,30 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
 BEFORE = {
-    "pre_grad": ("dynamo",), "joint_passed": ("joint", "inference"), "post_grad_inference": ("joint_passed", "inference"),
-    "post_grad_forward": ("forward",), "post_grad_backward": ("backward",),
+    "pre_grad": ("dynamo",), "joint": ("pre_grad", "dynamo"), "inference": ("pre_grad", "dynamo"),
+    "joint_passed": ("joint", "inference"), "post_grad_inference": ("joint_passed", "inference"),
+    "backward": ("joint_passed", "joint"), "post_grad_forward": ("forward",), "post_grad_backward": ("backward",),
 }  # fmt: skip
 """Stage -> the stages that it is made from with the same inputs."""
 
 HOOKS = {
     "pre_grad": ("pre_grad_custom_pass",), "joint_passed": ("joint_custom_pre_pass", "joint_custom_post_pass"),
-    "post_grad": ("post_grad_custom_pre_pass", "post_grad_custom_post_pass"),
+    "post_grad": ("post_grad_custom_pre_pass", "post_grad_custom_post_pass"), "backward": ("custom_partitioner_fn",),
 }  # fmt: skip
 """Stage, or how it begins -> the settings whose passes ran last before it was recorded."""
 
 
 class Pair(NamedTuple):
-    """A graph and the next one that was made of it."""
+    """A graph and the next one that was made of it; `forward`: the other half of a joint graph that was cut in two."""
 
     before: SavedGraph
     after: SavedGraph
+    forward: SavedGraph | None = None
+
+    @property
+    def traced(self) -> bool:
+        """Whether AOTAutograd ran between the two."""
+        return self.after.stage in ("joint", "inference")
 
 
 class Pass(NamedTuple):
@@ -70,21 +77,40 @@ def pairs(graphs: Iterable[SavedGraph]) -> list[Pair]:
         earlier = [last[compiled, stage] for stage in BEFORE.get(graph.stage, ()) if (compiled, stage) in last]
         newest = max(earlier, key=lambda one: list(last.values()).index(one), default=None)
         if newest is not None and graph.status != "skipped":
-            found.append(Pair(newest, graph))
+            forward = last.get((compiled, "forward")) if graph.stage == "backward" else None
+            found.append(Pair(newest, graph, forward))
         last.pop((compiled, graph.stage), None)
         last[compiled, graph.stage] = graph
     return found
 
 
 def comparable(pair: Pair) -> bool:
-    """Whether both take the same inputs in the same order, and are not word for word the same graph."""
+    """Whether both take the same inputs, and are not word for word the same graph."""
     try:
         one, other = pair.before.record, pair.after.record
+        if pair.traced:
+            return True
+        if pair.after.stage == "backward":
+            return pair.forward is not None and not _cut(one, pair.forward.record, other)
     except GraphdbgError:
         return False
     if _inputs(one) != _inputs(other):
         return False
     return _body(one) != _body(other) or one.graph.subgraphs != other.graph.subgraphs
+
+
+def _cut(joint: GraphRecord, forward: GraphRecord, backward: GraphRecord) -> bool:
+    """Whether every node of the two halves is the joint graph's own, and so are the results."""
+    whole = {name: tuple(rest) for name, *rest in _body(joint)}
+    for part in (forward, backward):
+        nodes = [one for one in _body(part) if one[1] not in ("placeholder", "output")]
+        subgraphs = any(joint.graph.subgraphs.get(name) != one for name, one in part.graph.subgraphs.items())
+        if subgraphs or any(whole.get(name) != tuple(rest) for name, *rest in nodes):
+            return False
+    kept = joint.compile_kwargs.get("num_fwd_outputs")
+    results = [node.args[0] for record in (joint, forward, backward) for node in record.graph.nodes if node.op == "output"]
+    whole_results, first, second = (one if isinstance(one, list) else [] for one in results)
+    return isinstance(kept, int) and bool(whole_results) and whole_results == [*first[:kept], *second]
 
 
 def _inputs(record: GraphRecord) -> list[str]:

@@ -17,27 +17,41 @@ from torch import fx
 from ..execution import leaves
 from ..node_values.measuring import target_of
 from ..numerics.statistics import tensors_in
+from .sides import AGAIN
 
 CLOSE = 1e-6
 """What rounding in float64, and of constants, may leave between two values, relative to the sum of their sizes."""
 
 
 class Parted(NamedTuple):
-    """The node of the graph before, and what became of it."""
+    """The node of the graph before, and what became of it; the name of the node in the graph after, and the operator that was
+    decomposed."""
 
     node: fx.Node
     text: str
+    at: str = ""
+    op: str = ""
 
 
 class Seen:
-    """A hook for a run that keeps of each node's value its shapes and a few sums."""
+    """A hook for a run that keeps of each node's value its shapes and a few sums; with `gradients` of its gradient, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, gradients: bool = False) -> None:
         self.values: dict[str, list[tuple[Any, ...]]] = {}
+        self.gradients: dict[str, tuple[Any, ...]] = {}
+        """In the order of the nodes."""
+        self._wanted = gradients
 
     def __call__(self, node: fx.Node, value: Any) -> Any:
         if node.op != "output":
             self.values[node.name] = [_sums(one) for one in tensors_in(value)]
+        if self._wanted and isinstance(value, torch.Tensor) and value.requires_grad:
+            self.gradients[node.name] = ()
+
+            def keep(gradient: torch.Tensor, name: str = node.name) -> None:
+                self.gradients[name] = _sums(gradient)
+
+            value.register_hook(keep)
         return value
 
 
@@ -71,13 +85,13 @@ def parting(
     there = {node.name: node for node in after.graph.nodes}
     one, other = (item.values for item in seen)
     for node in after.graph.nodes:
-        mate = known.get(node.name)
+        mate = known.get(node.name.removesuffix(AGAIN))
         if mate is None:
             continue
         if node.op == "output":
             return _returned(mate, node, known, there)
-        if node.name in one and node.name in other and not _alike(one[node.name], other[node.name], close):
-            return _rewritten(mate, node, known, there)
+        if mate.name in one and node.name in other and not _alike(one[mate.name], other[node.name], close):
+            return _rewritten(mate, node, known, there)._replace(at=node.name)
     return None
 
 
@@ -85,13 +99,12 @@ def _rewritten(mate: fx.Node, node: fx.Node, known: dict[str, fx.Node], there: d
     """The node itself, or the one that it took its value from before and that is gone now."""
     if _call(mate) == _call(node):
         for old, new in zip(mate.all_input_nodes, node.all_input_nodes, strict=False):
-            if old.name != new.name and old.name not in there:
+            if old.name != new.name.removesuffix(AGAIN) and old.name not in there:
                 return Parted(old, _gone(old, new, known))
     if str(mate.target) != str(node.target):
         return Parted(mate, f"{mate.name}: {target_of(mate)} became {target_of(node)}")
-    if mate.args != node.args or mate.kwargs != node.kwargs:
-        text = f"{mate.name}: {target_of(mate)}({_arguments(mate)}) became ({_arguments(node)})"
-        return Parted(mate, text)
+    if (was := _arguments(mate)) != (now := _arguments(node)):
+        return Parted(mate, f"{mate.name}: {target_of(mate)}({was}) became ({now})")
     return Parted(mate, f"{mate.name} ({target_of(mate)}) has another value")
 
 
@@ -114,4 +127,5 @@ def _call(node: fx.Node) -> tuple[str, int]:
 
 
 def _arguments(node: fx.Node) -> str:
-    return ", ".join([*map(str, node.args), *(f"{name}={value}" for name, value in node.kwargs.items())])
+    text = ", ".join([*map(str, node.args), *(f"{name}={value}" for name, value in node.kwargs.items())])
+    return text.replace(AGAIN, "")

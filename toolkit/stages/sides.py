@@ -1,0 +1,198 @@
+# pyright: basic
+"""The two graphs of a pair as things to run on the same inputs for the same list of results, whatever lies between them.
+
+`Side` is a graph as it is, `joined` makes one of the forward and the backward that a joint graph was cut into, and `Traced` is a
+joint or inference graph beside Dynamo's: AOTAutograd wrote on its inputs and outputs which of the program's they are. What cannot be
+matched for sure raises Unmatched.
+
+>>> Side(gm, spec).run(gm, inputs, seed=0).outputs
+[tensor([2., 2.])]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..eager import Hook, run_graph, set_attribute
+from ..execution import Execution, execute, leaves, returned, tangents
+from ..rungs.entries import is_number
+from ..spec import FULL_STAGES, ReplaySpec
+
+AGAIN = "__again"
+"""Ends the name of a node of the backward that the forward computes, too."""
+
+
+class Unmatched(Exception):
+    """Two graphs of which it is not known what in the one is what in the other."""
+
+
+class Side:
+    """A graph that is run as it was recorded: with its backward where it was traced from a program that trains."""
+
+    def __init__(self, gm: fx.GraphModule, spec: ReplaySpec) -> None:
+        self.gm, self.spec = gm, spec
+        self.backward = spec.stage in FULL_STAGES and spec.ambient.grad and not spec.ambient.inference_mode
+        self.roots: dict[bool, list[Any]] = {}
+        """Of its last run, as it is and in another form (True): the outputs that require grad, None in the place of others."""
+
+    def run(
+        self, gm: fx.GraphModule, inputs: list[Any], seed: int, hook: Hook | None = None, poison: bool = False
+    ) -> Execution:
+        """Runs `gm`, which is this graph or another form of it."""
+        parameters = [one for one in gm.parameters() if one.requires_grad] if self.backward else []
+
+        def kept(given: list[Any]) -> Sequence[Any]:
+            outputs = run_graph(gm, given, poison=poison, hook=hook)
+            self.roots[gm is not self.gm] = [one if isinstance(one, torch.Tensor) and one.requires_grad else None for one in outputs]
+            return outputs
+
+        return execute(kept, inputs, seed=seed, backward=self.backward, parameters=parameters)
+
+
+_INPUT, _OUTPUT = r"PlainAOTInput\(idx=(\d+)\)", r"PlainAOTOutput\(idx=(\d+)\)"
+
+
+class Traced(Side):
+    """A joint or inference graph that gives the results of the graph of Dynamo's that it was made of."""
+
+    def __init__(self, gm: fx.GraphModule, spec: ReplaySpec, program: Side, inputs: Sequence[Any]) -> None:
+        super().__init__(gm, spec)
+        self.program = program
+        self.given = [_described(node.meta.get("desc")) for node in gm.graph.nodes if node.op == "placeholder"]
+        output = gm.graph.output_node()
+        descriptions = output.meta.get("desc")
+        if not isinstance(descriptions, (list, tuple)) or len(descriptions) != len(returned(gm)):
+            raise Unmatched
+        self.made = {_described(one): place for place, one in enumerate(descriptions) if one is not None}
+        self.leaves: list[tuple[str, Any]] = [
+            ("input", place) for place, one in enumerate(inputs) if _is_leaf(one)
+        ] + [("param", name) for name, one in program.gm.named_parameters() if one.requires_grad]
+        known = {("input", place) for place in range(len(inputs))} | {name for name, _ in _held(program.gm)}
+        wanted = {("output", place) for place in range(len(returned(program.gm)))}
+        taken = {one for one in self.given if one[0] != "tangent"}
+        gradients = {one[1] for one in self.made if one[0] == "gradient"}
+        if not taken <= known or not wanted <= self.made.keys() or not gradients <= set(self.leaves):
+            raise Unmatched
+        self._check(inputs)
+
+    def _check(self, inputs: Sequence[Any]) -> None:
+        """That each input of the program's looks as the traced graph has it."""
+        for node, (kind, which) in zip(self.gm.graph.find_nodes(op="placeholder"), self.given, strict=True):
+            if kind != "input":
+                continue
+            value, real = node.meta.get("val"), inputs[which]
+            if isinstance(real, torch.Tensor) != isinstance(value, torch.Tensor):
+                if not is_number(node):
+                    raise Unmatched
+            elif isinstance(real, torch.Tensor) and (value.dtype, value.dim()) != (real.dtype, real.dim()):
+                raise Unmatched
+
+    def run(
+        self, gm: fx.GraphModule, inputs: list[Any], seed: int, hook: Hook | None = None, poison: bool = False
+    ) -> Execution:
+        """Runs it on the program's inputs, with the tangents that the program's outputs had in its last run."""
+        wide = gm is not self.gm
+        roots = self.program.roots[wide]
+        places = [place for place, one in enumerate(roots) if one is not None]
+        if sorted(which for kind, which in self.given if kind == "tangent") != places:
+            raise Unmatched
+        values = {("tangent", place): one for place, one in zip(places, tangents([roots[at] for at in places], seed), strict=True)}
+        plain = [one.detach() if isinstance(one, torch.Tensor) else one for one in inputs]
+        values |= {("input", place): one for place, one in enumerate(plain)}
+        for name, one in _held(self.program.gm):
+            values[name] = one.detach().to(torch.float64 if wide and one.is_floating_point() else one.dtype, copy=True)
+        given = [values[one] for one in self.given]
+        with contextlib.ExitStack() as plainly:
+            plainly.enter_context(torch.no_grad())
+            for device in self.program.spec.ambient.autocast:
+                plainly.enter_context(torch.autocast(device, enabled=False))
+            ran = execute(partial(run_graph, gm, poison=poison, hook=hook), given, seed=seed)
+        outputs = [ran.outputs[self.made["output", place]] for place in range(len(roots))]
+        gradients = [self._gradient(ran.outputs, leaf) for leaf in self.leaves]
+        after = [
+            ran.outputs[self.made["mutated", place]] if ("mutated", place) in self.made else one
+            for place, one in enumerate(plain)
+        ]
+        return Execution(outputs, gradients if self.program.backward else [], after)
+
+    def _gradient(self, outputs: list[Any], leaf: tuple[str, Any]) -> Any:
+        place = self.made.get(("gradient", leaf))
+        return None if place is None else outputs[place]
+
+
+def _described(text: Any) -> tuple[str, Any]:
+    """What an input or output of a traced graph is of the program's, as AOTAutograd describes it."""
+    forms: list[tuple[str, Callable[[re.Match[str]], tuple[str, Any]]]] = [
+        (_INPUT, lambda found: ("input", int(found[1]))),
+        (r"(Param|Buffer)AOTInput\(target='([^']*)'\)", lambda found: (found[1].lower(), found[2])),
+        (rf"TangentAOTInput\(output={_OUTPUT}\)", lambda found: ("tangent", int(found[1]))),
+        (_OUTPUT, lambda found: ("output", int(found[1]))),
+        (rf"GradAOTOutput\(grad_of={_INPUT}\)", lambda found: ("gradient", ("input", int(found[1])))),
+        (r"GradAOTOutput\(grad_of=ParamAOTInput\(target='([^']*)'\)\)", lambda found: ("gradient", ("param", found[1]))),
+        (rf"InputMutationAOTOutput\(mutated_input={_INPUT}\)", lambda found: ("mutated", int(found[1]))),
+    ]  # fmt: skip
+    for form, made in forms:
+        if found := re.fullmatch(form, str(text)):
+            return made(found)
+    raise Unmatched
+
+
+def _held(gm: fx.GraphModule) -> Iterator[tuple[tuple[str, str], torch.Tensor]]:
+    """The parameters and buffers of a program, as a traced graph describes them."""
+    for kind, some in (("param", gm.named_parameters(remove_duplicate=False)), ("buffer", gm.named_buffers())):
+        yield from (((kind, name), one) for name, one in some)
+
+
+def _is_leaf(one: Any) -> bool:
+    return isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf
+
+
+def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphModule, kept: int) -> fx.GraphModule:
+    """Forward and backward as one graph that takes and returns what the joint graph does; `kept`: how many of the forward's
+    results are the program's, the others being saved for the backward.
+    """
+    graph = fx.Graph()
+    names = {node.name for part in (joint, forward, backward) for node in part.graph.nodes}
+    given: dict[str, fx.Node] = {}
+    for node in joint.graph.find_nodes(op="placeholder"):
+        given[node.name] = graph.node_copy(node)
+    first = _copied(graph, forward, given, lambda name: name)
+    saved = {node.name: first[node] for node in leaves(forward.graph.output_node().args[0])[kept:] if isinstance(node, fx.Node)}
+    taken = {node.name for node in first}
+
+    def again(name: str) -> str:
+        return f"{name}{AGAIN}" if name in taken or f"{name}{AGAIN}" in names else name
+
+    second = _copied(graph, backward, given | saved, again)
+    halves = ((first, returned(forward)[:kept]), (second, returned(backward)))
+    graph.output(tuple(known.get(one, one) for known, some in halves for one in some))
+    owner = torch.nn.Module()
+    for part in (forward, backward):
+        for node in part.graph.find_nodes(op="get_attr"):
+            if "." in str(node.target) or (part is backward and hasattr(owner, str(node.target))):
+                raise Unmatched
+            set_attribute(owner, str(node.target), getattr(part, str(node.target)))
+    return fx.GraphModule(owner, graph)
+
+
+def _copied(
+    graph: fx.Graph, part: fx.GraphModule, given: dict[str, fx.Node], named: Callable[[str], str]
+) -> dict[fx.Node, fx.Node]:
+    """A part's nodes in the joined graph."""
+    known: dict[fx.Node, fx.Node] = {}
+    for node in part.graph.nodes:
+        if node.op == "placeholder":
+            if node.name not in given:
+                raise Unmatched
+            known[node] = given[node.name]
+        elif node.op != "output":
+            known[node] = graph.node_copy(node, lambda one: known[one])
+            known[node].name = named(node.name)
+    return known

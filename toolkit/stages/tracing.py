@@ -1,0 +1,93 @@
+# pyright: basic
+"""The operator whose decomposition makes a traced graph do otherwise than the program: its node there, and its line.
+
+A traced node says of which node of the program's and of which operator it was made. A value of the program's that none of the
+nodes made of it has, though all before it were found, is where the two part; of gradients, those of the program's values are
+looked for among the nodes of the backward. Must not decide whether anything is wrong: that was seen by the results.
+
+>>> traced_apart(program, traced, (seen_program, seen_traced)).text
+'aten.hardswish.default, which was decomposed into add, clamp_min, clamp_max, mul, div'
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import fx
+
+from .parting import CLOSE, Parted, Seen
+
+_SHOWN = 8
+
+
+def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Seen, Seen]) -> Parted | None:
+    """Where they part; None where every value of the program's is found, or nothing tells."""
+    mates: dict[str, list[fx.Node]] = {}
+    for node in traced.graph.nodes:
+        if node.op == "call_function":
+            for name in node.meta.get("from_node") or ():
+                mates.setdefault(_name(name), []).append(node)
+    backwards: dict[int, list[fx.Node]] = {}
+    for node in traced.graph.nodes:
+        if _is_backward(node):
+            backwards.setdefault(node.meta.get("seq_nr", -1), []).append(node)
+    there = {node.name: node for node in program.graph.nodes}
+    for node in program.graph.nodes:
+        made = mates.get(node.name, ())
+        mine, known = seen[0].values.get(node.name, ()), [one for mate in made for one in seen[1].values.get(mate.name, ())]
+        if mine and known and len(mine[0]) > 1 and not _any_like(mine[0], known):
+            return _decomposed(made, node)
+    every = [one for nodes in backwards.values() for node in nodes for one in seen[1].values.get(node.name, ())]
+    every += [one for node in traced.graph.find_nodes(op="placeholder") for one in seen[1].values.get(node.name, ())]
+    for name, grad in reversed(seen[0].gradients.items()):
+        if len(grad) < 2 or _any_like(grad, every):
+            continue
+        users = [mates.get(user.name, ()) for user in there[name].users]
+        numbers = {mate.meta.get("seq_nr", -1) for made in users for mate in made} - {-1}
+        groups = [_last_operator(backwards[number]) for number in numbers if number in backwards]
+        if groups:
+            return _decomposed(max(groups, key=len), max(there[name].users, key=lambda user: user.name in mates))
+    return None
+
+
+def _last_operator(nodes: Sequence[fx.Node]) -> list[fx.Node]:
+    """Of the nodes of one operation's backward those of the operator that most were made of."""
+    operator = Counter(map(_operator, nodes)).most_common(1)[0][0]
+    return [node for node in nodes if _operator(node) == operator]
+
+
+def _decomposed(made: Sequence[fx.Node], node: fx.Node) -> Parted:
+    last = made[-1]
+    operator = _operator(last)
+    made = [one for one in made if _operator(one) == operator]
+    names = ", ".join(one.name for one in made[:_SHOWN]) + (f" and {len(made) - _SHOWN} more" if len(made) > _SHOWN else "")
+    last.meta.setdefault("stack_trace", node.meta.get("stack_trace") or "")
+    if len(made) == 1 and str(last.target) == operator:
+        return Parted(last, f"{names} ({operator}) has another value than {node.name} in the program", last.name)
+    return Parted(last, f"{operator}, which was decomposed into {names}", last.name, operator)
+
+
+def _operator(node: fx.Node) -> str:
+    return str(node.meta.get("original_aten") or node.meta.get("graphdbg_original_aten") or node.target)
+
+
+def _is_backward(node: fx.Node) -> bool:
+    return node.op == "call_function" and (
+        node.meta.get("partitioner_tag") == "is_backward" or bool(node.meta.get("autograd_backward"))
+    )
+
+
+def _name(source: Any) -> str:
+    return str(getattr(source, "name", source))
+
+
+def _any_like(one: tuple[Any, ...], others: Iterable[tuple[Any, ...]]) -> bool:
+    """Whether another value has the same numbers, in whatever order and shape."""
+    return any(len(other) > 3 and _near(one, other) for other in others)
+
+
+def _near(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    size = one[2] + other[2]
+    return all(abs(x - y) <= CLOSE * size or (x != x and y != y) for x, y in zip(one[2:4], other[2:4], strict=True))
