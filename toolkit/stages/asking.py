@@ -88,7 +88,7 @@ def _blamed(pair: Pair, users: Sequence[Pass], found: dict[str, Any]) -> tuple[s
     if pair.traced:
         what = f"the decomposition of {found['op']}" if found["op"] else "AOTAutograd's tracing"
         if found["built_in"] is False and found["op"]:  # torch's own is right
-            return f"{what} that the run registered (torch's own is right)", "custom_pass", None
+            return f"{what}, registered by the run (torch's own is right),", "custom_pass", None
         return what, "compiler", "decomposition" if found["op"] else "aot_autograd"
     if users:
         return " or ".join(one.text for one in users), "custom_pass", None

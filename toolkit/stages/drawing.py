@@ -26,7 +26,7 @@ _DRAWS = {
 
 
 def alike(before: fx.GraphModule, after: fx.GraphModule) -> Places | None:
-    """The draws of both that are to be replaced: none where both draw the same by themselves; None where they cannot be matched."""
+    """The draws to be replaced in both: none where both draw the same by themselves; None where they cannot be matched."""
     both = (before, after)
     drawn = [[node for node in nodes_in(gm) if _draws(node)] for gm in both]
     if [str(node.target) for node in drawn[0]] == [str(node.target) for node in drawn[1]]:

@@ -1,7 +1,7 @@
 """Which recorded graphs of a run are compared with which, and which passes of the user's ran between the two. Imports no torch.
 
-Both graphs of a pair take the same inputs and return the same results, whatever ran between them; of a joint graph that was cut in
-two, forward and backward together do. Must not run anything and must not import what it names.
+Both graphs of a pair take the same inputs and return the same results, whatever ran between them; of a joint graph that was
+cut in two, forward and backward together do. Must not run anything and must not import what it names.
 
 >>> [(pair.before.id, pair.after.id) for pair in pairs(open_run("myrun").graphs())]
 [('0_0/joint', '0_0/joint_passed'), ('0_0/forward', '0_0/post_grad_forward')]
@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from ...dumps import journal
 from ...dumps.errors import GraphdbgError
@@ -85,40 +87,69 @@ def pairs(graphs: Iterable[SavedGraph]) -> list[Pair]:
 
 
 def comparable(pair: Pair) -> bool:
-    """Whether both take the same inputs, and are not word for word the same graph."""
+    """Whether both take the same inputs, and are not the same computation word for word."""
     try:
         one, other = pair.before.record, pair.after.record
         if pair.traced:
             return True
         if pair.after.stage == "backward":
-            return pair.forward is not None and not _cut(one, pair.forward.record, other)
+            kept = one.compile_kwargs.get("num_fwd_outputs")
+            return pair.forward is not None and isinstance(kept, int) and not _same(one, [pair.forward.record, other], kept)
     except GraphdbgError:
         return False
-    if _inputs(one) != _inputs(other):
-        return False
-    return _body(one) != _body(other) or one.graph.subgraphs != other.graph.subgraphs
-
-
-def _cut(joint: GraphRecord, forward: GraphRecord, backward: GraphRecord) -> bool:
-    """Whether every node of the two halves is the joint graph's own, and so are the results."""
-    whole = {name: tuple(rest) for name, *rest in _body(joint)}
-    for part in (forward, backward):
-        nodes = [one for one in _body(part) if one[1] not in ("placeholder", "output")]
-        subgraphs = any(joint.graph.subgraphs.get(name) != one for name, one in part.graph.subgraphs.items())
-        if subgraphs or any(whole.get(name) != tuple(rest) for name, *rest in nodes):
-            return False
-    kept = joint.compile_kwargs.get("num_fwd_outputs")
-    results = [node.args[0] for record in (joint, forward, backward) for node in record.graph.nodes if node.op == "output"]
-    whole_results, first, second = (one if isinstance(one, list) else [] for one in results)
-    return isinstance(kept, int) and bool(whole_results) and whole_results == [*first[:kept], *second]
+    return _inputs(one) == _inputs(other) and not _same(one, [other])
 
 
 def _inputs(record: GraphRecord) -> list[str]:
     return [node.name for node in record.graph.nodes if node.op == "placeholder"]
 
 
-def _body(record: GraphRecord) -> list[Any]:
-    return [(node.name, node.op, node.target, node.args, node.kwargs) for node in record.graph.nodes]
+def _same(before: GraphRecord, after: Sequence[GraphRecord], kept: int | None = None) -> bool:
+    """Whether both compute their results by the same calls of the same arguments, whatever the order, names and repetitions;
+    of two graphs the second takes what the first computes, and `kept` results of the first are results of both."""
+    numbers: dict[bytes, int] = {}
+    results: list[list[Any]] = []
+    for graphs in ([before], after):
+        known: dict[str, int] = {}
+        made: list[Any] = []
+        for place, record in enumerate(graphs):
+            returned = _numbered(record, known, numbers)
+            made += returned if kept is None or place or len(graphs) == 1 else returned[:kept]
+        results.append([made, sorted(number for name, number in known.items() if name.startswith(_WRITES))])
+    return results[0] == results[1]
+
+
+_WRITES = ">"
+"""Begins the key of a node that writes or draws: how often it is done counts."""
+_DRAWS = ("rand", "seed", "dropout", "bernoulli", "normal", "multinomial", "poisson")
+
+
+def _numbered(record: GraphRecord, known: dict[str, int], numbers: dict[bytes, int]) -> list[Any]:
+    """Gives each node of a graph a number, the same for the same call of the same arguments; returns those of the results."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            if value and value.keys() <= {"node", "tuple"}:
+                return known.get(value["node"]) if "node" in value else plain(value["tuple"])
+            return {key: plain(one) for key, one in value.items()}
+        return [plain(one) for one in value] if isinstance(value, list) else value
+
+    for node in record.graph.nodes:
+        if node.op == "output":
+            made = plain(node.args[0])
+            return made if isinstance(made, list) else [made]
+        if node.op == "placeholder" and node.name in known:
+            continue
+        call = [node.op, node.target, plain(node.args), plain(node.kwargs)]
+        counts = node.op == "call_method" or "_." in node.target or any(one in node.target for one in _DRAWS)
+        if node.op == "get_attr":
+            call += [record.graph.attrs.get(node.target), record.graph.subgraphs.get(node.target)]
+        elif node.op == "placeholder" or counts:
+            call.append(node.name)
+        known[node.name] = numbers.setdefault(msgspec.json.encode(call), len(numbers))
+        if counts:
+            known[f"{_WRITES}{node.name}"] = known[node.name]
+    return []
 
 
 def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:

@@ -1,9 +1,9 @@
 # pyright: basic
 """The two graphs of a pair as things to run on the same inputs for the same list of results, whatever lies between them.
 
-`Side` is a graph as it is, `joined` makes one of the forward and the backward that a joint graph was cut into, and `Traced` is a
-joint or inference graph beside Dynamo's: AOTAutograd wrote on its inputs and outputs which of the program's they are. What cannot be
-matched for sure raises Unmatched.
+`Side` is a graph as it is, `joined` makes one of the forward and the backward that a joint graph was cut into, and `Traced` is
+a joint or inference graph beside Dynamo's: AOTAutograd wrote on its inputs and outputs which of the program's they are. What
+cannot be matched for sure raises Unmatched.
 
 >>> Side(gm, spec).run(gm, inputs, seed=0).outputs
 [tensor([2., 2.])]
@@ -50,7 +50,9 @@ class Side:
 
         def kept(given: list[Any]) -> Sequence[Any]:
             outputs = run_graph(gm, given, poison=poison, hook=hook)
-            self.roots[gm is not self.gm] = [one if isinstance(one, torch.Tensor) and one.requires_grad else None for one in outputs]
+            self.roots[gm is not self.gm] = [
+                one if isinstance(one, torch.Tensor) and one.requires_grad else None for one in outputs
+            ]
             return outputs
 
         return execute(kept, inputs, seed=seed, backward=self.backward, parameters=parameters)
@@ -71,7 +73,7 @@ class Traced(Side):
         if not isinstance(descriptions, (list, tuple)) or len(descriptions) != len(returned(gm)):
             raise Unmatched
         self.made = {_described(one): place for place, one in enumerate(descriptions) if one is not None}
-        self.leaves: list[tuple[str, Any]] = [
+        self.leaves: Sequence[tuple[str, Any]] = [
             ("input", place) for place, one in enumerate(inputs) if _is_leaf(one)
         ] + [("param", name) for name, one in program.gm.named_parameters() if one.requires_grad]
         known = {("input", place) for place in range(len(inputs))} | {name for name, _ in _held(program.gm)}
@@ -103,7 +105,9 @@ class Traced(Side):
         places = [place for place, one in enumerate(roots) if one is not None]
         if sorted(which for kind, which in self.given if kind == "tangent") != places:
             raise Unmatched
-        values = {("tangent", place): one for place, one in zip(places, tangents([roots[at] for at in places], seed), strict=True)}
+        given_back = tangents([roots[place] for place in places], seed)
+        values: dict[tuple[str, Any], Any] = {}
+        values |= {("tangent", place): one for place, one in zip(places, given_back, strict=True)}
         plain = [one.detach() if isinstance(one, torch.Tensor) else one for one in inputs]
         values |= {("input", place): one for place, one in enumerate(plain)}
         for name, one in _held(self.program.gm):

@@ -6,7 +6,7 @@ nodes made of it has, though all before it were found, is where the two part; of
 looked for among the nodes of the backward. Must not decide whether anything is wrong: that was seen by the results.
 
 >>> traced_apart(program, traced, (seen_program, seen_traced)).text
-'aten.hardswish.default, which was decomposed into add, clamp_min, clamp_max, mul, div'
+'aten.hardswish.default became add, clamp_min, clamp_max, mul, div'
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _decomposed(made: Sequence[fx.Node], node: fx.Node) -> Parted:
     last.meta.setdefault("stack_trace", node.meta.get("stack_trace") or "")
     if len(made) == 1 and str(last.target) == operator:
         return Parted(last, f"{names} ({operator}) has another value than {node.name} in the program", last.name)
-    return Parted(last, f"{operator}, which was decomposed into {names}", last.name, operator)
+    return Parted(last, f"{operator} became {names}", last.name, operator)
 
 
 def _operator(node: fx.Node) -> str:
