@@ -183,7 +183,8 @@ class _Comparison:
         seen = Seen(), Seen()
         for side, one in zip((self.before, self.after), seen, strict=True):
             self._run(side, one)
-        return parting(self.before.gm, self.after.gm, seen, _CLOSE_IN_EAGER)
+        both = (self.before.gm, self.after.gm, seen)
+        return parting(*both, CLOSE, rewritten=True) or parting(*both, _CLOSE_IN_EAGER)
 
     def _built_in(self, eager: list[Any], custom: bool) -> bool | None:
         """Whether the compiler's own work, without the user's, goes wrong by itself. None where that cannot be run."""

@@ -78,15 +78,15 @@ def _alike(one: list[tuple[Any, ...]], other: list[tuple[Any, ...]], close: floa
 
 
 def parting(
-    before: fx.GraphModule, after: fx.GraphModule, seen: tuple[Seen, Seen], close: float = CLOSE
+    before: fx.GraphModule, after: fx.GraphModule, seen: tuple[Seen, Seen], close: float = CLOSE, rewritten: bool = False
 ) -> Parted | None:
-    """Where they part; None where every value that both know is the same."""
+    """Where they part; None where every value that both know is the same. `rewritten`: only nodes with another call count."""
     known = {node.name: node for node in before.graph.nodes}
     there = {node.name: node for node in after.graph.nodes}
     one, other = (item.values for item in seen)
     for node in after.graph.nodes:
         mate = known.get(node.name.removesuffix(AGAIN))
-        if mate is None:
+        if mate is None or (rewritten and _text(mate) == _text(node)):
             continue
         if node.op == "output":
             return _returned(mate, node, known, there)
@@ -120,6 +120,10 @@ def _gone(old: fx.Node, new: Any, known: dict[str, fx.Node]) -> str:
     if isinstance(new, fx.Node) and new.name not in known:
         return f"{old.name}: {target_of(old)}({_arguments(old)}) became {target_of(new)}({_arguments(new)})"
     return f"{old.name} ({target_of(old)}) is gone, {new} is in its place"
+
+
+def _text(node: fx.Node) -> str:
+    return f"{node.target}({_arguments(node)})" if node.op != "output" else ""
 
 
 def _call(node: fx.Node) -> tuple[str, int]:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ...dumps.torchside.history import leaves_of
 from ..eager import Hook, run_graph, set_attribute
 from ..execution import Execution, execute, leaves, returned, tangents
 from ..rungs.entries import is_number
@@ -73,9 +74,13 @@ class Traced(Side):
         if not isinstance(descriptions, (list, tuple)) or len(descriptions) != len(returned(gm)):
             raise Unmatched
         self.made = {_described(one): place for place, one in enumerate(descriptions) if one is not None}
-        self.leaves: Sequence[tuple[str, Any]] = [
-            ("input", place) for place, one in enumerate(inputs) if _is_leaf(one)
-        ] + [("param", name) for name, one in program.gm.named_parameters() if one.requires_grad]
+        named: list[tuple[str, Any]] = [("input", place) for place in range(len(inputs))]
+        named += [("param", name) for name, _ in program.gm.named_parameters()]
+        values = [*inputs, *program.gm.parameters()]
+        found = leaves_of(values)
+        self.leaves: list[tuple[str, Any]] = [named[place] for place in found]
+        if any(leaf.shape != values[place].shape for place, leaf in found.items()):
+            raise Unmatched  # views of one tensor, whose gradients are added up
         known = {("input", place) for place in range(len(inputs))} | {name for name, _ in _held(program.gm)}
         wanted = {("output", place) for place in range(len(returned(program.gm)))}
         taken = {one for one in self.given if one[0] != "tangent"}
@@ -152,10 +157,6 @@ def _held(gm: fx.GraphModule) -> Iterator[tuple[tuple[str, str], torch.Tensor]]:
     """The parameters and buffers of a program, as a traced graph describes them."""
     for kind, some in (("param", gm.named_parameters(remove_duplicate=False)), ("buffer", gm.named_buffers())):
         yield from (((kind, name), one) for name, one in some)
-
-
-def _is_leaf(one: Any) -> bool:
-    return isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf
 
 
 def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphModule, kept: int) -> fx.GraphModule:
