@@ -19,7 +19,7 @@ from ..dumps.errors import UsageError
 from ..toolkit.imports import option_words
 from .executors.ray_pool import required
 
-CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "missing-error", "hang", "memory")
+CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "missing-error", "rounding", "hang", "memory")
 EXECUTORS = ("local", "ray")
 HANG_LIMIT_S = 60.0
 """What is waited for a case that is said to hang, unless the user says otherwise."""

@@ -175,6 +175,8 @@ class _Judgement:
         difference = comparing.difference(truth, eager, got, wanted, seen, found if random else None)
         outcome = self._concluded(difference, truth, wanted, found, self._names(eager), got if keep_outputs else None)
         names = self._names(eager)
+        if difference is None and "metadata" in self.compared:
+            outcome.notes += comparing.restrided(wanted, seen, names)
         outcome.nan, outcome.eager_nan = again.nans(changed, names), eager.nans(changed, names)
         outcome.notes = [*self.rung.notes(self.gm, self.spec), *outcome.notes]
         return outcome

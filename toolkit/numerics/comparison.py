@@ -57,11 +57,13 @@ def compare(
     lengths: Sequence[int] = (),
     grains: Sequence[float] = (),
     signed: int | None = None,
+    every_size: bool = False,
 ) -> Difference | None:
     """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are promised.
     `flips`: how many elements of a discrete output may differ. `lengths`: the longest reduction behind each output, where known.
     `grains`: the largest eps on the way to each output (see `reductions`); results beyond them have the largest of all.
-    `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all).
+    `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all). `every_size`: strides of
+    dimensions of size 1 count, too.
 
     Metadata is looked at first, then NaN and Inf, then numbers, then the signs of zeros (`zero`).
     """
@@ -74,7 +76,7 @@ def compare(
     ]
     if "metadata" in check:
         for index, _, want, have in rows:
-            if difference := _metadata(index, want, have, index in strides):
+            if difference := _metadata(index, want, have, index in strides, every_size):
                 return difference
     if "nan" in check:
         for row in rows:
@@ -109,7 +111,7 @@ def output_errors(
     return rows
 
 
-def _metadata(index: int, want: Any, have: Any, strict_stride: bool) -> Difference | None:
+def _metadata(index: int, want: Any, have: Any, strict_stride: bool, every_size: bool = False) -> Difference | None:
     def differs(what: str, one: object, other: object) -> Difference:
         return Difference("metadata", index, what, None, f"{what} is {other}, eager's is {one}")
 
@@ -120,7 +122,8 @@ def _metadata(index: int, want: Any, have: Any, strict_stride: bool) -> Differen
     for what in ("shape", "dtype", "device", "layout"):
         if getattr(want, what) != getattr(have, what):
             return differs(what, _plain(getattr(want, what)), _plain(getattr(have, what)))
-    if strict_stride and want.layout == torch.strided and significant_strides(want) != significant_strides(have):
+    looked_at = torch.Tensor.stride if every_size else significant_strides
+    if strict_stride and want.layout == torch.strided and looked_at(want) != looked_at(have):
         return differs("stride", want.stride(), have.stride())
     return None
 

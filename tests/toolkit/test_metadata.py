@@ -1,0 +1,64 @@
+"""Strides: what was traced is what a compiler promises, and what breaks it fails; asked for metadata alone, all of eager's count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+from graphdbg.toolkit.case import Live
+from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.rungs import Rung
+from graphdbg.toolkit.spec import ReplaySpec
+
+X = torch.arange(8.0).reshape(1, 2, 4)
+
+
+class Laid(Rung):
+    """Gives the right numbers with strides of its own."""
+
+    name = "laid"
+
+    def __init__(self, stride: Sequence[int]) -> None:
+        self.stride = stride
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Any:
+        def run(inputs: list[Any]) -> list[Any]:
+            value = inputs[0] * 2
+            return [torch.empty_strided(value.shape, self.stride).copy_(value)]
+
+        return run
+
+
+def graph(stride: Sequence[int]) -> fx.GraphModule:
+    """Doubles its input; traced with these strides."""
+    made = fx.Graph()
+    out = made.call_function(torch.ops.aten.mul.Tensor, (made.placeholder("x"), 2))
+    out.meta["val"] = torch.empty_strided(X.shape, stride)
+    made.output([out])
+    return fx.GraphModule({}, made)
+
+
+EAGERS, OTHER, ONE = (8, 4, 1), (8, 1, 2), (3, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("traced", "made", "check", "word", "noted"),
+    [
+        (EAGERS, EAGERS, "auto", "ok", False),
+        (OTHER, OTHER, "auto", "ok", True),
+        (OTHER, OTHER, "metadata", "fails", False),
+        (EAGERS, OTHER, "auto", "fails", False),
+        (EAGERS, ONE, "auto", "ok", False),
+        (EAGERS, ONE, "metadata", "fails", False),
+    ],
+    ids=["eager's", "traced", "traced, asked for", "broken", "size 1", "size 1, asked for"],
+)
+def test_strides(traced: Sequence[int], made: Sequence[int], check: str, word: str, noted: bool) -> None:
+    outcome = judge(Live(graph(traced), [X], ReplaySpec("inference")), Laid(made), check)
+    assert (outcome.verdict.verdict, outcome.verdict.kind) == (word, "metadata" if word == "fails" else None)
+    notes = [note for note in outcome.notes if "are (8, 1, 2), eager's are (8, 4, 1)" in note]
+    assert bool(notes) == noted
