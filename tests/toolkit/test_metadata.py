@@ -1,4 +1,4 @@
-"""Strides: what was traced is what a compiler promises, and what breaks it fails; asked for metadata alone, all of eager's count."""
+"""Strides: what was traced is promised, and what breaks it fails; asked for metadata alone, all of eager's count."""
 
 from __future__ import annotations
 
