@@ -133,9 +133,9 @@ def graph_convolution(size: int) -> Made:
         def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
             source, target = edges
             message = self.message(torch.cat([nodes[source], nodes[target]], -1)).relu()
-            total = torch.zeros_like(nodes).index_add(0, target, message)
+            total = message.new_zeros(nodes.shape).index_add(0, target, message)
             index = target[:, None].expand_as(message)
-            largest = torch.zeros_like(nodes).scatter_reduce(0, index, message, "amax")
+            largest = message.new_zeros(nodes.shape).scatter_reduce(0, index, message, "amax")
             return self.update(torch.cat([nodes, total, largest], -1)).tanh()
 
     return Graph(), (torch.randn(7, 6), torch.randint(0, 7, (2, size)))

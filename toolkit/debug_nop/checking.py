@@ -28,6 +28,7 @@ from .generate import ToItsEnd, generated
 from .layout import layout_guard
 from .plan import Leaf, plan_of
 from .running import WRAPPED, Run, wrapped
+from .unread import read_by_someone
 
 BINDINGS = 64
 """How many combinations of input layouts are remembered per graph."""
@@ -89,7 +90,7 @@ class CheckedGraph:
             yield run
         finally:
             runs.pop()
-            self.session.found(run.findings)
+            self.session.found(read_by_someone(run.findings, self.plan, self.session))
             if run.odd - self.careful:
                 self.careful |= run.odd
                 self._modules.pop(False, None)

@@ -83,10 +83,16 @@ _RESHAPES = frozenset({
 def reshaped_in_place(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose traced value was changed in shape by a later node, so that it does not say what it was."""
     found: set[fx.Node] = set()
+    same: dict[fx.Node, list[fx.Node]] = {}
     for node in graph.nodes:
-        name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "").partition(".")[0]
-        if name in _RESHAPES and node.args and isinstance(node.args[0], fx.Node):
-            found.add(node.args[0])
+        name = str(node.target if node.op == "call_method" else getattr(node.target, "__name__", "")).partition(".")[0]
+        given = node.args[0] if node.args else None
+        if isinstance(given, fx.Node) and name.endswith("_") and not name.endswith("__"):
+            names = same.setdefault(given, [given])  # all that is one tensor up to here
+            if name in _RESHAPES:
+                found.update(names)
+            names.append(node)
+            same[node] = names
     return found
 
 

@@ -224,12 +224,6 @@ def conditional() -> None:
     _call(lambda x: torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos() * 2, (x,)) + 1, torch.randn(4))
 
 
-def scanned() -> None:
-    from torch._higher_order_ops.scan import scan
-
-    _call(lambda start, xs: scan(lambda carry, x: (carry * 0.9 + x, carry.tanh()), start, xs), torch.randn(3), torch.randn(6, 3))
-
-
 def looped() -> None:
     from torch._higher_order_ops.while_loop import while_loop
 
@@ -240,7 +234,7 @@ def flex_sliding() -> None:
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     mask = create_block_mask(lambda b, h, q, k: (q >= k) & (q - k < 32), None, None, 128, 128, device="cpu")
-    _call(lambda q: flex_attention(q, q, q, block_mask=mask), torch.randn(1, 2, 128, 16))
+    _call(lambda q, k, v: flex_attention(q, k, v, block_mask=mask), *torch.randn(3, 1, 2, 128, 16))
 
 
 def nested_region() -> None:

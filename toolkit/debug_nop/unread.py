@@ -1,0 +1,86 @@
+"""Findings that nothing in the graph reads: what is off there cannot change what the graph computes, so they are notes.
+
+Three kinds, all of ops of torch's own. A part of a tuple that nobody takes. The memory of an argument that is dead when its
+result is made: sharing or changing it is invisible. Strides that a pass left behind when it replaced a node: kernels go by the values
+that they are given, so only who reads the record goes wrong by it: the caller of the graph, `as_strided`, custom ops
+and regions. An origin is a note where that holds for all that follows from it, too. Must not run anything.
+
+>>> read_by_someone(run.findings, plan, session)
+[]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import fx
+
+from .. import torch_private as t
+from .findings import Finding, Mismatch
+from .plan import Leaf, Plan, Step, is_getitem
+
+if TYPE_CHECKING:
+    from .checking import Session
+
+UNREAD = "nothing reads it"
+_BY_RECORD = ("aten.as_strided", "aten.set_", "inductor.", "prims.as_strided")
+
+
+def read_by_someone(findings: Sequence[Finding], plan: Plan, session: Session) -> list[Finding]:
+    """The findings of one run without those that nothing reads; these are counted in the session."""
+    if not findings:
+        return []
+    steps = {step.name: step for step in plan.steps}
+    loud: set[str] = set()
+    for one in findings:
+        if not _quiet(one, steps.get(one.node), plan, session.rewritten):
+            loud |= {one.name, *one.under}
+    kept = [one for one in findings if one.name in loud or not loud.isdisjoint(one.under)]
+    for one in findings:
+        if one not in kept:
+            session.left_out(UNREAD, f"{' and '.join(dict.fromkeys(each.property for each in one.mismatches))} of {one.name}")
+    return kept
+
+
+def _quiet(finding: Finding, step: Step | None, plan: Plan, rewritten: bool) -> bool:
+    if step is None or not step.torchs or step.node.op in ("placeholder", "get_attr"):
+        return False
+    if finding.output >= 0 and _not_taken(step.node, finding.output):
+        return True
+    for one in finding.mismatches:
+        if one.property in ("stride", "offset") and one.cause in ("stale", "inherited"):
+            if not rewritten or any(_goes_by_record(user, plan) for user in step.node.users):
+                return False
+        elif not _in_dead_memory(one) or not _last_use(step, plan):
+            return False
+    return True
+
+
+def _in_dead_memory(one: Mismatch) -> bool:
+    """Whether it is about the memory of an argument alone: that a result lies in it, or that it is written to."""
+    return one.property == "mutation" or (one.property == "alias" and one.cause == "fake" and one.expected == "memory of its own")
+
+
+def _not_taken(node: fx.Node, part: int) -> bool:
+    return all(is_getitem(user) and user.args[1] != part for user in node.users)
+
+
+def _goes_by_record(user: fx.Node, plan: Plan) -> bool:
+    step = plan.by_node[user]
+    return user.op == "output" or not step.torchs or step.region or str(user.target).startswith(_BY_RECORD)
+
+
+def _last_use(step: Step, plan: Plan) -> bool:
+    """Whether the memory of the arguments is the graph's own, and no other node reads it from here on."""
+    if not isinstance(step.node.target, (t.OpOverload, t.OpOverloadPacket)):
+        return False
+    roots = {leaf.root for node in step.tensors for leaf in plan.leaves(node) if isinstance(leaf, Leaf)}
+    for other in plan.steps:
+        if other is step or not any(isinstance(leaf, Leaf) and leaf.root in roots for leaf in plan.leaves(other.node)):
+            continue
+        if other.node.op in ("placeholder", "get_attr"):
+            return False
+        if any(user is not step.node and plan.by_node[user].index > step.index for user in other.node.users):
+            return False
+    return True
