@@ -149,3 +149,49 @@ def test_a_graph_traced_with_real_tensors_records_no_memory(saved: bool, tmp_pat
     run(list(inputs))
     assert [finding.node for finding in run.findings] == ["relu"]
     assert any("aliasing" in note for note in run.graph.unchecked())
+
+
+def test_behind_passes_strides_that_nobody_reads_are_a_note_and_those_of_an_output_are_not() -> None:
+    gm, inputs = captured("fake")
+    read, unread = (_alter(gm, name, lambda v: torch.empty_strided(v.shape, (1, v.shape[0]))) for name in ("cos", "sin"))
+    run = checked(gm, inputs, rewritten=True)
+    run(list(inputs))
+    assert [finding.node for finding in run.findings if finding.origin] == [unread, read]  # sin is an output, too
+    gm, inputs = captured("fake")
+    unread = _alter(gm, "add", lambda v: torch.empty_strided(v.shape, (1, v.shape[0])))
+    run = checked(gm, inputs, rewritten=True)
+    run(list(inputs))
+    assert not run.findings
+    assert [note for note in run.graph.unchecked() if unread in note and "nothing reads it" in note]
+
+
+@pytest.mark.parametrize(("part", "found"), [(0, False), (1, True)])
+def test_a_part_that_nobody_takes_is_a_note(part: int, found: bool) -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        return torch.sort(x)[part] * 2
+
+    gm = make_fx(halves, tracing_mode="fake")(torch.randn(4))
+    node = next(node for node in gm.graph.nodes if "sort" in str(node.target))
+    values, order = node.meta["val"]
+    with values.fake_mode:
+        node.meta["val"] = values, order.to(torch.int32)
+    run = checked(gm)
+    run([torch.randn(4)])
+    assert bool(run.findings) is found
+
+
+def test_sizes_changed_twice_in_place_are_not_compared_before_the_last() -> None:
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y.t_()
+        y.unsqueeze_(0)
+        return y.relu()
+
+    compiled = []
+
+    def backend(gm: fx.GraphModule, inputs: Any) -> Any:
+        compiled.append(checked(gm))
+        return lambda *given: compiled[0](list(given))
+
+    torch.compile(turned, backend=backend)(torch.randn(3, 4))
+    assert not compiled[0].findings

@@ -176,6 +176,8 @@ def contrastive() -> None:
 
 
 def many_losses() -> None:
+    if torch.__version__ < "2.13":
+        raise SystemExit("left out: Inductor of this torch gives it wrong gradients (by 0.3 to 0.9), the backends before it do not")
     layer = nn.Linear(4, 3)
 
     def f(x: Tensor, words: Tensor, hot: Tensor) -> Tensor:
