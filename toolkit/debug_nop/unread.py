@@ -64,7 +64,7 @@ def _in_dead_memory(one: Mismatch) -> bool:
 
 
 def _not_taken(node: fx.Node, part: int) -> bool:
-    return all(is_getitem(user) and user.args[1] != part for user in node.users)
+    return all(is_getitem(user) and (user.args[1] != part or not user.users) for user in node.users)
 
 
 def _goes_by_record(user: fx.Node, plan: Plan) -> bool:

@@ -177,7 +177,7 @@ def contrastive() -> None:
 
 def many_losses() -> None:
     if torch.__version__ < "2.13":
-        raise SystemExit("left out: Inductor of this torch gives it wrong gradients (by 0.3 to 0.9), the backends before it do not")
+        raise SystemExit("left out: this torch's Inductor gets its gradients wrong (by 0.3 to 0.9)")
     layer = nn.Linear(4, 3)
 
     def f(x: Tensor, words: Tensor, hot: Tensor) -> Tensor:
