@@ -19,7 +19,7 @@ import msgspec
 from ..isolation import ForkServer, ask
 from ..outcome import Outcome
 from ..replay import How, outcome_of
-from ..signature import Signature
+from ..signature import RAISED_TOO, Signature
 from ..spec import FULL_STAGES
 from ..verdict_words import PROBES, headline
 from . import bisect_settings
@@ -120,7 +120,9 @@ class Asking:
         """What a probe shows, and its failure in words."""
         verdict: Verdict = "other"
         signature, text = outcome.signature, outcome.text
-        if outcome.ok and not outcome.verdict.sought(self._check):
+        wants_error = self._wanted is not None and self._wanted.kind == "missing_error"
+        raises = wants_error and signature is not None and signature.detail == RAISED_TOO
+        if raises or (outcome.ok and not outcome.verdict.sought(self._check)):
             verdict, text = "gone", ""
         elif signature is not None:
             text = signature.text()

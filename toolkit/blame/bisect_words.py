@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -162,6 +163,8 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
         result.verdict = cannot_tell(f"it fails ({result.failure}), but {why}").then(go_on)
 
 
+_PLACE = re.compile(r"^(.*?:\d+)\s.*$", re.DOTALL)
+"""File and line, before the text of the line."""
 _JUDGE = {True: "triage {run}", False: "triage {name}"}
 """How to go on with a graph that does not fail, and with one that could not be judged."""
 
@@ -185,7 +188,7 @@ def _record(result: Bisection, saved: SavedGraph) -> Record:
     if result.by_node is not None and result.by_node.node is not None:
         seen = msgspec.structs.replace(result.by_node.verdict.where or seen, name=seen.name)
     if one is not None and first.kind in ("lowering", "pattern") and one.label:
-        seen = Where(one.label, line=one.line or seen.line, name=seen.name)
+        seen = Where(one.label.partition(", ")[0], line=_PLACE.sub(r"\1", one.line) or seen.line, name=seen.name)
     lines = [found.workaround.code for found in result.findings if found.workaround and found.workaround.verified]
     if record.failed:
         layer = None if users else _LAYERS.get(first.kind, "inductor")

@@ -73,6 +73,8 @@ class Search:
             self._metadata()
         elif kind in NUMBERS:
             self._numbers(departing)
+        elif kind == "missing_error" and outcome.verdict.where is not None:
+            found.status, found.node = "found", NodeFound(outcome.verdict.where.node, line=outcome.verdict.where.line)
         elif raised:
             self._at(raised)
         else:
@@ -311,7 +313,8 @@ def by_node(saved: SavedGraph, server: ForkServer, rung: str, how: How, check: s
             tell(f"looking at {graph.id}, made of {saved.id}")
             found = search(graph, spent)
             if found.fails:
-                found.notes.append(f"found in {graph.id}, which was made of {saved.id}")
+                looked = "found" if found.node is not None else "by node only searched"
+                found.notes.append(f"{looked} in {graph.id}, which was made of {saved.id}")
                 return found
             spent = found.compiles
         found = search(saved, spent)
