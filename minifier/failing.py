@@ -18,7 +18,7 @@ from ..dumps.errors import UsageError
 from ..dumps.wording import counted
 from ..dumps.worst import last_failing
 from ..toolkit import normalise
-from ..toolkit.imports import option_words
+from ..toolkit.next_command import with_flags
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.suspects import compile_of, suspects, triggered
 from ..toolkit.verdict_words import text
@@ -92,7 +92,7 @@ def _screened(run: Run, seed: int, imports: Sequence[str], told: Callable[[str],
 
     verdict, graph = worst_graph(run, seed=seed, imports=imports, max_time_s=SCREEN_S, told=told)
     if graph is None:
-        look = shlex.join(["graphdbg", "triage", shown_path(run.path), *option_words(imports)])
+        look = with_flags(f"graphdbg triage {shlex.quote(shown_path(run.path))}", imports)
         if verdict.exit_code:
             what = f"whether a graph of {run.path} fails cannot be told"
             raise CannotJudgeError(what, verdict.reason, f"see {look}", verdict.then(*verdict.next or [look]))

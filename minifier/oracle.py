@@ -28,9 +28,9 @@ from ..dumps.atomic import write_file
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
 from ..toolkit import verdict, verdict_words
-from ..toolkit.imports import option_words
 from ..toolkit.isolation import JUDGING, Servers, raise_refusal
 from ..toolkit.isolation import Answer as Reply
+from ..toolkit.next_command import with_flags
 from ..toolkit.signature import Signature, from_answer
 from . import made_up
 from .asking import RUNNING, TASKS, Asking
@@ -258,7 +258,7 @@ class Oracle:
             why = f"{self.options.rung} is {verdict_words.text(record)}"
             doctor = "graphdbg doctor"
             return CannotJudgeError(f"cannot judge {named}", why, f"see what is missing here with {doctor}", record.then(doctor))
-        look = shlex.join(["graphdbg", "triage", named, *option_words(self.options.imports)])
+        look = with_flags(f"graphdbg triage {shlex.quote(named)}", self.options.imports)
         why = answers[0].detail if record.verdict != "ok" or record.reason else ""
         why = why or "it passed"
         if record.exit_code or answers[0].verdict is not Ruling.PASS:

@@ -57,7 +57,9 @@ def with_flags(command: str, imports: Sequence[str] = ()) -> str:
     more = option_words(known) if takes else []
     for name in takes[len(_RUNS) :]:
         if context is not None and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
-            more += [f"--{name}", str(context.params[name])]
+            value = context.params[name]
+            theirs = not isinstance(value, bool) and (words[1] == "minify" or not str(value).startswith("cmd:"))
+            more += [f"--{name}", str(value)] if theirs else []
     pairs = [more[at : at + (1 if word == "--trust" else 2)] for at, word in enumerate(more) if word.startswith("--")]
     new = [word for pair in pairs if not (pair[0] in words and (len(pair) == 1 or pair[1] in words or pair[0] != "--import"))
            for word in pair]  # fmt: skip

@@ -86,9 +86,9 @@ def test_a_folder_that_cannot_be_made_is_refused_first(
     assert "cannot write" in capsys.readouterr().err
 
 
-def test_a_run_of_several_graphs_lists_them(recorded: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["compile", str(recorded.path)]) == 2
-    assert "one graph is wanted: it holds 0_0/dynamo" in capsys.readouterr().err
+def test_of_a_run_the_worst_graph_known_is_compiled(recorded: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["compile", str(recorded.path), "--skip", "list"]) == 0
+    assert "taking 0_0/dynamo: no graph of the run is known to fail" in capsys.readouterr().err
 
 
 def test_the_passes_are_listed(recorded: Run, capsys: pytest.CaptureFixture[str]) -> None:

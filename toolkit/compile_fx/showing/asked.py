@@ -18,6 +18,7 @@ from pathlib import Path
 from ....dumps.atomic import cannot_write, temporary_beside
 from ....dumps.errors import UsageError
 from ....dumps.store import SavedGraph
+from ...next_command import with_flags
 from ...triage.words import address
 from ...triton.targets import CHIPS, DEFAULT, FORMS, target_of
 from ..stage import NAMES, STAGES, first_stage, order, reaches
@@ -64,7 +65,7 @@ def check_stage(saved: SavedGraph, name: str, option: str) -> None:
     found = sibling(saved, _GRAPHS.get(name, ()))
     asked_for = option if option.startswith("--skip ") else f"{option} {name}"
     fix = (
-        f"try graphdbg compile {found} {asked_for}"
+        f"try {with_flags(f'graphdbg compile {found} {asked_for}')}"
         if found
         else f"record it with graphdbg dump --stages {_recorded(name)}"
     )

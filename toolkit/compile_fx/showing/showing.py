@@ -23,6 +23,7 @@ from ....dumps.output import emit, say
 from ....dumps.tables import on_terminal, plain
 from ....dumps.wording import counted
 from ...isolation import opened
+from ...next_command import with_flags
 from ...triage.words import address
 from ..stage import NAMES, order, reaches
 from . import asking
@@ -184,8 +185,9 @@ class _Showing:
         if told.error is not None:
             self._failure(told)
         elif told.lacking and reaches(self.request.until, "load"):
+            less = with_flags(f"graphdbg compile {self.name} --until codegen")
             say(f"graphdbg: {self.name} cannot be loaded here: there is no {', '.join(told.lacking)} device. "
-                f"Its code is as above; to ask for no more: graphdbg compile {self.name} --until codegen")  # fmt: skip
+                f"Its code is as above; to ask for no more: {less}")  # fmt: skip
         else:
             self._next(told)
 
@@ -236,14 +238,14 @@ class _Showing:
         before = NAMES[max(order(error.stage) - 1, 0)] if error.stage in NAMES else ""
         until = ""
         if before and order(before) >= order(self.entered):
-            until = f" | graphdbg compile {self.name} --until {before}"
-        say(f"try: graphdbg minify {self.name} | graphdbg bisect {self.name}{until}")
+            until = " | " + with_flags(f"graphdbg compile {self.name} --until {before}")
+        say(f"try: {with_flags(f'graphdbg minify {self.name}')} | {with_flags(f'graphdbg bisect {self.name}')}{until}")
 
     def _next(self, told: Told) -> None:
         if self.request.package:
             say(f"load it without graphdbg: torch._inductor.aoti_load_package({self.request.package!r})")
         elif self.request.skip:
-            say(f"try: graphdbg replay {self.name} | graphdbg bisect {self.name}")
+            say(f"try: {with_flags(f'graphdbg replay {self.name}')} | {with_flags(f'graphdbg bisect {self.name}')}")
         elif not self.request.diff and not self.options.code and self.options.folder is None:
             stages = [
                 row.stage
@@ -252,7 +254,7 @@ class _Showing:
                 if row.stage in ("post_grad", "joint", "pre_grad")
             ]
             diff = f" --diff {stages[-1]} |" if stages and not self.saved.stage.startswith("post_grad") else ""
-            say(f"try: graphdbg compile {self.name}{diff} --skip list | --emit source -o DIR")
+            say(f"try: {with_flags(f'graphdbg compile {self.name}')}{diff} --skip list | --emit source -o DIR")
 
 
 def _print(text: str) -> None:

@@ -1,0 +1,50 @@
+"""A command to paste has the flags of the command now running, where it takes them and their values."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from graphdbg import cli
+from graphdbg.toolkit.next_command import remember, with_flags
+
+
+def _told(words: list[str], command: str, imports: tuple[str, ...] = (), case: tuple[str, ...] = ()) -> str:
+    """What `graphdbg WORDS` would print where it names a command, by the options that it really has."""
+    real = cli.graphdbg.get_command(click.Context(cli.graphdbg), words[0])
+    assert real is not None
+
+    def names(**_: object) -> None:
+        remember(imports)
+        click.echo(with_flags(command, case))
+
+    done = CliRunner().invoke(click.Command(words[0], params=real.params, callback=names), words[1:])
+    assert done.exit_code == 0, done.output
+    return done.output.strip()
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "told"),
+    [
+        ("replay r/0 --check nan --seed 3", "graphdbg bisect r/0", "graphdbg bisect r/0 --seed 3 --check nan"),
+        ("replay r/0 --device cpu --trust", "graphdbg minify r/0", "graphdbg minify r/0 --trust"),
+        ("replay r/0 --rung nop", "graphdbg minify r/0 --rung lazy", "graphdbg minify r/0 --rung lazy"),
+        ("kernel r/0 --check", "graphdbg replay r/0", "graphdbg replay r/0"),
+        ("check r/0 --seed 1", "graphdbg doctor", "graphdbg doctor"),
+    ],
+)
+def test_flags_that_a_command_takes_are_handed_on(words: str, command: str, told: str) -> None:
+    assert _told(words.split(), command) == told
+
+
+def test_a_command_that_judges_stays_with_minify() -> None:
+    words = ["minify", "r/0", "--check", "cmd: ./wrong.sh {case}"]
+    assert _told(words, "graphdbg bisect r/0") == "graphdbg bisect r/0"
+    assert _told(words, "graphdbg minify case") == "graphdbg minify case --check 'cmd: ./wrong.sh {case}'"
+
+
+def test_modules_of_a_case_and_modules_that_were_typed() -> None:
+    assert _told(["report", "case"], "graphdbg replay case", ("typed",), ("ops",)) == (
+        "graphdbg replay case --import typed --import ops"
+    )
