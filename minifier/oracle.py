@@ -458,6 +458,7 @@ class Oracle:
             "case": str(self.case), "work": str(self.work), "seed": self.options.seed,
             "imports": list(self.options.imports), "made_up": bool(self.made_up),
             "candidate": None if candidate is None else candidate.to_json(),
+            "own_nan": self.signature is not None and (self.signature.kind, self.signature.stage) == ("nan", "eager"),
         }  # fmt: skip
 
 

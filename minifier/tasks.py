@@ -28,6 +28,7 @@ from ..toolkit.inlining import inlinable, inlined
 from ..toolkit.isolation.child import mark, report
 from ..toolkit.judge import Watch, judge
 from ..toolkit.outcome import Outcome
+from ..toolkit.own_nan import with_own_nan
 from ..toolkit.parts import Invalid, atoms_in, keep_fakes, keep_values, made_fakes, one_operator, part_of
 from ..toolkit.rungs.entries import mode_of, shared_fakes
 from ..toolkit.signature import Signature
@@ -82,7 +83,8 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
         os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
     mark("build")
     try:
-        case = _load(Case.at(payload["case"]), payload)
+        original = Case.at(payload["case"])
+        case = _load(original, payload)
         if payload.get("control"):
             case = one_operator(case)
     except Invalid as error:
@@ -95,6 +97,8 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     if payload["made_up"]:
         payload["lean"] = "fakes"
     outcome = judged(case, payload, (lambda: noticed(named, case.gm)) if whole else nullcontext)
+    asked = payload["check"] == "nan" or payload["own_nan"]
+    outcome = with_own_nan(outcome, case, original.saved, asked=asked, seed=payload["seed"])
     if whole:
         size["culprits"] = named or first_wrong(case.gm, outcome)
     signature = msgspec.to_builtins(outcome.signature)

@@ -49,6 +49,8 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     eager_nan: list[str] = []
     output: str = ""
     peak_bytes: int = 0
+    needed_bytes: int = 0
+    eager_bytes: int = 0
 
     @property
     def text(self) -> str:

@@ -9,8 +9,8 @@ The calling process imports torch only when it wants the outputs. Loading follow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,13 +33,16 @@ DEFAULT_LIMIT_S = 600.0
 
 class How(NamedTuple):
     """How children are asked of a saved graph: `seed` for inputs that were not stored and for random ops, `device` to move
-    everything to first, `limit_s` of one question, `imports` to import first for the ops that they register.
+    everything to first, `limit_s` of one question, `imports` to import first for the ops that they register; `own_nan`: a NaN of
+    the model's own is asked for, too; `measured`: the memory of compile and first run, beside eager's.
     """
 
     seed: int = 0
     device: str | None = None
     limit_s: float = DEFAULT_LIMIT_S
     imports: Sequence[str] = ()
+    own_nan: bool = False
+    measured: bool = False
 
     def payload(self, saved: SavedGraph) -> dict[str, Any]:
         """What every task is told."""
@@ -50,12 +53,14 @@ class How(NamedTuple):
 
 def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
            limit_s: float = DEFAULT_LIMIT_S, check: str = "auto", outputs: bool = True,
-           imports: Sequence[str] = (), server: ForkServer | None = None,
+           imports: Sequence[str] = (), own_nan: bool = False, measured: bool = False, server: ForkServer | None = None,
            shared: Path | None = None) -> Outcome:  # fmt: skip
     """Runs a saved graph under a rung in a child with a time limit and judges it.
 
     `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`: also
     return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they register.
+    `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan". `measured`: `needed_bytes` and
+    `eager_bytes` are wanted.
     `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. A segfault, a hang or running out
     of memory is an
     Outcome like any other. Raises GraphdbgError for a graph that cannot be loaded.
@@ -67,7 +72,8 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         kept = used.scratch_file(".pt") if outputs else None
         others = peers(saved)
         payload = {
-            **How(seed, device, limit_s, imports).payload(saved), "rung": rung, "check": check,
+            **How(seed, device, limit_s, imports).payload(saved), "rung": rung, "check": check, "own_nan": own_nan,
+            "measured": measured,
             "keep": str(kept) if kept else None, "shared": str(shared) if shared else None,
             "meeting": str(used.scratch_file(".meeting")) if others else "",
         }  # fmt: skip
@@ -101,9 +107,11 @@ def outcome_of(answer: Answer, rung: str) -> Outcome:
 def task(payload: dict[str, Any]) -> dict[str, Any]:
     """What the child does: load, judge, compare with the recorded compile."""
     from .case import Case
+    from .costs import PeakMemory
     from .fidelity import Watched
     from .isolation.child import mark
     from .judge import judge
+    from .own_nan import with_own_nan
     from .rungs.inductor import RETRACED
 
     mark("load")
@@ -111,11 +119,23 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     meeting = payload.get("meeting", "")
     live = case.live(rung=payload["rung"], seed=payload["seed"], device=payload["device"], meeting=meeting)
     watched = Watched(case.saved) if payload["rung"] == "inductor" and payload["device"] is None else None
+    peak, eager = PeakMemory(), PeakMemory()
+    if payload["measured"]:
+        judge(live, "eager", "crash", seed=payload["seed"], watch=eager.watched)
+
+    @contextmanager
+    def watch() -> Generator[None]:
+        with watched.compiling() if watched else nullcontext(), peak.watched() if payload["measured"] else nullcontext():
+            yield
+
     outcome = judge(
         live, payload["rung"], payload["check"], seed=payload["seed"],
-        keep_outputs=payload["keep"] is not None, watch=watched.compiling if watched else nullcontext,
+        keep_outputs=payload["keep"] is not None, watch=watch,
         shared=Path(payload["shared"]) if payload.get("shared") else None,
     )  # fmt: skip
+    outcome.needed_bytes, outcome.eager_bytes = peak.bytes, eager.bytes
+    asked = payload["own_nan"] or payload["check"] == "nan"
+    outcome = with_own_nan(outcome, live, case.saved, asked=asked, seed=payload["seed"])
     outcome.notes = [*live.notes, *outcome.notes]
     if watched and _compiled(outcome):
         mark("fidelity")

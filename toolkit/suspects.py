@@ -9,12 +9,15 @@ Says nothing about whether a graph fails again; only a replay can. Must not impo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dumps import index, journal
 from ..dumps.graph_folder import JOURNAL_FILE
 from . import normalise
 from .recorder.summary import best
+
+if TYPE_CHECKING:
+    from ..dumps.store import SavedGraph
 
 
 def suspects(rows: Sequence[index.Row], found: Mapping[tuple[str, str], str] | None = None) -> list[index.Row]:
@@ -58,6 +61,13 @@ def triggered(found: Sequence[index.Process]) -> dict[tuple[str, str], str]:
             elif stage.partition(".")[0] == "dynamo" and wholes.get(event.fields.get("kept"), ("", ""))[0] == compiled:
                 fired.setdefault((process.name, event.graph), wholes[event.fields["kept"]][1])
     return fired
+
+
+def saw_nan(saved: SavedGraph) -> bool:
+    """Whether `--when nan` found one in the compile that the graph belongs to."""
+    fired = triggered(saved.run.processes) if saved.run is not None else {}
+    mine = saved.process, saved.local_id.partition("/")[0]
+    return any((process, graph.partition("/")[0]) == mine and what == "nan" for (process, graph), what in fired.items())
 
 
 def compile_of(row: index.Row) -> tuple[str, str]:

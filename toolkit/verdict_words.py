@@ -199,6 +199,8 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
             own = "" if eager_error is None else f"; eager's own {eager_error:.2g}"
             size = seen.size if seen is not None and seen.size is not None else error
             return f"is wrong (error {size:.2g}{own})" if size is not None else f"is wrong ({reason})"
+        case "nan" if record.fault == "model":
+            return f"gives a NaN of the model's own ({reason})"
         case "nan":
             return f"gives {seen.detail.upper() if seen and seen.detail == 'inf' else 'NaN'} that eager does not have"
         case "metadata":
@@ -250,6 +252,8 @@ def _head(record: Verdict) -> str:
     if not record.differs:
         return word(record)
     if record.kind == "nan":
+        if record.fault == "model":
+            return "NaN of the model's own"
         missing = record.detail.startswith("no ")
         return f"{record.detail} where eager has it" if missing else f"{record.detail} that eager does not have"
     kind = record.kind or record.verdict

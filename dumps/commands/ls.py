@@ -95,7 +95,8 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool) -> None:
     if rows:
         emit(graph_table(rows), as_json=False)
     left_out = index.left_out_text(index.left_out(run.processes))
-    for line in filter(None, (*deaths.lines(run.processes), left_out, why.hint(text, run.processes))):
+    found = [f"{line}; where: graphdbg triage {shlex.quote(text)}" for line in why.first_found(run.processes)]
+    for line in filter(None, (*deaths.lines(run.processes), *found, left_out, why.hint(text, run.processes))):
         say(line)
     say(_summary(text, run))
 

@@ -11,9 +11,9 @@
 from __future__ import annotations
 
 from .events import of_run
-from .frequent import hint
+from .frequent import first_found, hint, limits, repeated
 from .model import Why
 from .show import show
 from .text import render
 
-__all__ = ["Why", "hint", "of_run", "render", "show"]
+__all__ = ["Why", "first_found", "hint", "limits", "of_run", "repeated", "render", "show"]

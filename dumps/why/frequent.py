@@ -12,8 +12,11 @@ import msgspec
 
 from ..graph_folder import JOURNAL_FILE
 from ..index import Process
+from ..journal import read
+from ..store import Run
 from ..wording import counted
 from . import wording
+from .events import of_run
 from .model import Compile, Function, Place, ProcessWhy
 
 MOST = 10
@@ -56,6 +59,46 @@ def _of_compile(function: Function, item: Compile) -> Iterator[tuple[tuple[str, 
         yield ("recompile", function.file, str(function.line), alike), Cause("recompile", text, place)
 
 
+class Repeated(msgspec.Struct):
+    """One guard because of which a function was compiled again and again: how often, of which compile `id` the last was; `limit`
+    where torch gave up.
+    """
+
+    function: str
+    text: str
+    guard: str
+    place: Place | None
+    count: int
+    id: str
+    limit: str = ""
+
+
+def repeated(run: Run) -> list[Repeated]:
+    """The guards that failed, those at which torch gave up first, then by how often. A function's one recompile by which a size
+    became variable is left out: it is Dynamo's ordinary way.
+    """
+    found: dict[tuple[str, ...], Repeated] = {}
+    for process in of_run(run).processes:
+        for function in process.functions:
+            again = [item for item in function.compiles if item.kind in ("recompile", "limit") and item.guards]
+            if len(again) == 1 and again[0].became_dynamic:
+                continue
+            for item in again:
+                guard, name = item.guards[0], f"{process.prefix}{item.id}/dynamo"
+                key = process.name, function.file, str(function.line), wording.alike(guard.text)
+                text, place = wording.failed(guard), guard.place or Place(function.file, function.line)
+                one = found.setdefault(key, Repeated(function.name, text, wording.short(guard.text), place, 0, name))
+                one.count += not item.limit
+                one.id = one.id if item.limit else name
+                one.limit = item.limit or one.limit
+    return sorted(found.values(), key=lambda one: (not one.limit, -one.count))
+
+
+def limits(run: Run) -> list[str]:
+    """Where torch gave up compiling a function again, in words."""
+    return [f"{one.function} was given up at {one.limit}" for one in repeated(run) if one.limit]
+
+
 def headline(process: ProcessWhy) -> str:
     """One sentence of counts."""
     compiles = [item for function in process.functions for item in function.compiles]
@@ -71,6 +114,16 @@ def headline(process: ProcessWhy) -> str:
         f"{counted(len(process.functions), 'function')} compiled {counted(len(compiles), 'time')}: "
         f"{', '.join(told) or 'no graph break, no recompile'}"
     )
+
+
+def first_found(processes: Iterable[Process]) -> list[str]:
+    """What `--when` saw first in each process: "NaN first in 0_0/forward (outputs 0, 6), execution 18, step 18"."""
+    told: list[str] = []
+    for process in processes:
+        events = read(process.path / JOURNAL_FILE).events
+        first = next((event for event in events if event.kind == "note" and event.fields.get("found")), None)
+        told += [str(first.fields.get("message"))] if first is not None else []
+    return told
 
 
 _TOLD = {"break": ("graph break", ""), "recompile": ("recompile", ""), "limit": ("recompile limit reached",) * 2}

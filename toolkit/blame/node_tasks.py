@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -47,7 +47,8 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     spec = case.spec.forward_only
     with settings(spec.config), in_force(spec):
         torch.manual_seed(payload["seed"])
-        nan = list(nan_origins(copy_graph(case.gm), clone_inputs(case.inputs)))
+        origins = nan_origins(copy_graph(case.gm), clone_inputs(case.inputs))
+        nan = [{"node": one.node.name, "inf": one.inf} for one in origins]
     atoms = keep_values(replace(case, spec=spec), work, seed=payload["seed"])
     values = load_values(work)
     taps = set(tappable(case.gm, values)) & atoms.of_node.keys()
@@ -163,18 +164,31 @@ def _plain(found: Sequence[Departure]) -> list[dict[str, Any]]:
 MOST = 8
 
 
-def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[dict[str, str]]:
+class Origin(NamedTuple):
+    """A node that makes a NaN of what is none. `inf` names an input that holds Inf, or is empty: `inf - inf` and the like begin
+    earlier; `given`: the inputs of one element, by name.
+    """
+
+    node: fx.Node
+    inf: str
+    given: dict[str, str]
+
+
+def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
     """Where a NaN comes from in eager's own run: the first nodes whose value has a NaN that none of their inputs has.
 
-    At most MOST, in graph order. "inf" names an input that holds Inf, or is empty: `inf - inf` and the like begin earlier. A mask
-    of -inf is no finding by itself. Runs the graph once, keeps no value, may change `inputs`.
+    At most MOST, in graph order. A mask of -inf is no finding by itself. Runs the graph once, keeps numbers of one element alone,
+    may change `inputs`.
     """
     nan: set[fx.Node] = set()
     inf: set[fx.Node] = set()
+    small: dict[fx.Node, str] = {}
     found = 0
     try:
         for node, value in each_node(gm, inputs):
             seen = described(tensors_in(value))
+            if isinstance(value, torch.Tensor) and value.numel() == 1:
+                small[node] = f"{value.item():.4g}"
             if seen.inf:
                 inf.add(node)
             if not seen.nan:
@@ -182,6 +196,7 @@ def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[dict[str,
             nan.add(node)
             if node.op != "output" and found < MOST and not any(arg in nan for arg in node.all_input_nodes):
                 found += 1
-                yield {"node": node.name, "inf": next((arg.name for arg in node.all_input_nodes if arg in inf), "")}
+                given = {arg.name: small[arg] for arg in node.all_input_nodes if arg in small}
+                yield Origin(node, next((arg.name for arg in node.all_input_nodes if arg in inf), ""), given)
     except GraphRunError:  # told by whoever judges the graph
         return

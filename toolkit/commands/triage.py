@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ..verdict import Verdict
 
 
+_SYMPTOMS = ("wrong", "nan", "slow", "hangs", "recompiles", "memory", "crash", "ranks")
+
+
 class _Command(click.Command):
     """Keeps what stands behind `--` apart: those are the words of a command, whatever they look like."""
 
@@ -81,6 +84,7 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
     metavar="DIR",
     help="For a script: the folder of what each run printed. Default: graphdbg-triage-N.",
 )
+@click.option("--symptom", type=click.Choice(_SYMPTOMS), help="What to look into; by default what the run's journals tell of.")
 @click.option("--rungs", metavar="A,B,...", help="Only these rungs; by default those that the run used.")
 @json_option()
 @click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as rungs end (docs/json-lines.md).")
@@ -94,10 +98,22 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
             The error is relative to a float64 run; eager's own stands beside it.
     RUN     judges every graph once, worst first, and puts the worst ones up the ladder.
     -- CMD  runs a script under each backend and compares what it prints.
+    \b
+    --symptom says what a RUN suffers from; else its journals do (a NaN that --when nan caught, a graph that failed or was in
+    flight when its process died, several ranks, a recompile limit). One line says which, and where it was found.
+      wrong       every graph beside eager and float64
+      nan         the same, and the first node of eager's own that makes a NaN (record with dump --when nan)
+      slow        recompiles, seconds of compiling; steps beside eager's are not measured
+      hangs       the graph in flight at the end, ranks that wait, every graph within --limit
+      recompiles  the guard that fails most often, and its line
+      memory      every graph, what compile and first run need beside eager's own run
+      crash       every graph, what failed first; how the processes ended
+      ranks       the first graph in which ranks differ, then every graph
     Exit code: 0 all was judged and nothing fails, 1 something does, 4 it cannot be told, 2 bad usage, 3 something is
     missing here.
     """
     from ...dumps.store import SavedGraph, resolve
+    from ..triage.words import run_address
 
     script: list[str] | None = ctx.meta.get("graphdbg.command")
     if script is not None:
@@ -105,6 +121,8 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
             raise UsageError("--json-lines and --rungs are for a saved graph or run", "a command was given", "use --json")
         if words:
             raise UsageError(f"{words[0]} and a command were given", "one of them is wanted", "put -- before the command")
+        if options["symptom"]:
+            raise UsageError("--symptom is for a saved run", "a command was given", "record it: graphdbg dump -- CMD")
         raise SystemExit(_script(script, as_json, output, options))
     if not words:
         raise UsageError("nothing to triage", "", "name a graph (RUN/ID), a run, or a command after --")
@@ -113,6 +131,9 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
     (name,) = words
     found = resolve(name)
     if isinstance(found, SavedGraph):
+        if options["symptom"]:
+            whole = "a run" if found.run is None else f"graphdbg triage {run_address(found.run)} --symptom {options['symptom']}"
+            raise UsageError("--symptom is for a whole run", f"{name} is one graph", f"name its run: {whole}")
         raise SystemExit(_one(found, as_json, as_lines, options))
     raise SystemExit(_run(found, as_json, as_lines, options))
 
@@ -158,13 +179,17 @@ def chosen(text: str | None) -> tuple[str, ...]:
 
 def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
     from ..triage.ladder import DEFAULT_LIMIT_S
-    from ..triage.run import DEFAULT_TIME_S, triage_run
+    from ..triage.run import DEFAULT_TIME_S
+    from ..triage.symptoms import SYMPTOMS, Noticed, noticed, triage_symptom
 
-    if not run.graphs():
+    asked = options["symptom"]
+    symptom, found_by = Noticed(asked, "asked for") if asked else noticed(run)
+    if not run.graphs() and (not asked or not SYMPTOMS[asked].before):
         why = "nothing was compiled, or nothing could be saved"
         raise UsageError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
-    found = triage_run(
-        run, seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
+    say(f"symptom: {symptom} ({found_by})")
+    found = triage_symptom(
+        run, symptom, found_by, asked=bool(asked), seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
         all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
         heard=(lambda graph, row: emit(row.event(graph), as_json=True)) if as_lines else lambda graph, row: None,
         rungs=chosen(options["rungs"]),
@@ -172,7 +197,7 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
     judged = [row for row in found.graphs if row.verdict.detail not in (NOT_JUDGED, NO_TIME)]
     keep(run, {row.id: (row.verdict.exit_code, word(row.verdict)) for row in judged})
     both = zip(found.ladders, found.boundaries, strict=True)
-    tables = [run_table(found), *(f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both)]
+    tables = [*([run_table(found)] if found.graphs else []), *(f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both)]
     _end(found, tables, as_json, as_lines)
     return 130 if found.interrupted else found.verdict.exit_code
 

@@ -29,6 +29,7 @@ from ..eager_values import record_values
 from ..execution import returned
 from ..isolation.child import mark, report
 from ..judge import judge
+from ..own_nan import with_own_nan
 from ..rungs import Rung
 from ..rungs import rung as rung_named
 from ..rungs.base import Around, Compiled
@@ -85,7 +86,8 @@ IN_MEMORY_BYTES = 1 << 30
 def task(payload: dict[str, Any]) -> dict[str, Any]:
     """Rows for the nodes `names` (None: all), read under `rung`; `signature`: how the graph fails with the extra outputs."""
     mark("load")
-    case = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
+    saved = Case.at(payload["path"])
+    case = saved.live(seed=payload["seed"], device=payload["device"])
     wanted = None if payload["names"] is None else set(payload["names"])
     seed, rung = payload["seed"], payload["rung"]
     mark("eager")
@@ -108,6 +110,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         if names:
             shared = Path(payload["shared"]) if payload.get("shared") else None
             outcome = judge(case, tapped, seed=seed, shared=shared)
+            outcome = with_own_nan(outcome, case, saved.saved, asked=False, seed=seed)
             found |= {"signature": msgspec.to_builtins(outcome.signature)}
             if not tapped.got:
                 return found

@@ -23,6 +23,7 @@ from ..isolation import Answer, ForkServer, ask, opened
 from ..replay import DEFAULT_LIMIT_S, How, replay
 from ..rungs import WHOLE, warmth
 from ..signature import Signature, from_answer
+from ..suspects import saw_nan
 from ..triage.words import address
 from ..verdict import Verdict, skipped
 from ..verdict_words import RELATIONS, headline, text
@@ -166,7 +167,7 @@ class _Reading:
         end["wrong"] = [one["name"] for one in self.wrong]
         end["largest"] = largest(self.rows)
         bad = end["first_bad"]
-        own = bad is not None and bad["kind"] == "nan" and self.rung == "eager"
+        own = bad is not None and bad["kind"] == "nan" and "on_right_inputs" not in bad and not saw_nan(self.saved)
         died = bool(end["stopped"]) and self.refused is None
         end["failed"] = self.plain is not None or died or (bad is not None and not own)
         end["next"] = self._next()
@@ -174,7 +175,7 @@ class _Reading:
 
     def _next(self) -> list[str]:
         """What to go on with: the node by cuts and lone compiles, where there is a failure that values alone do not explain."""
-        if self.rung == "eager" or self.plain is None or self.plain.undecided:
+        if self.rung == "eager" or self.plain is None or self.plain.undecided or self.plain.stage == "eager":
             return []
         command = f"graphdbg bisect {address(self.saved)} --by node" + ("" if self.rung == "inductor" else f" --rung {self.rung}")
         return [command]

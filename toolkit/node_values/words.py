@@ -48,9 +48,10 @@ def first_bad_of_eager(rows: Iterable[Row]) -> Row | None:
 
 
 def first_bad_of_rung(rows: Sequence[Row], wrong: Sequence[dict[str, Any]]) -> Row | None:
-    """The first of the values that are wrong on right inputs, with where it is."""
+    """The first of the values that are wrong on right inputs, with where it is; else the first NaN, which eager has, too."""
     if not wrong:
-        return None
+        nan = next((row for row in rows if row.get("nan") and row.get("eager_nan")), None)
+        return None if nan is None else _bad(nan, "nan", f"{nan['nan']} NaN, in eager as well: the model's own")
     known = {row["name"]: row for row in rows}
     bad = wrong[0]
     return _bad(known.get(bad["name"], {"name": bad["name"]}), bad["kind"], bad["text"]) | {"on_right_inputs": bad["error"]}

@@ -39,7 +39,7 @@ class GraphRow(Row, kw_only=True):
     also: list[str] = []
 
     TOLD: ClassVar[tuple[str, ...]] = (
-        "id", "stage", "error", "eager_error", "seconds", "peak_bytes", "fidelity", "inputs", "signature",
+        "id", "stage", "error", "eager_error", "seconds", "peak_bytes", "needed_bytes", "eager_bytes", "fidelity", "inputs", "signature",
         "status", "recorded", "address", "also",
     )  # fmt: skip
 
@@ -56,7 +56,7 @@ class GraphRow(Row, kw_only=True):
 class RunTriage(msgspec.Struct):
     """`graphs` in the order in which to look at them; `ladders` of the worst, `boundaries` beside them say what is between which
     graphs. `abandoned`: how many graphs Dynamo gave up. `verdict`: that of its worst graph, with how to go on; `summary`: the
-    finding.
+    finding; `symptom`: what was looked into, and `noticed`: who or what named it.
     """
 
     graphs: list[GraphRow]
@@ -67,6 +67,8 @@ class RunTriage(msgspec.Struct):
     seconds: float = 0.0
     interrupted: bool = False
     abandoned: str = ""
+    symptom: str = ""
+    noticed: str = ""
     verdict: Verdict = OK
 
     @property
@@ -90,7 +92,7 @@ class RunTriage(msgspec.Struct):
         failing = [row.address or row.id for row in self.graphs if row.failed]
         return {
             "event": "end", "run": self.run, "summary": self.summary, "seconds": self.seconds,
-            "interrupted": self.interrupted, "graphs": len(self.graphs), "failing": failing,
+            "interrupted": self.interrupted, "symptom": self.symptom, "noticed": self.noticed, "graphs": len(self.graphs), "failing": failing,
             "first_failing": {ladder.graph: ladder.first_failing for ladder in self.ladders}, **self.verdict.flat(),
         }  # fmt: skip
 

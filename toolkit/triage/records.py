@@ -34,7 +34,8 @@ class Row(msgspec.Struct, omit_defaults=True):
     """One rung.
 
     `error` and `eager_error` are the relative errors of rung and eager to float64, of the output where the rung's is largest
-    (None: there are no numbers). `seconds`: compile and first run; `peak_bytes`: of its process, the libraries included.
+    (None: there are no numbers). `seconds`: compile and first run; `peak_bytes`: of its process, the libraries included;
+    `needed_bytes`: compile and first run alone, beside eager's first run (`eager_bytes`).
     """
 
     rung: str
@@ -43,6 +44,8 @@ class Row(msgspec.Struct, omit_defaults=True):
     seconds: float = 0.0
     eager_error: float | None = None
     peak_bytes: int = 0
+    needed_bytes: int = 0
+    eager_bytes: int = 0
     signature: Signature | None = None
     notes: list[str] = []
 
@@ -50,7 +53,7 @@ class Row(msgspec.Struct, omit_defaults=True):
     def reason(self) -> str:
         """Why it was skipped, or what the failure is, in a sentence."""
         seen = self.signature
-        return self.verdict.reason if seen is None or seen.stage == "compare" else seen.text()
+        return self.verdict.reason if seen is None or seen.stage == "compare" or seen.kind == "nan" else seen.text()
 
     @property
     def failed(self) -> bool:
@@ -73,7 +76,7 @@ class Row(msgspec.Struct, omit_defaults=True):
         return self.error / self.eager_error if self.error and self.eager_error else 0.0
 
     TOLD: ClassVar[tuple[str, ...]] = (
-        "rung", "error", "eager_error", "seconds", "peak_bytes", "signature", "notes",
+        "rung", "error", "eager_error", "seconds", "peak_bytes", "needed_bytes", "eager_bytes", "signature", "notes",
     )  # fmt: skip
     """What is told of it as JSON, beside its record."""
 
@@ -137,7 +140,7 @@ def row_of(outcome: Outcome, rung: str) -> Row:
     """The row that an outcome makes."""
     row = Row(
         rung, outcome.verdict, seconds=outcome.seconds, peak_bytes=outcome.peak_bytes, signature=outcome.signature,
-        notes=outcome.notes,
+        notes=outcome.notes, needed_bytes=outcome.needed_bytes, eager_bytes=outcome.eager_bytes,
     )  # fmt: skip
     if worst := max(outcome.errors, key=_size, default=None):
         row.error, row.eager_error = worst.rung, worst.eager

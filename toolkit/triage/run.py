@@ -110,15 +110,16 @@ Heard = Callable[[str, "GraphRow | Row"], object]
 def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S, all: bool = False,
                imports: Sequence[str] = (), server: ForkServer | None = None, max_time_s: float = DEFAULT_TIME_S,
                told: Told = lambda text: None, heard: Heard = lambda graph, row: None,
-               rungs: Sequence[str] = ()) -> RunTriage:  # fmt: skip
+               rungs: Sequence[str] = (), own_nan: bool = False, measured: bool = False) -> RunTriage:  # fmt: skip
     """Judges the graphs of a run under Inductor and explains the worst failures.
 
     `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then, `heard` each
-    row; `rungs`: those of the ladders, by default what the run used. After Ctrl-C what was found so far is returned,
+    row; `rungs`: those of the ladders, by default what the run used; `own_nan`: the model's own NaN is a failure;
+    `measured`: memory, too. After Ctrl-C what was found so far is returned,
     `interrupted`. Raises EnvironmentLackError where no fork server can live.
     """
     with opened(server) as used:
-        work = _Work(run, used, How(seed, device, limit_s, imports), max_time_s, told, heard, rungs)
+        work = _Work(run, used, How(seed, device, limit_s, imports, own_nan, measured), max_time_s, told, heard, rungs)
         interrupted = False
         try:
             work.screen()

@@ -65,6 +65,8 @@ def _summed_up(found: Triage, saved: SavedGraph, imports: Sequence[str], eager_n
         row = found.row(found.first_failing)
         found.summary = " ".join([_failing(found, row), _meaning(found, row), _imported(imports)]).strip()
         wanted = {} if row.verdict.kind == "missing_error" else _NEXT
+        if (row.verdict.kind, row.rung) == ("nan", "eager"):
+            wanted = {"eager": "graphdbg replay {graph} --values --rung eager"}
         command = wanted.get(row.rung, f"graphdbg minify {{graph}} --rung {row.rung}").format(graph=found.graph)
         return command + (with_imports if command else "")
     eager = next((row for row in found.rows if row.rung == "eager"), None)
@@ -95,9 +97,9 @@ def _verdict(found: Triage) -> Verdict:
     return msgspec.structs.replace(verdict, where=where)
 
 
-def record_again(run: Run) -> str:
+def record_again(run: Run, options: str = "--inputs last") -> str:
     """The command that records a run with its inputs."""
-    return f"graphdbg dump --inputs last -- {shlex.join(run.record.command)}"
+    return f"graphdbg dump {options} -- {shlex.join(run.record.command)}"
 
 
 def _phrase(row: Row) -> str:

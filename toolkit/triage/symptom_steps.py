@@ -1,0 +1,171 @@
+"""What is looked at for a symptom besides judging graphs: journals, why graphs exist, ranks beside each other, peaks of memory.
+
+Each step asks an engine that a command has, too (`ls --why`, `diff RUN`, `ls`), and puts the answer into words. What a step
+cannot decide is `cannot_tell` with the command that would. Imports no torch.
+
+>>> recompiles(open_run("myrun"), None)
+('7 recompiles.', Verdict(verdict='fails', kind='slow_compile', fault='model', ...))
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from ...dumps import deaths, why
+from ...dumps.amounts import size_text
+from ...dumps.diff.pair import pair_view, pairs
+from ...dumps.diff.pair import ranks as rank_pairs
+from ...dumps.diff.sides import Part
+from ...dumps.journal import IN_FLIGHT
+from ...dumps.wording import counted
+from ..verdict import Verdict, Where, cannot_tell
+from .words import run_address
+
+if TYPE_CHECKING:
+    from ...dumps.diff.model import GraphView
+    from ...dumps.store import Run
+    from .ranking import RunTriage
+
+Looked = tuple[str, Verdict | None]
+
+SLOW_S = 60.0
+"""A compile that took longer is worth a measurement."""
+
+MORE_MEMORY, FREE_BYTES = 1.5, 256 << 20
+"""Compiled code that needs so many times eager's memory, and that much more, is worth a measurement."""
+
+
+def recompiles(run: Run, graphs: RunTriage | None = None) -> Looked:
+    """The guard that failed most often; one recompile by which a size became variable is Dynamo's ordinary way."""
+    found = why.repeated(run)
+    compiles = sum(len(function.compiles) for process in why.of_run(run).processes for function in process.functions)
+    if not found:
+        return f"Looked at: {counted(compiles, 'compile')}; no function was compiled again because a guard failed.", None
+    worst = found[0]
+    place = worst.place and f"{PurePath(worst.place.file).name}:{worst.place.line}"
+    text = f"{worst.function} was compiled again {counted(worst.count, 'time')}: {worst.text}"
+    text += f"; given up there, {worst.limit} is reached, and what fits no compiled version runs uncompiled" if worst.limit else ""
+    where = Where(graph=f"{run_address(run)}/{worst.id}" if worst.id else "", line=place or "", name=worst.guard)
+    verdict = Verdict("fails", "slow_compile", "model", reason=text, where=where)
+    others = f" {counted(len(found) - 1, 'other cause')}." if len(found) > 1 else ""
+    return f"{text}.{others}", verdict.then(_of_run(run, "ls", "--why"))
+
+
+def slow(run: Run, graphs: RunTriage | None = None) -> Looked:
+    """Compile seconds by journal. How fast compiled code is beside eager is not measured."""
+    rows = [row for row in run.rows if row.seconds is not None and row.stage in _OUTERMOST]
+    longest = max(rows, key=lambda row: row.seconds or 0.0, default=None)
+    breaks = sum(len(one.breaks) for process in why.of_run(run).processes for of in process.functions for one in of.compiles)
+    total = sum(row.seconds or 0.0 for row in rows if row.stage == rows[0].stage)
+    text = f"Looked at: {total:.1f} s of compiling in {counted(len(rows), 'compile')}" if rows else "Looked at: no compile that ended"
+    text += f" (the longest {longest.seconds:.1f} s, {longest.id})" if longest is not None else ""
+    text += f", {counted(breaks, 'graph break')}. Seconds of a step beside eager's are not measured."
+    if longest is None or (longest.seconds or 0.0) < SLOW_S:
+        return text, None
+    reason = f"{longest.id} took {longest.seconds:.0f} s to compile; whether the graph or the machine is slow needs a measurement"
+    command = shlex.join(["graphdbg", "minify", f"{run_address(run)}/{longest.id}", "--slower-than", f"{longest.seconds / 2:.0f}"])
+    return text, cannot_tell(reason).then(command)
+
+
+_OUTERMOST = ("dynamo", "compiled_autograd")
+
+
+def waits(run: Run, graphs: RunTriage | None = None) -> Looked:
+    """Whether one rank runs a graph that another, which got further or ended, does not: it waits for them."""
+    waiting = [row for row in run.rows if row.status == "running" and (row.lost or row.since)]
+    others = {row.process for row in run.rows} - {row.process for row in waiting}
+    if not waiting or not others or len(run.processes) < 2:
+        return "Looked at: no rank waits in a graph for another.", None
+    row = waiting[0]
+    text = f"rank {row.rank} was in {row.id} when it ended, and {counted(len(others), 'other process', 'other processes')} not"
+    where = Where(graph=f"{run_address(run)}/{row.id}")
+    verdict = Verdict("fails", "hang", "model", reason=f"{text}: it waits for what they do not do", where=where)
+    return f"{text}.", verdict.then(_of_run(run, "diff"))
+
+
+def in_flight(run: Run, graphs: RunTriage | None) -> Looked:
+    """The graph that was being compiled or run at the end, where judging it again shows nothing."""
+    rows = [row for row in run.rows if row.lost or row.status in IN_FLIGHT or "KeyboardInterrupt" in (row.error or "")]
+    if not rows:
+        return "Looked at: no graph was being compiled or run when the program ended.", _outside(run)
+    row = rows[0]
+    state = row.status if row.lost or row.status in IN_FLIGHT else "compiling"
+    text = f"{row.id} was {state} when its process ended" if row.lost or row.error else f"{row.id} is {state}"
+    verdict = cannot_tell(f"{text}, and here it ends and is right; what it waited for is not in the graph")
+    again = shlex.join(["graphdbg", "triage", "--", *run.record.command])
+    return f"{text}.", verdict.then(again)
+
+
+def _outside(run: Run) -> Verdict | None:
+    """The program was ended from outside while no graph was in flight: what hung is none of them."""
+    killed = [end for end in deaths.endings(run.processes) if end.status in ("killed", "died")]
+    if not killed:
+        return None
+    again = shlex.join(["graphdbg", "triage", "--", *run.record.command])
+    reason = f"{deaths.sentence(killed[0], run.processes)}, and no graph was in flight: what went on was outside of graphs"
+    return cannot_tell(reason).then(again)
+
+
+def died(run: Run, graphs: RunTriage | None) -> Looked:
+    """Processes that did not end well, where no graph fails by itself."""
+    bad = [end for end in deaths.endings(run.processes) if end.status in ("failed", "killed", "died")]
+    if not bad:
+        return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
+    text = deaths.sentence(bad[0], run.processes)
+    again = shlex.join(["graphdbg", "triage", "--", *run.record.command])
+    return f"{text}.", cannot_tell(f"{text}; no graph fails by itself, so the cause may lie outside of graphs").then(again)
+
+
+def memory(run: Run, graphs: RunTriage | None) -> Looked:
+    """What compile and first run needed beside eager's own run."""
+    rows = [row for row in (graphs.graphs if graphs else []) if row.needed_bytes]
+    if not rows:
+        return "Looked at: no graph's memory was measured.", None
+    worst = max(rows, key=lambda row: row.needed_bytes - row.eager_bytes)
+    both = f"{size_text(worst.needed_bytes)} for compile and first run of {worst.id}, {size_text(worst.eager_bytes)} for eager's"
+    text = f"Looked at: the memory of {counted(len(rows), 'graph')}; at most {both}."
+    if worst.needed_bytes <= MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
+        return text, None
+    half = (worst.needed_bytes + worst.eager_bytes) // 2
+    command = shlex.join(["graphdbg", "minify", worst.address, "--memory-over", f"{half >> 20}M"])
+    return text, cannot_tell(f"{both}: whether the compiler or the graph needs it is not known").then(command)
+
+
+def ranks(run: Run, graphs: RunTriage | None = None) -> Looked:
+    """The first graph in which a rank differs from the first one."""
+    part = Part(run_address(run), run, run.rows, "run")
+    if len(part.processes()) < 2:
+        return "Looked at: only one process recorded graphs, so there are no ranks to compare.", None
+    views = [pair_view(pair, rank=True) for one, other in rank_pairs(part) for pair in pairs(one, other)]
+    differs = [view for view in views if view.verdict in ("differs", "only_a", "only_b")]
+    unread = [view for view in views if view.verdict == "unreadable"]
+    text = f"Looked at: {counted(len(views), 'pair')} of graphs of {counted(len(part.processes()), 'process', 'processes')}"
+    if unread and not differs:
+        return f"{text}.", cannot_tell(f"graphs cannot be read: {unread[0].notes[0]}").then(_of_run(run, "diff"))
+    if not differs:
+        return f"{text}, which are equal.", None
+    verdict = Verdict("fails", "metadata", "model", reason=_difference(differs[0]), where=_place(run, differs[0]))
+    return f"{text}; {len(differs)} differ: {verdict.reason}.", verdict.then(_of_run(run, "diff"))
+
+
+def _difference(view: GraphView) -> str:
+    if view.first is None:
+        side = "the first rank" if view.verdict == "only_a" else "another rank"
+        return f"only {side} has {view.a or view.b}" if view.verdict != "differs" else f"ranks differ in {view.id}"
+    calls = [node.call for node in (view.first.a, view.first.b) if node is not None]
+    told = f"{calls[0]} in one, {calls[1]} in the other" if len(calls) == 2 else f"{calls[0]} in one alone"
+    return f"ranks differ first in {view.id}: {told}"
+
+
+def _place(run: Run, view: GraphView) -> Where:
+    node = view.first and (view.first.b or view.first.a)
+    name = node.name if node else ""
+    return Where(name, f"{run_address(run)}/{view.id}", node.line if node else "")
+
+
+def _of_run(run: Run, *words: str) -> str:
+    """A command about the run."""
+    return shlex.join(["graphdbg", words[0], run_address(run), *words[1:]])
+

@@ -1,0 +1,139 @@
+"""What a run suffers from, and which engines look into it: one table, read by `triage RUN --symptom S` and by a triage that
+finds the symptom itself, in the journals.
+
+A step looks at one thing, says what it looked at, and returns a verdict or None; the run's verdict is the first failure of a
+step, else the graphs' (which a step never makes better), else what a step could not tell. Imports no torch.
+
+>>> noticed(open_run("myrun"))
+Noticed(symptom='nan', why='found in the journal: NaN first in 0_0/forward (outputs 0, 6), execution 18, step 18')
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ...dumps import deaths, why
+from ..suspects import triggered
+from ..verdict import Verdict, worst
+from .ranking import RunTriage
+from .records import REAL
+from .run import triage_run
+from .symptom_steps import died, in_flight, memory, ranks, recompiles, slow, waits
+from .words import record_again, run_address
+
+if TYPE_CHECKING:
+    from ...dumps.store import Run
+
+Step = Callable[["Run", RunTriage | None], tuple[str, Verdict | None]]
+"""What was looked at, in a sentence, and what came of it (None: nothing). The graphs' triage where they were judged before."""
+
+
+class Sequence(NamedTuple):
+    """What is done for a symptom: steps before the graphs are judged, whether they are, and steps that look at how that went."""
+
+    before: tuple[Step, ...] = ()
+    graphs: bool = True
+    after: tuple[Step, ...] = ()
+
+
+SYMPTOMS: dict[str, Sequence] = {
+    "wrong": Sequence(),
+    "nan": Sequence(),
+    "slow": Sequence(before=(recompiles, slow)),
+    "hangs": Sequence(before=(waits,), after=(in_flight,)),
+    "recompiles": Sequence(before=(recompiles,), graphs=False),
+    "memory": Sequence(after=(memory, died)),
+    "crash": Sequence(after=(in_flight, died)),
+    "ranks": Sequence(before=(ranks, waits)),
+}
+
+
+class Noticed(NamedTuple):
+    """A symptom, and where it was found, in words."""
+
+    symptom: str
+    why: str
+
+
+_CLEAR = ("SIGTERM", "SIGINT", "SIGHUP")
+"""Signals by which people and schedulers end what did not fail."""
+
+
+def noticed(run: Run) -> Noticed:
+    """What the journals say that the run suffers from, the most telling first; "wrong" where they say nothing."""
+    seen = why.first_found(run.processes)
+    if "nan" in triggered(run.processes).values():
+        return Noticed("nan", f"found in the journal: {seen[0]}")
+    failed = [row for row in run.rows if row.status == "failed" and "KeyboardInterrupt" not in (row.error or "")]
+    if failed:
+        error = (failed[0].error or "").partition("\n")[0][:120]
+        out_of_memory = any(word in error.lower() for word in ("out of memory", "can't allocate memory", "bad_alloc"))
+        return Noticed("memory" if out_of_memory else "crash", f"found in the journal: {failed[0].id} failed: {error}")
+    ends = deaths.endings(run.processes)
+    stopped = [end.signal for end in ends if end.status == "killed"]
+    lost = [row for row in run.rows if row.lost or (row.status == "failed")]
+    if lost:
+        crashed = any(name not in (*_CLEAR, "SIGKILL") for name in stopped)
+        how = f"{lost[0].id} was {lost[0].status if lost[0].lost else 'compiling'} when its process ended"
+        return Noticed("crash" if crashed else "hangs", f"found in the journal: {how}")
+    bad = [end for end in ends if end.status in ("failed", "killed") and end.signal not in _CLEAR
+           and "KeyboardInterrupt" not in (end.process.uncaught or "")]  # fmt: skip
+    if bad:
+        return Noticed("crash", f"found in the journal: {deaths.sentence(bad[0], run.processes)}")
+    if len(run.processes) > 1 and len({process.rank for process in run.processes}) > 1:
+        return Noticed("ranks", f"found in the journal: {len(run.processes)} processes")
+    if why.limits(run):
+        return Noticed("recompiles", f"found in the journal: {why.limits(run)[0]}")
+    return Noticed("wrong", "nothing in the journal says otherwise: every graph is judged beside eager")
+
+
+def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_time_s: float, **how: Any) -> RunTriage:
+    """Runs the symptom's sequence within the time. `asked`: the user named it; one that was noticed never leaves the graphs out,
+    and that ranks differ is then no failure but a note. `how`: what `triage_run` takes. Raises what that does.
+    """
+    began, sequence, looked, verdicts = time.monotonic(), SYMPTOMS[symptom], list[str](), list[Verdict]()
+
+    def take(steps: tuple[Step, ...], graphs: RunTriage | None) -> None:
+        for step in steps:
+            text, verdict = step(run, graphs)
+            looked.append(text)
+            if verdict is not None and (asked or step is not ranks):
+                verdicts.append(verdict)
+
+    take(sequence.before, None)
+    convicted = any(verdict.failed for verdict in verdicts)
+    found = RunTriage([], [], [], run=run_address(run))
+    if run.graphs() and (sequence.graphs or not asked):
+        left = max_time_s - (time.monotonic() - began)
+        found = triage_run(run, max_time_s=max(left, 1.0), own_nan=symptom == "nan", measured=symptom == "memory", **how)
+        if symptom == "nan":
+            found.verdict = _about_nan(run, found)
+    if not found.verdict.failed and not convicted:
+        take(sequence.after, found)
+    judged = found.verdict
+    if not judged.failed and verdicts:
+        of = [judged] if found.graphs and judged.verdict != "rounding" else []
+        judged = worst([*verdicts, *of])
+    if asked and judged.verdict == "ok" and (looked or not found.summary):
+        judged = msgspec.structs.replace(judged, reason=" ".join(looked[:1]).removesuffix("."))
+    found.verdict, found.symptom, found.noticed = judged, symptom, found_by
+    found.summary = " ".join(text for text in [found.summary, *looked] if text)
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def _about_nan(run: Run, found: RunTriage) -> Verdict:
+    """The verdict on the graphs, with how to go on; right ones only say what they were judged on."""
+    verdict = found.verdict
+    again = record_again(run, "--when nan")
+    if verdict.verdict == "cannot_tell" and not verdict.next:
+        return verdict.then(again)
+    if verdict.verdict != "ok":
+        return verdict
+    made_up = any(row.judged and row.inputs != REAL for row in found.graphs)
+    on = "inputs that were made up" if made_up else "the recorded inputs"
+    return msgspec.structs.replace(verdict, reason=f"no output of a graph is NaN on {on}").then(*([again] if made_up else []))
