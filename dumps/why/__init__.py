@@ -16,4 +16,4 @@ from .model import Why
 from .show import show
 from .text import render
 
-__all__ = ["Why", "first_found", "hint", "limits", "of_run", "repeated", "render", "show"]
+__all__ = ["Why", "first_found", "hint", "limits", "of_run", "render", "repeated", "show"]

@@ -58,15 +58,16 @@ def slow(run: Run, graphs: RunTriage | None = None) -> Looked:
     rows = [row for row in run.rows if row.seconds is not None and row.stage in _OUTERMOST]
     longest = max(rows, key=lambda row: row.seconds or 0.0, default=None)
     breaks = sum(len(one.breaks) for process in why.of_run(run).processes for of in process.functions for one in of.compiles)
-    total = sum(row.seconds or 0.0 for row in rows if row.stage == rows[0].stage)
-    text = f"Looked at: {total:.1f} s of compiling in {counted(len(rows), 'compile')}" if rows else "Looked at: no compile that ended"
-    text += f" (the longest {longest.seconds:.1f} s, {longest.id})" if longest is not None else ""
+    total = sum(row.seconds or 0.0 for row in rows)
+    most = longest.seconds or 0.0 if longest is not None else 0.0
+    text = f"Looked at: {total:.1f} s of compiling in {counted(len(rows), 'compile')}"
+    text += f" (the longest {most:.1f} s, {longest.id})" if longest is not None else ""
     text += f", {counted(breaks, 'graph break')}. Seconds of a step beside eager's are not measured."
-    if longest is None or (longest.seconds or 0.0) < SLOW_S:
+    if longest is None or most < SLOW_S:
         return text, None
-    reason = f"{longest.id} took {longest.seconds:.0f} s to compile; whether the graph or the machine is slow needs a measurement"
-    command = shlex.join(["graphdbg", "minify", f"{run_address(run)}/{longest.id}", "--slower-than", f"{longest.seconds / 2:.0f}"])
-    return text, cannot_tell(reason).then(command)
+    reason = f"{longest.id} took {most:.0f} s to compile; whether the graph or the machine is slow needs a measurement"
+    command = ["graphdbg", "minify", f"{run_address(run)}/{longest.id}", "--slower-than", f"{most / 2:.0f}"]
+    return text, cannot_tell(reason).then(shlex.join(command))
 
 
 _OUTERMOST = ("dynamo", "compiled_autograd")

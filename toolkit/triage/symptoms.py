@@ -119,7 +119,7 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
         of = [judged] if found.graphs and judged.verdict != "rounding" else []
         judged = worst([*verdicts, *of])
     if asked and judged.verdict == "ok" and (looked or not found.summary):
-        judged = msgspec.structs.replace(judged, reason=" ".join(looked[:1]).removesuffix("."))
+        judged = msgspec.structs.replace(judged, reason=" ".join(looked[:1]).removeprefix("Looked at: ").removesuffix("."))
     found.verdict, found.symptom, found.noticed = judged, symptom, found_by
     found.summary = " ".join(text for text in [found.summary, *looked] if text)
     found.seconds = time.monotonic() - began
