@@ -59,8 +59,8 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
 
     `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`: also
     return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they register.
-    `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan". `measured`: `needed_bytes` and
-    `eager_bytes` are wanted.
+    `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan".
+    `measured`: `needed_bytes` and `eager_bytes` are wanted.
     `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. A segfault, a hang or running out
     of memory is an
     Outcome like any other. Raises GraphdbgError for a graph that cannot be loaded.

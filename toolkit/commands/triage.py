@@ -189,16 +189,17 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
         raise UsageError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
     say(f"symptom: {symptom} ({found_by})")
     found = triage_symptom(
-        run, symptom, found_by, asked=bool(asked), seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
-        all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
+        run, symptom, found_by, asked=bool(asked), seed=options["seed"], device=options["device"],
+        limit_s=options["limit_s"] or DEFAULT_LIMIT_S, all=options["go_on"], imports=options["imports"],
+        max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
         heard=(lambda graph, row: emit(row.event(graph), as_json=True)) if as_lines else lambda graph, row: None,
         rungs=chosen(options["rungs"]),
     )  # fmt: skip
     judged = [row for row in found.graphs if row.verdict.detail not in (NOT_JUDGED, NO_TIME)]
     keep(run, {row.id: (row.verdict.exit_code, word(row.verdict)) for row in judged})
     both = zip(found.ladders, found.boundaries, strict=True)
-    tables = [*([run_table(found)] if found.graphs else []), *(f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both)]
-    _end(found, tables, as_json, as_lines)
+    climbed = [f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both]
+    _end(found, [*([run_table(found)] if found.graphs else []), *climbed], as_json, as_lines)
     return 130 if found.interrupted else found.verdict.exit_code
 
 

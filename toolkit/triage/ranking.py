@@ -39,8 +39,8 @@ class GraphRow(Row, kw_only=True):
     also: list[str] = []
 
     TOLD: ClassVar[tuple[str, ...]] = (
-        "id", "stage", "error", "eager_error", "seconds", "peak_bytes", "needed_bytes", "eager_bytes", "fidelity", "inputs", "signature",
-        "status", "recorded", "address", "also",
+        "id", "stage", "error", "eager_error", "seconds", "peak_bytes", "needed_bytes", "eager_bytes", "fidelity", "inputs",
+        "signature", "status", "recorded", "address", "also",
     )  # fmt: skip
 
     @property
@@ -92,7 +92,8 @@ class RunTriage(msgspec.Struct):
         failing = [row.address or row.id for row in self.graphs if row.failed]
         return {
             "event": "end", "run": self.run, "summary": self.summary, "seconds": self.seconds,
-            "interrupted": self.interrupted, "symptom": self.symptom, "noticed": self.noticed, "graphs": len(self.graphs), "failing": failing,
+            "interrupted": self.interrupted, "symptom": self.symptom, "noticed": self.noticed,
+            "graphs": len(self.graphs), "failing": failing,
             "first_failing": {ladder.graph: ladder.first_failing for ladder in self.ladders}, **self.verdict.flat(),
         }  # fmt: skip
 

@@ -46,7 +46,7 @@ def recompiles(run: Run, graphs: RunTriage | None = None) -> Looked:
     worst = found[0]
     place = worst.place and f"{PurePath(worst.place.file).name}:{worst.place.line}"
     text = f"{worst.function} was compiled again {counted(worst.count, 'time')}: {worst.text}"
-    text += f"; given up there, {worst.limit} is reached, and what fits no compiled version runs uncompiled" if worst.limit else ""
+    text += f"; given up there, {worst.limit} is reached: what fits no compiled version runs uncompiled" if worst.limit else ""
     where = Where(graph=f"{run_address(run)}/{worst.id}" if worst.id else "", line=place or "", name=worst.guard)
     verdict = Verdict("fails", "slow_compile", "model", reason=text, where=where)
     others = f" {counted(len(found) - 1, 'other cause')}." if len(found) > 1 else ""
