@@ -85,7 +85,9 @@ class RunTriage(msgspec.Struct):
     def first_line(self) -> str:
         """The verdict with how many graphs have it."""
         alike = [row for row in self.graphs if row.verdict.verdict == self.verdict.verdict]
-        return verdict_words.first_line(self.verdict, len(alike), len(self.graphs))
+        if self.verdict.differs and self.verdict.kind not in [row.verdict.kind for row in alike]:
+            alike = []  # it is the run's, not a graph's
+        return verdict_words.first_line(self.verdict, len(alike), len(self.graphs) if alike else 1)
 
     def event(self) -> dict[str, Any]:
         """The last line of `triage --json-lines`: its failing graphs in the order in which to look at them."""

@@ -94,8 +94,8 @@ def in_flight(run: Run, graphs: RunTriage | None) -> Looked:
     row = rows[0]
     state = row.status if row.lost or row.status in IN_FLIGHT else "compiling"
     text = f"{row.id} was {state} when its process ended" if row.lost or row.error else f"{row.id} is {state}"
-    verdict = cannot_tell(f"{text}, and here it ends and is right; what it waited for is not in the graph")
-    again = shlex.join(["graphdbg", "triage", "--", *run.record.command])
+    verdict = cannot_tell(f"{text}, and here it ends and is right: what it waited for is not in the graph")
+    again = _program(run)
     return f"{text}.", verdict.then(again)
 
 
@@ -104,7 +104,7 @@ def _outside(run: Run) -> Verdict | None:
     killed = [end for end in deaths.endings(run.processes) if end.status in ("killed", "died")]
     if not killed:
         return None
-    again = shlex.join(["graphdbg", "triage", "--", *run.record.command])
+    again = _program(run)
     reason = f"{deaths.sentence(killed[0], run.processes)}, and no graph was in flight: what went on was outside of graphs"
     return cannot_tell(reason).then(again)
 
@@ -115,7 +115,7 @@ def died(run: Run, graphs: RunTriage | None) -> Looked:
     if not bad:
         return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
     text = deaths.sentence(bad[0], run.processes)
-    again = shlex.join(["graphdbg", "triage", "--", *run.record.command])
+    again = _program(run)
     return f"{text}.", cannot_tell(f"{text}; no graph fails by itself, so the cause may lie outside of graphs").then(again)
 
 
@@ -170,3 +170,9 @@ def _of_run(run: Run, *words: str) -> str:
     """A command about the run."""
     return shlex.join(["graphdbg", words[0], run_address(run), *words[1:]])
 
+
+def _program(run: Run) -> str:
+    """The command that runs the whole program under each backend."""
+    command = run.record.command
+    python = ["python"] if command and command[0].endswith(".py") else []
+    return shlex.join(["graphdbg", "triage", "--", *python, *command])

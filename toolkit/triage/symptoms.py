@@ -18,7 +18,7 @@ import msgspec
 
 from ...dumps import deaths, why
 from ..suspects import triggered
-from ..verdict import Verdict, worst
+from ..verdict import Verdict
 from .ranking import RunTriage
 from .records import REAL
 from .run import triage_run
@@ -105,19 +105,18 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
                 verdicts.append(verdict)
 
     take(sequence.before, None)
-    convicted = any(verdict.failed for verdict in verdicts)
     found = RunTriage([], [], [], run=run_address(run))
     if run.graphs() and (sequence.graphs or not asked):
         left = max_time_s - (time.monotonic() - began)
         found = triage_run(run, max_time_s=max(left, 1.0), own_nan=symptom == "nan", measured=symptom == "memory", **how)
         if symptom == "nan":
             found.verdict = _about_nan(run, found)
-    if not found.verdict.failed and not convicted:
+    if not found.verdict.failed and not any(verdict.failed for verdict in verdicts):
         take(sequence.after, found)
     judged = found.verdict
-    if not judged.failed and verdicts:
-        of = [judged] if found.graphs and judged.verdict != "rounding" else []
-        judged = worst([*verdicts, *of])
+    convicting = [verdict for verdict in verdicts if verdict.failed]
+    if not judged.failed and (convicting or not judged.exit_code):
+        judged = (convicting or verdicts or [judged])[0]
     if asked and judged.verdict == "ok" and (looked or not found.summary):
         judged = msgspec.structs.replace(judged, reason=" ".join(looked[:1]).removeprefix("Looked at: ").removesuffix("."))
     found.verdict, found.symptom, found.noticed = judged, symptom, found_by

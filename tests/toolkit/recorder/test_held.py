@@ -46,7 +46,8 @@ def test_a_nan_at_step_37_leaves_a_forward_and_a_backward_that_give_it(plain, ba
     assert (seen.execution, seen.step, seen.reason) == (37, 37, "nan")
     outcome = graphdbg.replay(run.graph("0_0/backward"))
     assert any(torch.isnan(one).any() for one in outcome.outputs if one is not None)
-    assert outcome.ok and outcome.nan == outcome.eager_nan != []
+    assert outcome.nan == outcome.eager_nan != []
+    assert (outcome.verdict.kind, outcome.verdict.fault) == ("nan", "model")
 
 
 def test_the_kept_forward_is_the_one_of_that_step(backward):

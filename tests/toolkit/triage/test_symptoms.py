@@ -1,0 +1,83 @@
+"""What a run suffers from: found in its journals or named, and the verdict that its sequence comes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphdbg.dumps.store import open_run
+from graphdbg.toolkit.triage.symptom_steps import recompiles
+from graphdbg.toolkit.triage.symptoms import SYMPTOMS, noticed, triage_symptom
+
+AGAIN = """
+import torch
+@torch.compile(backend="eager")
+def f(x, tag):
+    return x * len(tag)
+for i in range(CALLS): f(torch.ones(2), "t" * i)
+"""
+ROOT = """
+import torch
+torch.manual_seed(0)
+@torch.compile(backend="aot_eager")
+def f(x):
+    h = x * 2
+    return torch.sqrt(h).sum()
+with torch.no_grad(): f(torch.randn(4) SHIFT)
+"""
+
+
+@pytest.fixture(scope="module")
+def limited(recorded_script):
+    return open_run(recorded_script(AGAIN.replace("CALLS", "10")))
+
+
+@pytest.fixture(scope="module")
+def negative(recorded_script):
+    return open_run(recorded_script(ROOT.replace("SHIFT", ""), inputs="first"))
+
+
+def _triage(run, symptom, server, *, asked=True):
+    return triage_symptom(run, symptom, "asked for", asked=asked, max_time_s=100, server=server)
+
+
+def test_a_recompile_limit_is_noticed_and_told_with_the_guards_line(limited, server):
+    assert noticed(limited).symptom == "recompiles"
+    verdict = _triage(limited, "recompiles", server).verdict
+    assert (verdict.verdict, verdict.kind, verdict.fault) == ("fails", "slow_compile", "model")
+    assert verdict.where.line.endswith(":5") and "recompile_limit = 8 is reached" in verdict.reason
+    assert verdict.next == [f"graphdbg ls {limited.path} --why"]
+
+
+def test_a_nan_of_eagers_own_is_named_where_it_was_asked_for(negative, server):
+    assert noticed(negative).symptom == "wrong"
+    verdict = _triage(negative, "nan", server).verdict
+    assert (verdict.verdict, verdict.kind, verdict.fault) == ("fails", "nan", "model")
+    assert verdict.where.node == "sqrt" and verdict.where.line.endswith(":7")
+    assert _triage(negative, "wrong", server).verdict.verdict == "ok"
+
+
+def test_a_healthy_run_is_ok_under_a_symptom_with_what_was_looked_at(recorded, server):
+    for symptom in ("memory", "crash", "nan", "recompiles"):
+        found = _triage(open_run(recorded), symptom, server)
+        assert (found.verdict.verdict, found.symptom) == ("ok", symptom), found.summary
+        assert found.verdict.reason and found.verdict.exit_code == 0
+
+
+def test_an_exception_of_the_program_is_not_said_to_be_fine(recorded_script, server):
+    run = open_run(recorded_script(ROOT.replace("SHIFT", ".abs()") + "raise ValueError('loss is odd')", inputs="first"))
+    found = noticed(run)
+    assert found.symptom == "crash" and "ValueError: loss is odd" in found.why
+    judged = triage_symptom(run, *found, asked=False, max_time_s=100, server=server)
+    assert judged.verdict.verdict == "cannot_tell" and judged.verdict.next[0].startswith("graphdbg triage -- ")
+
+
+def test_the_command_takes_the_symptoms_of_the_table():
+    from graphdbg.toolkit.commands.triage import triage
+
+    option = next(one for one in triage.params if one.name == "symptom")
+    assert list(option.type.choices) == list(SYMPTOMS)
+
+
+def test_one_recompile_that_makes_a_size_variable_is_ordinary(recorded_script):
+    text = "import torch\nf = torch.compile(lambda x: x * 2, backend='eager')\nfor n in (3, 4, 5): f(torch.ones(n))\n"
+    assert recompiles(open_run(recorded_script(text)))[1] is None
