@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from graphdbg.dumps.store import open_run
+from graphdbg.toolkit.recorder.watching import write_exit
 from graphdbg.toolkit.triage.symptom_steps import recompiles
 from graphdbg.toolkit.triage.symptoms import SYMPTOMS, noticed, triage_symptom
 
@@ -22,7 +25,7 @@ torch.manual_seed(0)
 def f(x):
     h = x * 2
     return torch.sqrt(h).sum()
-with torch.no_grad(): f(torch.randn(4) SHIFT)
+with torch.no_grad(): f(torch.randn(4))
 """
 
 
@@ -33,7 +36,7 @@ def limited(recorded_script):
 
 @pytest.fixture(scope="module")
 def negative(recorded_script):
-    return open_run(recorded_script(ROOT.replace("SHIFT", ""), inputs="first"))
+    return open_run(recorded_script(ROOT, inputs="first"))
 
 
 def _triage(run, symptom, server, *, asked=True):
@@ -63,10 +66,13 @@ def test_a_healthy_run_is_ok_under_a_symptom_with_what_was_looked_at(recorded, s
         assert found.verdict.reason and found.verdict.exit_code == 0
 
 
-def test_an_exception_of_the_program_is_not_said_to_be_fine(recorded_script, server):
-    run = open_run(recorded_script(ROOT.replace("SHIFT", ".abs()") + "raise ValueError('loss is odd')", inputs="first"))
+def test_a_program_that_did_not_end_well_is_not_said_to_be_fine(recorded, tmp_path, server):
+    whole = open_run(shutil.copytree(recorded, tmp_path / "run"))
+    for process in whole.processes:  # as `graphdbg dump` notes it
+        write_exit(process.path, process.record.pid, 1)
+    run = open_run(tmp_path / "run")
     found = noticed(run)
-    assert found.symptom == "crash" and "ValueError: loss is odd" in found.why
+    assert found.symptom == "crash" and "exit code 1" in found.why
     judged = triage_symptom(run, *found, asked=False, max_time_s=100, server=server)
     assert judged.verdict.verdict == "cannot_tell" and judged.verdict.next[0].startswith("graphdbg triage -- ")
 
