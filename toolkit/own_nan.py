@@ -16,7 +16,7 @@ import torch
 
 from ..dumps.names import of_module
 from ..dumps.walk import user_frame
-from .blame.localize_tasks import nan_origins
+from .blame.node_tasks import nan_origins
 from .case import Live
 from .eager import clone_inputs, copy_graph
 from .outcome import Outcome
