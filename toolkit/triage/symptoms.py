@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...dumps import deaths, why
+from ...dumps.wording import counted
 from ..suspects import triggered
 from ..verdict import Verdict
 from .ranking import RunTriage
@@ -85,7 +86,7 @@ def noticed(run: Run) -> Noticed:
     if bad:
         return Noticed("crash", f"found in the journal: {deaths.sentence(bad[0], run.processes)}")
     if len(run.processes) > 1 and len({process.rank for process in run.processes}) > 1:
-        return Noticed("ranks", f"found in the journal: {len(run.processes)} processes")
+        return Noticed("ranks", f"found in the journal: {counted(len(run.processes), 'process', 'processes')}")
     if why.limits(run):
         return Noticed("recompiles", f"found in the journal: {why.limits(run)[0]}")
     return Noticed("wrong", "nothing in the journal says otherwise: every graph is judged beside eager")
