@@ -271,6 +271,8 @@ def test_ctrl_c_prints_what_was_found(recorded: Path, tmp_path: Path) -> None:
         "graphdbg",
         "bisect",
         str(recorded / "0_0/inference"),
+        "--by",
+        "pass",
         "--import",
         "planted_lowering",
     ]
