@@ -49,6 +49,8 @@ def _quiet(finding: Finding, step: Step | None, plan: Plan, rewritten: bool) -> 
         return False
     if finding.output >= 0 and _not_taken(step.node, finding.output):
         return True
+    if not step.node.users and not finding.own:
+        return True
     for one in finding.mismatches:
         if one.property in ("stride", "offset") and one.cause in ("stale", "inherited"):
             if not rewritten or any(_goes_by_record(user, plan) for user in step.node.users):
