@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ..dumps.wording import counted
+from .eager_death import dies_at
 from .isolation import Answer, ForkServer, ask, opened
 from .outcome import Outcome
 from .process_groups import peers
@@ -83,6 +84,8 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         for one in (*beside, asked):
             one.answer()
         outcome = outcome_of(asked.end(), rung)
+        if outcome.signature is not None and (outcome.signature.kind, outcome.signature.stage) == ("signal", "eager"):
+            outcome = dies_at(saved, How(seed, device, limit_s, imports), used, outcome)
         outcome.notes += used.notes
         if others:
             outcome.notes.append(f"replayed together with the graphs of {counted(len(others), 'other rank')}")
