@@ -22,7 +22,7 @@ from .eager import GraphRunError, clone_inputs, is_random, run_graph
 from .execution import Execution, leaves, returned, same_bits
 from .numerics import Difference, compare, output_grains, output_lengths
 from .numerics.comparison import significant_strides
-from .numerics.measures import ROUNDING, classes, is_float, rms, tolerance, wide
+from .numerics.measures import QUIET, ROUNDING, Noise, classes, is_float, rms, tolerance, wide
 from .numerics.statistics import tensors_in
 from .spec import FULL_STAGES, ReplaySpec
 
@@ -91,29 +91,32 @@ class Comparing:
         got = self._looked_at(seen, wanted)
         known = None if isinstance(truth, NoReference) else truth
         strides = self._promised(seen)
-        behind = {"lengths": output_lengths(self.gm), "grains": output_grains(self.gm), "signed": self._signed()}
-        counts: list[int] = []
+        behind = {
+            "lengths": output_lengths(self.gm), "grains": output_grains(self.gm), "signed": self._signed(),
+            "rounding": self._judged(wanted),
+        }  # fmt: skip
+        made: list[Noise] = []
 
-        def decided_by_rounding(output: int) -> int:
+        def by_rounding(output: int) -> Noise:
             if known is None:
-                return 0
-            if not counts:
-                counts.extend(flips(self.gm, self.inputs, known, self.run))
-            return ALLOWANCE * counts[output]
+                return QUIET
+            if not made:
+                made.extend(noise(self.gm, self.inputs, known, self.run))
+            return made[output]
 
         if drawn is None:
             alone = self.compared == ("metadata",)
             found = compare(
-                known, wanted, got, strides=strides, check=self.compared, flips=decided_by_rounding, every_size=alone, **behind
+                known, wanted, got, strides=strides, check=self.compared, noise=by_rounding, every_size=alone, **behind
             )  # fmt: skip
-            if found or known is None or "accuracy" not in self.compared:
+            if (found and found.detail != ROUNDING) or known is None or "accuracy" not in self.compared:
                 return found
-            return left_out(self.gm, self.inputs, self.run, known, wanted, got)
+            return left_out(self.gm, self.inputs, self.run, known, wanted, got) or found
         plain = [name for name in self.compared if name == "metadata"]
         first = compare(known, wanted, got, strides=strides, check=plain) if plain else None
         rest = [name for name in self.compared if name != "metadata"]
         again = self._looked_at(drawn, wanted)
-        return first or compare(known, wanted, again, check=rest, flips=decided_by_rounding, **behind)
+        return first or compare(known, wanted, again, check=rest, noise=by_rounding, **behind)
 
     def _looked_at(self, results: list[Any], wanted: list[Any]) -> list[Any]:
         """A rung's results, eager's in the places that are left out."""
@@ -138,6 +141,11 @@ class Comparing:
             if at < min(len(seen), len(names)) and at not in promised and isinstance(wanted[at], torch.Tensor)
             and wanted[at].layout == torch.strided and significant_strides(wanted[at]) != significant_strides(seen[at])
         ]  # fmt: skip
+
+    def _judged(self, wanted: Sequence[Any]) -> set[int]:
+        """The results of which a difference by rounding is told: all but masks and indices that only a backward sees."""
+        visible = set(self._visible())
+        return {at for at, one in enumerate(wanted) if at in visible or is_float(one)}
 
     def _signed(self) -> int:
         """How many of the results, the first ones, are no gradients: the sign of a zero that adds up to one is chance."""
@@ -265,19 +273,20 @@ _EXACT = frozenset({
 """Ops whose float results are elements of their arguments (or whole numbers): exact in every dtype."""
 
 
-def flips(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: Run) -> list[int]:
-    """How many elements of each result rounding alone decides; all 0 where a run is not possible. A mask `x <= 0` of rounded
-    numbers may differ from eager's where x lies next to 0, with no bug in sight; a wrong kernel flips far more.
+def noise(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: Run) -> list[Noise]:
+    """What rounding alone may do to each result; nothing where a run is not possible. A mask `x <= 0` of rounded numbers may
+    differ from eager's where x lies next to 0, with no bug in sight, and so may what comes of it; a wrong kernel does more.
 
     Stochastic arithmetic (J. Vignes, A stochastic arithmetic for reliable scientific computation, Math. Comput. Simul. 35, 1993):
-    the float64 graph runs a few times with every fresh float value v replaced by v * (1 + eps * u) + SUMS * eps32 * RMS(v) * u,
-    u uniform in [-1, 1], eps that of the dtype which eager has there (the rounding of the result), the second term for sums
-    that nearly cancel, which are added up in float32 in any order; the elements of integer and boolean results that change are
-    decided by rounding, and those of float results that become finite, NaN or infinite. Random draws stay as they are, and so
-    does what an op only moves or selects (a copy, a `where`, the largest): nothing is rounded there.
+    the float64 graph runs a few times with every fresh float value v, and in a backward its gradient, replaced by
+    v * (1 + eps * u) + SUMS * eps32 * RMS(v) * u, u uniform in [-1, 1], eps that of the dtype which eager has there (the rounding
+    of the result), the second term for sums that nearly cancel, which are added up in float32 in any order. ALLOWANCE times what
+    that moves or flips at most is noise: a rung's rounding is one more sample of it. Random draws stay as they are, and so does
+    what an op only moves or selects (a copy, a `where`, the largest): nothing is rounded there.
     """
     eps = eps_of_nodes(gm, inputs)
     counts = [0] * len(truth)
+    apart: list[torch.Tensor | None] = [None] * len(truth)
     for sample in range(SAMPLES):
         generator = torch.Generator().manual_seed(sample)
 
@@ -286,9 +295,19 @@ def flips(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: 
 
         found = reference(gm, inputs, lambda wide, given, hook=perturb: run(wide, given, hook))
         if isinstance(found, NoReference):
-            return counts
+            break
         counts = [max(count, _changed(one, other)) for count, one, other in zip(counts, truth, found, strict=True)]
-    return counts
+        apart = [_furthest(*three) for three in zip(apart, truth, found, strict=True)]
+    return [
+        Noise(ALLOWANCE * count, None if far is None else ALLOWANCE * far) for count, far in zip(counts, apart, strict=True)
+    ]
+
+
+def _furthest(so_far: torch.Tensor | None, truth: Any, found: Any) -> torch.Tensor | None:
+    if not is_float(truth) or not isinstance(found, torch.Tensor) or found.shape != truth.shape:
+        return so_far
+    apart = (wide(found) - wide(truth)).abs()
+    return apart if so_far is None else torch.maximum(so_far, apart)
 
 
 def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[float, ...]]:
@@ -319,17 +338,22 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
 
 def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:
     """The value of a node of a float64 run, its tensors changed in place by as much as rounding could."""
-    tensors = tensors_in(value)
-    for tensor, width in zip(tensors, eps, strict=False):
+    for tensor, width in zip(tensors_in(value), eps, strict=False):
         if width and tensor.dtype == torch.float64:
-            unit = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1).to(tensor.device)
             plain = tensor.data  # autograd must not take it for a change of a saved value
-            known = torch.isfinite(plain)
-            finite = plain[known]
-            size = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
-            sums = SUMS * min(width, torch.finfo(torch.float32).eps) * size
-            plain.add_(plain.abs().mul_(width).add_(sums).mul_(unit).masked_fill_(~known, 0.0))
+            plain.add_(_rounding(plain, width, generator))
+            if tensor.requires_grad:
+                tensor.register_hook(lambda grad, width=width: grad + _rounding(grad, width, generator))
     return value
+
+
+def _rounding(values: torch.Tensor, width: float, generator: torch.Generator) -> torch.Tensor:
+    unit = torch.rand(values.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1).to(values.device)
+    known = torch.isfinite(values)
+    finite = values[known]
+    size = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
+    sums = SUMS * min(width, torch.finfo(torch.float32).eps) * size
+    return values.abs().mul_(width).add_(sums).mul_(unit).masked_fill_(~known, 0.0)
 
 
 def _is_exact(node: fx.Node) -> bool:

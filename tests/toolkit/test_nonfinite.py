@@ -7,9 +7,10 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.baseline import NoReference, reference
-from graphdbg.toolkit.comparing import flips
+from graphdbg.toolkit.comparing import ALLOWANCE, noise
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.numerics import compare
+from graphdbg.toolkit.numerics.measures import Noise
 
 NAN, INF = float("nan"), float("inf")
 
@@ -38,7 +39,7 @@ def test_an_overflow_that_float64_does_not_have_is_not_asked_for() -> None:
 def test_what_rounding_decides_is_not_missing() -> None:
     three = [row(INF).double()], [row(INF)], [row(1e30)]
     assert compare(*three, check=["nan"]) is not None
-    assert compare(*three, check=["nan"], flips=lambda output: 1) is None
+    assert compare(*three, check=["nan"], noise=lambda output: Noise(1)) is None
 
 
 def test_the_sign_of_a_zero_counts_where_float64_has_eagers() -> None:
@@ -61,8 +62,8 @@ def test_rounding_decides_nothing_where_nothing_is_rounded() -> None:
     gm = make_fx(clamped)(x)
     truth = reference(gm, [x])
     assert not isinstance(truth, NoReference)
-    assert flips(gm, [x], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook)) == [0, 0]
+    assert [one.flips for one in noise(gm, [x], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))] == [0, 0]
     half = make_fx(lambda x: [torch.log(x * 0.1 - 0.1)])(row(1.0))
     truth = reference(half, [row(1.0)])
     assert not isinstance(truth, NoReference)
-    assert flips(half, [row(1.0)], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook)) == [1]
+    assert noise(half, [row(1.0)], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))[0].flips == ALLOWANCE

@@ -8,7 +8,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.baseline import reference
 from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.comparing import ALLOWANCE, flips
+from graphdbg.toolkit.comparing import noise
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.numerics import compare
@@ -23,37 +23,58 @@ def mask(x, weight):
 def counted(function, *inputs):
     gm = make_fx(function)(*inputs)
     truth = reference(gm, list(inputs))
-    return truth, flips(gm, list(inputs), truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))
+    return truth, noise(gm, list(inputs), truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))
 
 
 def test_a_mask_of_rounded_numbers_is_decided_by_rounding_in_few_places():
     torch.manual_seed(0)
     inputs = torch.randn(64, 64).bfloat16(), torch.randn(64, 64).bfloat16()
-    truth, counts = counted(mask, *inputs)
-    assert 0 < counts[0] < 64 * 64 // 20
-    assert counts[1] == 0  # not discrete
+    truth, found = counted(mask, *inputs)
+    assert 0 < found[0].flips < 64 * 64 // 5
+    assert found[1].flips == 0  # not discrete
 
     eager = list(mask(*inputs))
     near = eager[0].clone()
-    near.view(-1)[truth[1].abs().view(-1).argsort()[: counts[0]]] ^= True
+    near.view(-1)[truth[1].abs().view(-1).argsort()[: found[0].flips // 4]] ^= True
     assert compare(truth, eager, [near, eager[1]]) is not None
-    assert compare(truth, eager, [near, eager[1]], flips=lambda output: ALLOWANCE * counts[output]) is None
+    assert compare(truth, eager, [near, eager[1]], noise=found.__getitem__) is None
+    told = compare(truth, eager, [near, eager[1]], noise=found.__getitem__, rounding=(0, 1))
+    assert told is not None
+    assert told.detail == "rounding"
 
 
 def test_a_wrong_mask_is_still_wrong():
     torch.manual_seed(0)
     inputs = torch.randn(64, 64).bfloat16(), torch.randn(64, 64).bfloat16()
-    truth, counts = counted(mask, *inputs)
+    truth, found = counted(mask, *inputs)
     eager = list(mask(*inputs))
-    wrong = [~eager[0], eager[1]]
-    found = compare(truth, eager, wrong, flips=lambda output: ALLOWANCE * counts[output])
-    assert found is not None
-    assert found.detail == "integers"
+    wrong = compare(truth, eager, [~eager[0], eager[1]], noise=found.__getitem__)
+    assert wrong is not None
+    assert wrong.detail == "integers"
+
+
+def test_floats_that_rounding_moves_as_far_convict_nobody():
+    def product(x, y):  # the difference of two nearly equal rows, and what 1000 times a wrong one makes of it
+        return ((x - y) * 1000,)
+
+    torch.manual_seed(0)
+    x = torch.randn(64, 64)
+    y = x * (1 + 3e-7)
+    truth, found = counted(lambda x, y: product(x.tanh(), y.tanh()), x, y)
+    eager = list(product(x.tanh(), y.tanh()))
+    got = list(product(x.tanh().double().float().nextafter(torch.tensor(9.0)), y.tanh()))
+    assert compare(truth, [truth[0].float()], got) is not None
+    told = compare(truth, [truth[0].float()], got, noise=found.__getitem__, rounding=(0,))
+    assert told is not None
+    assert told.detail == "rounding"
+    wrong = compare(truth, eager, [eager[0] + 1], noise=found.__getitem__, rounding=(0,))
+    assert wrong is not None
+    assert wrong.detail == ""
 
 
 def test_integers_that_no_float_leads_to_are_exact():
-    _, counts = counted(lambda x: (x * 2 + 1, x > 3), torch.arange(10))
-    assert counts == [0, 0]
+    _, found = counted(lambda x: (x * 2 + 1, x > 3), torch.arange(10))
+    assert [one.flips for one in found] == [0, 0]
 
 
 def test_random_state_that_eager_leaves_uninitialised_is_left_out_and_named():

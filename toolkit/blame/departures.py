@@ -4,7 +4,7 @@
 The graph runs in float64, and each node whose compiled value is known hands that value on in place of its own. So every
 known value is compared with float64 on compiled inputs: an error made earlier, or amplified since, is not held against it, and
 one compile judges as many nodes as it returns values. Between known values float64 flows on. What departs is tried again with
-perturbed values (see `comparing.flips`): where rounding alone moves the result as far, nothing is said. Nothing is compiled here.
+perturbed values (see `comparing.noise`): where rounding alone moves the result as far, nothing is said. Nothing is compiled here.
 
 >>> departures(gm, inputs, {"mul_31": compiled_value}, seed=0)
 [Departure(name='mul_31', kind='accuracy', error=0.03, ...)]
@@ -22,6 +22,7 @@ from ..baseline import NoReference, reference
 from ..comparing import ALLOWANCE, eps_of_nodes, perturbed
 from ..eager import clone_inputs, run_graph
 from ..numerics import compare, reduction_length
+from ..numerics.measures import Noise
 
 SAMPLES = 3
 CHECK = ("nan", "accuracy")
@@ -124,9 +125,9 @@ def _drop_explained(
             if not other.is_floating_point() and not other.is_complex():
                 flipped[name] = max(flipped[name], int((other != truth).sum()))
             moved = other.to(want.dtype)
-            allowed = ALLOWANCE * flipped[name]
+            allowed = Noise(ALLOWANCE * flipped[name])
             wanted = [moved if other.is_floating_point() else want]
-            if compare([truth], wanted, [got[name]], check=CHECK, lengths=[length], flips=lambda _: allowed) is None:
+            if compare([truth], wanted, [got[name]], check=CHECK, lengths=[length], noise=lambda _: allowed) is None:
                 explained.add(name)
 
         torch.manual_seed(seed)

@@ -15,8 +15,12 @@ GRAIN_FACTOR of them: which way a value was rounded there is chance.
 Where err(e) >= 1 eager has no digit right (a sum that cancels to nothing, like a bias's gradient before a batch norm): what is
 left is rounding, whose size is chance, and NOISE_FACTOR takes the place of both factors. What is not noise is larger by 1/eps.
 
-Integers and booleans must be equal where eager agrees with the reference, but for as many elements as rounding decides
-(`flips`, see `toolkit.comparing`). Without a reference eager takes its place with NO_REFERENCE times the tolerance.
+Integers and booleans must be equal where eager agrees with the reference. What rounding alone may do (`noise`, see
+`toolkit.comparing`) convicts nobody: floats no further off than it moves them, as many discrete elements as it decides.
+Without a reference eager takes its place with NO_REFERENCE times the tolerance.
+
+A rung that nothing convicts and that is further from eager than the tolerance differs by `rounding`, but where eager's error is
+BY_THEORY times the result: there the result is zero but for rounding (a key bias's gradient), and says nothing.
 Must not change any tensor.
 
 >>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
@@ -26,7 +30,7 @@ Must not change any tensor.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -34,7 +38,19 @@ import torch
 from ...dumps.wording import counted
 from ..outcome import OutputError
 from ..signature import Form
-from .measures import Difference, distance, is_float, not_finite, rms, signed_zero, tolerance, wide
+from .measures import (
+    QUIET,
+    ROUNDING,
+    Difference,
+    Noises,
+    distance,
+    is_float,
+    not_finite,
+    rms,
+    signed_zero,
+    tolerance,
+    wide,
+)
 
 FACTOR = 4.0
 ELEMENT_FACTOR = 16.0
@@ -43,6 +59,7 @@ HALF_ELEMENT_EPS = 24.0
 NOISE_FACTOR = 256.0
 GRAIN_FACTOR = 4.0
 NO_REFERENCE = 10.0
+BY_THEORY = 1e4
 ENDLESS = 1e300
 
 
@@ -53,14 +70,16 @@ def compare(
     *,
     strides: Collection[int] = (),
     check: Collection[str] = ("metadata", "nan", "accuracy", "zero"),
-    flips: Callable[[int], int] = lambda output: 0,
+    noise: Noises = lambda output: QUIET,
+    rounding: Collection[int] = (),
     lengths: Sequence[int] = (),
     grains: Sequence[float] = (),
     signed: int | None = None,
     every_size: bool = False,
 ) -> Difference | None:
     """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are promised.
-    `flips`: how many elements of a discrete output may differ. `lengths`: the longest reduction behind each output, where known.
+    `noise`: what rounding may do to an output; `rounding`: the outputs of which a difference that it explains is returned, too,
+    with that detail, where nothing else differs. `lengths`: the longest reduction behind each output, where known.
     `grains`: the largest eps on the way to each output (see `reductions`); results beyond them have the largest of all.
     `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all). `every_size`: strides of
     dimensions of size 1 count, too.
@@ -78,21 +97,24 @@ def compare(
         for index, _, want, have in rows:
             if difference := _metadata(index, want, have, index in strides, every_size):
                 return difference
+    found: list[Difference] = []
     if "nan" in check:
         for row in rows:
-            if difference := not_finite(*row, flips):
-                return difference
+            if difference := not_finite(*row, noise, row[0] in rounding):
+                if difference.detail != ROUNDING:
+                    return difference
+                found.append(difference)
     if "accuracy" not in check:
         return None
-    found = []
     for index, truth, want, have in rows:
         length = lengths[index] if index < len(lengths) else 1
         grain = grains[index] if index < len(grains) else max(grains, default=0.0)
-        if difference := _numbers(index, truth, want, have, flips, length, grain):
+        if difference := _numbers(index, truth, want, have, noise, index in rounding, length, grain):
             found.append(difference)
-    if found or reference is None or "zero" not in check:
-        return max(found, key=lambda one: one.size or 0.0, default=None)
-    return next((one for one in (signed_zero(*row) for row in rows[:signed]) if one), None)
+    worst = max(found, key=lambda one: (one.detail != ROUNDING, one.size or 0.0), default=None)
+    if (worst is not None and worst.detail != ROUNDING) or reference is None or "zero" not in check:
+        return worst
+    return next((one for one in (signed_zero(*row) for row in rows[:signed]) if one), worst)
 
 
 def output_errors(
@@ -136,7 +158,7 @@ def significant_strides(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _numbers(
-    index: int, truth: Any, want: Any, have: Any, flips: Callable[[int], int], length: int, grain: float
+    index: int, truth: Any, want: Any, have: Any, noise: Noises, rounding: bool, length: int, grain: float
 ) -> Difference | None:
     if not isinstance(want, torch.Tensor):
         if not isinstance(want, (int, float)) or want == have or want != want:
@@ -145,13 +167,13 @@ def _numbers(
     if not isinstance(have, torch.Tensor) or want.shape != have.shape or not want.numel() or want.layout != torch.strided:
         return None
     if not is_float(want):
-        return _integers(index, truth, want, have, flips)
+        return _integers(index, truth, want, have, noise, rounding)
     exact = want if truth is None else truth
     rung, own, wrong, beyond = _errors(exact, want, have, grain)
     allowed = max(tolerance(want.dtype, length), grain if grain > torch.finfo(want.dtype).eps else 0.0)
     limit = NO_REFERENCE * allowed if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + allowed
-    if rung <= limit and not wrong:
-        return None
+    if (rung <= limit and not wrong) or (truth is not None and _explained(noise(index).apart, exact, want, have, limit, grain)):
+        return _apart(index, exact, want, have, rung, own, allowed) if rounding and truth is not None else None
     against = "eager" if truth is None else f"float64 (eager's own: {own:.2g})"
     text = f"relative error {rung:.2g} to {against}, {wrong} of {counted(want.numel(), 'element')} far off"
     over = _finite(max(rung / limit if limit else 0.0, beyond))
@@ -163,14 +185,51 @@ def _finite(error: float) -> float:
     return min(error, ENDLESS) if error == error else ENDLESS
 
 
+def _apart(
+    index: int, truth: torch.Tensor, want: torch.Tensor, have: torch.Tensor, rung: float, own: float, allowed: float
+) -> Difference | None:
+    """The difference of a rung that nothing convicts and that is further from eager than the tolerance."""
+    r, e, g = _all_finite(truth, want, have)
+    scale = float(rms(r)) if r.numel() else 0.0
+    apart = float(rms(g - e)) / scale if scale else 0.0
+    if apart <= allowed or own >= BY_THEORY:
+        return None
+    nearer = ": compiled is nearer to it" if rung < own / 2 else ""
+    errors = f"relative error {rung:.2g} to float64, eager's own {own:.2g}{nearer}"
+    text = f"{errors}; {apart:.2g} apart, and nothing convicts the compiler"
+    return Difference("accuracy", index, ROUNDING, apart, text)
+
+
+def _explained(
+    noise: torch.Tensor | None, truth: torch.Tensor, want: torch.Tensor, have: torch.Tensor, limit: float, grain: float
+) -> bool:
+    """Whether a result is no further from float64 than rounding alone moves it, on the whole and in each element."""
+    if noise is None or noise.shape != truth.shape:
+        return False
+    r, e, g = (wide(one) for one in (truth, want, have))
+    known = torch.isfinite(r) & torch.isfinite(e) & torch.isfinite(g)
+    far = noise.to("cpu")[known]
+    if not far.numel() or not bool((far > 0).any()):
+        return False
+    if not bool(torch.isfinite(far).all()):
+        return True
+    r, e, g = r[known], e[known], g[known]
+    most = float(rms(far)) + limit * float(rms(r))
+    return float(rms(g - r)) <= most and bool(((g - r).abs() <= far.max() + _allowed(r, e, want.dtype, grain)).all())
+
+
 def _integers(
-    index: int, truth: Any, want: torch.Tensor, have: torch.Tensor, flips: Callable[[int], int]
+    index: int, truth: Any, want: torch.Tensor, have: torch.Tensor, noise: Noises, rounding: bool
 ) -> Difference | None:
     sure = torch.ones_like(want, dtype=torch.bool) if truth is None else truth.to(want.dtype) == want
     differ = (want != have) & sure
     wrong = int(differ.sum())
-    if not wrong or wrong <= flips(index):
-        return None
+    if not wrong or wrong <= noise(index).flips:
+        apart = int((want != have).sum())
+        if not apart or not rounding or truth is None:
+            return None
+        text = f"{apart} of {counted(want.numel(), 'element')} differ from eager's ({want.dtype}), as rounding alone decides"
+        return Difference("accuracy", index, ROUNDING, apart / want.numel(), text)
     text = f"{wrong} of {counted(want.numel(), 'element')} differ from eager's ({want.dtype})"
     share = wrong / want.numel()
     form = Form(want.numel(), share, offset=common_offset(want[differ], have[differ]))
@@ -183,24 +242,33 @@ def _errors(
     """err(got), err(eager), the number of elements that are far off and by how many times at most, over the elements where all
     three are finite.
     """
-    r, e, g = (wide(one) for one in (truth, eager, got))
-    finite = torch.isfinite(r) & torch.isfinite(e) & torch.isfinite(g)
-    if not bool(finite.all()):
-        r, e, g = r[finite], e[finite], g[finite]
+    r, e, g = _all_finite(truth, eager, got)
     if not r.numel():
         return 0.0, 0.0, 0, 0.0
     scale, rung, own = (float(rms(one)) for one in (r, g - r, e - r))
     scale = scale or 1.0
-    whole = eager.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
-    per_eps = ELEMENT_EPS if whole else HALF_ELEMENT_EPS
-    own_eps = torch.finfo(eager.dtype).eps
-    share = max(per_eps * own_eps, GRAIN_FACTOR * grain if grain > own_eps else 0.0)
-    floor = share * (r.abs() + scale)
-    factor = ELEMENT_FACTOR if own < scale else NOISE_FACTOR
-    allowed = factor * (e - r).abs().max() + floor
+    allowed = _allowed(r, e, eager.dtype, grain)
     apart = (g - r).abs()
     wrong = int((apart > allowed).sum())
     return rung / scale, own / scale, wrong, float((apart / allowed).max()) if wrong else 0.0
+
+
+def _all_finite(*values: torch.Tensor) -> list[torch.Tensor]:
+    """In float64, the elements that are finite in all of them."""
+    wider = [wide(one) for one in values]
+    finite = torch.isfinite(torch.stack(wider)).all(0)
+    return wider if bool(finite.all()) else [one[finite] for one in wider]
+
+
+def _allowed(r: torch.Tensor, e: torch.Tensor, dtype: torch.dtype, grain: float) -> torch.Tensor:
+    """How far each element may be from float64, by eager's own errors and the dtype's eps."""
+    scale, own = float(rms(r)) or 1.0, float(rms(e - r))
+    whole = dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
+    per_eps = ELEMENT_EPS if whole else HALF_ELEMENT_EPS
+    own_eps = torch.finfo(dtype).eps
+    share = max(per_eps * own_eps, GRAIN_FACTOR * grain if grain > own_eps else 0.0)
+    factor = ELEMENT_FACTOR if own < scale else NOISE_FACTOR
+    return factor * (e - r).abs().max() + share * (r.abs() + scale)
 
 
 def _plain(value: Any) -> Any:

@@ -155,13 +155,26 @@ def is_float(value: object) -> bool:
     )
 
 
+class Noise(NamedTuple):
+    """What rounding alone may do to one result: so many `flips` of elements that are discrete or not finite, and `apart`, how far
+    it may move each float (float64, of the result's shape; None: not at all)."""
+
+    flips: int = 0
+    apart: torch.Tensor | None = None
+
+
+QUIET = Noise()
+Noises = Callable[[int], Noise]
+"""Of each result, by its place."""
+
 _NAMES = ("finite", "nan", "inf", "-inf")
 
 
 def not_finite(
-    index: int, truth: Any, want: Any, have: Any, flips: Callable[[int], int] = lambda output: 0
+    index: int, truth: Any, want: Any, have: Any, noise: Noises = lambda output: QUIET, rounding: bool = False
 ) -> Difference | None:
-    """The first difference in what is finite, NaN or infinite. `flips`: how many elements rounding decides.
+    """The first difference in what is finite, NaN or infinite. `noise`: how many elements rounding decides; with `rounding`
+    such a difference is returned, too.
 
     A NaN or Inf where eager is finite is always told. Where eager itself is not finite (NaN, +Inf, -Inf) another value is wrong
     if the float64 reference agrees with eager and no rounding decides it; without a reference nothing is known (a half that
@@ -180,11 +193,15 @@ def not_finite(
     wanted, got = classes(want), classes(have)
     other = (wanted != 0) & (got != wanted) & (classes(truth) == wanted)
     count = int(other.sum())
-    if not count or count <= flips(index):
+    explained = bool(count) and count <= noise(index).flips
+    if not count or (explained and not rounding):
         return None
     first = other.flatten().nonzero()[0]
     is_now, was = (_NAMES[int(one.flatten()[first])] for one in (got, wanted))
     many = f"{count} of {counted(have.numel(), 'element')}"
+    if explained:
+        text = f"{many} are not {was} as in eager (the first is {is_now}), as rounding alone decides"
+        return Difference("accuracy", index, ROUNDING, count / have.numel(), text)
     text = f"{many} are not {was} as in eager and in float64 (the first is {is_now})"
     return Difference("nan", index, f"no {was.removeprefix('-')}", None, text)
 

@@ -22,12 +22,12 @@ from ...dumps.walk import user_frame
 from .. import torch_private as t
 from ..baseline import WIDE, NoReference, reference
 from ..case import Case, Live
-from ..comparing import ALLOWANCE, flips
+from ..comparing import noise
 from ..eager import GraphRunError, Hook, clone_inputs, copy_graph, nodes_in
 from ..execution import Attributes, Execution, changed_inputs, execute, result_names
 from ..isolation.child import mark
 from ..numerics import Difference, compare, output_grains, output_lengths
-from ..numerics.measures import is_float
+from ..numerics.measures import Noise, is_float
 from ..numerics.statistics import tensors_in
 from ..rungs.decomposed import RUNG as DECOMPOSED
 from ..rungs.entries import compiling, joint_passes, mode_of, partition, shared_fakes
@@ -150,14 +150,14 @@ class _Comparison:
             self.truth = self._wide(self.before)
         mark("compare")
         behind = {"lengths": output_lengths(self.before.gm), "grains": output_grains(self.before.gm)}
-        counts: list[int] = []
+        made: list[Noise] = []
 
-        def by_rounding(output: int) -> int:
-            if not counts:
-                counts.extend(flips(self.before.gm, self.live.inputs, self.truth, self._runner(self.before)))
-            return ALLOWANCE * counts[output]
+        def by_rounding(output: int) -> Noise:
+            if not made:
+                made.extend(noise(self.before.gm, self.live.inputs, self.truth, self._runner(self.before)))
+            return made[output]
 
-        of_eager = compare(self.truth, eager, seen, check=("metadata", "nan", "accuracy"), flips=by_rounding, **behind)
+        of_eager = compare(self.truth, eager, seen, check=("metadata", "nan", "accuracy"), noise=by_rounding, **behind)
         if of_eager is None or of_eager.kind == "metadata":
             return of_eager
         if of_eager.kind == "nan" and any(_not_finite(one) for one in self.truth):
@@ -165,7 +165,7 @@ class _Comparison:
         if not self.traced and _narrowest(side.gm) < _narrowest(self.before.gm):
             return of_eager
         wide = [_like(one, want) for one, want in zip(self._wide(side), eager, strict=True)]
-        return compare(self.truth, eager, wide, check=("nan", "accuracy"), flips=by_rounding, **behind)
+        return compare(self.truth, eager, wide, check=("nan", "accuracy"), noise=by_rounding, **behind)
 
     def _unsteady(self, eager: list[Any]) -> bool:
         """Whether the first graph differs from itself where memory is left uninitialised."""

@@ -28,7 +28,7 @@ from ...dumps.wording import counted
 from ..isolation.child import mark
 from ..numerics import compare, relative_rmse, tolerance
 from ..numerics.comparison import FACTOR, NO_REFERENCE, NOISE_FACTOR
-from ..numerics.measures import rms, wide
+from ..numerics.measures import Noise, rms, wide
 from .judged import Against, Argument, Judged
 from .launches import Launch, Launches, Tensor, Written, open_launches
 from .loading import loaded
@@ -266,7 +266,7 @@ def against_eager(written: Written, launches: Launches, have: torch.Tensor, coar
         truth = flat(launches.tensors.get(written.truth), dtype_of(written.truth_dtype)).reshape(written.shape)
     flips = eager.numel() // FLIPS
     found = compare(
-        None if truth is None else [truth], [eager], [have], check=("nan", "accuracy"), flips=lambda output: flips
+        None if truth is None else [truth], [eager], [have], check=("nan", "accuracy"), noise=lambda output: Noise(flips)
     )  # fmt: skip
     why = "" if found is None else found.text
     if not is_float(eager):
