@@ -277,6 +277,19 @@ def test_dynamic_sizes(trees: bool) -> None:
 
 
 @TREES
+def test_an_index_on_the_cpu_is_not_recorded(trees: bool) -> None:
+    def picked(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x[i] * 2
+
+    call, pipeline = compiled(picked, trees=trees, graph_partition=True)
+    x = tensor(8, 4)
+    for place in (1, 5, 5, 2):
+        i = torch.tensor([place, 0])
+        torch.testing.assert_close(step(call, x, i), picked(x, i))
+    assert "is on the CPU" in notes(pipeline, "cudagraphs")
+
+
+@TREES
 def test_operator_on_the_cpu_splits_the_graph(trees: bool) -> None:
     def in_the_middle(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return torch.relu((x @ w).cpu().sort().values.cuda() @ w)  # sort is called, not compiled

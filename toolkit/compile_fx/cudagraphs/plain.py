@@ -52,10 +52,9 @@ def on_cuda(call: Call, inputs: list[Any]) -> tuple[Callable[[], None], Sequence
 
 
 def refusal(inputs: Sequence[Any], static: Collection[int], mutated: Collection[int], names: Sequence[Any] = ()) -> str:
-    """Why these inputs cannot be recorded, with their names; empty when they can."""
-    for index, value in enumerate(inputs):
-        if isinstance(value, torch.Tensor) and value.device.type == "cpu":
-            return f"{name_at(names, index)} is on the CPU, and a recording would keep the value that it has now"
+    """Why these inputs cannot be recorded by a `Recording`, with their names; empty when they can."""
+    if why := on_the_cpu(inputs, names):
+        return why
     for first, second, _ in shared(inputs) if mutated else ():
         copied = first not in static or second not in static
         if copied and (first in mutated or second in mutated):
@@ -64,6 +63,14 @@ def refusal(inputs: Sequence[Any], static: Collection[int], mutated: Collection[
                 f"{name_at(names, first)} and {name_at(names, second)} overlap and {name_at(names, written)} is written to: "
                 "copies of them would part"
             )
+    return ""
+
+
+def on_the_cpu(inputs: Sequence[Any], names: Sequence[Any] = ()) -> str:
+    """Why inputs cannot be recorded by anybody: one of them is not on the GPU; empty when all are."""
+    for index, value in enumerate(inputs):
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu":
+            return f"{name_at(names, index)} is on the CPU, and a recording would keep the value that it has now"
     return ""
 
 

@@ -26,7 +26,7 @@ import torch
 from ... import torch_private as t
 from ..alignment import aligning
 from ..input_names import InputName, name_at
-from .plain import Recording, refusal
+from .plain import Recording, on_the_cpu, refusal
 
 Call = Callable[[list[Any]], Any]
 Make = Callable[[list[Any]], Call]
@@ -84,14 +84,24 @@ def put_on_partitions(compiled: Any, facts: Facts, tell: Tell) -> int:
 def recording(call: Call, compiled: Any, facts: Facts, title: str, tell: Tell) -> Call:
     """`call`, to be recorded at its first call with real inputs."""
     kwargs, device = compiled.fx_kwargs, _device(compiled)
+
+    def unrecorded(inputs: list[Any], why: str) -> Call:
+        tell(f"{title} not recorded: {why}")
+        return aligning(call, t.get_input_idxs_to_check(inputs, facts.static), facts.mutated, facts.names, tell)
+
     if t.inductor_config.triton.cudagraph_trees:
-        return deferred(call, recorder(call, facts, device, kwargs["is_backward"], kwargs["is_inference"]))
+        make = recorder(call, facts, device, kwargs["is_backward"], kwargs["is_inference"])
+
+        def grow(inputs: list[Any]) -> Call:
+            why = on_the_cpu(inputs, facts.names)
+            return unrecorded(inputs, why) if why else make(inputs)
+
+        return deferred(call, grow)
     check = bool(t.inductor_config.size_asserts)
 
     def record(inputs: list[Any]) -> Call:
         if why := refusal(inputs, facts.static, facts.mutated, facts.names):
-            tell(f"{title} not recorded: {why}")
-            return aligning(call, t.get_input_idxs_to_check(inputs, facts.static), facts.mutated, facts.names, tell)
+            return unrecorded(inputs, why)
         with torch.cuda.device(device):
             made = Recording(call, inputs, facts.static, mutated=facts.mutated, names=facts.names, check_sizes=check)
         tell(f"recorded {title}: {made.told()}")
