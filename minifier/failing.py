@@ -20,36 +20,42 @@ from ..dumps.worst import last_failing
 from ..toolkit import normalise
 from ..toolkit.next_command import with_flags
 from ..toolkit.recorder.summary import shown_path
+from ..toolkit.replay import How
 from ..toolkit.suspects import compile_of, suspects, triggered
+from ..toolkit.verdict import ROUNDING
 from ..toolkit.verdict_words import text
+from .options import Options
 from .problem import CannotJudgeError, DoesNotFailError
 
 if TYPE_CHECKING:
     from ..dumps.store import Run, SavedGraph
+    from ..toolkit.triage.ranking import GraphRow
 
 LIKENESS = 0.5
-SCREEN_S = 600.0
-"""What looking for a failing graph may take where no recorded one failed."""
+SCREEN_S, LIMIT_S = 600.0, 300.0
+"""What looking for a failing graph may take where no recorded one failed, and what one graph may."""
 
 
 def failing_graph(
-    run: Run, *, seed: int = 0, imports: Sequence[str] = (), told: Callable[[str], object] = lambda text: None
+    run: Run, options: Options | None = None, told: Callable[[str], object] = lambda text: None
 ) -> tuple[SavedGraph, str]:
-    """The graph, and why it is that one. Raises NothingToReduceError where nothing in the run fails, or
-    that cannot be told, UsageError for an empty run.
+    """The graph, and why it is that one. Of rounding, time and memory, where these were asked for, it is the one that has most.
+    Raises NothingToReduceError where nothing in the run fails as asked, or that cannot be told, UsageError for an empty run.
     """
-    saved, known = last_failing(run)
+    options = options or Options()
+    amount = _amount(options)
+    saved, known = last_failing(run) if amount is None else (None, "")
     if saved:
         return saved, known
     rows = index.rows(index.processes(run.path))
-    found = suspects(rows, triggered(index.processes(run.path)))
+    found = suspects(rows, triggered(index.processes(run.path))) if amount is None else []
     if found:
         others = f"; {counted(len(found) - 1, 'other failure')}: graphdbg ls {shown_path(run.path)}" if len(found) > 1 else ""
         return run.graph(found[0].id), _why(found[0], rows) + others
     if not run.graphs():
         raise UsageError(f"{run.path} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
-    told("no recorded graph failed; judging each of them")
-    return _screened(run, seed, imports, told)
+    told("no recorded graph failed; judging each of them" if amount is None else "judging each graph by what was asked for")
+    return _screened(run, options, amount, told)
 
 
 def unlike_the_record(recorded: str | None, found: str) -> str:
@@ -87,15 +93,30 @@ def _why(row: index.Row, rows: Sequence[index.Row]) -> str:
     return f"it failed in the run{error}"
 
 
-def _screened(run: Run, seed: int, imports: Sequence[str], told: Callable[[str], object]) -> tuple[SavedGraph, str]:
+def _amount(options: Options) -> Callable[[GraphRow], float] | None:
+    """How much of what was asked for a graph has, 0 where that is not enough; None where a failure is wanted."""
+    over, slower = options.memory_over, options.slower_than
+    if over is not None:
+        return lambda row: float(row.needed_bytes) if row.needed_bytes > over else 0.0
+    if slower is not None:
+        return lambda row: row.seconds if row.seconds > slower else 0.0
+    if options.check == ROUNDING:
+        return lambda row: (row.error or 0.0) + 1.0 if row.verdict.verdict == ROUNDING else 0.0
+    return None
+
+
+def _screened(
+    run: Run, options: Options, amount: Callable[[GraphRow], float] | None, told: Callable[[str], object]
+) -> tuple[SavedGraph, str]:
     from ..toolkit.triage.run import worst_graph
 
-    verdict, graph = worst_graph(run, seed=seed, imports=imports, max_time_s=SCREEN_S, told=told)
-    if graph is None:
-        look = with_flags(f"graphdbg triage {shlex.quote(shown_path(run.path))}", imports)
-        if verdict.exit_code:
-            what = f"whether a graph of {run.path} fails cannot be told"
-            raise CannotJudgeError(what, verdict.reason, f"see {look}", verdict.then(*verdict.next or [look]))
-        why = "each was judged under Inductor; what Dynamo does in Python, outside of its graphs, is in none of them"
-        raise DoesNotFailError(f"no graph of {run.path} fails", why, f"see {look}", verdict.then(look))
-    return graph, text(verdict)[:200]
+    how = How(options.seed, None, options.hangs or LIMIT_S, options.imports, measured=options.memory_over is not None)
+    verdict, graph = worst_graph(run, how, amount=amount, max_time_s=SCREEN_S, told=told)
+    if graph is not None:
+        return graph, text(verdict)[:200] if amount is None or options.check == ROUNDING else "it has most of what was asked for"
+    look = with_flags(f"graphdbg triage {shlex.quote(shown_path(run.path))}", options.imports)
+    if verdict.exit_code:
+        what = f"whether a graph of {run.path} fails cannot be told"
+        raise CannotJudgeError(what, verdict.reason, f"see {look}", verdict.then(*verdict.next or [look]))
+    why = "each was judged under Inductor; what Dynamo does in Python, outside of its graphs, is in none of them"
+    raise DoesNotFailError(f"no graph of {run.path} fails", why, f"see {look}", verdict.then(look))

@@ -49,6 +49,7 @@ from .execution import Attributes, Execution, changed_inputs, execute, identical
 from .isolation.child import is_memory_error, mark
 from .missing import is_same_error, missing, missing_error
 from .numerics import Difference, compare, output_errors
+from .numerics.measures import ROUNDING
 from .numerics.statistics import tensors_in
 from .outcome import Outcome
 from .rungs import CannotRun, Rung
@@ -321,6 +322,17 @@ class _Judgement:
         ]  # fmt: skip
         self.inputs = computed(clone_inputs(self.inputs), places)
 
+    def _amplified(self, where: Where | None, text: str) -> tuple[Where | None, str]:
+        """The operator that makes the rounding matter, in the place of the result's node, and the same in words."""
+        from .amplifying import amplifier
+
+        found = amplifier(self.gm, self.inputs, self._eagerly)
+        if found is None:
+            return where, text
+        at = _at(found.node, where.name if where is not None else "")
+        place = f"{at.node}, {at.line}" if at.line else at.node
+        return at, f"{text}; a difference of {found.given:.1g} becomes one of {found.made:.1g} at {place}"
+
     def _names(self, eager: Execution) -> list[str]:
         """What people call the results."""
         return result_names(self.gm, self.inputs, len(eager.gradients), self.changed)
@@ -405,6 +417,8 @@ class _Judgement:
                 difference.kind, "compare", detail=difference.detail, size=difference.size, raw=text, form=difference.form
             )
             where = _output_at(self.gm, difference.output, name)
+            if difference.detail == ROUNDING and not self.lean and "error" in self.compared:
+                where, text = self._amplified(where, text)
             outcome.verdict = judged(outcome.signature, self.rung.name, reason=text, where=where)
         return outcome
 

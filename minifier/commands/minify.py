@@ -171,7 +171,7 @@ def _graph(name: str, options: Options) -> tuple[SavedGraph, str]:
     found = resolve(name)
     if not isinstance(found, Run):
         return found, name
-    saved, why = failing_graph(found, seed=options.seed, imports=options.imports, told=say)
+    saved, why = failing_graph(found, options, told=say)
     say(f"minifying {address(saved)} ({why})")
     return saved, address(saved)
 

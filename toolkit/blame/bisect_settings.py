@@ -34,6 +34,9 @@ _MEANS = {
 }
 
 _MORE = (
+    Setting("inductor", "eager_numerics.division_rounding", True, "divisions that are rounded otherwise than eager's"),
+    Setting("inductor", "eager_numerics.disable_ftz", True, "subnormal numbers that are flushed to zero"),
+    Setting("inductor", "eager_numerics.use_pytorch_libdevice", True, "another libdevice than PyTorch's own kernels use"),
     Setting("inductor", "cpp.simdlen", 0, "the vectorised form of the generated C++"),
     Setting("inductor", "cpp.enable_loop_tail_vec", False, "the masked vector code of loop tails"),
     Setting("inductor", "cpp.enable_tiling_heuristics", False, "the choice of tiles for vectorised loops"),

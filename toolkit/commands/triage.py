@@ -85,6 +85,7 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
     help="For a script: the folder of what each run printed. Default: graphdbg-triage-N.",
 )
 @click.option("--symptom", type=click.Choice(_SYMPTOMS), help="What to look into; by default what the run's journals tell of.")
+@click.option("--workaround", is_flag=True, help="Look for what makes the failure go away, however many compiles that takes.")
 @click.option("--rungs", metavar="A,B,...", help="Only these rungs; by default those that the run used.")
 @json_option()
 @click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as rungs end (docs/json-lines.md).")
@@ -153,6 +154,7 @@ def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, An
     found = climb(
         saved, seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
         all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"], rungs=rungs,
+        workaround=options["workaround"],
         told=(lambda row: emit(row.event(), as_json=True)) if as_lines else _tell,
         begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
     )  # fmt: skip
@@ -193,7 +195,7 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
         limit_s=options["limit_s"] or DEFAULT_LIMIT_S, all=options["go_on"], imports=options["imports"],
         max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
         heard=(lambda graph, row: emit(row.event(graph), as_json=True)) if as_lines else lambda graph, row: None,
-        rungs=chosen(options["rungs"]),
+        rungs=chosen(options["rungs"]), workaround=options["workaround"],
     )  # fmt: skip
     judged = [row for row in found.graphs if row.verdict.detail not in (NOT_JUDGED, NO_TIME)]
     keep(run, {row.id: (row.verdict.exit_code, word(row.verdict)) for row in judged})
@@ -262,7 +264,10 @@ def script_table(found: ScriptTriage) -> str:
 
 def closing(summary: str, verdict: Verdict) -> str:
     """The finding, and what to do next."""
-    return summary + "".join(f"\nNext: {command}" for command in verdict.next)
+    lines = (verdict.workaround or "").splitlines()
+    around = "\nWork-around, seen to work on this graph (put it before the first compile):" if lines else ""
+    around += "".join(f"\n    {line}" for line in lines)
+    return summary + around + "".join(f"\nNext: {command}" for command in verdict.next)
 
 
 def ladder_table(found: Triage) -> str:

@@ -1,4 +1,4 @@
-"""The ladder: eleven ways to run one graph, from trusted to clever, one file each.
+"""The ladder: thirteen ways to run one graph, from trusted to clever, one file each.
 
 The registry imports no torch; a rung's module is loaded when it is asked for.
 
@@ -16,8 +16,8 @@ from ...dumps.errors import UsageError
 from .base import CannotRun, Rung
 
 NAMES = (
-    "eager", "nop", "debug_nop", "decomposed", "torchscript", "lazy", "inductor_nofuse", "triton_interpret", "inductor",
-    "inductor_cudagraphs", "aot_inductor",
+    "eager", "nop", "debug_nop", "decomposed", "torchscript", "lazy", "inductor_nofuse", "lite", "strict", "triton_interpret",
+    "inductor", "inductor_cudagraphs", "aot_inductor",
 )  # fmt: skip
 """The names of the rungs, from trusted to clever."""
 WHOLE = ("eager", "nop", "debug_nop", "torchscript")

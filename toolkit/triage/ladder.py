@@ -21,6 +21,7 @@ from ..signature import RAISED_TOO
 from ..stages.asking import STAGES, judge_stages, stages_of, without_passes
 from ..verdict import NO_TIME, Verdict, abandoned, cannot_tell, skipped
 from ..verdict_words import word
+from .easing import eased
 from .records import SIDE, Row, Triage, inputs_given, row_of
 from .words import address, concluded
 
@@ -38,13 +39,13 @@ Told = Callable[[Row], object]
 def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S,
            all: bool = False, imports: Sequence[str] = (), server: ForkServer | None = None,
            max_time_s: float | None = None, told: Told | None = None, begun: Callable[[str], object] | None = None,
-           rungs: Sequence[str] = ()) -> Triage:  # fmt: skip
+           rungs: Sequence[str] = (), workaround: bool = False) -> Triage:  # fmt: skip
     """Runs a saved graph up the ladder and says which rung fails first.
 
     `limit_s`: what one rung may take; `max_time_s`: all of them together; a rung that the time is too short for is skipped,
     never a hang. `all`: every rung, and on after the first that fails. `rungs`: only these, in the ladder's order; by default
-    those that the run used. `seed`, `device`, `imports`, `server`: as for `replay`. `told` is called with each row, `begun` with
-    the name of a rung that is about to be run.
+    those that the run used. `workaround`: look for one also where that takes more than seconds. `seed`, `device`, `imports`,
+    `server`: as for `replay`. `told` is called with each row, `begun` with the name of a rung that is about to be run.
     Raises GraphdbgError for a graph that cannot be loaded.
     """
     if saved.status == "skipped":
@@ -55,7 +56,9 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
     with opened(server, warmth(*wanted)) as used:
         how = How(seed, device, limit_s, imports)
         if not (rungs or all) and (parted := judge_stages(stages_of(saved), how, used)) is not None:
-            return by_stages(saved, parted[1], time.monotonic() - began)
+            found = by_stages(saved, parted[1], time.monotonic() - began)
+            found.verdict = eased(saved, used, how, found.verdict, 0.0, limit_s, thorough=workaround)
+            return found
         ladder = Ladder(saved, used, how, max_time_s=max_time_s)
         for rung in wanted:
             if begun is not None:
@@ -64,7 +67,12 @@ def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit
             if told is not None:
                 told(row)
         ladder.forget()
-        return ladder.found()
+        found = ladder.found()
+        if not rungs:
+            slowest = max((row.seconds for row in found.rows), default=0.0)
+            left = limit_s if max_time_s is None else began + max_time_s - time.monotonic()
+            found.verdict = eased(saved, used, how, found.verdict, slowest, left, thorough=workaround)
+        return found
 
 
 def chosen(saved: SavedGraph, rungs: Sequence[str] = (), *, all: bool = False) -> list[str]:

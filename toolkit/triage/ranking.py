@@ -16,7 +16,7 @@ from ...dumps.wording import counted
 from .. import verdict_words
 from ..imports import option_words
 from ..stages.asking import STAGES
-from ..verdict import OK, SAME, Verdict, cannot_tell, worst
+from ..verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
 from .records import REAL, Row, Triage
 from .words import record_again, run_address
 
@@ -133,6 +133,8 @@ def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> Ru
         texts = [_all_right(found, imports)]
         if not found.verdict.next and any(row.judged and row.inputs != REAL for row in found.graphs):
             go_on = [record_again(run)]
+        if found.verdict.verdict == ROUNDING and found.verdict.where is not None:
+            go_on = [shlex.join(["graphdbg", "minify", found.verdict.where.graph, "--check", ROUNDING, *option_words(imports)])]
         if "--trust" in found.verdict.reason:  # the definitions that the graph needs are in the dump
             go_on = [shlex.join(["graphdbg", "triage", found.run, *option_words(imports), "--trust"])]
     found.summary = " ".join(text for text in [*texts, _counts(found)] if text)

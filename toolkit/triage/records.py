@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
 
-SIDE = frozenset({"torchscript"})
+SIDE = frozenset({"torchscript", "lite", "strict"})
 """Rungs that are no step towards Inductor: one that fails is told, and is not the first failing rung."""
 
 PLAIN = frozenset({"eager", "nop", "debug_nop"})

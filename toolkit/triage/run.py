@@ -28,6 +28,7 @@ from ..stages.asking import STAGES, judge_stages, stages_of
 from ..suspects import suspects, triggered
 from ..verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, worst
 from ..verdict_words import word
+from .easing import blames_compiler, eased
 from .ladder import DEFAULT_LIMIT_S, Ladder, chosen
 from .ranking import GraphRow, RunTriage, rank, run_concluded
 from .records import Row, Triage, inputs_given
@@ -110,13 +111,14 @@ Heard = Callable[[str, "GraphRow | Row"], object]
 def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S, all: bool = False,
                imports: Sequence[str] = (), server: ForkServer | None = None, max_time_s: float = DEFAULT_TIME_S,
                told: Told = lambda text: None, heard: Heard = lambda graph, row: None,
-               rungs: Sequence[str] = (), own_nan: bool = False, measured: bool = False) -> RunTriage:  # fmt: skip
-    """Judges the graphs of a run under Inductor and explains the worst failures.
+               rungs: Sequence[str] = (), own_nan: bool = False, measured: bool = False,
+               workaround: bool = False) -> RunTriage:  # fmt: skip
+    """Judges the graphs of a run under Inductor, explains the worst failures and looks for what makes the worst go away.
 
     `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then, `heard` each
     row; `rungs`: those of the ladders, by default what the run used; `own_nan`: the model's own NaN is a failure;
-    `measured`: memory, too. After Ctrl-C what was found so far is returned,
-    `interrupted`. Raises EnvironmentLackError where no fork server can live.
+    `measured`: memory, too; `workaround`: a work-around is looked for also where that takes more than seconds.
+    After Ctrl-C what was found so far is returned, `interrupted`. Raises EnvironmentLackError where no fork server can live.
     """
     with opened(server) as used:
         work = _Work(run, used, How(seed, device, limit_s, imports, own_nan, measured), max_time_s, told, heard, rungs)
@@ -128,17 +130,27 @@ def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: f
             interrupted = True
         found = run_concluded(work.result(), run, imports)
         found.interrupted = interrupted
+        if not interrupted:
+            found.verdict = work.eased(found.verdict, thorough=workaround)
         return found
 
 
 def worst_graph(
-    run: Run, *, seed: int = 0, imports: Sequence[str] = (), max_time_s: float = DEFAULT_TIME_S,
+    run: Run, how: How, *, amount: Callable[[GraphRow], float] | None = None, max_time_s: float = DEFAULT_TIME_S,
     told: Told = lambda text: None,
 ) -> tuple[Verdict, SavedGraph | None]:  # fmt: skip
-    """The worst verdict, and the graph that `triage_run` would put up the ladder first; None where none fails."""
+    """The worst verdict, and the graph that `triage_run` would put up the ladder first; None where none fails.
+
+    `amount`: what is looked for in place of a failure; the graph of which there is most, None where there is none of it.
+    """
     with opened(None) as used:
-        work = _Work(run, used, How(seed, None, DEFAULT_LIMIT_S, imports), max_time_s, told)
+        work = _Work(run, used, how, max_time_s, told)
         work.screen()
+        if amount is not None:
+            row = max(work.rows, key=amount, default=None)
+            if row is None or not amount(row):
+                return worst(one.verdict for one in work.rows), None
+            return row.verdict, run.graph(row.id)
         failing = sorted((row for row in work.rows if row.failed and row.rung != STAGES), key=rank)
         if not failing:
             return worst(row.verdict for row in work.rows), None
@@ -262,6 +274,18 @@ class _Work:
             found.verdict = msgspec.structs.replace(found.verdict, kind=row.verdict.kind)
         self.found.append(found)
         self.boundaries.append(boundary)
+
+    def eased(self, verdict: Verdict, *, thorough: bool) -> Verdict:
+        """The run's verdict with what makes it go away, tried on the widest graph of the compile that has it."""
+        alike = [row for row in self.rows if row.verdict.verdict == verdict.verdict and row.verdict.detail != SAME]
+        if not alike or not blames_compiler(verdict):
+            return verdict
+        graphs = {row.id: self.run.graph(row.id) for row in alike}
+        at = verdict.where.graph if verdict.where is not None else ""
+        of = next((compile_of(graphs[row.id]) for row in alike if row.address == at), None)
+        row = next((row for row in alike if of in (None, compile_of(graphs[row.id]))), alike[0])
+        graph, seconds = graphs[row.id], row.seconds
+        return eased(graph, self.server, self.how, verdict, seconds, self.left_s(), thorough=thorough, told=self.told)
 
     def result(self) -> RunTriage:
         return RunTriage(

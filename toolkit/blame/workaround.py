@@ -1,0 +1,121 @@
+"""The cheapest change that was seen to make a graph right, as lines to paste at the top of a script.
+
+Tried in the order of what they cost in speed, each in a child, on the graph itself: the run's own settings at torch's values, one
+operator left to eager's kernel (the one that the verdict names first), a few settings, every operator left to eager. A change
+that makes another failure, or only a smaller one, is none. Imports no torch.
+
+>>> work_around(load_graph("myrun/0_0/dynamo"), server, How(), verdict)
+'from torch._inductor.lowering import make_fallback\nmake_fallback(torch.ops.aten.amin.default, ...)'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..isolation import ForkServer
+from ..replay import How
+from ..verdict import ROUNDING, Verdict
+from . import bisect_words as words
+from .bisect_asking import Asking
+from .bisect_narrowing import own_settings
+from .bisect_records import Bisection, Clock, OutOfTime, Trial
+from .bisect_settings import Setting
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+OPERATORS, SETTINGS = 3, 4
+"""So many of each are tried; `bisect` searches on."""
+
+_FIRST = {
+    "rounding": (
+        "emulate_precision_casts", "eager_numerics.division_rounding", "eager_numerics.disable_ftz", "cpp.simdlen",
+        "cpp.enable_floating_point_contract_flag", "layout_optimization",
+    ),
+    "crash": ("pattern_matcher", "cpp.simdlen", "use_joint_graph_passes", "max_fusion_size"),
+    "": ("cpp.simdlen", "emulate_precision_casts", "pattern_matcher", "max_fusion_size"),
+}  # fmt: skip
+"""Rounding, or the kind of a failure -> the settings to try first."""
+
+LITE = """import torch._inductor
+for name, value in torch._inductor.list_mode_options("lite").items():
+    setattr(torch._inductor.config, name, value)"""
+EAGER = 'torch.compiler.set_stance("force_eager")'
+"""What leaves everything uncompiled; eager itself was seen to be right."""
+
+
+class Change(NamedTuple):
+    """One thing to try, and the lines that do it."""
+
+    trial: Trial
+    code: str
+
+
+def work_around(
+    saved: SavedGraph, server: ForkServer, how: How, verdict: Verdict, *, max_time_s: float | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> str | None:  # fmt: skip
+    """The lines of the first change under which the graph is right; None where it does not fail again, where none helps, or
+    where the time is over. Raises GraphdbgError for a graph that cannot be loaded.
+    """
+    rounding = verdict.verdict == ROUNDING
+    result = Bisection(saved.id, saved.stage)
+    asking = Asking(saved, server, result, tell, how, ROUNDING if rounding else "auto", Clock(max_time_s))
+    try:
+        asking.reproduce()
+        if not result.reproduced:
+            return None
+        if (own := own_settings(asking)) and own[0].workaround is not None:
+            return _with_import(own[0].workaround.code)
+        for change in changes(asking, verdict):
+            if asking.probe(change.trial) == "gone":
+                return change.code
+        if asking.probe_rung("lite") == "gone":
+            return LITE
+        return None if rounding else EAGER
+    except OutOfTime:
+        return None
+    finally:
+        asking.close()
+
+
+def changes(asking: Asking, verdict: Verdict) -> Iterator[Change]:
+    """What to try, the least costly first."""
+    rounding = verdict.verdict == ROUNDING
+    fallbacks = [
+        Change(Trial(f"eager's kernel for {op}", fall_back=[op]), f"import torch\n{words.fallback_code([op])}")
+        for op in operators(asking, verdict)[:OPERATORS]
+    ]
+    known = {(one.room, one.name): one for one in asking.settings()}
+    names = _FIRST[ROUNDING if rounding else verdict.kind if verdict.kind in _FIRST else ""]
+    settings = [known["inductor", name] for name in names if ("inductor", name) in known][:SETTINGS]
+    lines = [Change(_of(one), words.setting_code(one)) for one in settings]
+    yield from [*lines, *fallbacks] if rounding else [*fallbacks, *lines]
+
+
+def operators(asking: Asking, verdict: Verdict) -> list[str]:
+    """The operators of the compile, the likeliest first: that of the node named, those of its line, the last ones."""
+    lowered = [one for one in asking.applications("lowerings") if not one.required]
+    taken_apart = asking.applications("decomposition")
+    node, line = (verdict.where.node, verdict.where.line) if verdict.where is not None else ("", "")
+    stem = re.sub(r"_\d+$", "", node)
+    found = [one.name for one in reversed(lowered)][:1] if verdict.kind in ("crash", "signal", "hang", "memory") else []
+    found += [one.name for one in lowered if node and one.label == node]
+    found += [one.name for one in taken_apart if stem and one.name.split(".")[1:2] == [stem]]
+    found += [one.name for one in reversed(lowered) if line and one.line.startswith(line)]
+    found += [one.name for one in reversed([*taken_apart, *lowered])]
+    return [name for name in dict.fromkeys(found) if _IS_OPERATOR.fullmatch(name) and not name.startswith("aten.view")]
+
+
+_IS_OPERATOR = re.compile(r"\w+\.\w+\.\w+")
+
+
+def _with_import(code: str) -> str:
+    module = code.partition(".config")[0]
+    return f"import {module}.config\n{code}" if code.startswith("torch._") else code
+
+
+def _of(setting: Setting) -> Trial:
+    return Trial(setting.text(), settings={setting.room: {setting.name: setting.value}})

@@ -1,0 +1,44 @@
+"""`lite` and `strict`: Inductor with the settings of torch's modes of these names. Side rungs: they say what makes a failure go
+away, and are no step towards `inductor`.
+
+`lite` leaves every operator to eager's own kernel and runs no pass; its half of the decompositions is at work from the stages
+dynamo and pre_grad only, since other graphs are decomposed already. `strict` asks for eager's numerics (torch 2.15 and newer).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from torch import fx
+
+from .. import torch_private as t
+from ..spec import FULL_STAGES, ReplaySpec
+from .inductor import Inductor
+
+
+class Mode(Inductor):
+    """The same entries as `inductor`, under the settings of a mode."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def unavailable(self, spec: ReplaySpec) -> str | None:
+        if self.name not in t.list_mode_options():
+            return f"this torch has no mode {self.name}"
+        return super().unavailable(spec)
+
+    def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
+        found = super().notes(gm, spec)
+        if self.name == "lite" and spec.stage not in FULL_STAGES:
+            found.append(f"a {spec.stage} graph is decomposed already, which the mode lite would not do")
+        return found
+
+    @contextlib.contextmanager
+    def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
+        with super().around(gm, spec), t.inductor_config.patch(t.list_mode_options()[self.name]):
+            yield
+
+
+RUNG = Mode("lite")
+"""The one instance that the registry hands out."""

@@ -1,0 +1,53 @@
+"""What makes a failure go away, as a part of its verdict: looked for at once where that takes seconds, else when asked.
+
+>>> eased(saved, server, How(), verdict, 0.3, 60.0).workaround
+'torch._inductor.config.emulate_precision_casts = True'
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..blame.workaround import work_around
+from ..isolation import ForkServer
+from ..replay import How
+from ..verdict import ROUNDING, Verdict
+from .words import address
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+QUICK_S, THOROUGH_S = 30.0, 600.0
+"""What the search may take, by itself and when it was asked for."""
+COMPILES = 9
+
+
+def blames_compiler(verdict: Verdict) -> bool:
+    """Whether a change of the compiler's could make it go away."""
+    return verdict.verdict == ROUNDING or (verdict.failed and verdict.fault == "compiler")
+
+
+def eased(
+    saved: SavedGraph, server: ForkServer, how: How, verdict: Verdict, compile_s: float, left_s: float, *,
+    thorough: bool = False, told: Callable[[str], object] = lambda text: None,
+) -> Verdict:  # fmt: skip
+    """The verdict with its work-around, or with the command that looks for one, where a compile of the graph (`compile_s`) takes
+    too long to try several unasked; as it is where nobody can blame the compiler, and where none was found in `left_s`.
+    """
+    if not blames_compiler(verdict) or verdict.workaround:
+        return verdict
+    if verdict.kind in ("hang", "memory") and not thorough:
+        compile_s = QUICK_S
+    if not thorough and COMPILES * compile_s > QUICK_S:
+        command = verdict.then(f"graphdbg triage {address(saved)} --workaround").next
+        return msgspec.structs.replace(verdict, next=[*verdict.next, *command])
+    told("looking for what makes it go away")
+    began = time.monotonic()
+    limit = min(left_s, THOROUGH_S if thorough else QUICK_S)
+    lines = work_around(saved, server, how, verdict, max_time_s=limit)
+    told(f"{'found' if lines else 'found nothing'} in {time.monotonic() - began:.0f} s")
+    return msgspec.structs.replace(verdict, workaround=lines)
