@@ -53,13 +53,14 @@ def task(payload: dict[str, Any]) -> None:
     from torch import fx
 
     from ..dumps.walk import user_frame
+    from . import torch_private as t
     from .case import Case
     from .eager import each_node
     from .isolation.child import report
     from .spec import in_force, settings
 
     def tell(node: fx.Node) -> None:
-        operator = str(node.target) if type(node.target).__module__ == "torch._ops" else ""
+        operator = str(node.target) if isinstance(node.target, (t.OpOverload, t.OpOverloadPacket)) else ""
         report({"node": node.name, "line": user_frame(node.meta.get("stack_trace") or "")[0], "operator": operator})
 
     case = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])

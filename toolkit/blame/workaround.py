@@ -114,7 +114,7 @@ _IS_OPERATOR = re.compile(r"\w+\.\w+\.\w+")
 
 def _with_import(code: str) -> str:
     module = code.partition(".config")[0]
-    return f"import {module}.config\n{code}" if code.startswith("torch._") else code
+    return f"import {module}.config\n{code}" if ".config." in code and not code.startswith("import") else code
 
 
 def _of(setting: Setting) -> Trial:

@@ -69,7 +69,8 @@ def _summed_up(found: Triage, saved: SavedGraph, imports: Sequence[str], eager_n
             wanted = {"eager": "graphdbg replay {graph} --values --rung eager"}
         if (row.verdict.kind, row.rung) == ("signal", "eager") and row.verdict.where is not None:
             wanted = {"eager": f"graphdbg show {{graph}} --node {row.verdict.where.node}"}
-        command = wanted.get(row.rung, f"graphdbg minify {{graph}} --rung {row.rung}").format(graph=found.graph)
+        rung = "" if row.rung in ("inductor_nofuse", "inductor") else f" --rung {row.rung}"
+        command = wanted.get(row.rung, f"graphdbg minify {{graph}}{rung}").format(graph=found.graph)
         return command + (with_imports if command else "")
     eager = next((row for row in found.rows if row.rung == "eager"), None)
     if eager is not None and eager.verdict.undecided:
