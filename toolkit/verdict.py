@@ -12,6 +12,7 @@ Nothing is judged here, and there are no words: those are in `verdict_words`. Im
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -173,6 +174,11 @@ def fails(kind: Kind | None, rung: str, reason: str, where: Where | None = None,
 def cannot_tell(reason: str, detail: str = "") -> Verdict:
     """There is no verdict, and why."""
     return Verdict("cannot_tell", reason=reason, detail=detail)
+
+
+def unloadable(error: Exception, path: Path) -> Verdict:
+    """A saved graph cannot be loaded, and why, without its place, which stands beside."""
+    return cannot_tell(str(error).removeprefix(f"{path.absolute()}: ").removeprefix(f"{path}: "))
 
 
 def abandoned(error: str | None) -> Verdict:

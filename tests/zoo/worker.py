@@ -73,7 +73,7 @@ def recorded(program: Program, run: Path, inputs: str) -> str:
     if answer.status == "done":
         return "" if run.is_dir() else "no run was recorded"
     text = str(answer)
-    why = re.search(r"left out: .*", text)
+    why = re.search(r"left out: .*?(?=['\"], traceback=|$)", text)
     return why[0] if why else f"dump: {text[-1500:]}"
 
 

@@ -49,7 +49,7 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
     from ..blame.bisect import INTERRUPTED
     from ..blame.bisect import bisect as run
     from ..blame.bisect_records import Bisection
-    from ..verdict import cannot_tell
+    from ..verdict import unloadable
 
     saved = resolve_graph(graph)
     try:
@@ -58,7 +58,8 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
         again = with_trust_for(saved, f"graphdbg bisect {saved.name}")
         if isinstance(error, UsageError) or not again:
             raise
-        result = Bisection(saved.id, saved.stage, sentence=str(error), verdict=cannot_tell(str(error)).then(again))
+        record = unloadable(error, saved.path)
+        result = Bisection(saved.id, saved.stage, sentence=record.reason, verdict=record.then(again))
     if as_json:
         emit(result.to_json(), as_json=True)
     else:

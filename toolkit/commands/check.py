@@ -11,7 +11,7 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..next_command import with_flags, with_trust_for
-from ..verdict import exit_code, worst
+from ..verdict import exit_code, unloadable, worst
 from ..verdict_words import first_line, rank
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
@@ -64,7 +64,7 @@ def _checkup(saved: SavedGraph, server: Any, options: dict[str, Any], *, alone: 
     except GraphdbgError as error:
         if isinstance(error, UsageError) or (alone and not with_trust_for(saved, "graphdbg check")):
             raise
-        checkup = Checkup(cannot=str(error).splitlines()[0])
+        checkup = Checkup(cannot=unloadable(error, saved.path).reason.splitlines()[0])
     if not alone:
         say(f"{saved.id}: {checkup.headline}")
     return checkup

@@ -13,7 +13,7 @@ from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from .. import verdict_words
 from ..next_command import with_flags, with_trust_for
-from ..verdict import abandoned, cannot_tell, worst
+from ..verdict import abandoned, unloadable, worst
 from ..verdict_words import first_line, headline, whose_nan, word
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
@@ -110,7 +110,7 @@ def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool,
         again = with_trust_for(saved, f"graphdbg replay {address(saved)}")
         if isinstance(error, UsageError) or (not tell and not again):
             raise
-        outcome = Outcome(cannot_tell(str(error)).then(again), rung=options["rung"])
+        outcome = Outcome(unloadable(error, saved.path).then(again), rung=options["rung"])
     if as_lines:
         emit({"event": "graph", **_row(saved, outcome)}, as_json=True)
     elif tell:

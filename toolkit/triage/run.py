@@ -26,7 +26,7 @@ from ..isolation import ForkServer, opened
 from ..replay import How
 from ..stages.asking import STAGES, judge_stages, stages_of
 from ..suspects import suspects, triggered
-from ..verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, worst
+from ..verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, unloadable, worst
 from ..verdict_words import word
 from .easing import blames_compiler, eased
 from .ladder import DEFAULT_LIMIT_S, Ladder, chosen
@@ -226,7 +226,7 @@ class _Work:
         except GraphdbgError as error:
             if isinstance(error, LostServer) or str(error).startswith("cannot import "):
                 raise  # it is the same for every graph
-            return self._unjudged(graph, str(error))
+            return self._row(graph, Row("inductor", unloadable(error, graph.path)))
         self.ladders[graph.id] = ladder
         if row.verdict.detail == NO_TIME:
             row.verdict = cannot_tell(row.reason, NOT_JUDGED)
