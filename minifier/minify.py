@@ -27,6 +27,7 @@ from ..toolkit.isolation import Servers, default_memory_bytes, fork_server
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
+from .easing import ease
 from .events import Asked, Ended, Follow, Happening, Started
 from .executors import executor_for
 from .executors.elsewhere import Elsewhere
@@ -217,6 +218,7 @@ def minify_saved(
             session = Session(oracle, journal, out, options, narrate=said, tell=told, steering=steering)
             try:
                 result = session.run(pool)
+                ease(result, server, options, said)
                 result.notes += oracle.asking.deaths()
             except Interrupted as interrupted:
                 interrupted.minified.notes += oracle.asking.deaths()

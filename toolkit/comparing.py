@@ -9,6 +9,7 @@ The first that differs is the verdict. Runs the graph again, in float64, only wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -143,9 +144,17 @@ class Comparing:
         ]  # fmt: skip
 
     def _judged(self, wanted: Sequence[Any]) -> set[int]:
-        """The results of which a difference by rounding is told: all but masks and indices that only a backward sees."""
-        visible = set(self._visible())
-        return {at for at, one in enumerate(wanted) if at in visible or is_float(one)}
+        """The results of which a difference by rounding is told: all but masks and indices that only a backward sees, and what
+        `cancelled`."""
+        visible, cancelled = set(self._visible()), self.cancelled(wanted)
+        return {at for at, one in enumerate(wanted) if (at in visible or is_float(one)) and at not in cancelled}
+
+    def cancelled(self, wanted: Sequence[Any]) -> set[int]:
+        """The gradients so much smaller than others that they are zero but for rounding: a key bias's, whose terms cancel."""
+        gradients = range(self._signed(), len(wanted) - len(self.changed))
+        sizes = {at: float(rms(wide(wanted[at]))) for at in gradients if is_float(wanted[at]) and wanted[at].numel()}
+        least = NOTHING * max(filter(math.isfinite, sizes.values()), default=0.0)
+        return {at for at, size in sizes.items() if size < least}
 
     def _signed(self) -> int:
         """How many of the results, the first ones, are no gradients: the sign of a zero that adds up to one is chance."""
@@ -171,6 +180,8 @@ def _as_traced(node: Any, value: Any) -> bool:
     return numbers and traced.shape == value.shape and significant_strides(traced) == significant_strides(value)
 
 
+NOTHING = 16 * torch.finfo(torch.float32).eps
+"""A gradient that is so small a part of the largest one is what cancelling left of terms as large as that."""
 CLEARLY = 2.0
 """By how many times nearer a result must be to one of the two runs than to the other."""
 FACTOR = 4.0

@@ -49,7 +49,9 @@ from .execution import Attributes, Execution, changed_inputs, execute, identical
 from .isolation.child import is_memory_error, mark
 from .missing import is_same_error, missing, missing_error
 from .numerics import Difference, compare, output_errors
-from .numerics.measures import ROUNDING
+from .numerics.comparison import FACTOR
+from .numerics.comparison import NO_REFERENCE as WITHOUT
+from .numerics.measures import ROUNDING, SIGNED_ZERO
 from .numerics.statistics import tensors_in
 from .outcome import Outcome
 from .rungs import CannotRun, Rung
@@ -176,6 +178,8 @@ class _Judgement:
         difference = comparing.difference(truth, eager, got, wanted, seen, found if random else None)
         outcome = self._concluded(difference, truth, wanted, found, self._names(eager), got if keep_outputs else None)
         names = self._names(eager)
+        nothing = {names[at] for at in comparing.cancelled(wanted)}
+        outcome.errors = [one for one in outcome.errors if one.name not in nothing] or outcome.errors
         if difference is None and "metadata" in self.compared:
             outcome.notes += comparing.restrided(wanted, seen, names)
         outcome.nan, outcome.eager_nan = again.nans(changed, names), eager.nans(changed, names)
@@ -419,8 +423,22 @@ class _Judgement:
             where = _output_at(self.gm, difference.output, name)
             if difference.detail == ROUNDING and not self.lean and "error" in self.compared:
                 where, text = self._amplified(where, text)
-            outcome.verdict = judged(outcome.signature, self.rung.name, reason=text, where=where)
+            reason = f"{text}; {convicts}" if (convicts := convicting(difference, known is not None)) else text
+            outcome.verdict = judged(outcome.signature, self.rung.name, reason=reason, where=where)
         return outcome
+
+
+def convicting(difference: Difference, reference: bool) -> str:
+    """What convicts the rung of wrong numbers, in words; empty for what needs no reason, and for rounding."""
+    if difference.kind != "accuracy" or difference.detail == ROUNDING:
+        return ""
+    if difference.detail == "integers":
+        return "convicted by exact values" + (" on which eager and float64 agree" if reference else "")
+    if difference.detail == SIGNED_ZERO:
+        return "convicted by the sign of a zero that nothing rounds"
+    if not reference:
+        return f"convicted by eager, {WITHOUT:.0f} times the tolerance away"
+    return f"convicted by float64: more than {FACTOR:.0f} times eager's own error, the tolerance, and what rounding explains"
 
 
 _RESTARTS = frozenset({"TensorifyScalarRestartAnalysis", "DataDependentOutputException"})

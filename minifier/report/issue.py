@@ -180,6 +180,8 @@ def _description(facts: Facts) -> str:
         f"- {reduced}",
         *([f"- {shown} in {report.rate}, each with its own compile cache."] if has_program else []),
     ]
+    if around := facts.verdict.workaround:
+        lines.append(f"- Seen to work instead, before the first compile:\n\n{_fenced(around, 'python')}")
     beside = NEAREST if known.neighbour.get("diff") else "\n"
     lines += [f"- {told[:1].upper()}{told[1:].rstrip('.')}." for told in known.told if not told.startswith(beside)]
     lines += [f"- Note: {note}" for note in report.notes]

@@ -49,5 +49,5 @@ def eased(
     began = time.monotonic()
     limit = min(left_s, THOROUGH_S if thorough else QUICK_S)
     lines = work_around(saved, server, how, verdict, max_time_s=limit)
-    told(f"{'found' if lines else 'found nothing'} in {time.monotonic() - began:.0f} s")
+    told(f"{'found' if lines else 'found nothing'} in {time.monotonic() - began:.1f} s")
     return msgspec.structs.replace(verdict, workaround=lines)
