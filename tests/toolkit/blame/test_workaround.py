@@ -1,0 +1,83 @@
+"""What makes a failure go away: the change that is named works, and the least costly is tried first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from graphdbg.dumps.store import load_graph, open_run
+from graphdbg.toolkit.blame.bisect_records import Application
+from graphdbg.toolkit.blame.workaround import operators
+from graphdbg.toolkit.isolation import JUDGING, ForkServer
+from graphdbg.toolkit.replay import How
+from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.triage.easing import eased
+from graphdbg.toolkit.triage.ladder import triage
+from graphdbg.toolkit.triage.run import triage_run
+from graphdbg.toolkit.verdict import Where, fails, judged
+
+PLANTED = Path(__file__).resolve().parent.parent / "planted"
+TRIP = """
+import torch
+torch.manual_seed(0)
+torch.compile(lambda x, w: ((x @ w).half().float() * 3 - 1).sin())(torch.randn(8, 8), torch.randn(8, 8))
+"""
+NET = """
+import torch
+torch.manual_seed(0)
+with torch.no_grad():
+    torch.compile(torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.ReLU()))(torch.randn(4, 8))
+"""
+
+
+@pytest.fixture(scope="module")
+def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PLANTED))
+        with ForkServer(warm_inductor_cache, threads=2, preload=JUDGING) as server:
+            yield server
+
+
+def test_a_rounding_has_the_operator_and_the_setting(recorded_script: Callable[..., Path], server: ForkServer) -> None:
+    found = triage_run(open_run(recorded_script(TRIP, inputs="first")), server=server)
+    assert (found.verdict.verdict, found.verdict.exit_code) == ("rounding", 0)
+    assert found.verdict.workaround == (
+        "import torch._inductor.config\ntorch._inductor.config.emulate_precision_casts = True"
+    )
+    assert found.verdict.where is not None
+    assert found.verdict.where.line.endswith(":4")
+    assert found.verdict.next[0].endswith("--check rounding")
+
+
+def test_a_wrong_lowering_is_left_to_eager(recorded_script: Callable[..., Path], server: ForkServer) -> None:
+    saved = load_graph(recorded_script(NET, inputs="first") / "0_0/inference")
+    found = triage(saved, imports=["planted_lowering"], server=server)
+    assert (found.verdict.verdict, found.verdict.fault) == ("fails", "compiler")
+    assert "make_fallback(torch.ops.aten.tanh.default" in (found.verdict.workaround or "")
+
+
+def test_what_would_take_long_is_named_and_not_done(recorded_script: Callable[..., Path], server: ForkServer) -> None:
+    saved = load_graph(recorded_script(NET, inputs="first") / "0_0/inference")
+    record = judged(Signature("crash", "compile"), "inductor")
+    found = eased(saved, server, How(), record, 60.0, 600.0)
+    assert (found.workaround, found.next[-1].endswith("--workaround")) == (None, True)
+    model = fails("nan", "eager", "")
+    assert eased(saved, server, How(), model, 0.0, 600.0) is model
+
+
+def test_the_operator_that_is_named_is_tried_first() -> None:
+    class Log:
+        def applications(self, subsystem: str) -> list[Application]:
+            if subsystem == "decomposition":
+                return [Application(subsystem, name="aten.ldexp.Tensor")]
+            names = (("aten.mul.Tensor", "mul"), ("aten.amin.default", "amin"), ("aten.add.Tensor", "add_1"))
+            return [Application(subsystem, name=name, label=label) for name, label in names]
+
+    wrong = fails("wrong_numbers", "inductor", "", Where("amin"))
+    assert operators(Log(), wrong)[0] == "aten.amin.default"  # type: ignore[arg-type]
+    crash = fails("crash", "inductor", "", Where("mul"))
+    assert operators(Log(), crash)[:2] == ["aten.add.Tensor", "aten.mul.Tensor"]  # type: ignore[arg-type]
+    taken_apart = fails("metadata", "inductor", "", Where("ldexp"))
+    assert operators(Log(), taken_apart)[0] == "aten.ldexp.Tensor"  # type: ignore[arg-type]
