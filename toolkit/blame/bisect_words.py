@@ -122,15 +122,19 @@ def own_setting_text(name: str) -> str:
 def fallback_code(ops: Sequence[str]) -> str:
     """Eager's kernels for these operators, as Python to copy."""
     lines = [f"make_fallback(torch.ops.{op}, warn=False, override_decomp=True)" for op in ops]
-    return "\n".join(["from torch._inductor.lowering import make_fallback", *lines])
+    return "\n".join(["import torch", "from torch._inductor.lowering import make_fallback", *lines, _other_cache(ops)])
 
 
 def undecomposed_code(ops: Sequence[str]) -> str:
     """These operators left whole, as Python to copy."""
     lines = [f"decomposition.decompositions.pop(torch.ops.{op})" for op in ops]
-    return "\n".join(
-        ["from torch._inductor import decomposition", *lines, "decomposition.fast_random_decomps.cache_clear()"]
-    )
+    end = ["decomposition.fast_random_decomps.cache_clear()", _other_cache(ops)]
+    return "\n".join(["import torch", "from torch._inductor import decomposition", *lines, *end])
+
+
+def _other_cache(ops: Sequence[str]) -> str:
+    """What keeps torch's caches from handing out what was compiled before: this change is in none of their keys."""
+    return f'torch.compiler.config.cache_key_tag = "without {" ".join(ops)}"'
 
 
 def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> None:

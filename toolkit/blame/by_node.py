@@ -29,6 +29,7 @@ from ..signature import Signature, from_answer
 from ..verdict import Verdict, Where, cannot_tell, fails
 from ..verdict_words import headline
 from .bisect_records import Clock
+from .bisect_words import fallback_code
 from .cuts import Ask, Narrowing, Spent
 from .node_asking import NUMBERS, Asking, Tell
 from .node_found import ByNode, NodeFound
@@ -262,8 +263,9 @@ class Search:
             )  # fmt: skip
             value: dict[str, Any] = answer.value if answer.status == "done" else {}
             if value and not value["departures"] and value["signature"] is None and not value.get("invalid"):
-                self.workaround = f"torch._inductor.lowering.make_fallback(torch.ops.{row['target']}, override_decomp=True)"
-                found.work_around = f"{self.workaround} before compiling leaves it to eager's kernel"
+                self.workaround = fallback_code([row["target"]])
+                line = f"torch._inductor.lowering.make_fallback(torch.ops.{row['target']}, override_decomp=True)"
+                found.work_around = f"{line} before compiling leaves it to eager's kernel"
 
     def _nodes(self, atoms: list[int]) -> list[NodeFound]:
         """The first node of each atom; what only returns an input has none."""

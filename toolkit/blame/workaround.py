@@ -42,7 +42,7 @@ _FIRST = {
 LITE = """import torch._inductor
 for name, value in torch._inductor.list_mode_options("lite").items():
     setattr(torch._inductor.config, name, value)"""
-EAGER = 'torch.compiler.set_stance("force_eager")'
+EAGER = 'import torch\ntorch.compiler.set_stance("force_eager")'
 """What leaves everything uncompiled; eager itself was seen to be right."""
 
 
@@ -85,7 +85,7 @@ def changes(asking: Asking, verdict: Verdict) -> Iterator[Change]:
     """What to try, the least costly first."""
     rounding = verdict.verdict == ROUNDING
     fallbacks = [
-        Change(Trial(f"eager's kernel for {op}", fall_back=[op]), f"import torch\n{words.fallback_code([op])}")
+        Change(Trial(f"eager's kernel for {op}", fall_back=[op]), words.fallback_code([op]))
         for op in operators(asking, verdict)[:OPERATORS]
     ]
     known = {(one.room, one.name): one for one in asking.settings()}

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 QUICK_S, THOROUGH_S = 30.0, 600.0
 """What the search may take, by itself and when it was asked for."""
-COMPILES = 9
+COMPILES = 2
+"""So many compiles of the graph must fit into QUICK_S, else nothing is tried unasked."""
 
 
 def blames_compiler(verdict: Verdict) -> bool:
@@ -35,19 +36,22 @@ def eased(
     saved: SavedGraph, server: ForkServer, how: How, verdict: Verdict, compile_s: float, left_s: float, *,
     thorough: bool = False, told: Callable[[str], object] = lambda text: None,
 ) -> Verdict:  # fmt: skip
-    """The verdict with its work-around, or with the command that looks for one, where a compile of the graph (`compile_s`) takes
-    too long to try several unasked; as it is where nobody can blame the compiler, and where none was found in `left_s`.
+    """The verdict with its work-around, or with the command that looks for one longer, where a compile of the graph (`compile_s`)
+    takes too long to try several unasked; as it is where nobody can blame the compiler, and where none was found in `left_s`.
     """
     if not blames_compiler(verdict) or verdict.workaround:
         return verdict
     if verdict.kind in ("hang", "memory") and not thorough:
         compile_s = QUICK_S
+    command = verdict.then(f"graphdbg triage {address(saved)} --workaround").next
+    unasked = msgspec.structs.replace(verdict, next=[*verdict.next, *command])
     if not thorough and COMPILES * compile_s > QUICK_S:
-        command = verdict.then(f"graphdbg triage {address(saved)} --workaround").next
-        return msgspec.structs.replace(verdict, next=[*verdict.next, *command])
+        return unasked
     told("looking for what makes it go away")
     began = time.monotonic()
     limit = min(left_s, THOROUGH_S if thorough else QUICK_S)
     lines = work_around(saved, server, how, verdict, max_time_s=limit)
     told(f"{'found' if lines else 'found nothing'} in {time.monotonic() - began:.1f} s")
+    if lines is None and verdict.failed and not thorough:
+        return unasked
     return msgspec.structs.replace(verdict, workaround=lines)
