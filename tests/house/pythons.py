@@ -23,8 +23,10 @@ TESTS = ["-n", "2", "--dist", "worksteal", "-q", "-m", "not slow and not gpu"]
 
 
 def found(version: str) -> str | None:
-    """A working interpreter of that version on PATH (a shim that stands for none does not count)."""
-    for place in os.environ["PATH"].split(os.pathsep):
+    """A working interpreter of that version on PATH (a shim that stands for none does not count), else one of pyenv's."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    places = [*os.environ["PATH"].split(os.pathsep), *(str(one / "bin") for one in sorted(pyenv.glob(f"{version}.*")))]
+    for place in places:
         python = shutil.which(f"python{version}", path=place)
         if python and subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
             return python
