@@ -67,3 +67,16 @@ def test_rounding_decides_nothing_where_nothing_is_rounded() -> None:
     truth = reference(half, [row(1.0)])
     assert not isinstance(truth, NoReference)
     assert noise(half, [row(1.0)], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))[0].flips == ALLOWANCE
+
+
+def test_an_overflow_that_rounding_decides_convicts_nobody() -> None:
+    near, far = row(65500.0, dtype=torch.float64), row(900.0, dtype=torch.float64)
+    moved = Noise(0, torch.tensor([40.0], dtype=torch.float64))
+    half = row(65500.0, dtype=torch.float16)
+    assert compare([near], [half], [row(INF, dtype=torch.float16)], noise=lambda output: moved) is None
+    told = compare([near], [half], [row(INF, dtype=torch.float16)], noise=lambda output: moved, rounding=(0,))
+    assert told is not None
+    assert told.detail == "rounding"
+    wrong = compare([far], [row(900.0, dtype=torch.float16)], [row(INF, dtype=torch.float16)], noise=lambda output: moved)
+    assert wrong is not None
+    assert wrong.detail == "inf"

@@ -184,10 +184,16 @@ def not_finite(
         return None
     finite = torch.isfinite(want)
     for name, test in (("nan", torch.isnan), ("inf", torch.isinf)):
-        extra = int((test(have) & finite).sum())
+        found = test(have) & finite
+        at_the_edge = found & _overflows(truth, want, noise(index).apart) if name == "inf" and bool(found.any()) else None
+        extra = int((found if at_the_edge is None else found & ~at_the_edge).sum())
         if extra:
             text = f"{extra} of {counted(have.numel(), 'element')} are {name} where eager's are finite"
             return Difference("nan", index, name, None, text)
+        if at_the_edge is not None and rounding:
+            share = int(at_the_edge.sum()) / have.numel()
+            text = f"{int(at_the_edge.sum())} of {counted(have.numel(), 'element')} overflow, as rounding alone decides"
+            return Difference("accuracy", index, ROUNDING, share, text)
     if bool(finite.all()) or not is_float(truth) or truth.shape != want.shape:
         return None
     wanted, got = classes(want), classes(have)
@@ -204,6 +210,15 @@ def not_finite(
         return Difference("accuracy", index, ROUNDING, count / have.numel(), text)
     text = f"{many} are not {was} as in eager and in float64 (the first is {is_now})"
     return Difference("nan", index, f"no {was.removeprefix('-')}", None, text)
+
+
+def _overflows(truth: Any, want: torch.Tensor, apart: torch.Tensor | None) -> torch.Tensor:
+    """Where the value, moved as far as rounding may move it, leaves the range of the dtype."""
+    if not is_float(truth) or truth.shape != want.shape:
+        return torch.zeros_like(want, dtype=torch.bool)
+    size = wide(truth).abs() + (0.0 if apart is None else apart.to("cpu"))
+    limit = torch.finfo(want.dtype)
+    return (size >= limit.max * (1 - limit.eps)).to(want.device)
 
 
 def signed_zero(index: int, truth: Any, want: Any, have: Any) -> Difference | None:
