@@ -23,7 +23,7 @@ from .eager import GraphRunError, clone_inputs, is_random, run_graph
 from .execution import Execution, leaves, returned, same_bits
 from .numerics import Difference, compare, output_grains, output_lengths
 from .numerics.comparison import significant_strides
-from .numerics.measures import QUIET, ROUNDING, Noise, classes, is_float, rms, tolerance, wide
+from .numerics.measures import QUIET, ROUNDING, Noise, classes, is_float, number, rms, tolerance, wide
 from .numerics.statistics import tensors_in
 from .spec import FULL_STAGES, ReplaySpec
 
@@ -176,8 +176,9 @@ def _as_traced(node: Any, value: Any) -> bool:
     traced = node.meta.get("val", node.meta.get("example_value")) if isinstance(node, fx.Node) else None
     if not isinstance(traced, torch.Tensor) or not isinstance(value, torch.Tensor) or traced.layout != value.layout:
         return False
-    numbers = all(isinstance(step, int) for step in (*traced.shape, *traced.stride()))
-    return numbers and traced.shape == value.shape and significant_strides(traced) == significant_strides(value)
+    shape, stride = ([number(size) for size in sizes] for sizes in (traced.shape, traced.stride()))
+    significant = tuple(step for size, step in zip(shape, stride, strict=True) if size > 1) if 0 not in shape else ()
+    return shape == list(value.shape) and significant == significant_strides(value)
 
 
 NOTHING = 16 * torch.finfo(torch.float32).eps

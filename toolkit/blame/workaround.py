@@ -26,8 +26,8 @@ from .bisect_settings import Setting
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
-OPERATORS, SETTINGS = 3, 4
-"""So many of each are tried; `bisect` searches on."""
+OPERATORS, SETTINGS, MOST = 3, 4, 12
+"""So many of each are tried alone, and so many operators together; `bisect` searches on."""
 
 _FIRST = {
     "rounding": (
@@ -84,10 +84,9 @@ def work_around(
 def changes(asking: Asking, verdict: Verdict) -> Iterator[Change]:
     """What to try, the least costly first."""
     rounding = verdict.verdict == ROUNDING
-    fallbacks = [
-        Change(Trial(f"eager's kernel for {op}", fall_back=[op]), words.fallback_code([op]))
-        for op in operators(asking, verdict)[:OPERATORS]
-    ]
+    found = operators(asking, verdict)
+    groups = [[op] for op in found[:OPERATORS]] + ([found] if 1 < len(found) <= MOST else [])
+    fallbacks = [Change(Trial(f"eager's {', '.join(ops)}", fall_back=ops), words.fallback_code(ops)) for ops in groups]
     known = {(one.room, one.name): one for one in asking.settings()}
     names = _FIRST[ROUNDING if rounding else verdict.kind if verdict.kind in _FIRST else ""]
     settings = [known["inductor", name] for name in names if ("inductor", name) in known][:SETTINGS]

@@ -246,11 +246,16 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
 
 def _keeps_storages(graph: fx.Graph) -> bool:
     """Whether values say whose memory they are in. `make_fx` with real tensors makes each in a fake mode of its own; such a
-    graph that was saved is known by its views, none of which is recorded in the memory of its argument."""
+    graph that was saved is known by its views, none of which is recorded in the memory of its argument, or by the parts of its
+    tuples, none of which is."""
     tensors = {id(leaf): leaf for node in graph.nodes for leaf in _fakes(node)}
     modes = {id(leaf.fake_mode) for leaf in tensors.values()}
     if len(modes) > 1:
         return 4 * len(modes) < 3 * len(tensors)
+    taken = [node for node in graph.nodes if is_getitem(node) and isinstance(node.args[0], fx.Node)]
+    parts = [node for node in taken if isinstance(value_of(node.args[0]), (tuple, list)) and _keys(node)]
+    if parts and not any(_keys(node) & _keys(node.args[0]) for node in parts):
+        return False
     views = [node for node in graph.nodes if is_view(node)]
     return len(views) < 2 or any(_keys(node) & _keys(one) for node in views for one in node.all_input_nodes)
 

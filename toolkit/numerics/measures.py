@@ -388,7 +388,7 @@ def _base_name(node: fx.Node) -> str:
 
 
 def _shapes(node: fx.Node) -> list[tuple[int, ...]]:
-    return [tuple(_number(size) for size in one.shape) for one in _tensors(node)]
+    return [tuple(number(size) for size in one.shape) for one in _tensors(node)]
 
 
 def _tensors(node: fx.Node) -> list[torch.Tensor]:
@@ -397,7 +397,8 @@ def _tensors(node: fx.Node) -> list[torch.Tensor]:
     return [one for one in parts if isinstance(one, torch.Tensor)]
 
 
-def _number(size: Any) -> int:
+def number(size: Any) -> int:
+    """A size as a number, a symbolic one at its hint; 1 where it has none."""
     if isinstance(size, int):
         return size
     hint = getattr(size.node, "hint", None)  # int(size) would guard on it
