@@ -185,8 +185,11 @@ class ReplayView(ReplayJobs):
     def _conclusion(self, slot: Slot) -> list[str]:
         ladder = slot.kind == "triage"
         said = [self.ladder.sentence()] if ladder else [str(slot.document.get(key) or "") for key in ("sentence", "meaning")]
-        go_on = (self.ladder.end if ladder else slot.document).get("next") or ()
-        return [*(plain(text) for text in said if text), *(f"Next: {one}" for one in go_on)] or [slot.state()]
+        record = self.ladder.end if ladder else slot.document
+        around = [f"    {plain(line)}" for line in str(record.get("workaround") or "").splitlines()]
+        around[:0] = ["Work-around, seen to work:"] if around else []
+        go_on = [f"Next: {one}" for one in record.get("next") or ()]
+        return [*(plain(text) for text in said if text), *around, *go_on] or [slot.state()]
 
     # -- which list has the keys
 
