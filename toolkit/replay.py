@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +24,7 @@ from .outcome import Outcome
 from .process_groups import peers
 from .rungs import warmth
 from .signature import from_answer
-from .verdict import died
+from .verdict import WHOLE, cannot_tell, died
 
 if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
@@ -86,6 +87,9 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         outcome = outcome_of(asked.end(), rung)
         if outcome.signature is not None and (outcome.signature.kind, outcome.signature.stage) == ("signal", "eager"):
             outcome = dies_at(saved, How(seed, device, limit_s, imports), used, outcome)
+        if rung == "inductor" and device is None and not imports and _compiled_in_the_run(saved, outcome):
+            text = f"{outcome.text}; it compiled in the run under the same torch, so this is not the run's program"
+            outcome.verdict = cannot_tell(text, WHOLE)
         outcome.notes += used.notes
         if others:
             outcome.notes.append(f"replayed together with the graphs of {counted(len(others), 'other rank')}")
@@ -93,6 +97,14 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
             outcome.outputs = _load(kept)
             kept.unlink()
     return outcome
+
+
+def _compiled_in_the_run(saved: SavedGraph, outcome: Outcome) -> bool:
+    """Whether a compile fails that the recorded run did under the same torch: what fails is then what the record lacks."""
+    seen = outcome.signature
+    if seen is None or (outcome.verdict.kind, seen.stage) != ("crash", "compile") or saved.status not in ("compiled", "ran"):
+        return False
+    return saved.record.versions.get("torch", "").partition("+")[0] == version("torch").partition("+")[0]
 
 
 def outcome_of(answer: Answer, rung: str) -> Outcome:

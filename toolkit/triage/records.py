@@ -16,7 +16,7 @@ from ...dumps.walk import bodies
 from ...dumps.wording import counted
 from ..outcome import Outcome, OutputError
 from ..signature import Signature
-from ..verdict import OK, Verdict
+from ..verdict import OK, WHOLE, Verdict
 from ..verdict_words import first_line
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ class Row(msgspec.Struct, omit_defaults=True):
     def reason(self) -> str:
         """Why it was skipped, or what the failure is, in a sentence."""
         seen = self.signature
-        return self.verdict.reason if seen is None or seen.stage == "compare" or seen.kind == "nan" else seen.text()
+        if seen is None or seen.stage == "compare" or seen.kind == "nan" or self.verdict.detail == WHOLE:
+            return self.verdict.reason
+        return seen.text()
 
     @property
     def failed(self) -> bool:
