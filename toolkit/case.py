@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Collection
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from ..dumps.torchside.values import BUFFER
 from . import gpu_only, process_groups
 from . import torch_private as t
 from .eager import clone_inputs, graphs_in
+from .execution import leaves
 from .rungs.entries import compiling
 from .spec import FULL_STAGES, ReplaySpec
 
@@ -39,13 +42,15 @@ from .spec import FULL_STAGES, ReplaySpec
 class Live:
     """The live face. Who takes one leaves graph and inputs as they are, and returns new ones.
 
-    `spec`: how it enters the compiler, and with what settings. `notes`: sentences on what could not be as recorded.
+    `spec`: how it enters the compiler, and with what settings. `notes`: sentences on what could not be as recorded. `lowered`:
+    what AOTAutograd traced in the run for the outputs of a graph of Dynamo's, by place, where that is on record.
     """
 
     gm: fx.GraphModule
     inputs: list[Any]
     spec: ReplaySpec = field(default_factory=ReplaySpec)
     notes: list[str] = field(default_factory=list[str])
+    lowered: Callable[[], Mapping[int, Any]] = dict
 
 
 @dataclass
@@ -87,13 +92,25 @@ class Case:
             notes.append(f"{', '.join(fused)}: there is no CPU kernel of torch; computed by the mathematics that defines it")
         if saved.record.kernels and device in (None, "cpu"):
             notes += gpu_only.notes(gm)
-        return Live(gm, inputs, spec, notes)
+        return Live(gm, inputs, spec, notes, partial(_lowered, saved))
 
     def device_for(self, rung: str, device: str | None) -> str | None:
         """The device to move it to for a rung: the one asked for; the CPU where kernels for a GPU are interpreted."""
         if device is None and rung == "triton_interpret" and names_device(self.saved.record.graph, "cuda"):
             return "cpu"
         return device
+
+
+def _lowered(saved: SavedGraph) -> dict[int, Any]:
+    """The fake outputs of the joint or inference graph that was traced of a graph of Dynamo's, by the output they are of it."""
+    for stage in ("joint", "inference") if saved.record.stage in FULL_STAGES else ():
+        if (saved.path.parent / stage).exists():
+            inner = load_graph(saved.path.parent / stage)
+            output = live.fake_module(inner.record, inner.tensors, where=str(inner.path))[0].graph.output_node()
+            made = zip(output.meta.get("desc") or (), leaves(output.args[0]), strict=False)
+            places = ((re.fullmatch(r"PlainAOTOutput\(idx=(\d+)\)", str(told)), node) for told, node in made)
+            return {int(place[1]): node.meta.get("val") for place, node in places if place and isinstance(node, fx.Node)}
+    return {}
 
 
 def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:

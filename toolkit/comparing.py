@@ -10,7 +10,7 @@ The first that differs is the verdict. Runs the graph again, in float64, only wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ Run = Callable[..., list[Any]]
 @dataclass
 class Comparing:
     """One comparison. `left_out`: places of results that say nothing; `changed`: inputs that eager writes to; `run`: the
-    results of an eager run of another form of the graph."""
+    results of an eager run of another form of the graph; `lowered`: the outputs as AOTAutograd traced them, by place."""
 
     gm: fx.GraphModule
     inputs: Sequence[Any]
@@ -43,6 +43,7 @@ class Comparing:
     left_out: set[int]
     changed: list[int]
     run: Run
+    lowered: Callable[[], Mapping[int, Any]] = dict
 
     def difference(
         self, truth: Any, eager: Execution, got: Execution, wanted: list[Any], seen: list[Any], drawn: list[Any] | None
@@ -126,12 +127,15 @@ class Comparing:
         return [wanted[index] if index in self.left_out else value for index, value in enumerate(results)]
 
     def _promised(self, seen: list[Any]) -> set[int]:
-        """The outputs whose strides must be eager's: but for those that have the strides of the traced metadata, which is what a
-        compiler was promised and promises; asked for metadata alone, all."""
+        """The outputs whose strides must be eager's: but for those that have the strides of the traced metadata (this graph's
+        own, or those of AOTAutograd's graph of it), which is what a compiler was promised and promises; asked for metadata alone,
+        all."""
         if self.compared == ("metadata",):
             return set(self._visible())
-        nodes = returned(self.gm)
-        return {at for at in self._visible() if at >= len(seen) or not _as_traced(nodes[at], seen[at])}
+        traced = [_traced(node) for node in returned(self.gm)]
+        others = {at for at in self._visible() if at >= len(seen) or not _as_traced(traced[at], seen[at])}
+        lowered = self.lowered() if others else {}
+        return {at for at in others if at not in lowered or not _as_traced(lowered[at], seen[at])}
 
     def restrided(self, wanted: list[Any], seen: list[Any], names: Sequence[str]) -> list[str]:
         """Notes of results whose strides are not eager's and are what was traced, which is what a compiler promises."""
@@ -171,9 +175,12 @@ class Comparing:
         return list(output.meta.get("user_visible_output_idxs", ()))
 
 
-def _as_traced(node: Any, value: Any) -> bool:
+def _traced(node: Any) -> Any:
+    return node.meta.get("val", node.meta.get("example_value")) if isinstance(node, fx.Node) else None
+
+
+def _as_traced(traced: Any, value: Any) -> bool:
     """Whether a result has the strides that were recorded for it, as far as those are numbers."""
-    traced = node.meta.get("val", node.meta.get("example_value")) if isinstance(node, fx.Node) else None
     if not isinstance(traced, torch.Tensor) or not isinstance(value, torch.Tensor) or traced.layout != value.layout:
         return False
     shape, stride = ([number(size) for size in sizes] for sizes in (traced.shape, traced.stride()))
@@ -261,7 +268,7 @@ def _is_cast(node: Any) -> bool:
 
 
 def _dtype(node: Any) -> torch.dtype | None:
-    value = node.meta.get("val", node.meta.get("example_value")) if isinstance(node, fx.Node) else None
+    value = _traced(node)
     return value.dtype if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else None
 
 

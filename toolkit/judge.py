@@ -174,7 +174,9 @@ class _Judgement:
         if self._waits(truth) and not (len(wanted) == len(found) and all(map(identical, wanted, found))):
             truth = self._reference()
             self._enter("compare")
-        comparing = Comparing(self.gm, self.inputs, self.spec, self.compared, self.left_out, changed, self._eagerly)
+        comparing = Comparing(
+            self.gm, self.inputs, self.spec, self.compared, self.left_out, changed, self._eagerly, self.case.lowered
+        )
         difference = comparing.difference(truth, eager, got, wanted, seen, found if random else None)
         outcome = self._concluded(difference, truth, wanted, found, self._names(eager), got if keep_outputs else None)
         names = self._names(eager)

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import fx
 
-from graphdbg.toolkit.case import Live
+from graphdbg.dumps.store import load_graph
+from graphdbg.toolkit.case import Case, Live
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.rungs import Rung
 from graphdbg.toolkit.spec import ReplaySpec
 
+CACHE = """
+import torch
+
+def step(cache, x):
+    return torch.cat([cache, x.view(2, 7, 2, 4).transpose(1, 2)], dim=-2)  # decomposed, it keeps x's strides
+
+torch.compile(step)(torch.empty(0), torch.randn(2, 7, 8))
+"""
+Record = Callable[..., Path]
 X = torch.arange(8.0).reshape(1, 2, 4)
 
 
@@ -62,3 +73,12 @@ def test_strides(traced: Sequence[int], made: Sequence[int], check: str, word: s
     assert (outcome.verdict.verdict, outcome.verdict.kind) == (word, "metadata" if word == "fails" else None)
     notes = [note for note in outcome.notes if "are (8, 1, 2), eager's are (8, 4, 1)" in note]
     assert bool(notes) == noted
+
+
+@pytest.mark.parametrize(("check", "word"), [("auto", "ok"), ("metadata", "fails")])
+def test_strides_that_aotautograd_traced_are_promised_too(check: str, word: str, recorded_script: Record) -> None:
+    run = recorded_script(CACHE)
+    saved = load_graph(run / "0_0" / "dynamo")
+    outcome = judge(Case(saved).live(), "inductor", check)
+    assert outcome.verdict.verdict == word
+    assert any("are (56, 4, 8, 1), eager's are (56, 28, 4, 1)" in note for note in outcome.notes) == (word == "ok")

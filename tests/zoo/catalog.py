@@ -23,6 +23,8 @@ NOT_HERE = {
     "healthy_lstm": "torch's own fault: the compiled call of mkldnn_rnn_layer takes a list for a tensor",
 }
 """Programs of the other tables that are no healthy programs of one process, and why."""
+FLAGS = {"tiny_transformers_mixtral": ("--import", "transformers.integrations.moe")}
+"""What a program's commands need to know operators that it does not define itself."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def programs() -> tuple[Program, ...]:
             made.append(Program(f"matrix_{name}", PROGRAMS / "matrix.py", (name,), flags))
     for script in sorted(PROGRAMS.glob("*.py")):
         if script.stem not in ("bench_models", "healthy", "matrix"):
-            made += [Program(f"{script.stem}_{name}", script, (name,)) for name in _functions(script)]
+            named = ((f"{script.stem}_{name}", name) for name in _functions(script))
+            made += [Program(full, script, (name,), FLAGS.get(full, ())) for full, name in named]
     assert len({one.name for one in made}) == len(made)
     return tuple(made)
 

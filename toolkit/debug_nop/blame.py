@@ -133,6 +133,9 @@ class Blame:
         if name == "value" and self.place < len(says.leaves) and says.leaves[self.place] is None:
             return "the number is read from data"
         leaf = self.step.leaves[self.place] if self.place < len(self.step.leaves) else None
+        target = self.step.node.target
+        if name == "kind" and isinstance(target, t.OpOverload) and not target._schema.returns:
+            return "the operator returns nothing; what it stands for returned something"
         if name == "offset" and isinstance(leaf, Leaf) and leaf.root == (self.step.index, self.place) and self.step.torchs:
             return "where a new value begins in its own storage is left to the operator"
         return "the results of a region lie where its run left them" if name in ("offset", "alias") and self.step.region else ""

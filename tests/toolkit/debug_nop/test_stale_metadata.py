@@ -195,3 +195,15 @@ def test_sizes_changed_twice_in_place_are_not_compared_before_the_last() -> None
 
     torch.compile(turned, backend=backend)(torch.randn(3, 4))
     assert not compiled[0].findings
+
+
+def test_what_an_operator_that_returns_nothing_stands_for_is_a_note() -> None:
+    gm = make_fx(lambda x: (torch.ops.aten._assert_async.msg(x.all(), "some are zero"), x + 1)[1], tracing_mode="fake")(
+        torch.ones(3)
+    )
+    node = next(node for node in gm.graph.nodes if "_assert_async" in str(node.target))
+    node.meta["val"] = (None, node.args[0].meta["val"])  # as a functional form of it left it
+    run = checked(gm, [torch.ones(3)])
+    run([torch.ones(3)])
+    assert [finding for finding in run.findings if finding.origin] == []
+    assert [note for note in run.graph.unchecked() if node.name in note]
