@@ -3,7 +3,7 @@
 The last verdicts are kept in the cache folder, never in a run. Judges nothing, imports no torch, and fails for no reason: a
 verdict that could not be kept or read is not known.
 
->>> keep(run, {"0_0/forward": (1, "fails: wrong numbers")})
+>>> keep(run, {"0_0/forward": (1, "fails: wrong numbers", "relative error 0.5 to float64, eager's own 1e-7")})
 >>> worst_known(run)
 (SavedGraph('myrun/0_0/forward'), 'its last verdict is fails: wrong numbers')
 """
@@ -29,18 +29,21 @@ FILE = "verdicts.json"
 _MOST = 200
 """Of so many runs the last verdicts are kept."""
 
-_Known = dict[str, dict[str, tuple[int, str]]]
+Told = tuple[int, str, str]
+"""What is kept of a verdict: its exit code, what it comes to in a few words, and its reason."""
+_Known = dict[str, dict[str, Told]]
 _FAILS, _UNSURE = 1, 4
 """Exit codes that say what a verdict comes to."""
 
 
-def keep(run: Run | None, found: Mapping[str, tuple[int, str]]) -> None:
-    """Keeps verdicts on graphs of a run, by id: its exit code, and what it says in a few words."""
+def keep(run: Run | None, found: Mapping[str, Told]) -> None:
+    """Keeps verdicts on graphs of a run, by id, the one to begin with first."""
     if run is None:
         return
     with contextlib.suppress(OSError, RuntimeError, GraphdbgError):  # no home folder, a full disk: then it is not known
         known, key = _read(), _key(run)
-        mine = known.pop(key, {}) | dict(found)
+        before = known.pop(key, {})
+        mine = dict(found) | {name: told for name, told in before.items() if name not in found}
         kept = dict([*known.items(), (key, mine)][-_MOST:])
         path = _file()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,15 +75,20 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
 
 
 def last_failing(run: Run) -> tuple[SavedGraph | None, str]:
-    """The first graph whose last verdict is that it fails, and that in words; None where there is none."""
+    """The graph to begin with of those whose last verdict is that they fail, and that in words; None where there is none."""
     return _told(run, _FAILS)
 
 
-def _told(run: Run, code: int) -> tuple[SavedGraph | None, str]:
-    known: dict[str, tuple[int, str]] = {}
+def last_verdicts(run: Run) -> dict[str, Told]:
+    """The last verdicts on graphs of a run, by id."""
     with contextlib.suppress(OSError, RuntimeError):
-        known = _read().get(_key(run), {})
-    found = next((one for one in run.graphs() if known.get(one.id, (0,))[0] == code), None) if known else None
+        return _read().get(_key(run), {})
+    return {}
+
+
+def _told(run: Run, code: int) -> tuple[SavedGraph | None, str]:
+    known, graphs = last_verdicts(run), {one.id: one for one in run.graphs()}
+    found = next((graphs[name] for name, told in known.items() if told[0] == code and name in graphs), None)
     return found, f"its last verdict is {known[found.id][1]}" if found else ""
 
 

@@ -20,7 +20,7 @@ from torch import fx
 from ..dumps.names import of_module
 from .baseline import NoReference, reference
 from .eager import GraphRunError, clone_inputs, is_random, run_graph
-from .execution import Execution, leaves, returned, same_bits
+from .execution import Execution, held, leaves, returned, same_bits
 from .numerics import Difference, compare, output_grains, output_lengths
 from .numerics.comparison import significant_strides
 from .numerics.measures import QUIET, ROUNDING, Noise, classes, is_float, number, rms, tolerance, wide
@@ -33,8 +33,9 @@ Run = Callable[..., list[Any]]
 
 @dataclass
 class Comparing:
-    """One comparison. `left_out`: places of results that say nothing; `changed`: inputs that eager writes to; `run`: the
-    results of an eager run of another form of the graph; `lowered`: the outputs as AOTAutograd traced them, by place."""
+    """One comparison. `left_out`: places of results that say nothing; `before`: the inputs and what the graph holds; `changed`:
+    those of them that eager writes to; `run`: the results of an eager run of another form of the graph; `lowered`: the outputs as
+    AOTAutograd traced them, by place."""
 
     gm: fx.GraphModule
     inputs: Sequence[Any]
@@ -43,6 +44,7 @@ class Comparing:
     left_out: set[int]
     changed: list[int]
     run: Run
+    before: Sequence[Any]
     lowered: Callable[[], Mapping[int, Any]] = dict
 
     def difference(
@@ -56,8 +58,8 @@ class Comparing:
         """An input that only one of the two changed; donated inputs of a backward may be overwritten."""
         if "metadata" not in self.compared or self.spec.compile_kwargs.get("bw_donated_idxs"):
             return None
-        inputs = list(of_module(self.gm).inputs.values())
-        for index, (before, after) in enumerate(zip(self.inputs, got.inputs, strict=True)):
+        inputs = [*of_module(self.gm).inputs.values(), *(name for name, _ in held(self.gm))]
+        for index, (before, after) in enumerate(zip(self.before, got.inputs, strict=True)):
             if not isinstance(before, torch.Tensor) or same_bits(before, after) != (index in self.changed):
                 continue
             if index in self.changed:

@@ -17,10 +17,12 @@ from torch import fx
 
 from ..dumps.names import of_module
 from ..dumps.torchside.history import leaves_of
+from .eager import attribute
 
 
 class Execution(NamedTuple):
-    """What a run left: outputs, gradients of the leaves, and the inputs as they are afterwards.
+    """What a run left: outputs, gradients of the leaves, and the inputs as they are afterwards; behind them may stand the tensors
+    that the graph holds.
 
     `aliases`: for each output the input whose memory it shares, -1 for none, and its storage offset.
     """
@@ -74,6 +76,7 @@ def result_names(gm: fx.GraphModule, inputs: Sequence[Any], gradients: int, chan
     named = [*zip(given, inputs, strict=False), *gm.named_parameters()]
     leaves = [named[place][0] for place in leaves_of([one for _, one in named])]
     grads = [f"grad of {name}" for name in leaves] if len(leaves) == gradients else ["the gradient of an input"] * gradients
+    given += [name for name, _ in held(gm)]
     return [*called.outputs, *grads, *(f"{given[index]}, written in place" for index in changed)]
 
 
@@ -115,19 +118,41 @@ class Attributes:
     """The constants, buffers and parameters that a graph holds, put back between runs of a graph that writes into them."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
-        held = {
+        every = {
             id(value): value
             for _, value in _held_tensors(gm)
             if value.layout == torch.strided and not value.is_quantized
         }
-        self._kept = [(value, value.detach().clone()) for value in held.values()]
+        self._kept = {key: (value, value.detach().clone()) for key, value in every.items()}
+
+    def before(self, gm: fx.GraphModule) -> list[torch.Tensor]:
+        """What `gm` holds, as it was at the start."""
+        return [self._kept[id(value)][1] if id(value) in self._kept else value.detach() for _, value in held(gm)]
+
+    def taken(self, ran: Execution, gm: fx.GraphModule) -> Execution:
+        """The run of `gm`, this graph or another form of it, with what it left in the tensors that it holds."""
+        left = [(now, kept) for (_, now), kept in zip(held(gm), self.before(gm), strict=True)]
+        written = [now for now, kept in left if not same_bits(now, kept)]
+        inputs = [*ran.inputs, *(kept if same_bits(now, kept) else now.detach().clone() for now, kept in left)]
+        places = {one.untyped_storage().data_ptr() for one in written}
+        outputs = [one.clone() if _has_memory(one) and one.untyped_storage().data_ptr() in places else one for one in ran.outputs]
+        return ran._replace(outputs=outputs, inputs=inputs)
 
     def restore(self) -> None:
         """Makes every held tensor what it was at the start."""
-        for value, kept in self._kept:
+        for value, kept in self._kept.values():
             if not same_bits(value, kept):
                 with torch.no_grad():
                     value.detach().copy_(kept)
+
+
+def held(gm: fx.GraphModule) -> list[tuple[str, torch.Tensor]]:
+    """The tensors that a graph reads by its `get_attr` nodes, in their order, each by the name of its first node."""
+    first: dict[str, str] = {}
+    for node in gm.graph.find_nodes(op="get_attr"):
+        first.setdefault(str(node.target), node.name)
+    found = [(name, attribute(gm, path)) for path, name in first.items()]
+    return [(name, value) for name, value in found if isinstance(value, torch.Tensor) and value.layout == torch.strided]
 
 
 def _held_tensors(gm: fx.GraphModule) -> Iterator[tuple[str, torch.Tensor]]:

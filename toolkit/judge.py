@@ -175,8 +175,9 @@ class _Judgement:
             truth = self._reference()
             self._enter("compare")
         comparing = Comparing(
-            self.gm, self.inputs, self.spec, self.compared, self.left_out, changed, self._eagerly, self.case.lowered
-        )
+            self.gm, self.inputs, self.spec, self.compared, self.left_out, changed, self._eagerly, self._before(),
+            self.case.lowered,
+        )  # fmt: skip
         difference = comparing.difference(truth, eager, got, wanted, seen, found if random else None)
         outcome = self._concluded(difference, truth, wanted, found, self._names(eager), got if keep_outputs else None)
         names = self._names(eager)
@@ -251,8 +252,11 @@ class _Judgement:
         """One execution, on clones of the case's inputs and with its parameters where no others are given."""
         parameters = [one for one in (gm or self.gm).parameters() if one.requires_grad] if self.backward else []
         inputs = clone_inputs(self.inputs) if inputs is None else inputs
-        self.attributes.restore()
-        return execute(run, inputs, parameters=parameters, seed=self.seed, backward=self.backward)
+        try:
+            ran = execute(run, inputs, parameters=parameters, seed=self.seed, backward=self.backward)
+            return self.attributes.taken(ran, gm or self.gm)
+        finally:
+            self.attributes.restore()
 
     def _eagerly(self, wide: fx.GraphModule, inputs: list[Any], hook: Hook | None = None) -> list[Any]:
         """The results of an eager run of another form of the graph."""
@@ -262,7 +266,7 @@ class _Judgement:
         """Eager's run, or why no verdict is possible."""
         try:
             first = self._first()
-            self.changed = changed = changed_inputs(self.inputs, first.inputs)
+            self.changed = changed = changed_inputs(self._before(), first.inputs)
             if not self.compared:
                 return first
             poisoned = self._execute(partial(run_graph, self.gm, poison=True))
@@ -285,6 +289,10 @@ class _Judgement:
                 text = f"eager gives different results in two runs with one seed{at} ({name}: {difference.text})"
                 return Signature("nondeterministic", "eager", raw=text)
         return first
+
+    def _before(self) -> list[Any]:
+        """What a run can write to, as it was: the inputs, then what the graph holds."""
+        return [*self.inputs, *self.attributes.before(self.gm)]
 
     def _reads_nothing(self, place: int, poisoned: Any) -> bool:
         """Whether a result is memory that nothing wrote, as that of `empty` is: poison shows in it, each time the same."""

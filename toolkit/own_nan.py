@@ -16,12 +16,12 @@ import torch
 
 from ..dumps.names import of_module
 from ..dumps.walk import user_frame
-from .blame.node_tasks import nan_origins
+from .blame.nan_origins import nan_in_backward, nan_origins
 from .case import Live
 from .eager import clone_inputs, copy_graph
 from .outcome import Outcome
 from .signature import Signature
-from .spec import in_force, settings
+from .spec import FULL_STAGES, in_force, settings
 from .suspects import saw_nan
 from .triage.records import REAL, inputs_given
 from .verdict import NO_REFERENCE, Where, cannot_tell, fails
@@ -55,17 +55,36 @@ def _origin(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
         torch.manual_seed(seed)
         first = next(nan_origins(gm, clone_inputs(case.inputs)), None)
     if first is None:
-        name = outcome.eager_nan[0]
-        return _signature("gradient", f"NaN first in {name}"), Where(name=name)
+        return _in_backward(outcome, case, seed)
     node = first.node
     if node.op in ("placeholder", "get_attr"):
         name = called.inputs.get(node.name, node.name)
         return _signature("input", f"NaN comes in with {name}"), Where(node.name, name=name)
-    line = user_frame(node.meta.get("stack_trace") or "")[0]
+    line = _line(node)
     given = [f"{called.inputs.get(name, name)} = {value}" for name, value in first.given.items()]
     text = f"NaN first at {node.name}" + (f" of {', '.join(given)}" if given else "") + (f", {line}" if line else "")
     text += f", whose input {called.inputs.get(first.inf, first.inf)} is infinite" if first.inf else ""
+    if (since := first.since) is not None and since.op not in ("placeholder", "get_attr"):
+        text += f" since {since.name}" if since.name != first.inf else ""
+        text += f" ({_line(since)})" if _line(since) else ""
     return _signature(_operation(node), text), Where(node.name, line=line)
+
+
+def _in_backward(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
+    """Of which node the backward makes a NaN of gradients that were none; the gradient's name where no node's does."""
+    name = outcome.eager_nan[0]
+    found = nan_in_backward(case.gm, clone_inputs(case.inputs), case.spec, seed) if case.spec.stage in FULL_STAGES else None
+    if found is None:
+        return _signature("gradient", f"NaN first in {name}"), Where(name=name)
+    node, since = found
+    text = f"NaN first in the backward of {node.name}" + (f", {_line(node)}" if _line(node) else "")
+    text += f", whose gradient is infinite since the backward of {since.name}" if since is not None else ""
+    text += f" ({_line(since)})" if since is not None and _line(since) else ""
+    return _signature(_operation(node), text), Where(node.name, line=_line(node))
+
+
+def _line(node: torch.fx.Node) -> str:
+    return user_frame(node.meta.get("stack_trace") or "")[0]
 
 
 def _operation(node: torch.fx.Node) -> str:

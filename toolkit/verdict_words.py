@@ -108,6 +108,11 @@ def word(record: Verdict) -> str:
     return _said(record.verdict) + (f": {_said(record.kind)}" if record.kind else "")
 
 
+def known(record: Verdict) -> tuple[int, str, str]:
+    """What is kept of a verdict (see `dumps.worst`)."""
+    return record.exit_code, word(record), record.reason.partition("\n")[0][:300]
+
+
 def _said(name: str) -> str:
     return _WORDS.get(name, name.replace("_", " "))
 

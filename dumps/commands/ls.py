@@ -16,6 +16,7 @@ from ..output import emit, say
 from ..store import Run, SavedGraph, open_run, resolve
 from ..tables import Column, on_terminal, one_line, render
 from ..wording import counted
+from ..worst import last_verdicts
 from .options import json_option
 
 STATUS_STYLE = "cyan"
@@ -95,10 +96,17 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool) -> None:
     if rows:
         emit(graph_table(rows), as_json=False)
     left_out = index.left_out_text(index.left_out(run.processes))
-    found = [f"{line}; where: graphdbg triage {shlex.quote(text)}" for line in why.first_found(run.processes)]
+    found = [_told(text, run, one) for one in why.first_found(run.processes)]
     for line in filter(None, (*deaths.lines(run.processes), *found, left_out, why.hint(text, run.processes))):
         say(line)
     say(_summary(text, run))
+
+
+def _told(text: str, run: Run, found: why.Found) -> str:
+    """What `--when` saw, and where it comes from if that is known."""
+    name = next((row.id for row in run.rows if (row.process, row.local) == (found.process, found.graph)), "")
+    code, _, reason = last_verdicts(run).get(name, (0, "", ""))
+    return f"{found.message}{f': {reason}' if code == 1 and reason else f'; where: graphdbg triage {shlex.quote(text)}'}"
 
 
 def graph_table(rows: list[index.Row]) -> str:

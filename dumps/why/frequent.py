@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -116,13 +117,24 @@ def headline(process: ProcessWhy) -> str:
     )
 
 
-def first_found(processes: Iterable[Process]) -> list[str]:
-    """What `--when` saw first in each process: "NaN first in 0_0/forward (outputs 0, 6), execution 18, step 18"."""
-    told: list[str] = []
+class Found(NamedTuple):
+    """What `--when` saw first in a process: "NaN first in 0_0/forward (outputs 0, 6), execution 18, step 18"."""
+
+    process: str
+    graph: str
+    what: str
+    message: str
+
+
+def first_found(processes: Iterable[Process]) -> list[Found]:
+    """What `--when` saw first in each process."""
+    told: list[Found] = []
     for process in processes:
         events = read(process.path / JOURNAL_FILE).events
         first = next((event for event in events if event.kind == "note" and event.fields.get("found")), None)
-        told += [str(first.fields.get("message"))] if first is not None else []
+        if first is not None:
+            fields = first.fields
+            told.append(Found(process.name, first.graph or "", str(fields.get("what")), str(fields.get("message"))))
     return told
 
 

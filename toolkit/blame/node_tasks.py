@@ -10,10 +10,10 @@ that compiled code draws eager's numbers. Every function takes and returns plain
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import torch
@@ -21,13 +21,12 @@ from torch import fx
 
 from ...dumps.walk import user_frame
 from ..case import Case, Live
-from ..eager import GraphRunError, clone_inputs, copy_graph, draws_from_generator, each_node, is_uninitialised
+from ..eager import clone_inputs, copy_graph, draws_from_generator, is_uninitialised
 from ..execution import Attributes, execute, returned
 from ..isolation.child import is_memory_error, mark
 from ..judge import judge
 from ..missing import missing
 from ..node_values.measuring import tappable, target_of
-from ..numerics.statistics import described, tensors_in
 from ..parts import Invalid, atoms_in, keep_values, part_of
 from ..rungs import CannotRun
 from ..rungs import rung as rung_named
@@ -37,6 +36,7 @@ from ..spec import ReplaySpec, in_force, no_caches, settings
 from ..spill import load_values
 from .culprits import noticed
 from .departures import Departure, departures
+from .nan_origins import nan_origins
 
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
@@ -159,44 +159,3 @@ def _named(gm: fx.GraphModule, outputs: Sequence[Any]) -> dict[str, torch.Tensor
 
 def _plain(found: Sequence[Departure]) -> list[dict[str, Any]]:
     return [one._asdict() for one in found]
-
-
-MOST = 8
-
-
-class Origin(NamedTuple):
-    """A node that makes a NaN of what is none. `inf` names an input that holds Inf, or is empty: `inf - inf` and the like begin
-    earlier; `given`: the inputs of one element, by name.
-    """
-
-    node: fx.Node
-    inf: str
-    given: dict[str, str]
-
-
-def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
-    """Where a NaN comes from in eager's own run: the first nodes whose value has a NaN that none of their inputs has.
-
-    At most MOST, in graph order. A mask of -inf is no finding by itself. Runs the graph once, keeps numbers of one element alone,
-    may change `inputs`.
-    """
-    nan: set[fx.Node] = set()
-    inf: set[fx.Node] = set()
-    small: dict[fx.Node, str] = {}
-    found = 0
-    try:
-        for node, value in each_node(gm, inputs):
-            seen = described(tensors_in(value))
-            if isinstance(value, torch.Tensor) and value.numel() == 1:
-                small[node] = f"{value.item():.4g}"
-            if seen.inf:
-                inf.add(node)
-            if not seen.nan:
-                continue
-            nan.add(node)
-            if node.op != "output" and found < MOST and not any(arg in nan for arg in node.all_input_nodes):
-                found += 1
-                given = {arg.name: small[arg] for arg in node.all_input_nodes if arg in small}
-                yield Origin(node, next((arg.name for arg in node.all_input_nodes if arg in inf), ""), given)
-    except GraphRunError:  # told by whoever judges the graph
-        return

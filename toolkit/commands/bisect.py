@@ -11,7 +11,7 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..next_command import with_trust_for
-from ..verdict_words import PROBES, first_line, word
+from ..verdict_words import PROBES, first_line, known
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
     else:
         emit("\n".join(_lines(result)), as_json=False)
     record = result.verdict
-    keep(saved.run, {saved.id: (record.exit_code, word(record))})
+    keep(saved.run, {saved.id: known(record)})
     raise SystemExit(INTERRUPTED_EXIT if result.stopped == INTERRUPTED else 1 if record.sought(check) else record.exit_code)
 
 

@@ -10,19 +10,21 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ...dumps import held
+from ...dumps import held, why
 from ...dumps.atomic import free_path, write_file
 from ...dumps.commands.options import seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.graph_folder import RUN_FILE, encode
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, RunRecord
+from ...dumps.store import open_run
+from ...dumps.worst import keep
 from ...dumps.writer import RunWriter
 from .. import after_failure
 from ..imports import option_words
@@ -32,6 +34,7 @@ from ..recorder.origin import environment, versions
 from ..recorder.watching import Watcher
 from .options import import_option, trust_option
 
+NAN_LIMIT_S = 60.0
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
@@ -102,8 +105,28 @@ def _tell(run: RunWriter, words: list[str], code: int, seen: Path | None, option
     if code > 128:
         say(f"graphdbg: the command ended with code {code}: {launch.signal_text(code)}")
     lost = Counter(str(trace["lost"]) for trace in traces if "lost" in trace)
+    if code <= 128:
+        _tell_where(run.path)
     for line in summary.lines(run.path.absolute(), errors=lost, reason=_why_empty(words, traces, options)):
         say(line)
+
+
+def _tell_where(path: Path) -> None:
+    """Where the NaN that `--when nan` saw first comes from, by eager's own run of that graph: kept as a verdict on it."""
+    run = open_run(path)
+    found = next((one for one in why.first_found(run.processes) if one.what == "nan"), None)
+    row = next((row for row in run.rows if found and (row.process, row.local) == (found.process, found.graph)), None)
+    if row is None:
+        return
+    from ..replay import replay
+    from ..verdict_words import known
+
+    say(f"graphdbg: looking where the NaN of {row.id} comes from, {NAN_LIMIT_S:.0f} s at most")
+    with suppress(KeyboardInterrupt):
+        verdict = replay(run.graph(row.id), "eager", check="nan", outputs=False, limit_s=NAN_LIMIT_S).verdict
+        keep(run, {row.id: known(verdict)})
+        alone = "eager gives none on the same inputs: it is the compiled program's alone"
+        say(f"graphdbg: {alone if verdict.verdict == 'ok' else known(verdict)[2]}")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from ...dumps.wording import counted
 from .. import verdict_words
 from ..next_command import with_flags, with_trust_for
 from ..verdict import abandoned, unloadable, worst
-from ..verdict_words import first_line, headline, whose_nan, word
+from ..verdict_words import first_line, headline, known, whose_nan
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def replay(
             about = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports}
             rows = list(node_rows(graphs[0], **about, server=server))
     if rung == "inductor":
-        keep(graphs[0].run, {saved.id: (outcome.verdict.exit_code, word(outcome.verdict)) for saved, outcome in judged})
+        keep(graphs[0].run, {saved.id: known(outcome.verdict) for saved, outcome in judged})
     judged.sort(key=rank)
     if as_lines:
         failing = [saved.id for saved, outcome in judged if outcome.verdict.failed]

@@ -17,7 +17,7 @@ from ...dumps.worst import keep
 from ..imports import option_words
 from ..triage.records import number
 from ..verdict import NO_TIME, NOT_JUDGED
-from ..verdict_words import first_line, said, word
+from ..verdict_words import first_line, known, said, word
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, An
         begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
     )  # fmt: skip
     if not options["rungs"]:
-        keep(saved.run, {saved.id: (found.verdict.exit_code, word(found.verdict))})
+        keep(saved.run, {saved.id: known(found.verdict)})
     _end(found, [ladder_table(found)], as_json, as_lines)
     return found.verdict.exit_code
 
@@ -198,7 +198,8 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
         rungs=chosen(options["rungs"]), workaround=options["workaround"],
     )  # fmt: skip
     judged = [row for row in found.graphs if row.verdict.detail not in (NOT_JUDGED, NO_TIME)]
-    keep(run, {row.id: (row.verdict.exit_code, word(row.verdict)) for row in judged})
+    at = found.verdict.where.graph if found.verdict.where is not None else ""
+    keep(run, {row.id: known(row.verdict) for row in sorted(judged, key=lambda row: row.address != at)})
     both = zip(found.ladders, found.boundaries, strict=True)
     climbed = [f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both]
     _end(found, [*([run_table(found)] if found.graphs else []), *climbed], as_json, as_lines)

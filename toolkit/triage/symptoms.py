@@ -68,7 +68,7 @@ def noticed(run: Run) -> Noticed:
     """What the journals say that the run suffers from, the most telling first; "wrong" where they say nothing."""
     seen = why.first_found(run.processes)
     if "nan" in triggered(run.processes).values():
-        return Noticed("nan", f"found in the journal: {seen[0]}")
+        return Noticed("nan", f"found in the journal: {seen[0].message}")
     failed = [row for row in run.rows if row.status == "failed" and "KeyboardInterrupt" not in (row.error or "")]
     if failed:
         error = (failed[0].error or "").partition("\n")[0][:120]

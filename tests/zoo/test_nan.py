@@ -1,0 +1,61 @@
+"""Eight programs that end in NaN: ls, triage, the values and minify of the run say the same, and whose it is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "nan"
+OWN = {
+    "own": "NaN first at log of scale = -0.02, own.py:9",
+    "backward": "NaN first at mul_2, backward.py:13, whose input expand_1 is infinite since div (backward.py:13)",
+    "overflow": "NaN first at div, overflow.py:10, whose input mul_1 is infinite since exp (overflow.py:7)",
+    "branch": "NaN first at sqrt, branch.py:13",
+    "masked": "NaN first at sub, masked.py:15, whose input where is infinite (masked.py:14)",
+    "later": "NaN first at log, later.py:12",
+    "optimizer": "NaN first at div, rmsprop.py:",
+}
+
+
+def said(folder: Path, *words: str) -> str:
+    """What a command prints, stderr and stdout."""
+    ran = subprocess.run([sys.executable, "-m", "graphdbg", *words], cwd=folder, capture_output=True, text=True, timeout=300)
+    return ran.stderr + ran.stdout
+
+
+def judged(folder: Path) -> dict[str, Any]:
+    """What triage says of the run."""
+    command = [sys.executable, "-m", "graphdbg", "triage", "run", "--json"]
+    return json.loads(subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300).stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.own_server
+@pytest.mark.parametrize("name", OWN)
+def test_the_models_own(name: str, tmp_path: Path) -> None:
+    text = OWN[name]
+    assert text in said(tmp_path, "dump", "--when", "nan", "-o", "run", "--", str(PROGRAMS / f"{name}.py"))
+    assert text in said(tmp_path, "ls", "run")
+    found = judged(tmp_path)
+    assert (found["verdict"], found["kind"], found["fault"]) == ("fails", "nan", "model")
+    for words in (["ls", "run"], ["replay", "run", "--values"], ["minify", "run", "-o", "small"]):
+        assert text in said(tmp_path, *words)
+    again = said(tmp_path, "minify", "run", "-o", "again", "--check", "nan", "--rung", "eager")
+    assert "repro.py shows the failure in 3 of 3" in again
+
+
+@pytest.mark.slow
+@pytest.mark.own_server
+def test_the_compiled_programs_alone(tmp_path: Path) -> None:
+    dumped = said(tmp_path, "dump", "--when", "nan", "-o", "run", "--", str(PROGRAMS / "compiled.py"))
+    assert "eager gives none on the same inputs: it is the compiled program's alone" in dumped
+    found = judged(tmp_path)
+    assert (found["verdict"], found["kind"], found["fault"], found["layer"]) == ("fails", "nan", "compiler", "inductor")
+    text = "grad of gain: 64 of 64 elements are nan where eager's are finite"
+    for words in (["ls", "run"], ["replay", "run", "--values"], ["minify", "run", "-o", "small"]):
+        assert text in said(tmp_path, *words)

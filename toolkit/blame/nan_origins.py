@@ -1,0 +1,103 @@
+# pyright: basic
+"""Where a NaN of eager's own comes from: the first nodes that make one of numbers that were none, forward or in the backward.
+
+Runs a graph once, in this process; keeps numbers of one element alone.
+
+>>> next(nan_origins(gm, inputs)).node.name
+'log'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+from ..eager import GraphRunError, each_node, run_graph
+from ..execution import execute
+from ..numerics.statistics import described, tensors_in
+from ..spec import ReplaySpec, in_force, settings
+
+MOST = 8
+
+
+class Origin(NamedTuple):
+    """A node that makes a NaN of what is none. `inf` names an input that holds Inf, or is empty: `inf - inf` and the like begin
+    earlier, at `since`, the first node that has one; `given`: the inputs of one element, by name.
+    """
+
+    node: fx.Node
+    inf: str
+    given: dict[str, str]
+    since: fx.Node | None = None
+
+
+def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
+    """Where a NaN comes from in eager's own run: the first nodes whose value has a NaN that none of their inputs has.
+
+    At most MOST, in graph order. A mask of -inf is no finding by itself. Runs the graph once, keeps numbers of one element alone,
+    may change `inputs`.
+    """
+    nan: set[fx.Node] = set()
+    inf: dict[fx.Node, fx.Node] = {}
+    small: dict[fx.Node, str] = {}
+    found = 0
+    try:
+        for node, value in each_node(gm, inputs):
+            seen = described(tensors_in(value))
+            if isinstance(value, torch.Tensor) and value.numel() == 1:
+                small[node] = f"{value.item():.4g}"
+            if seen.inf:
+                computed = (arg for arg in node.all_input_nodes if arg.all_input_nodes or arg.op != "call_function")
+                inf[node] = next((inf[arg] for arg in computed if arg in inf), node)
+            if not seen.nan:
+                continue
+            nan.add(node)
+            if node.op != "output" and found < MOST and not any(arg in nan for arg in node.all_input_nodes):
+                found += 1
+                given = {arg.name: small[arg] for arg in node.all_input_nodes if arg in small}
+                infinite = next((arg for arg in node.all_input_nodes if arg in inf), None)
+                yield Origin(node, infinite.name, given, inf[infinite]) if infinite else Origin(node, "", given)
+    except GraphRunError:  # told by whoever judges the graph
+        return
+
+
+def nan_in_backward(
+    gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec, seed: int
+) -> tuple[fx.Node, fx.Node | None] | None:  # fmt: skip
+    """The first node of which eager's backward makes a NaN of a gradient without one, and, where that gradient is infinite, the
+    node of which the backward made it so. None where no node's does. Runs the graph with its backward; may change `inputs`.
+    """
+    nan: dict[fx.Node, bool] = {}
+    inf: dict[fx.Node, bool] = {}
+
+    def watch(node: fx.Node, value: Any) -> Any:
+        def look(grad: torch.Tensor) -> None:
+            nan[node] = nan.get(node, False) or bool(grad.isnan().any())
+            inf[node] = inf.get(node, False) or bool(grad.isinf().any())
+
+        for one in tensors_in(value):
+            if one.requires_grad:
+                one.register_hook(look)
+        return value
+
+    parameters = [one for one in gm.parameters() if one.requires_grad]
+    with settings(spec.config), in_force(spec):
+        execute(partial(run_graph, gm, hook=watch), inputs, seed=seed, backward=True, parameters=parameters)
+
+    def beyond(node: fx.Node) -> fx.Node | None:
+        """The user from which its gradient came, one with an infinite gradient first."""
+        users = [user for user in node.users if user in nan]
+        return next((user for user in users if inf[user]), users[0] if users else None)
+
+    for node in reversed(gm.graph.nodes):
+        if not nan.get(node) or any(nan.get(user) for user in node.users) or (made := beyond(node)) is None:
+            continue
+        since: fx.Node | None = made
+        while since is not None and inf[since]:
+            since = beyond(since)
+        return made, since if since is not made else None
+    return None
