@@ -23,6 +23,7 @@ from ..dumps.amounts import size_text
 from ..toolkit.atoms import fake_of
 from ..toolkit.blame.culprits import first_wrong, noticed
 from ..toolkit.case import Case, Live
+from ..toolkit.control import BUSY, factor
 from ..toolkit.costs import PeakMemory, empty_code_cache
 from ..toolkit.inlining import inlinable, inlined
 from ..toolkit.isolation.child import mark, report
@@ -179,7 +180,7 @@ def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> O
     """The judgement of one graph, with the amounts that were asked for: too slow, too much memory.
 
     Compile and first run of the rung alone are measured, eager before them is not; a graph that fails in any other way is no
-    case of too much. The time is that of one query at a time, from an empty code cache.
+    case of too much. The time is that of one query at a time, from an empty code cache, with a control (see `toolkit.control`).
     """
     slow, large = payload.get("slower_than"), payload.get("memory_over")
     peak = PeakMemory()
@@ -194,8 +195,13 @@ def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> O
     if slow is not None:
         took, most = f"compile and first run took {outcome.seconds:.2f} s", f"{slow:g} s"
         if outcome.seconds > slow:
-            raw = f"{took}, more than {most}"
-            outcome.signature = Signature("slow", "run", message=f"{slow:g}", size=outcome.seconds, raw=raw)
+            busy = factor(len(case.gm.graph.nodes))
+            fair = outcome.seconds / (busy if busy >= BUSY else 1.0)
+            if busy >= BUSY:
+                took += f" ({fair:.2f} s of them its own: a harmless compile takes {busy:.1f} times its work now)"
+            if fair > slow:
+                raw = f"{took}, more than {most}"
+                outcome.signature = Signature("slow", "run", message=f"{slow:g}", size=fair, raw=raw)
     if large is not None:
         took, most = f"compile and first run needed {size_text(peak.bytes, digits=2)}", size_text(large, digits=2)
         if peak.bytes > large:

@@ -434,8 +434,18 @@ class _Judgement:
             if difference.detail == ROUNDING and not self.lean and "error" in self.compared:
                 where, text = self._amplified(where, text)
             reason = f"{text}; {convicts}" if (convicts := convicting(difference, known is not None)) else text
-            outcome.verdict = judged(outcome.signature, self.rung.name, reason=reason, where=where)
+            record = judged(outcome.signature, self.rung.name, reason=reason, where=where)
+            agree = _same(wanted, got, known) if difference.kind in ("accuracy", "nan") and not self.lean else None
+            outcome.verdict = msgspec.structs.replace(record, same=agree)
         return outcome
+
+
+def _same(eager: list[Any], compiled: list[Any], truth: list[Any] | None) -> bool | None:
+    """What PyTorch's minifier would say of the numbers, at its default tolerances; None where it can say nothing."""
+    try:
+        return t.same(eager, compiled, truth, log_error=lambda *told: None)
+    except Exception:  # noqa: BLE001  it asserts much of what it is given
+        return None
 
 
 def convicting(difference: Difference, reference: bool) -> str:

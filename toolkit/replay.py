@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ..dumps.wording import counted
+from .control import longer, slowed
 from .eager_death import dies_at
 from .isolation import Answer, ForkServer, ask, opened
 from .outcome import Outcome
@@ -56,16 +57,16 @@ class How(NamedTuple):
 def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
            limit_s: float = DEFAULT_LIMIT_S, check: str = "auto", outputs: bool = True,
            imports: Sequence[str] = (), own_nan: bool = False, measured: bool = False, server: ForkServer | None = None,
-           shared: Path | None = None) -> Outcome:  # fmt: skip
+           shared: Path | None = None, patient: bool = True) -> Outcome:  # fmt: skip
     """Runs a saved graph under a rung in a child with a time limit and judges it.
 
     `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`: also
     return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they register.
     `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan".
     `measured`: `needed_bytes` and `eager_bytes` are wanted.
-    `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. A segfault, a hang or running out
-    of memory is an
-    Outcome like any other. Raises GraphdbgError for a graph that cannot be loaded.
+    `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. `patient`: a limit that was met
+    on a busy machine is raised by as much as a harmless compile takes longer there, up to the default. A segfault, a hang or
+    running out of memory is an Outcome like any other. Raises GraphdbgError for a graph that cannot be loaded.
     """
     from .rungs import rung as known
 
@@ -85,6 +86,11 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         for one in (*beside, asked):
             one.answer()
         outcome = outcome_of(asked.end(), rung)
+        if outcome.verdict.kind == "hang" and patient and not others and limit_s < DEFAULT_LIMIT_S:
+            fair_s = longer(limit_s, slowed(used, len(saved.record.graph.nodes)), DEFAULT_LIMIT_S)
+            if fair_s > limit_s:
+                outcome = outcome_of(ask(TASK, payload, fair_s, server=used).end(), rung)
+                outcome.notes.append(f"the machine is busy: it was given {fair_s:.0f} s in place of {limit_s:.0f}")
         if outcome.signature is not None and (outcome.signature.kind, outcome.signature.stage) == ("signal", "eager"):
             outcome = dies_at(saved, How(seed, device, limit_s, imports), used, outcome)
         if rung == "inductor" and device is None and not imports and _compiled_in_the_run(saved, outcome):

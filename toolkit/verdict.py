@@ -66,7 +66,8 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one judgement came to.
 
     `kind`, `fault` and `layer` come with `fails`. `reason`: one sentence. `workaround`: a line to paste that was seen to work.
-    `next`: whole commands to paste. `detail` decides which of today's words are said of it.
+    `same`: what PyTorch's own comparison of eager, compiled and float64 says, where numbers differ. `next`: whole commands to
+    paste. `detail` decides which of today's words are said of it.
     """
 
     verdict: Word
@@ -76,6 +77,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     where: Where | None = None
     workaround: str | None = None
+    same: bool | None = None
     next: list[str] = []
     detail: str = ""
 

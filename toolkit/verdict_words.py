@@ -167,9 +167,9 @@ def needed(said: str) -> str:
     return NEEDS.get(said, NEEDS["replaceable"])[1]
 
 
-def happens(signature_kind: str) -> str:
-    """What torch.compile does, as the head of a report says it."""
-    return f"torch.compile {_REPORTED[KINDS.get(signature_kind, 'crash')][0]}"
+def happens(signature_kind: str, *, model: bool = False) -> str:
+    """What torch.compile does, as the head of a report says it; `model`: the model does it in eager mode, too."""
+    return f"{'the model itself' if model else 'torch.compile'} {_REPORTED[KINDS.get(signature_kind, 'crash')][0]}"
 
 
 def expected(record: Verdict) -> tuple[str, str]:

@@ -32,6 +32,7 @@ RUNG = "triton_interpret"
 BACKENDS = {
     "inductor": "inductor",
     RUNG: "inductor",
+    "eager": "eager",
     "nop": "aot_eager",
     "debug_nop": "aot_eager",
     "decomposed": "aot_eager_decomp_partition",

@@ -79,7 +79,8 @@ def emit_report(
     case = Case(record, inputs, read, signature, rung, made=_made(report.nodes, before),
                 imports=tuple(imports), needs_imports=needed, trust=given, recorded_at=known.recorded_at if known else "",
                 only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None,
-                torch=environment.package_version("torch") or "", happens=happens(signature.kind))
+                torch=environment.package_version("torch") or "",
+                happens=happens(signature.kind, model=report.verdict.fault == "model"))
     found: Found | None = None
     with asking(case, saved, times, redactor, narrate, bare) as asked:
         try:

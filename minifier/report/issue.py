@@ -180,6 +180,9 @@ def _description(facts: Facts) -> str:
         f"- {reduced}",
         *([f"- {shown} in {report.rate}, each with its own compile cache."] if has_program else []),
     ]
+    if (same := facts.verdict.same) is not None:
+        asked = "`torch._dynamo.utils.same(eager, compiled, float64)`, at its default tolerances, says"
+        lines.append(f"- {asked} {same}" + (": it calls equal what this report does not." if same else "."))
     if around := facts.verdict.workaround:
         lines.append(f"- Seen to work instead, before the first compile:\n\n{_fenced(around, 'python')}")
     beside = NEAREST if known.neighbour.get("diff") else "\n"

@@ -268,9 +268,9 @@ def test_a_run_where_one_graph_is_wanted(
     assert resolve_graph("run", work).id == "0_0/forward"
     assert "taking 0_0/forward: no graph of the run is known to fail" in capsys.readouterr().err
     run = open_run(work / "run")
-    keep(run, {"0_0/joint": (4, "cannot tell"), "0_0/forward": (0, "ok")})
+    keep(run, {"0_0/joint": (4, "cannot tell", ""), "0_0/forward": (0, "ok", "")})
     assert resolve_graph("run", work).id == "0_0/joint"
-    keep(run, {"0_0/forward": (1, "fails: wrong numbers")})
+    keep(run, {"0_0/forward": (1, "fails: wrong numbers", "")})
     assert resolve_graph("run", work).id == "0_0/forward"
     assert "taking 0_0/forward: its last verdict is fails: wrong numbers" in capsys.readouterr().err
     assert sorted(path for path in (work / "run").rglob("*")) == before  # nothing is written into a run

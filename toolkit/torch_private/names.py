@@ -90,6 +90,7 @@ NAMES = Names((
     Row("torch.autograd", "engine_call=_engine_run_backward", _BACKWARD),
     Row("torch.autograd.graph", "graph_engine_call=_engine_run_backward", _BACKWARD),
     # Modules that may have taken a hooked name before the recorder started.
+    Row("torch._dynamo.utils", "same", "replay", "PyTorch's own comparison of eager, compiled and float64, for reports"),
     Row("torch._dynamo.backends.common", "common_aot_module_simplified=aot_module_simplified", "record"),
     Row("functorch.compile", "functorch_aot_module_simplified=aot_module_simplified", "record"),
     # What is looked at while a program is recorded. Nothing of it is imported for that.

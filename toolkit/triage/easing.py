@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import msgspec
 
 from ..blame.workaround import work_around
 from ..isolation import ForkServer
+from ..node_values.reading import node_values
 from ..replay import How
 from ..verdict import ROUNDING, Verdict
 from .words import address
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 QUICK_S, THOROUGH_S = 30.0, 600.0
 """What the search may take, by itself and when it was asked for."""
+CLOSE = 1e-6
+"""Errors to float64 that are so near to each other are those of the same numbers."""
 COMPILES = 2
 """So many compiles of the graph must fit into QUICK_S, else nothing is tried unasked."""
 
@@ -30,6 +34,18 @@ COMPILES = 2
 def blames_compiler(verdict: Verdict) -> bool:
     """Whether a change of the compiler's could make it go away."""
     return verdict.verdict == ROUNDING or (verdict.failed and verdict.fault == "compiler")
+
+
+def parted(saved: SavedGraph, server: ForkServer, how: How, limit_s: float) -> str:
+    """The first node whose compiled value is not eager's, with its line; empty where returned values change what differs."""
+    if limit_s < 1.0:
+        return ""
+    events = list(node_values(saved, seed=how.seed, device=how.device, limit_s=limit_s, imports=how.imports, server=server))
+    if events[-1].get("relation") not in ("same", "other"):
+        return ""
+    rows = (row for row in events if row.get("error") is not None and row.get("eager_error") is not None)
+    first = next((row for row in rows if not math.isclose(row["error"], row["eager_error"], rel_tol=CLOSE)), None)
+    return "" if first is None else f"{first['name']}{', ' + first['line'] if first['line'] else ''}"
 
 
 def eased(
@@ -52,6 +68,8 @@ def eased(
     limit = min(left_s, THOROUGH_S if thorough else QUICK_S)
     lines = work_around(saved, server, how, verdict, max_time_s=limit)
     told(f"{'found' if lines else 'found nothing'} in {time.monotonic() - began:.1f} s")
+    if verdict.verdict == ROUNDING and (place := parted(saved, server, how, limit - (time.monotonic() - began))):
+        verdict = msgspec.structs.replace(verdict, reason=f"{verdict.reason}; compiled and eager part first at {place}")
     if lines is None and verdict.failed and not thorough:
         return unasked
     return msgspec.structs.replace(verdict, workaround=lines)

@@ -124,7 +124,10 @@ class Ladder:
             self.rows[rung] = Row(rung, cannot_tell(f"the time was over ({self.max_time_s:.0f} s, see --max-time)", NO_TIME))
             return self.rows[rung]
         how = self.how._replace(limit_s=min(self.how.limit_s, left))
-        outcome = replay(self.saved, rung, **how._asdict(), outputs=False, server=self.server, shared=self._shared)
+        outcome = replay(
+            self.saved, rung, **how._asdict(), outputs=False, server=self.server, shared=self._shared,
+            patient=left >= self.how.limit_s,
+        )  # fmt: skip
         row = row_of(outcome, rung)
         if row.passed and rung not in UNCOMPILED:
             row.verdict = without_passes(self.saved, row.notes) or row.verdict

@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+
 torch.manual_seed(0)
 
 class Norm(nn.Module):

@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+
 torch.manual_seed(0)
 model = nn.Linear(8, 8)
 opt = torch.optim.RMSprop(model.parameters(), lr=0.1, eps=0.0)
@@ -10,7 +11,7 @@ opt = torch.optim.RMSprop(model.parameters(), lr=0.1, eps=0.0)
 def step():
     opt.step()
 
-for i in range(3):
+for _ in range(3):
     x = torch.randn(4, 8)
     x[:, 0] = 0
     model(x).pow(2).mean().backward()

@@ -2,6 +2,7 @@
 
 import torch
 
+
 @torch.compile
 def f(x):
     e = torch.exp(x * 100)

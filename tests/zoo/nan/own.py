@@ -1,6 +1,7 @@
 """The model's own NaN: the logarithm of a negative scale."""
 
 import torch
+
 scale = torch.tensor(-0.02)
 
 @torch.compile
