@@ -161,8 +161,12 @@ def _held(gm: fx.GraphModule) -> Iterator[tuple[tuple[str, str], torch.Tensor]]:
 
 def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphModule, kept: int) -> fx.GraphModule:
     """Forward and backward as one graph that takes and returns what the joint graph does; `kept`: how many of the forward's
-    results are the program's, the others being saved for the backward.
+    results are the program's, the others being saved for the backward. Tokens of effects, the first results of a joint graph,
+    end in a node of the forward.
     """
+    if _sunk(backward):
+        raise Unmatched
+    kept -= len(_sunk(forward))
     graph = fx.Graph()
     names = {node.name for part in (joint, forward, backward) for node in part.graph.nodes}
     given: dict[str, fx.Node] = {}
@@ -176,7 +180,7 @@ def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphMod
         return f"{name}{AGAIN}" if name in taken or f"{name}{AGAIN}" in names else name
 
     second = _copied(graph, backward, given | saved, again)
-    halves = ((first, returned(forward)[:kept]), (second, returned(backward)))
+    halves = ((first, [*_sunk(forward), *returned(forward)[:kept]]), (second, returned(backward)))
     graph.output(tuple(known.get(one, one) for known, some in halves for one in some))
     owner = torch.nn.Module()
     for part in (forward, backward):
@@ -185,6 +189,11 @@ def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphMod
                 raise Unmatched
             set_attribute(owner, str(node.target), getattr(part, str(node.target)))
     return fx.GraphModule(owner, graph)
+
+
+def _sunk(part: fx.GraphModule) -> list[fx.Node]:
+    """The tokens of effects that a half of a joint graph ends."""
+    return [one for node in part.graph.nodes if str(node.target) == "prims._sink_tokens.default" for one in leaves(node.args[0])]
 
 
 def _copied(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,21 @@ def test_a_wrong_pass_is_named(tmp_path: Path, name: str) -> None:
     assert verdict.where is not None
     assert verdict.where.node.startswith(node)
     assert verdict.where.line.startswith("script.py:")
+
+
+EFFECTS = """
+import torch
+
+def f(x):
+    return torch.linalg.cholesky(x @ x.t() + 3 * torch.eye(4)).sum()  # its check of the result is an effect, with a token
+
+torch.compile(f)(torch.randn(4, 6, requires_grad=True)).backward()
+"""
+
+
+def test_tokens_of_effects_end_in_the_forward(recorded_script: Callable[..., Path]) -> None:
+    run = open_run(recorded_script(EFFECTS))
+    if not any("with_effects" in node.target for node in run.graph("0_0/joint_passed").record.graph.nodes):
+        pytest.skip("this torch makes no effect of the check")
+    with opened(None) as server:
+        assert judge_stages(run.graphs(), How(), server) is None
