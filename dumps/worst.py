@@ -10,15 +10,11 @@ verdict that could not be kept or read is not known.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from .atomic import write_file
-from .errors import GraphdbgError, UsageError
+from .errors import UsageError
+from .kept import put, taken
 
 if TYPE_CHECKING:
     from .store import Run, SavedGraph
@@ -26,28 +22,15 @@ if TYPE_CHECKING:
 FILE = "verdicts.json"
 """Its name in the cache folder."""
 
-_MOST = 200
-"""Of so many runs the last verdicts are kept."""
-
 Told = tuple[int, str, str]
 """What is kept of a verdict: its exit code, what it comes to in a few words, and its reason."""
-_Known = dict[str, dict[str, Told]]
 _FAILS, _UNSURE = 1, 4
 """Exit codes that say what a verdict comes to."""
 
 
 def keep(run: Run | None, found: Mapping[str, Told]) -> None:
     """Keeps verdicts on graphs of a run, by id, the one to begin with first."""
-    if run is None:
-        return
-    with contextlib.suppress(OSError, RuntimeError, GraphdbgError):  # no home folder, a full disk: then it is not known
-        known, key = _read(), _key(run)
-        before = known.pop(key, {})
-        mine = dict(found) | {name: told for name, told in before.items() if name not in found}
-        kept = dict([*known.items(), (key, mine)][-_MOST:])
-        path = _file()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, msgspec.json.encode(kept))
+    put(FILE, run, found)
 
 
 def worst_known(run: Run) -> tuple[SavedGraph, str]:
@@ -81,31 +64,10 @@ def last_failing(run: Run) -> tuple[SavedGraph | None, str]:
 
 def last_verdicts(run: Run) -> dict[str, Told]:
     """The last verdicts on graphs of a run, by id."""
-    with contextlib.suppress(OSError, RuntimeError):
-        return _read().get(_key(run), {})
-    return {}
+    return taken(FILE, run, Told)
 
 
 def _told(run: Run, code: int) -> tuple[SavedGraph | None, str]:
     known, graphs = last_verdicts(run), {one.id: one for one in run.graphs()}
     found = next((graphs[name] for name, told in known.items() if told[0] == code and name in graphs), None)
     return found, f"its last verdict is {known[found.id][1]}" if found else ""
-
-
-def _file() -> Path:
-    from platformdirs import user_cache_path
-
-    return user_cache_path("graphdbg") / FILE
-
-
-def _key(run: Run) -> str:
-    """The run's folder and when it was begun: another run of that name has verdicts of its own."""
-    path = run.path.resolve()
-    return f"{path}:{(path / 'run.json').stat().st_mtime_ns}"
-
-
-def _read() -> _Known:
-    try:
-        return msgspec.json.decode(_file().read_bytes(), type=_Known)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return {}

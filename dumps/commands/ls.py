@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from .. import deaths, index, why
 from ..errors import GraphdbgError, UnreadableError, UsageError
@@ -15,6 +16,7 @@ from ..journal import IN_FLIGHT
 from ..output import emit, say
 from ..store import Run, SavedGraph, open_run, resolve
 from ..tables import Column, on_terminal, one_line, render
+from ..times import of_run, table
 from ..wording import counted
 from ..worst import last_verdicts
 from .options import json_option
@@ -25,10 +27,11 @@ STATUS_STYLE = "cyan"
 @click.command()
 @click.argument("run", required=False, metavar="[RUN]")
 @click.option("--why", "explain", is_flag=True, help="Why each graph exists: graph breaks, failed guards, dynamic sizes.")
+@click.option("--time", "times", is_flag=True, help="Where the time went: each compile by phase, cause, cache and breaks.")
 @click.option("--filter", "words", metavar="TEXT", help="Only graphs with these words in id, stage, status, error; -word hides.")
 @click.option("--follow", is_flag=True, help="Print a line whenever a graph gets on, until RUN ends; it may not be there yet.")
 @json_option()
-def ls(run: str | None, explain: bool, words: str | None, follow: bool, as_json: bool) -> None:
+def ls(run: str | None, explain: bool, times: bool, words: str | None, follow: bool, as_json: bool) -> None:
     """List the graphs of a run, one row each, or without RUN the runs in this folder.
 
     \b
@@ -37,8 +40,8 @@ def ls(run: str | None, explain: bool, words: str | None, follow: bool, as_json:
     A process that did not end well has a line of its own: killed, failed or gone without a word.
     """
     if run is None:
-        if explain or follow or words:
-            option = "--why" if explain else "--follow" if follow else "--filter"
+        if explain or times or follow or words:
+            option = "--why" if explain else "--time" if times else "--follow" if follow else "--filter"
             raise UsageError(f"{option} needs a run", "", f"name one: graphdbg ls RUN {option}")
         _list_runs(as_json)
         return
@@ -46,7 +49,9 @@ def ls(run: str | None, explain: bool, words: str | None, follow: bool, as_json:
         _follow(run, words, explain=explain, as_json=as_json)
         return
     found = resolve(run)
-    if explain:
+    if times and isinstance(found, Run):
+        _list_times(run, found, as_json)
+    elif explain:
         why.show(run, found, as_json)
     elif isinstance(found, SavedGraph):
         _list_graph(run, found, as_json)
@@ -100,6 +105,22 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool) -> None:
     for line in filter(None, (*deaths.lines(run.processes), *found, left_out, why.hint(text, run.processes))):
         say(line)
     say(_summary(text, run))
+
+
+def _list_times(text: str, run: Run, as_json: bool) -> None:
+    compiles = of_run(run)
+    if as_json:
+        emit({"run": text, "compiles": [msgspec.to_builtins(one) for one in compiles]}, as_json=True)
+        return
+    if not compiles:
+        say(f"no compile of {text} gave a graph; why: graphdbg ls {shlex.quote(text)} --why")
+        return
+    emit(table(compiles), as_json=False)
+    breaks, total = sum(one.breaks for one in compiles), sum(one.compile_s for one in compiles)
+    all_of_them = f"{counted(len(compiles), 'compile')}, {counted(breaks, 'graph break')}"
+    say(f"{total:.1f} s in {all_of_them}, by the clock of the recorded run")
+    if not any(one.run_s for one in compiles):
+        say(f"seconds of a run beside eager's: graphdbg triage {shlex.quote(text)} --symptom slow")
 
 
 def _told(text: str, run: Run, found: why.Found) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS, BENCH = HERE / "programs", HERE.parent / "bench"
-VARIANTS = ("train", "infer", "dynamic", "bf16")
+VARIANTS = ("train", "infer", "dynamic", "bf16", "bfloat16", "float16")
 NOT_HERE = {
     "cond_training": "torch's own fault: a compiled branch writes into the gradient that it is given",
     "nested": "graphs with tensor subclasses are refused, which the page of the capture matrix says",

@@ -13,6 +13,7 @@ from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
+from ...dumps.times import table as times_table
 from ...dumps.worst import keep
 from ..imports import option_words
 from ..triage.records import number
@@ -202,7 +203,9 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
     keep(run, {row.id: known(row.verdict) for row in sorted(judged, key=lambda row: row.address != at)})
     both = zip(found.ladders, found.boundaries, strict=True)
     climbed = [f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both]
-    _end(found, [*([run_table(found)] if found.graphs else []), *climbed], as_json, as_lines)
+    tables = [times_table(found.times)] if found.times else []
+    tables += [run_table(found)] if found.graphs else []
+    _end(found, [*tables, *climbed], as_json, as_lines)
     return 130 if found.interrupted else found.verdict.exit_code
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from ...dumps.times import CompileTime
 from ...dumps.wording import counted
 from .. import verdict_words
 from ..imports import option_words
@@ -56,7 +57,7 @@ class GraphRow(Row, kw_only=True):
 class RunTriage(msgspec.Struct):
     """`graphs` in the order in which to look at them; `ladders` of the worst, `boundaries` beside them say what is between which
     graphs. `abandoned`: how many graphs Dynamo gave up. `verdict`: that of its worst graph, with how to go on; `summary`: the
-    finding; `symptom`: what was looked into, and `noticed`: who or what named it.
+    finding; `symptom`: what was looked into, and `noticed`: who or what named it. `times`: where time went, for "slow".
     """
 
     graphs: list[GraphRow]
@@ -70,6 +71,7 @@ class RunTriage(msgspec.Struct):
     symptom: str = ""
     noticed: str = ""
     verdict: Verdict = OK
+    times: list[CompileTime] = []
 
     @property
     def failed(self) -> bool:
@@ -79,7 +81,9 @@ class RunTriage(msgspec.Struct):
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         graphs, ladders = ([one.plain() for one in rows] for rows in (self.graphs, self.ladders))
-        return msgspec.structs.asdict(self) | {"graphs": graphs, "ladders": ladders} | self.verdict.flat()
+        return msgspec.structs.asdict(self) | {
+            "graphs": graphs, "ladders": ladders, "times": msgspec.to_builtins(self.times),
+        } | self.verdict.flat()  # fmt: skip
 
     @property
     def first_line(self) -> str:

@@ -10,6 +10,7 @@ cannot decide is `cannot_tell` with the command that would. Imports no torch.
 from __future__ import annotations
 
 import shlex
+import time
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,13 @@ from ...dumps.diff.pair import pair_view, pairs
 from ...dumps.diff.pair import ranks as rank_pairs
 from ...dumps.diff.sides import Part
 from ...dumps.journal import IN_FLIGHT
+from ...dumps.times import keep_steady, of_run
 from ...dumps.wording import counted
+from ..isolation import opened
+from ..replay import How
 from ..verdict import Verdict, Where, cannot_tell
+from .steady import Steady
+from .steady import steady as measure
 from .words import run_address
 
 if TYPE_CHECKING:
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
 
 Looked = tuple[str, Verdict | None]
 
+STEADY_S = 120.0
+"""No further graph's steady state is measured after so long."""
 SLOW_S = 60.0
 """A compile that took longer is worth a measurement."""
 
@@ -53,8 +61,32 @@ def recompiles(run: Run, graphs: RunTriage | None = None) -> Looked:
     return f"{text}.{others}", verdict.then(_of_run(run, "ls", "--why"))
 
 
+def steady(run: Run, graphs: RunTriage | None) -> Looked:
+    """Seconds of an execution beside eager's, of Dynamo's graphs that are right; the graph that is slower than eager, if any."""
+    right = [row for row in (graphs.graphs if graphs else []) if row.judged and row.stage in _OUTERMOST]
+    found: dict[str, Steady] = {}
+    began = time.monotonic()
+    with opened(None) as server:
+        for row in right:
+            if time.monotonic() - began < STEADY_S and (measured := measure(run.graph(row.id), server, How())) is not None:
+                found[row.id] = measured
+    keep_steady(run, {name: (one.compiled_s, one.eager_s) for name, one in found.items()})
+    if not found:
+        return "No graph's steady state was measured.", None
+    name, worst = max(found.items(), key=lambda item: item[1].compiled_s - item[1].eager_s)
+    both = f"{1000 * worst.compiled_s:.2f} ms compiled, {1000 * worst.eager_s:.2f} ms in eager"
+    text = f"Measured: one execution of {counted(len(found), 'graph')} in the steady state; least gained at {name}: {both}."
+    if not worst.slow:
+        return text, None
+    reason = f"{name} takes {both} (medians of {worst.rounds} runs, turn by turn)"
+    function, _, line = next((one.function for one in of_run(run) if one.id == name), "").rpartition(", ")
+    where = Where(function, f"{run_address(run)}/{name}", line)
+    verdict = Verdict("fails", "slow", "compiler", "inductor", reason, where)
+    return text, verdict.then(_of_run(run, "ls", "--time"))
+
+
 def slow(run: Run, graphs: RunTriage | None = None) -> Looked:
-    """Compile seconds by journal. How fast compiled code is beside eager is not measured."""
+    """Compile seconds by journal."""
     rows = [row for row in run.rows if row.seconds is not None and row.stage in _OUTERMOST]
     longest = max(rows, key=lambda row: row.seconds or 0.0, default=None)
     breaks = sum(len(one.breaks) for process in why.of_run(run).processes for of in process.functions for one in of.compiles)
@@ -62,7 +94,7 @@ def slow(run: Run, graphs: RunTriage | None = None) -> Looked:
     most = longest.seconds or 0.0 if longest is not None else 0.0
     text = f"Looked at: {total:.1f} s of compiling in {counted(len(rows), 'compile')}"
     text += f" (the longest {most:.1f} s, {longest.id})" if longest is not None else ""
-    text += f", {counted(breaks, 'graph break')}. Seconds of a step beside eager's are not measured."
+    text += f", {counted(breaks, 'graph break')}."
     if longest is None or most < SLOW_S:
         return text, None
     reason = f"{longest.id} took {most:.0f} s to compile; whether the graph or the machine is slow needs a measurement"

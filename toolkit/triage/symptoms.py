@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...dumps import deaths, why
+from ...dumps.times import of_run
 from ...dumps.wording import counted
 from ..suspects import triggered
 from ..verdict import Verdict
 from .ranking import RunTriage
 from .records import REAL
 from .run import triage_run
-from .symptom_steps import died, in_flight, memory, ranks, recompiles, slow, waits
+from .symptom_steps import died, in_flight, memory, ranks, recompiles, slow, steady, waits
 from .words import record_again, run_address
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Sequence(NamedTuple):
 SYMPTOMS: dict[str, Sequence] = {
     "wrong": Sequence(),
     "nan": Sequence(),
-    "slow": Sequence(before=(recompiles, slow)),
+    "slow": Sequence(before=(recompiles, slow), after=(steady,)),
     "hangs": Sequence(before=(waits,), after=(in_flight,)),
     "recompiles": Sequence(before=(recompiles,), graphs=False),
     "memory": Sequence(after=(memory, died)),
@@ -119,9 +120,12 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     if not judged.failed and (convicting or not judged.exit_code):
         judged = (convicting or verdicts or [judged])[0]
     if asked and judged.verdict == "ok" and (looked or not found.summary):
-        judged = msgspec.structs.replace(judged, reason=" ".join(looked[:1]).removeprefix("Looked at: ").removesuffix("."))
+        told = " ".join(looked[-1:] if symptom == "slow" else looked[:1])
+        judged = msgspec.structs.replace(judged, reason=told.partition(": ")[2].removesuffix("."))
     found.verdict, found.symptom, found.noticed = judged, symptom, found_by
     found.summary = " ".join(text for text in [found.summary, *looked] if text)
+    if symptom == "slow":
+        found.times = of_run(run)
     found.seconds = time.monotonic() - began
     return found
 

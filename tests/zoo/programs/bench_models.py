@@ -1,6 +1,6 @@
-"""A model of the benchmarks, in training, inference, training at several sizes, or training under bf16 autocast.
+"""A model of the benchmarks, in training, inference, training at several sizes, under bf16 autocast, or in low precision.
 
-    python bench_models.py gpt_block train|infer|dynamic|bf16
+    python bench_models.py gpt_block train|infer|dynamic|bf16|bfloat16|float16
 """
 
 from __future__ import annotations
@@ -20,10 +20,16 @@ def _loss(made: object) -> torch.Tensor:
     return torch.stack([one.float().square().mean() for one in leaves]).sum()
 
 
+def _cast(value: object, dtype: torch.dtype | None) -> object:
+    floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.to(dtype) if floating and dtype else value
+
+
 def _main(name: str, variant: str) -> None:
     torch.manual_seed(0)
     entry = MODELS[name]
-    model, _ = entry.make(6)
+    dtype = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(variant)
+    model = entry.make(6)[0].to(dtype)
     compiled = torch.compile(model)
     if variant == "infer":
         model.eval()
@@ -31,9 +37,10 @@ def _main(name: str, variant: str) -> None:
             compiled(*entry.make(6)[1])
         return
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for size in (6, 8, 9) if variant == "dynamic" else (6, 6):
+    for size in (6, 8, 9) if variant == "dynamic" else (6, 6, 6) if dtype else (6, 6):
+        given = pytree.tree_map(lambda one: _cast(one, dtype), entry.make(size)[1])
         with torch.autocast("cpu", torch.bfloat16, enabled=variant == "bf16"):
-            loss = _loss(compiled(*entry.make(size)[1]))
+            loss = _loss(compiled(*given))
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -1,0 +1,65 @@
+"""What commands found out about graphs of a run, kept in the cache folder for the next command: never in a run.
+
+Imports no torch, and fails for no reason: what could not be kept or read is not known.
+
+>>> put("verdicts.json", run, {"0_0/forward": (1, "fails: wrong numbers", "")})
+>>> taken("verdicts.json", run, tuple[int, str, str])
+{'0_0/forward': (1, 'fails: wrong numbers', '')}
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .atomic import write_file
+from .errors import GraphdbgError
+
+if TYPE_CHECKING:
+    from .store import Run
+
+_MOST = 200
+"""Of so many runs things are kept."""
+
+
+def put(file: str, run: Run | None, found: Mapping[str, Any]) -> None:
+    """Keeps what was found of graphs of a run, by id, before what was known of others."""
+    if run is None:
+        return
+    with contextlib.suppress(OSError, RuntimeError, GraphdbgError):  # no home folder, a full disk: then it is not known
+        known, key = _read(file), _key(run)
+        before = known.pop(key, {})
+        mine = dict(found) | {name: told for name, told in before.items() if name not in found}
+        path = _folder() / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, msgspec.json.encode(dict([*known.items(), (key, mine)][-_MOST:])))
+
+
+def taken(file: str, run: Run, form: Any) -> dict[str, Any]:
+    """What is known of graphs of a run, by id, each of that type; nothing where it is of another."""
+    with contextlib.suppress(OSError, RuntimeError, msgspec.MsgspecError):
+        return msgspec.convert(_read(file).get(_key(run), {}), dict[str, form])
+    return {}
+
+
+def _folder() -> Path:
+    from platformdirs import user_cache_path
+
+    return user_cache_path("graphdbg")
+
+
+def _key(run: Run) -> str:
+    """The run's folder and when it was begun: another run of that name has things of its own."""
+    path = run.path.resolve()
+    return f"{path}:{(path / 'run.json').stat().st_mtime_ns}"
+
+
+def _read(file: str) -> dict[str, dict[str, Any]]:
+    try:
+        return msgspec.json.decode((_folder() / file).read_bytes(), type=dict[str, dict[str, Any]])
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return {}

@@ -1,0 +1,91 @@
+# pyright: basic
+"""What one execution of a graph takes in the steady state, compiled and in eager, turn by turn in one process: each is the
+other's control.
+
+>>> steady(saved, server, How())
+Steady(compiled_s=0.00042, eager_s=0.0011, rounds=30, clear=True)
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..isolation import ForkServer, ask
+from ..replay import How
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+TASK = f"{__name__}:task"
+ROUNDS, WARM, BUDGET_S = 30, 3, 10.0
+FACTOR, LEAST_S = 1.2, 1e-3
+"""Compiled code is slow where it takes so many times eager's time, and so much more."""
+
+
+class Steady(NamedTuple):
+    """Medians. `clear`: whether the slower one's quick runs are slower than the other's slow ones (quartiles)."""
+
+    compiled_s: float
+    eager_s: float
+    rounds: int
+    clear: bool
+
+    @property
+    def slow(self) -> bool:
+        """Whether compiled code is slower than eager beyond chance."""
+        return self.clear and self.compiled_s > FACTOR * self.eager_s and self.compiled_s - self.eager_s > LEAST_S
+
+
+def steady(saved: SavedGraph, server: ForkServer, how: How) -> Steady | None:
+    """The measurement of a graph with its backward, if it has one; None where it cannot be run so."""
+    answer = ask(TASK, how.payload(saved), how.limit_s, server=server).answer()
+    return Steady(**answer.value) if answer.status == "done" else None
+
+
+def task(payload: dict[str, Any]) -> dict[str, Any]:
+    """What the child does."""
+    from ..case import Case
+    from ..eager import clone_inputs, copy_graph
+    from ..execution import Attributes, execute
+    from ..rungs import rung
+    from ..rungs.entries import shared_fakes
+    from ..spec import FULL_STAGES, in_force, no_caches, settings
+
+    live = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
+    gm, spec = live.gm, live.spec
+    backward = spec.stage in FULL_STAGES and spec.ambient.grad and not spec.ambient.inference_mode
+    attributes = Attributes(gm)
+    inductor = rung("inductor")
+
+    def timed(run: Any) -> float:
+        parameters = [one for one in gm.parameters() if one.requires_grad] if backward else []
+        inputs = clone_inputs(live.inputs)
+        began = time.perf_counter()
+        execute(run, inputs, seed=0, backward=backward, parameters=parameters)
+        took = time.perf_counter() - began
+        attributes.restore()
+        return took
+
+    taken: tuple[list[float], list[float]] = ([], [])
+    with settings(spec.config), no_caches(), in_force(spec), inductor.around(gm, spec):
+        copied = copy_graph(gm)
+        compiled = inductor.build(copied, shared_fakes(copied, live.inputs, spec.dynamic, False)[0], spec)
+        both = (compiled, partial(_called, gm))
+        for run in both * WARM:
+            timed(run)
+        until = time.monotonic() + BUDGET_S
+        while len(taken[0]) < WARM or (len(taken[0]) < ROUNDS and time.monotonic() < until):
+            for run, times in zip(both, taken, strict=True):
+                times.append(timed(run))
+    (fast, _, slow), (fast_eager, _, slow_eager) = (quantiles(times, n=4) for times in taken)
+    clear = fast > slow_eager or fast_eager > slow
+    return {"compiled_s": median(taken[0]), "eager_s": median(taken[1]), "rounds": len(taken[0]), "clear": clear}
+
+
+def _called(gm: Any, inputs: list[Any]) -> list[Any]:
+    from ..execution import leaves
+
+    return leaves(gm(*inputs))
