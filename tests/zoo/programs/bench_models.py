@@ -36,7 +36,8 @@ def _main(name: str, variant: str) -> None:
         with torch.no_grad():
             compiled(*entry.make(6)[1])
         return
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    rate = 1e-3
+    optimizer = torch.optim.SGD(model.parameters(), rate) if dtype else torch.optim.AdamW(model.parameters(), rate)
     for size in (6, 8, 9) if variant == "dynamic" else (6, 6, 6) if dtype else (6, 6):
         given = pytree.tree_map(lambda one: _cast(one, dtype), entry.make(size)[1])
         with torch.autocast("cpu", torch.bfloat16, enabled=variant == "bf16"):
