@@ -53,7 +53,8 @@ class Process(msgspec.Struct):
 
 class Row(msgspec.Struct):
     """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder does;
-    `since` is when it came to its status; `lost`: in flight when its process ended; `died`: which was no end of its own."""
+    `since` is when it came to its status; `lost`: in flight when its process ended; `died`: which was no end of its own; `at` and
+    `stack`: where its compile was last seen."""
 
     id: str
     local: str
@@ -69,12 +70,14 @@ class Row(msgspec.Struct):
     since: float = 0.0
     lost: bool = False
     died: bool = False
+    at: str = ""
+    stack: list[str] = []
 
     def fixed(self) -> dict[str, Any]:
         """The row as `ls --json` prints it."""
         return {
             "id": self.id, "process": self.process, "rank": self.rank, "stage": self.stage, "nodes": self.nodes,
-            "status": self.status, "error": self.error, "seconds": self.seconds,
+            "status": self.status, "error": self.error, "seconds": self.seconds, "at": self.at, "stack": self.stack,
         }  # fmt: skip
 
 
@@ -218,4 +221,5 @@ def _row(process: Process, local: str, name: str) -> Row:
     return Row(
         name, local, process.name, process.rank, ids.stage_of(local), nodes, state.status, error, state.seconds,
         local in process.saved, path, state.since, lost, process.liveness == "dead",
+        state.at, state.stack,
     )  # fmt: skip

@@ -98,7 +98,8 @@ def line(event: Event) -> bytes:
 
 
 class GraphState(msgspec.Struct):
-    """What the journal says of one graph. `seconds` is the compile time, once it is known."""
+    """What the journal says of one graph. `seconds`: the compile time, once it is known; `at` and `stack`: where it was last
+    seen."""
 
     status: str = ""
     error: str | None = None
@@ -106,13 +107,15 @@ class GraphState(msgspec.Struct):
     nodes: int | None = None
     since: float = 0.0
     compiling_since: float | None = None
+    at: str = ""
+    stack: list[str] = []
 
     def apply(self, event: Event) -> None:
         """Moves to the event's state."""
         if event.kind not in STATES:
             return
         fields = event.fields
-        self.status, self.since = event.kind, event.time
+        self.status, self.since, self.at, self.stack = event.kind, event.time, "", []
         nodes = fields.get("nodes")
         if isinstance(nodes, int):
             self.nodes = nodes
@@ -125,6 +128,12 @@ class GraphState(msgspec.Struct):
             elif self.compiling_since is not None and self.seconds is None:
                 self.seconds = max(0.0, event.time - self.compiling_since)
         self.error = _error_text(fields) if event.kind in ("failed", "skipped") else None
+
+    def seen(self, event: Event) -> None:
+        """Takes where its compile is."""
+        stack = event.fields.get("stack")
+        self.at = str(event.fields["at"])
+        self.stack = [str(one) for one in cast("list[Any]", stack)] if isinstance(stack, list) else []
 
 
 def _error_text(fields: dict[str, Any]) -> str:
@@ -159,6 +168,8 @@ class JournalContents(msgspec.Struct):
         for event in self.events[self.applied :]:
             if event.graph is not None and event.kind in STATES:
                 self.moved.setdefault(event.graph, GraphState()).apply(event)
+            elif event.graph in self.moved and event.kind == "note" and isinstance(event.fields.get("at"), str):
+                self.moved[event.graph].seen(event)
             elif event.graph is not None and event.kind == "left_out":
                 self.moved.pop(event.graph, None)
             elif event.kind == "why" and event.fields.get("then") in ("frame skipped", "rest skipped"):

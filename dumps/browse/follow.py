@@ -166,7 +166,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 def told(run: Following, wait: Callable[[float], None]) -> Iterator[str]:
     """Lines as they come, until the run has ended, vanished or cannot be read; `wait` is called in between."""
-    steps: dict[tuple[str, str], tuple[str, float, bool]] = {}
+    steps: dict[tuple[str, str], tuple[str, float, bool, str]] = {}
     ended: set[str] = set()
     told_waiting = False
     while True:
@@ -175,7 +175,7 @@ def told(run: Following, wait: Callable[[float], None]) -> Iterator[str]:
             told_waiting = True
             yield f"waiting for {run.path}: it is not there yet"
         for row in run.rows:
-            step = (row.status, row.since, row.lost)
+            step = (row.status, row.since, row.lost, row.at)
             if steps.get((row.process, row.local)) != step:
                 steps[row.process, row.local] = step
                 yield _step(row)
@@ -193,5 +193,6 @@ def _step(row: Row) -> str:
     seconds = f" {row.seconds:.2f} s" if row.seconds is not None and row.status in ("compiled", "failed") else ""
     nodes = "" if row.nodes is None else str(row.nodes)
     status = f"{row.status}, {'died' if row.died else 'ended'}" if row.lost else row.status
+    status += f" in {row.at}" if row.at else ""
     error = f"  {one_line(row.error)}" if row.error else ""
     return f"{clock}  {row.id:<28} {nodes:>7}  {status}{seconds}{error}"

@@ -149,7 +149,7 @@ def _graph_line(key: str, run: str, row: index.Row, depth: int) -> Line:
         status = f"{row.status}, {'died' if row.died else 'ended'}"
     elif row.status in IN_FLIGHT:
         since = row.since
-    error = one_line(row.error or "", 200) or ("" if row.saved else "it was not saved")
+    error = one_line(row.error or (row.at and f"in {row.at}"), 200) or ("" if row.saved else "it was not saved")
     return Line(
         f"{key} {row.process} {row.local}", "graph", row.id, depth, stage=row.stage, nodes=row.nodes, status=status,
         seconds=row.seconds, error=error, bad=row.status == "failed" or row.lost, target=f"{run}/{row.id}", run=run,

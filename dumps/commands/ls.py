@@ -147,10 +147,11 @@ def graph_table(rows: list[index.Row]) -> str:
 
 
 def _status(row: index.Row) -> str:
+    at = f" in {row.at}" if row.at else ""
     if row.lost:
-        return f"{row.status}, died" if row.died else f"{row.status}, ended"
+        return f"{row.status}{at}, {'died' if row.died else 'ended'}"
     if row.status in IN_FLIGHT and row.since:
-        return f"{row.status} for {max(0.0, time.time() - row.since):.0f} s"
+        return f"{row.status} for {max(0.0, time.time() - row.since):.0f} s{at}"
     return row.status
 
 
@@ -184,6 +185,9 @@ def _list_graph(text: str, graph: SavedGraph, as_json: bool) -> None:
         return
     columns = [Column(title) for title in ("id", "stage", "nodes", "status")]
     emit(render(columns, [[str(row[column.title]) for column in columns]], terminal=on_terminal()), as_json=False)
+    known = next((one for one in graph.run.rows if one.id == graph.id), None) if graph.run else None
+    if known is not None and known.stack:
+        emit("\n".join([f"{_status(known)}; its stack, innermost last:", *(f"  {one}" for one in known.stack)]), as_json=False)
 
 
 def _list_runs(as_json: bool) -> None:

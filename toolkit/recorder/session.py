@@ -21,14 +21,17 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.errors import EnvironmentLackError, GraphdbgError
+from ...dumps.journal import STATES
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, GraphRecord, InputRecord, RunRecord
 from ...dumps.writer import LeftOutError, ProcessWriter, RunWriter
 from . import leaving, origin, summary
+from .in_flight import Stacks
 from .live_torch import encoded_settings
 from .options import Options
 
@@ -70,6 +73,7 @@ class Session:
         a folder of its own."""
         self._lock = threading.RLock()
         self._writer: ProcessWriter | None = None
+        self.stacks = Stacks(partial(self.event, "note"))
         self.holder: Holder | None = None
         self.budget: Budget | None = None
         self.waiting: Waiting | None = None
@@ -150,6 +154,8 @@ class Session:
 
     def event(self, kind: str, graph: str | None = None, **fields: Any) -> None:
         """Journals an event; a journal that cannot be written is counted, not raised."""
+        if graph is not None and kind in STATES:
+            self.stacks.event(kind, graph)
         if graph is not None and self.postponed(graph, lambda: self.event(kind, graph, **fields)):
             return
         if graph is not None and self.budget is not None and not self.budget.event(kind, graph):

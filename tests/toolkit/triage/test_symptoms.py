@@ -60,10 +60,29 @@ def test_a_nan_of_eagers_own_is_named_where_it_was_asked_for(negative, server):
 
 
 def test_a_healthy_run_is_ok_under_a_symptom_with_what_was_looked_at(recorded, server):
-    for symptom in ("memory", "crash", "nan", "recompiles"):
+    for symptom in ("memory", "crash", "nan", "recompiles", "slow"):
         found = _triage(open_run(recorded), symptom, server)
         assert (found.verdict.verdict, found.symptom) == ("ok", symptom), found.summary
         assert found.verdict.reason and found.verdict.exit_code == 0
+
+
+UNVECTORISED = """
+import torch
+import torch._inductor.config as config
+config.cpp.simdlen = config.cpp.threads = 1
+@torch.compile
+def f(x):
+    return x.sin().exp().cos().log1p().erf().sum(-1)
+f(torch.randn(300, 4000))
+"""
+
+
+@pytest.mark.slow
+def test_a_graph_that_is_slower_than_eager_is_named_with_its_line(recorded_script, server):
+    found = _triage(open_run(recorded_script(UNVECTORISED)), "slow", server)
+    assert (found.verdict.verdict, found.verdict.kind, found.verdict.fault) == ("fails", "slow", "compiler")
+    assert found.verdict.where.name == "" and found.verdict.where.line.endswith(":5")
+    assert found.times[0].run_s > found.times[0].eager_s
 
 
 def test_a_program_that_did_not_end_well_is_not_said_to_be_fine(recorded, tmp_path, server):

@@ -1,0 +1,47 @@
+"""Where the time of a run went: each compile by phase, why it was compiled, and graph breaks, from the journals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from graphdbg.cli import run as command
+from graphdbg.dumps.store import open_run
+from graphdbg.dumps.times import keep_steady, of_run
+
+SCRIPT = """
+import torch
+
+@torch.compile(backend="aot_eager")
+def f(x):
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y * x.shape[0]
+
+f(torch.randn(3, requires_grad=True)).sum().backward()
+f(torch.randn(5, requires_grad=True)).sum().backward()
+"""
+
+
+def test_compiles_are_told_by_phase_and_cause(recorded_script: Callable[..., Path]) -> None:
+    found = of_run(open_run(recorded_script(SCRIPT)))
+    causes = [one.cause.partition(":")[0] for one in found]
+    assert causes.count("first") == 1
+    assert causes.count("recompile") >= 1
+    assert any("size" in one.cause for one in found if one.cause.startswith("recompile"))
+    assert all(one.dynamo_s is not None and one.aot_s is not None and one.cache == "off" for one in found)
+    assert sum(one.breaks for one in found) >= 1
+    assert [one.compile_s for one in found] == sorted((one.compile_s for one in found), reverse=True)
+
+
+def test_the_table_has_what_was_measured(
+    recorded_script: Callable[..., Path], capsys, monkeypatch, tmp_path: Path
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    run = open_run(recorded_script(SCRIPT))
+    assert command(["ls", str(run.path), "--time"]) == 0
+    assert "--symptom slow" in capsys.readouterr().err
+    keep_steady(run, {of_run(run)[0].id: (0.002, 0.004)})
+    assert command(["ls", str(run.path), "--time"]) == 0
+    assert "2.00 ms" in (text := capsys.readouterr().out)
+    assert "4.00 ms" in text

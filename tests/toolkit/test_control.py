@@ -1,0 +1,31 @@
+"""The control of evidence by time: a busy machine raises limits, an idle one does not."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from graphdbg.toolkit import control
+
+
+def test_only_a_busy_machine_raises_a_limit() -> None:
+    assert control.longer(10.0, 1.1, 600.0) == 10.0
+    assert control.longer(10.0, 4.0, 600.0) == 50.0
+    assert control.longer(10.0, float("inf"), 600.0) == 600.0
+
+
+def test_waiting_counts_and_work_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphdbg.toolkit import judge as module
+
+    judged = module.judge
+
+    def waiting(*given: Any, **more: Any) -> Any:
+        found = judged(*given, **more)
+        time.sleep(3.0)  # as another program would take the processor
+        return found
+
+    plain = control.factor(5)
+    monkeypatch.setattr(module, "judge", waiting)
+    assert control.factor(5) > max(control.BUSY, plain)
