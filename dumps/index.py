@@ -74,10 +74,11 @@ class Row(msgspec.Struct):
     stack: list[str] = []
 
     def fixed(self) -> dict[str, Any]:
-        """The row as `ls --json` prints it."""
+        """The row as `ls --json` prints it; with where its compile was last seen, if it is long."""
         return {
             "id": self.id, "process": self.process, "rank": self.rank, "stage": self.stage, "nodes": self.nodes,
-            "status": self.status, "error": self.error, "seconds": self.seconds, "at": self.at, "stack": self.stack,
+            "status": self.status, "error": self.error, "seconds": self.seconds,
+            **({"at": self.at, "stack": self.stack} if self.at else {}),
         }  # fmt: skip
 
 

@@ -115,8 +115,9 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, next=[with_flags(one) for one in commands if one])
 
     def plain(self) -> dict[str, Any]:
-        """Every field as a plain value, for what is kept."""
-        return msgspec.to_builtins(msgspec.structs.asdict(self))
+        """Every field as a plain value, for what is kept; `same` only where it is known."""
+        told = msgspec.to_builtins(msgspec.structs.asdict(self))
+        return {name: value for name, value in told.items() if name != "same" or value is not None}
 
     def flat(self, *, row: bool = False) -> dict[str, Any]:
         """Every field as a plain value, to stand in a JSON object among others; a `row` that was left out is "skipped"."""

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..blame.workaround import work_around
+from ..blame.workaround import EAGER, work_around
 from ..isolation import ForkServer
 from ..node_values.reading import node_values
 from ..replay import How
 from ..verdict import ROUNDING, Verdict
+from .steady import steady
 from .words import address
 
 if TYPE_CHECKING:
@@ -72,4 +73,15 @@ def eased(
         verdict = msgspec.structs.replace(verdict, reason=f"{verdict.reason}; compiled and eager part first at {place}")
     if lines is None and verdict.failed and not thorough:
         return unasked
+    if lines and thorough and lines != EAGER:
+        lines += _cost(saved, server, how, lines)
     return msgspec.structs.replace(verdict, workaround=lines)
+
+
+def _cost(saved: SavedGraph, server: ForkServer, how: How, lines: str) -> str:
+    """What the change costs in speed, as a comment; nothing where that cannot be measured."""
+    found = steady(saved, server, how, lines)
+    if found is None:
+        return ""
+    without = f"{1000 * found.without_s:.3g} ms without, " if found.without_s is not None else ""
+    return f"\n# an execution takes {1000 * found.compiled_s:.3g} ms with it, {without}{1000 * found.eager_s:.3g} ms in eager"

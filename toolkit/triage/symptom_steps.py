@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 from ...dumps import deaths, why
 from ...dumps.amounts import size_text
+from ...dumps.buffers import Peak, peak
 from ...dumps.diff.pair import pair_view, pairs
 from ...dumps.diff.pair import ranks as rank_pairs
 from ...dumps.diff.sides import Part
 from ...dumps.journal import IN_FLIGHT
+from ...dumps.kernels import WHOLE
 from ...dumps.times import keep_steady, of_run
 from ...dumps.wording import counted
 from ..isolation import opened
@@ -32,7 +34,7 @@ from .words import run_address
 if TYPE_CHECKING:
     from ...dumps.diff.model import GraphView
     from ...dumps.store import Run
-    from .ranking import RunTriage
+    from .ranking import GraphRow, RunTriage
 
 Looked = tuple[str, Verdict | None]
 
@@ -159,11 +161,36 @@ def memory(run: Run, graphs: RunTriage | None) -> Looked:
     worst = max(rows, key=lambda row: row.needed_bytes - row.eager_bytes)
     both = f"{size_text(worst.needed_bytes)} for compile and first run of {worst.id}, {size_text(worst.eager_bytes)} for eager's"
     text = f"Looked at: the memory of {counted(len(rows), 'graph')}; at most {both}."
-    if worst.needed_bytes <= MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
+    inner, planned = _planned(run, worst.id)
+    buffer = ""
+    if planned.largest is not None:
+        buffer = f"{planned.largest.name} ({size_text(planned.largest.bytes)}, written by {planned.largest.by or 'nothing'})"
+        text += f" The code of {inner} holds at least {size_text(planned.bytes)} of buffers at once, most of it {buffer}."
+    if max(worst.needed_bytes, planned.bytes) <= MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
         return text, None
+    if buffer and planned.largest is not None and planned.bytes > MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
+        reason = f"the generated code of {inner} holds {size_text(planned.bytes)} at once, most of it {buffer}; eager needs "
+        reason += f"{size_text(worst.eager_bytes)} in all"
+        where = Where(planned.largest.name, f"{run_address(run)}/{inner}")
+        return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
+    return text, cannot_tell(f"{both}: whether the compiler or the graph needs it is not known").then(_smaller(worst))
+
+
+def _planned(run: Run, name: str) -> tuple[str, Peak]:
+    """Of the graphs of that graph's compile, the one whose generated code holds most at once, and what it holds."""
+    compiled = name.rpartition("/")[0]
+    found: list[tuple[str, Peak]] = []
+    for row in run.rows:
+        if row.saved and row.id.rpartition("/")[0] == compiled:
+            codes = [file for file in run.graph(row.id).code_files() if file.name == WHOLE]
+            found += [(row.id, peak(file.read_text())) for file in codes]
+    return max(found, key=lambda one: one[1].bytes, default=("", Peak(0, [])))
+
+
+def _smaller(worst: GraphRow) -> str:
+    """The command that makes the graph smaller that needs so much."""
     half = (worst.needed_bytes + worst.eager_bytes) // 2
-    command = shlex.join(["graphdbg", "minify", worst.address, "--memory-over", f"{half >> 20}M"])
-    return text, cannot_tell(f"{both}: whether the compiler or the graph needs it is not known").then(command)
+    return shlex.join(["graphdbg", "minify", worst.address, "--memory-over", f"{half >> 20}M"])
 
 
 def ranks(run: Run, graphs: RunTriage | None = None) -> Looked:
