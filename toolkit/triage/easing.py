@@ -67,7 +67,11 @@ def eased(
     told("looking for what makes it go away")
     began = time.monotonic()
     limit = min(left_s, THOROUGH_S if thorough else QUICK_S)
-    lines = work_around(saved, server, how, verdict, max_time_s=limit)
+    try:
+        lines = work_around(saved, server, how, verdict, max_time_s=limit)
+    except KeyboardInterrupt:  # the verdict is known, and is worth more than its work-around
+        told("interrupted")
+        return unasked
     told(f"{'found' if lines else 'found nothing'} in {time.monotonic() - began:.1f} s")
     if verdict.verdict == ROUNDING and (place := parted(saved, server, how, limit - (time.monotonic() - began))):
         verdict = msgspec.structs.replace(verdict, reason=f"{verdict.reason}; compiled and eager part first at {place}")

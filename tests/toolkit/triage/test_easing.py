@@ -1,0 +1,26 @@
+"""The search for a work-around, interrupted: the verdict stays, with the command that looks on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdbg.dumps.store import open_run
+from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.replay import How
+from graphdbg.toolkit.triage import easing
+from graphdbg.toolkit.verdict import fails
+
+
+def test_ctrl_c_leaves_the_verdict(recorded: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: Any, **more: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(easing, "work_around", interrupted)
+    saved = open_run(recorded).graphs()[0]
+    verdict = fails("wrong_numbers", "inductor", "it is wrong")
+    found = easing.eased(saved, server, How(), verdict, 0.1, 60.0, thorough=True)
+    assert (found.verdict, found.reason, found.workaround) == ("fails", "it is wrong", None)
+    assert found.next[-1].endswith("--workaround")
