@@ -116,9 +116,8 @@ def _list_times(text: str, run: Run, as_json: bool) -> None:
         say(f"no compile of {text} gave a graph; why: graphdbg ls {shlex.quote(text)} --why")
         return
     emit(table(compiles), as_json=False)
-    breaks, total = sum(one.breaks for one in compiles), sum(one.compile_s for one in compiles)
-    all_of_them = f"{counted(len(compiles), 'compile')}, {counted(breaks, 'graph break')}"
-    say(f"{total:.1f} s in {all_of_them}, by the clock of the recorded run")
+    total = sum(one.compile_s for one in compiles)
+    say(f"{total:.1f} s in {counted(len(compiles), 'compile')} that gave a graph, by the clock of the recorded run")
     if not any(one.run_s for one in compiles):
         say(f"seconds of a run beside eager's: graphdbg triage {shlex.quote(text)} --symptom slow")
 
