@@ -20,7 +20,7 @@ from torch import fx
 from ..dumps.names import of_module
 from .baseline import NoReference, reference
 from .eager import GraphRunError, clone_inputs, is_random, run_graph
-from .execution import Execution, held, leaves, returned, same_bits
+from .execution import Attributes, Execution, held, leaves, returned, same_bits
 from .numerics import Difference, compare, output_grains, output_lengths
 from .numerics.comparison import significant_strides
 from .numerics.measures import QUIET, ROUNDING, Noise, classes, is_float, number, rms, tolerance, wide
@@ -349,11 +349,14 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
             )
         return value
 
+    attributes = Attributes(gm)
     try:
         with torch.no_grad():
             run_graph(gm, clone_inputs(inputs), hook=look)
     except (GraphRunError, RuntimeError):
         return {}
+    finally:
+        attributes.restore()
     return eps
 
 
