@@ -64,7 +64,9 @@ def _origin(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
     given = [f"{called.inputs.get(name, name)} = {value}" for name, value in first.given.items()]
     text = f"NaN first at {node.name}" + (f" of {', '.join(given)}" if given else "") + (f", {line}" if line else "")
     text += f", whose input {called.inputs.get(first.inf, first.inf)} is infinite" if first.inf else ""
-    if (since := first.since) is not None and since.op not in ("placeholder", "get_attr"):
+    if (since := first.since) is not None and since.op in ("placeholder", "get_attr") and since.name != first.inf:
+        text += f" since {called.inputs.get(since.name, since.name)} is"
+    elif since is not None and since.op not in ("placeholder", "get_attr"):
         text += f" since {since.name}" if since.name != first.inf else ""
         text += f" ({_line(since)})" if _line(since) else ""
     return _signature(_operation(node), text), Where(node.name, line=line)

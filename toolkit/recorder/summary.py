@@ -128,7 +128,7 @@ def _notes(notes: list[dict[str, Any]], errors: Mapping[str, int]) -> list[str]:
 
 
 def _is_remark(note: Mapping[str, Any]) -> bool:
-    elsewhere = any(key in note for key in ("found", "kept", "unsaved"))
+    elsewhere = any(key in note for key in ("found", "kept", "unsaved", "at"))
     return note.get("message") not in (COST, SETTINGS, HELD_COST) and not elsewhere and not note.get("uncaught")
 
 

@@ -188,6 +188,15 @@ class _Work:
             share = SCREENING if any(row.failed for row in self.rows) else 1.0
             if not self._parted(candidate, share):
                 self._candidate(candidate, share)
+        if self.how.own_nan and not any(row.failed for row in self.rows):
+            self._named()
+
+    def _named(self) -> None:
+        """Judges the graphs that a NaN was seen in where none of the wider ones has it: those may hold what was then another."""
+        fired, judged = triggered(self.run.processes), {row.id for row in self.rows}
+        for row in self.run.rows:
+            if fired.get((row.process, row.local)) == "nan" and row.saved and row.id not in judged:
+                self.rows.append(self.judge(self.run.graph(row.id)))
 
     def _parted(self, candidate: Candidate, share: float) -> bool:
         """Whether a recorded stage does otherwise than the one before: then that is the verdict, and nothing is compiled."""
