@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +122,14 @@ def _tell_where(path: Path) -> None:
     from ..verdict_words import known
 
     say(f"graphdbg: looking where the NaN of {row.id} comes from, {NAN_LIMIT_S:.0f} s at most")
-    with suppress(KeyboardInterrupt):
+    try:
         verdict = replay(run.graph(row.id), "eager", check="nan", outputs=False, limit_s=NAN_LIMIT_S).verdict
-        keep(run, {row.id: known(verdict)})
-        alone = "eager gives none on the same inputs: it is the compiled program's alone"
-        say(f"graphdbg: {alone if verdict.verdict == 'ok' else known(verdict)[2]}")
+    except (GraphdbgError, OSError, KeyboardInterrupt) as error:  # what was recorded is told all the same
+        say(f"graphdbg: where it comes from is not known ({str(error) or 'interrupted'})")
+        return
+    keep(run, {row.id: known(verdict)})
+    alone = "eager gives none on the same inputs: it is the compiled program's alone"
+    say(f"graphdbg: {alone if verdict.verdict == 'ok' else known(verdict)[2]}")
 
 
 @contextmanager
