@@ -74,6 +74,8 @@ def of_run(run: Run) -> list[CompileTime]:
                     continue
                 place = f"{PurePath(function.file).name}:{function.line}"
                 cause = compiled.kind + (f": {compiled.guards[0].text}" if compiled.guards else "")
+                unfinished = outer.lost or outer.status in ("failed", *journal.IN_FLIGHT)
+                cause += (f"; it {'failed' if outer.status == 'failed' else 'did not end'}") if unfinished else ""
                 inner, backward = _seconds(mine, ("forward", "inference")), _seconds(mine, ("backward",))
                 aot = outer.seconds - (inner or 0.0) if outer.seconds is not None else None
                 local = outer.local.partition("/")[0]

@@ -51,6 +51,7 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     peak_bytes: int = 0
     needed_bytes: int = 0
     eager_bytes: int = 0
+    control_bytes: int = 0
 
     @property
     def text(self) -> str:

@@ -63,7 +63,7 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
     `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`: also
     return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they register.
     `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan".
-    `measured`: `needed_bytes` and `eager_bytes` are wanted.
+    `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted.
     `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. `patient`: a limit that was met
     on a busy machine is raised by as much as a harmless compile takes longer there, up to the default. A segfault, a hang or
     running out of memory is an Outcome like any other. Raises GraphdbgError for a graph that cannot be loaded.
@@ -128,6 +128,7 @@ def outcome_of(answer: Answer, rung: str) -> Outcome:
 def task(payload: dict[str, Any]) -> dict[str, Any]:
     """What the child does: load, judge, compare with the recorded compile."""
     from .case import Case
+    from .control import harmless
     from .costs import PeakMemory
     from .fidelity import Watched
     from .isolation.child import mark
@@ -140,8 +141,10 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     meeting = payload.get("meeting", "")
     live = case.live(rung=payload["rung"], seed=payload["seed"], device=payload["device"], meeting=meeting)
     watched = Watched(case.saved) if payload["rung"] == "inductor" and payload["device"] is None else None
-    peak, eager = PeakMemory(), PeakMemory()
+    peak, eager, control = PeakMemory(), PeakMemory(), PeakMemory()
     if payload["measured"]:
+        with control.watched():
+            harmless(len(live.gm.graph.nodes))
         judge(live, "eager", "crash", seed=payload["seed"], watch=eager.watched)
 
     @contextmanager
@@ -154,7 +157,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         keep_outputs=payload["keep"] is not None, watch=watch,
         shared=Path(payload["shared"]) if payload.get("shared") else None,
     )  # fmt: skip
-    outcome.needed_bytes, outcome.eager_bytes = peak.bytes, eager.bytes
+    outcome.needed_bytes, outcome.eager_bytes, outcome.control_bytes = peak.bytes, eager.bytes, control.bytes
     asked = payload["own_nan"] or payload["check"] == "nan"
     outcome = with_own_nan(outcome, live, case.saved, asked=asked, seed=payload["seed"])
     outcome.notes = [*live.notes, *outcome.notes]

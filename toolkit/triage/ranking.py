@@ -40,8 +40,8 @@ class GraphRow(Row, kw_only=True):
     also: list[str] = []
 
     TOLD: ClassVar[tuple[str, ...]] = (
-        "id", "stage", "error", "eager_error", "seconds", "peak_bytes", "needed_bytes", "eager_bytes", "fidelity", "inputs",
-        "signature", "status", "recorded", "address", "also",
+        "id", "stage", "error", "eager_error", "seconds", "peak_bytes", "needed_bytes", "eager_bytes", "control_bytes",
+        "fidelity", "inputs", "signature", "status", "recorded", "address", "also",
     )  # fmt: skip
 
     @property

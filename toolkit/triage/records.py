@@ -35,7 +35,8 @@ class Row(msgspec.Struct, omit_defaults=True):
 
     `error` and `eager_error` are the relative errors of rung and eager to float64, of the output where the rung's is largest
     (None: there are no numbers). `seconds`: compile and first run; `peak_bytes`: of its process, the libraries included;
-    `needed_bytes`: compile and first run alone, beside eager's first run (`eager_bytes`).
+    `needed_bytes`: compile and first run alone, beside eager's first run (`eager_bytes`) and compile and run of a harmless graph
+    of as many nodes (`control_bytes`).
     """
 
     rung: str
@@ -46,6 +47,7 @@ class Row(msgspec.Struct, omit_defaults=True):
     peak_bytes: int = 0
     needed_bytes: int = 0
     eager_bytes: int = 0
+    control_bytes: int = 0
     signature: Signature | None = None
     notes: list[str] = []
 
@@ -78,7 +80,8 @@ class Row(msgspec.Struct, omit_defaults=True):
         return self.error / self.eager_error if self.error and self.eager_error else 0.0
 
     TOLD: ClassVar[tuple[str, ...]] = (
-        "rung", "error", "eager_error", "seconds", "peak_bytes", "needed_bytes", "eager_bytes", "signature", "notes",
+        "rung", "error", "eager_error", "seconds", "peak_bytes", "needed_bytes", "eager_bytes", "control_bytes", "signature",
+        "notes",
     )  # fmt: skip
     """What is told of it as JSON, beside its record."""
 
@@ -143,6 +146,7 @@ def row_of(outcome: Outcome, rung: str) -> Row:
     row = Row(
         rung, outcome.verdict, seconds=outcome.seconds, peak_bytes=outcome.peak_bytes, signature=outcome.signature,
         notes=outcome.notes, needed_bytes=outcome.needed_bytes, eager_bytes=outcome.eager_bytes,
+        control_bytes=outcome.control_bytes,
     )  # fmt: skip
     if worst := max(outcome.errors, key=_size, default=None):
         row.error, row.eager_error = worst.rung, worst.eager

@@ -24,7 +24,8 @@ from ...dumps.journal import IN_FLIGHT
 from ...dumps.kernels import WHOLE
 from ...dumps.times import keep_steady, of_run
 from ...dumps.wording import counted
-from ..isolation import opened
+from ..control import slowed
+from ..isolation import ForkServer, opened
 from ..replay import How
 from ..verdict import Verdict, Where, cannot_tell
 from .steady import Steady
@@ -37,22 +38,27 @@ if TYPE_CHECKING:
     from .ranking import GraphRow, RunTriage
 
 Looked = tuple[str, Verdict | None]
+HOW = How()
 
 STEADY_S = 120.0
 """No further graph's steady state is measured after so long."""
-SLOW_S = 60.0
-"""A compile that took longer is worth a measurement."""
+SLOW_S, NODE_S = 60.0, 0.5
+"""A compile is slow that takes longer, and longer than so much for each node, the machine's other work left out."""
+OFTEN = 3
+"""A function that was compiled again so often is slow because of that."""
 
 MORE_MEMORY, FREE_BYTES = 1.5, 256 << 20
 """Compiled code that needs so many times eager's memory, and that much more, is worth a measurement."""
 
 
-def recompiles(run: Run, graphs: RunTriage | None = None) -> Looked:
+def recompiles(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """The guard that failed most often; one recompile by which a size became variable is Dynamo's ordinary way."""
     found = why.repeated(run)
-    compiles = sum(len(function.compiles) for process in why.of_run(run).processes for function in process.functions)
+    compiles = [one for process in why.of_run(run).processes for function in process.functions for one in function.compiles]
     if not found:
-        return f"Looked at: {counted(compiles, 'compile')}; no function was compiled again because a guard failed.", None
+        again = sum(one.kind == "recompile" for one in compiles)
+        sizes = f"compiled again for a size that became variable: {again}" if again else "none was compiled again"
+        return f"Looked at: {counted(len(compiles), 'compile')} of functions; {sizes}.", None
     worst = found[0]
     place = worst.place and f"{PurePath(worst.place.file).name}:{worst.place.line}"
     text = f"{worst.function} was compiled again {counted(worst.count, 'time')}: {worst.text}"
@@ -63,15 +69,27 @@ def recompiles(run: Run, graphs: RunTriage | None = None) -> Looked:
     return f"{text}.{others}", verdict.then(_of_run(run, "ls", "--why"))
 
 
-def steady(run: Run, graphs: RunTriage | None) -> Looked:
-    """Seconds of an execution beside eager's, of Dynamo's graphs that are right; the graph that is slower than eager, if any."""
+def often(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
+    """The same, where it makes a program slow: once or twice is what each program does."""
+    text, verdict = recompiles(run)
+    worst = next(iter(why.repeated(run)), None)
+    return text, verdict if worst is not None and (worst.limit or worst.count >= OFTEN) else None
+
+
+def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
+    """Seconds of an execution beside eager's, of Dynamo's right graphs; the graph that is slower than eager, else the one
+    whose compile is slow.
+    """
     right = [row for row in (graphs.graphs if graphs else []) if row.judged and row.stage in _OUTERMOST]
+    recorded = {row.id: row.seconds or 0.0 for row in run.rows}
+    right.sort(key=lambda row: -recorded[row.id])
     found: dict[str, Steady] = {}
     began = time.monotonic()
     with opened(None) as server:
         for row in right:
-            if time.monotonic() - began < STEADY_S and (measured := measure(run.graph(row.id), server, How())) is not None:
+            if time.monotonic() - began < STEADY_S and (measured := measure(run.graph(row.id), server, how)) is not None:
                 found[row.id] = measured
+        compiled = _slow_compile(run, found, server)
     keep_steady(run, {name: (one.compiled_s, one.eager_s) for name, one in found.items()})
     if not found:
         return "No graph's steady state was measured.", None
@@ -79,7 +97,7 @@ def steady(run: Run, graphs: RunTriage | None) -> Looked:
     both = f"{1000 * worst.compiled_s:.2f} ms compiled, {1000 * worst.eager_s:.2f} ms in eager"
     text = f"Measured: one execution of {counted(len(found), 'graph')} in the steady state; least gained at {name}: {both}."
     if not worst.slow:
-        return text, None
+        return text, compiled
     reason = f"{name} takes {both} (medians of {worst.rounds} runs, turn by turn)"
     function, _, line = next((one.function for one in of_run(run) if one.id == name), "").rpartition(", ")
     where = Where(function, f"{run_address(run)}/{name}", line)
@@ -87,27 +105,43 @@ def steady(run: Run, graphs: RunTriage | None) -> Looked:
     return text, verdict.then(_of_run(run, "ls", "--time"))
 
 
-def slow(run: Run, graphs: RunTriage | None = None) -> Looked:
+def _slow_compile(run: Run, found: dict[str, Steady], server: ForkServer) -> Verdict | None:
+    """Of the graph whose compile takes longest, here or in the run: whether it is slow, or the machine was."""
+    rows = [row for row in run.rows if row.stage in _OUTERMOST and row.saved]
+    here = {name: one.compile_s for name, one in found.items()}
+    longest = max(rows, key=lambda row: max(row.seconds or 0.0, here.get(row.id, 0.0)), default=None)
+    if longest is None:
+        return None
+    then, address = longest.seconds or 0.0, f"{run_address(run)}/{longest.id}"
+    if longest.id not in found:
+        if then < SLOW_S:
+            return None
+        return cannot_tell(f"{longest.id} took {then:.0f} s to compile in the run, and was not measured here").then(
+            shlex.join(["graphdbg", "minify", address, "--slower-than", f"{then / 2:.0f}"])
+        )
+    took, nodes = found[longest.id].compile_s, len(run.graph(longest.id).record.graph.nodes)
+    if took < SLOW_S or (own := took / slowed(server, nodes)) < max(SLOW_S, NODE_S * nodes):
+        return None
+    reason = f"{longest.id} takes {own:.0f} s to compile for {counted(nodes, 'node')} ({then:.0f} s in the run)"
+    verdict = Verdict("fails", "slow_compile", "compiler", "inductor", reason, Where(graph=address))
+    return verdict.then(shlex.join(["graphdbg", "minify", address, "--slower-than", f"{own / 2:.0f}"]))
+
+
+def slow(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """Compile seconds by journal."""
     rows = [row for row in run.rows if row.seconds is not None and row.stage in _OUTERMOST]
     longest = max(rows, key=lambda row: row.seconds or 0.0, default=None)
     breaks = sum(len(one.breaks) for process in why.of_run(run).processes for of in process.functions for one in of.compiles)
     total = sum(row.seconds or 0.0 for row in rows)
-    most = longest.seconds or 0.0 if longest is not None else 0.0
-    text = f"Looked at: {total:.1f} s of compiling in {counted(len(rows), 'compile')}"
-    text += f" (the longest {most:.1f} s, {longest.id})" if longest is not None else ""
-    text += f", {counted(breaks, 'graph break')}."
-    if longest is None or most < SLOW_S:
-        return text, None
-    reason = f"{longest.id} took {most:.0f} s to compile; whether the graph or the machine is slow needs a measurement"
-    command = ["graphdbg", "minify", f"{run_address(run)}/{longest.id}", "--slower-than", f"{most / 2:.0f}"]
-    return text, cannot_tell(reason).then(shlex.join(command))
+    text = f"Looked at: {total:.1f} s in AOTAutograd and Inductor in {counted(len(rows), 'compile')}"
+    text += f" (the longest {longest.seconds or 0.0:.1f} s, {longest.id})" if longest is not None else ""
+    return f"{text}, {counted(breaks, 'graph break')}.", None
 
 
 _OUTERMOST = ("dynamo", "compiled_autograd")
 
 
-def waits(run: Run, graphs: RunTriage | None = None) -> Looked:
+def waits(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """Whether one rank runs a graph that another, which got further or ended, does not: it waits for them."""
     waiting = [row for row in run.rows if row.status == "running" and (row.lost or row.since)]
     others = {row.process for row in run.rows} - {row.process for row in waiting}
@@ -120,7 +154,7 @@ def waits(run: Run, graphs: RunTriage | None = None) -> Looked:
     return f"{text}.", verdict.then(_of_run(run, "diff"))
 
 
-def in_flight(run: Run, graphs: RunTriage | None) -> Looked:
+def in_flight(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """The graph that was being compiled or run at the end, where judging it again shows nothing."""
     rows = [row for row in run.rows if row.lost or row.status in IN_FLIGHT or "KeyboardInterrupt" in (row.error or "")]
     if not rows:
@@ -143,7 +177,7 @@ def _outside(run: Run) -> Verdict | None:
     return cannot_tell(reason).then(again)
 
 
-def died(run: Run, graphs: RunTriage | None) -> Looked:
+def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """Processes that did not end well, where no graph fails by itself."""
     bad = [end for end in deaths.endings(run.processes) if end.status in ("failed", "killed", "died")]
     if not bad:
@@ -153,13 +187,14 @@ def died(run: Run, graphs: RunTriage | None) -> Looked:
     return f"{text}.", cannot_tell(f"{text}; no graph fails by itself, so the cause may lie outside of graphs").then(again)
 
 
-def memory(run: Run, graphs: RunTriage | None) -> Looked:
+def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """What compile and first run needed beside eager's own run."""
     rows = [row for row in (graphs.graphs if graphs else []) if row.needed_bytes]
     if not rows:
         return "Looked at: no graph's memory was measured.", None
     worst = max(rows, key=lambda row: row.needed_bytes - row.eager_bytes)
-    both = f"{size_text(worst.needed_bytes)} for compile and first run of {worst.id}, {size_text(worst.eager_bytes)} for eager's"
+    eagers = size_text(worst.eager_bytes) if worst.eager_bytes else "too little to measure"
+    both = f"{size_text(worst.needed_bytes)} for compile and first run of {worst.id}, {eagers} for eager's"
     text = f"Looked at: the memory of {counted(len(rows), 'graph')}; at most {both}."
     inner, planned = _planned(run, worst.id)
     buffer = ""
@@ -173,7 +208,11 @@ def memory(run: Run, graphs: RunTriage | None) -> Looked:
         reason += f"{size_text(worst.eager_bytes)} in all"
         where = Where(planned.largest.name, f"{run_address(run)}/{inner}")
         return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
-    return text, cannot_tell(f"{both}: whether the compiler or the graph needs it is not known").then(_smaller(worst))
+    if worst.needed_bytes > MORE_MEMORY * (worst.eager_bytes + worst.control_bytes) + FREE_BYTES:
+        reason = f"{both}, {size_text(worst.control_bytes)} for those of a harmless graph of as many nodes"
+        where = Where(graph=f"{run_address(run)}/{worst.id}")
+        return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
+    return text, cannot_tell(f"{both}: a harmless graph of as many nodes needs as much here").then(_smaller(worst))
 
 
 def _planned(run: Run, name: str) -> tuple[str, Peak]:
@@ -193,7 +232,7 @@ def _smaller(worst: GraphRow) -> str:
     return shlex.join(["graphdbg", "minify", worst.address, "--memory-over", f"{half >> 20}M"])
 
 
-def ranks(run: Run, graphs: RunTriage | None = None) -> Looked:
+def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """The first graph in which a rank differs from the first one."""
     part = Part(run_address(run), run, run.rows, "run")
     if len(part.processes()) < 2:

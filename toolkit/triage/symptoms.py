@@ -19,19 +19,21 @@ import msgspec
 from ...dumps import deaths, why
 from ...dumps.times import of_run
 from ...dumps.wording import counted
+from ..replay import How
 from ..suspects import triggered
-from ..verdict import Verdict
+from ..verdict import Verdict, cannot_tell
 from .ranking import RunTriage
 from .records import REAL
 from .run import triage_run
-from .symptom_steps import died, in_flight, memory, ranks, recompiles, slow, steady, waits
+from .symptom_steps import died, in_flight, memory, often, ranks, recompiles, slow, steady, waits
 from .words import record_again, run_address
 
 if TYPE_CHECKING:
     from ...dumps.store import Run
 
-Step = Callable[["Run", RunTriage | None], tuple[str, Verdict | None]]
-"""What was looked at, in a sentence, and what came of it (None: nothing). The graphs' triage where they were judged before."""
+Step = Callable[["Run", RunTriage | None, How], tuple[str, Verdict | None]]
+"""What was looked at, in a sentence, and what came of it (None: nothing). Given the graphs' triage where they were judged before,
+and how to ask of a graph."""
 
 
 class Sequence(NamedTuple):
@@ -45,7 +47,7 @@ class Sequence(NamedTuple):
 SYMPTOMS: dict[str, Sequence] = {
     "wrong": Sequence(),
     "nan": Sequence(),
-    "slow": Sequence(before=(recompiles, slow), after=(steady,)),
+    "slow": Sequence(before=(often, slow), after=(steady,)),
     "hangs": Sequence(before=(waits,), after=(in_flight,)),
     "recompiles": Sequence(before=(recompiles,), graphs=False),
     "memory": Sequence(after=(memory, died)),
@@ -98,10 +100,11 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     and that ranks differ is then no failure but a note. `how`: what `triage_run` takes. Raises what that does.
     """
     began, sequence, looked, verdicts = time.monotonic(), SYMPTOMS[symptom], list[str](), list[Verdict]()
+    asking = How(**{name: how[name] for name in How._fields if how.get(name) is not None})
 
     def take(steps: tuple[Step, ...], graphs: RunTriage | None) -> None:
         for step in steps:
-            text, verdict = step(run, graphs)
+            text, verdict = step(run, graphs, asking)
             looked.append(text)
             if verdict is not None and (asked or step is not ranks):
                 verdicts.append(verdict)
@@ -113,13 +116,15 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
         found = triage_run(run, max_time_s=max(left, 1.0), own_nan=symptom == "nan", measured=symptom == "memory", **how)
         if symptom == "nan":
             found.verdict = _about_nan(run, found)
-    if not found.verdict.failed and not any(verdict.failed for verdict in verdicts):
+    if not found.verdict.failed:
         take(sequence.after, found)
     judged = found.verdict
     convicting = [verdict for verdict in verdicts if verdict.failed]
     if not judged.failed and (convicting or not judged.exit_code):
         judged = (convicting or verdicts or [judged])[0]
-    if asked and judged.verdict == "ok" and (looked or not found.summary):
+    if judged.verdict == "ok" and not run.rows:
+        judged = cannot_tell("nothing was compiled in this run").then(record_again(run))
+    elif asked and judged.verdict == "ok" and (looked or not found.summary):
         told = " ".join(looked[-1:] if symptom == "slow" else looked[:1])
         judged = msgspec.structs.replace(judged, reason=told.partition(": ")[2].removesuffix("."))
     found.verdict, found.symptom, found.noticed = judged, symptom, found_by
