@@ -55,7 +55,8 @@ class TensorValue(Record, tag="tensor", tag_field="value_kind"):
 
     `storage` names the alias group inside the graph (None: alone); `storage_bytes` is written where the storage is larger than
     what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point and axis. Of an input
-    that was seen: whether it is a `leaf` to autograd, and its `subclass` where it is more than a Tensor or Parameter.
+    that was seen: whether it is a `leaf` to autograd, and its `subclass` where it is more than a Tensor or Parameter. `base`: the
+    tensor that an input is a view of, where autograd knows it.
     """
 
     dtype: str
@@ -72,6 +73,7 @@ class TensorValue(Record, tag="tensor", tag_field="value_kind"):
     quantizer: dict[str, Arg] = {}
     leaf: bool = True
     subclass: str = ""
+    base: TensorValue | None = None
 
 
 class SymValue(Record, tag="sym", tag_field="value_kind"):

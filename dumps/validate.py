@@ -104,6 +104,10 @@ class Checker:
         for dim in value.stride:
             self.dim(dim, f"{place}, stride", negative=True)
         self.dim(value.offset, f"{place}, offset")
+        if value.base is not None:
+            if value.base.base is not None:
+                self.fail(place, "its base is a view itself")
+            self.tensor(value.base, f"{place}, base")
 
     def value(self, value: Value | None, place: Path, depth: int = 0) -> None:
         if depth > MAX_DEPTH:

@@ -8,7 +8,6 @@ Says why in words. Judges nothing itself: a run without a recorded failure is sc
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from ..dumps import index
 from ..dumps.errors import UsageError
 from ..dumps.wording import counted
 from ..dumps.worst import last_failing
-from ..toolkit import normalise
 from ..toolkit.next_command import with_flags
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.replay import How
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from ..dumps.store import Run, SavedGraph
     from ..toolkit.triage.ranking import GraphRow
 
-LIKENESS = 0.5
 SCREEN_S, LIMIT_S = 600.0, 300.0
 """What looking for a failing graph may take where no recorded one failed, and what one graph may."""
 
@@ -56,22 +53,6 @@ def failing_graph(
         raise UsageError(f"{run.path} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
     told("no recorded graph failed; judging each of them" if amount is None else "judging each graph by what was asked for")
     return _screened(run, options, amount, told)
-
-
-def unlike_the_record(recorded: str | None, found: str) -> str:
-    """A sentence where a graph fails otherwise than it did in the run; empty where it fails alike, or did not fail there.
-
-    `recorded` is the journal's text of the failure, `found` the text of what happens now.
-    """
-    lines = [line.strip() for line in (recorded or "").splitlines() if line.strip()]
-    if not lines or "KeyboardInterrupt" in lines[0]:
-        return ""
-    told, seen = normalise.message(lines[0]), normalise.message(found)
-    kind, _, words = told.partition(": ")
-    words = words or kind
-    alike = (kind == "CppCompileError" and kind in seen) or words[:60] in seen
-    alike = alike or difflib.SequenceMatcher(None, words, seen, autojunk=False).ratio() > LIKENESS
-    return "" if alike else f"in the run it failed otherwise: {lines[0][:160]}"
 
 
 def _why(row: index.Row, rows: Sequence[index.Row]) -> str:
@@ -110,7 +91,8 @@ def _screened(
 ) -> tuple[SavedGraph, str]:
     from ..toolkit.triage.run import worst_graph
 
-    how = How(options.seed, None, options.hangs or LIMIT_S, options.imports, measured=options.memory_over is not None)
+    measured = options.memory_over is not None
+    how = How(options.seed, None, options.hangs or LIMIT_S, options.imports, measured=measured, anyway=options.anyway)
     verdict, graph = worst_graph(run, how, amount=amount, max_time_s=SCREEN_S, told=told)
     if graph is not None:
         return graph, text(verdict)[:200] if amount is None or options.check == ROUNDING else "it has most of what was asked for"

@@ -47,6 +47,7 @@ class Options:
     executor: str = "local"
     verify: int = 3
     without: tuple[str, ...] = ()  # steps of the search that are left out
+    anyway: bool = False  # also what fails otherwise than in the run, in a program that is not the run's
 
     @property
     def command(self) -> str | None:
@@ -139,6 +140,9 @@ class Options:
             if field.name == "imports":
                 words += option_words(value)
                 continue
+            if value is True:
+                words.append(FLAGS[field.name])
+                continue
             for one in value if field.name == "without" else (value,):
                 words += [FLAGS[field.name], f"{one:g}" if isinstance(one, float) else str(one)]
         return words
@@ -148,13 +152,13 @@ MEASURES = ("hangs", "slower_than", "memory_over")
 """Fields that say what counts as failing, in place of `check`."""
 
 ASKED = frozenset({
-    "check", "rung", "seed", "match", "imports", "hangs", "slower_than", "memory_over", "time_limit", "memory_limit",
+    "check", "rung", "seed", "match", "imports", "hangs", "slower_than", "memory_over", "time_limit", "memory_limit", "anyway",
 })  # fmt: skip
 
 FLAGS = {
     "check": "--check", "rung": "--rung", "seed": "--seed", "match": "--match", "imports": "--import", "hangs": "--hangs",
     "slower_than": "--slower-than", "memory_over": "--memory-over", "time_limit": "--time-limit",
     "memory_limit": "--memory-limit", "jobs": "-j", "max_time": "--max-time", "max_queries": "--max-queries",
-    "executor": "--executor", "without": "--without",
+    "executor": "--executor", "without": "--without", "anyway": "--anyway",
 }  # fmt: skip
 """Field -> flag of `graphdbg minify`."""

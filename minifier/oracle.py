@@ -28,6 +28,7 @@ from ..dumps.atomic import write_file
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
 from ..toolkit import verdict, verdict_words
+from ..toolkit.gate import with_next
 from ..toolkit.isolation import JUDGING, Servers, raise_refusal
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.next_command import with_flags
@@ -258,6 +259,9 @@ class Oracle:
             why = f"{self.options.rung} is {verdict_words.text(record)}"
             doctor = "graphdbg doctor"
             return CannotJudgeError(f"cannot judge {named}", why, f"see what is missing here with {doctor}", record.then(doctor))
+        if record.detail == verdict.UNLIKE:
+            record = with_next(load_graph(self.case), record)
+            return CannotJudgeError(f"{named} is not minified", record.reason, f"see {' or '.join(record.next)}", record)
         look = with_flags(f"graphdbg triage {shlex.quote(named)}", self.options.imports)
         why = answers[0].detail if record.verdict != "ok" or record.reason else ""
         why = why or "it passed"
@@ -456,7 +460,7 @@ class Oracle:
     def _payload(self, candidate: Candidate | None) -> dict[str, Any]:
         return {
             "case": str(self.case), "work": str(self.work), "seed": self.options.seed,
-            "imports": list(self.options.imports), "made_up": bool(self.made_up),
+            "imports": list(self.options.imports), "made_up": bool(self.made_up), "anyway": self.options.anyway,
             "candidate": None if candidate is None else candidate.to_json(),
             "own_nan": self.signature is not None and (self.signature.kind, self.signature.stage) == ("nan", "eager"),
         }  # fmt: skip

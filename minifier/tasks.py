@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from ..toolkit.blame.culprits import first_wrong, noticed
 from ..toolkit.case import Case, Live
 from ..toolkit.control import BUSY, factor
 from ..toolkit.costs import PeakMemory, empty_code_cache
+from ..toolkit.fidelity import Watched
+from ..toolkit.gate import gated, unlike
 from ..toolkit.inlining import inlinable, inlined
 from ..toolkit.isolation.child import mark, report
 from ..toolkit.judge import Watch, judge
@@ -35,7 +38,7 @@ from ..toolkit.rungs.entries import mode_of, shared_fakes
 from ..toolkit.signature import Signature
 from ..toolkit.spec import FULL_STAGES, in_force
 from ..toolkit.values import input_bytes
-from ..toolkit.verdict import WHOLE, Verdict
+from ..toolkit.verdict import UNLIKE, WHOLE, Verdict
 from ..toolkit.verdict import judged as of
 from .asking import RUNNING
 from .inprocess import loose_outputs
@@ -97,9 +100,22 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     whole = payload["candidate"] is None
     if payload["made_up"]:
         payload["lean"] = "fakes"
-    outcome = judged(case, payload, (lambda: noticed(named, case.gm)) if whole else nullcontext)
+    watched = Watched(original.saved) if whole and payload["rung"] == "inductor" and not payload["made_up"] else None
+
+    @contextmanager
+    def watch() -> Generator[None]:
+        with noticed(named, case.gm) if whole else nullcontext(), watched.compiling() if watched else nullcontext():
+            yield
+
+    outcome = judged(case, payload, watch)
     asked = payload["check"] == "nan" or payload["own_nan"]
     outcome = with_own_nan(outcome, case, original.saved, asked=asked, seed=payload["seed"])
+    if watched and not payload["anyway"]:
+        watched.compare(outcome)
+        outcome.unlike = unlike(original.saved, outcome, watched, case.inputs, payload["imports"])
+        outcome.verdict = gated(original.saved, outcome, outcome.unlike)
+        if outcome.verdict.detail == UNLIKE:
+            return size | {"invalid": outcome.text, "record": outcome.verdict.plain()}
     if whole:
         size["culprits"] = named or first_wrong(case.gm, outcome)
     signature = msgspec.to_builtins(outcome.signature)

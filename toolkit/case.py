@@ -28,7 +28,7 @@ from ..dumps.relocate import names_device, relocated
 from ..dumps.schema import GraphRecord, InputsRecord, TensorValue
 from ..dumps.store import SavedGraph, load_graph
 from ..dumps.torchside import targets
-from ..dumps.torchside.history import with_history
+from ..dumps.torchside.history import bases_of, computed
 from ..dumps.torchside.values import BUFFER
 from . import gpu_only, process_groups
 from . import torch_private as t
@@ -139,13 +139,21 @@ def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) 
     """Gives the fake inputs of a graph that AOTAutograd still has to see what the real ones are to autograd: tracing left on them
     what the graph's own writes made of them."""
     nodes = gm.graph.find_nodes(op="placeholder") if spec.stage in FULL_STAGES else []
-    for node, real in zip(nodes, inputs, strict=False):
-        fake = node.meta.get("example_value")
-        if not isinstance(fake, t.FakeTensor) or not isinstance(real, torch.Tensor):
-            continue
-        if (fake.requires_grad, fake.is_leaf) != (real.requires_grad, real.is_leaf):
-            plain = fake.detach()
-            node.meta["example_value"] = plain.requires_grad_(real.requires_grad) if real.is_leaf else with_history(plain)
+    pairs = [(node, node.meta.get("example_value"), real) for node, real in zip(nodes, inputs, strict=False)]
+    pairs = [one for one in pairs if isinstance(one[1], t.FakeTensor) and isinstance(one[2], torch.Tensor)]
+    fakes, reals = [fake for _, fake, _ in pairs], [real for *_, real in pairs]
+    views, bases = bases_of(fakes), bases_of(reals)
+    if not bases and all((one.requires_grad, one.is_leaf) == (real.requires_grad, real.is_leaf) for _, one, real in pairs):
+        return
+    known = {
+        place: base._replace(requires_grad=bases[place].requires_grad, leaf=bases[place].leaf)
+        for place, base in views.items() if place in bases
+    }  # fmt: skip
+    came = [place for place, real in enumerate(reals) if not real.is_leaf]
+    plain = [fake.detach().requires_grad_(real.requires_grad) for _, fake, real in pairs]
+    with t.suppress_guards(fakes[0].fake_mode.shape_env):
+        for (node, *_), fake in zip(pairs, computed(plain, came, known), strict=True):
+            node.meta["example_value"] = fake
 
 
 def warm() -> None:

@@ -69,16 +69,17 @@ class Comparing:
         return None
 
     def _aliases(self, eager: Execution, got: Execution) -> Difference | None:
-        """An output that shares an input's memory where eager's does not; for whole programs the reverse, too; the offset."""
+        """An output that shares an input's memory where eager's does not, and that was not given away to a backward; for whole
+        programs the reverse, too; the offset."""
         if "metadata" not in self.compared:
             return None
-        visible = self._visible()
+        visible, donated = self._visible(), self.spec.compile_kwargs.get("bw_donated_idxs") or ()
         inputs = list(of_module(self.gm).inputs.values())
         both = zip(eager.aliases, got.aliases, strict=False)
         for index, ((want, at), (have, there)) in enumerate(both):
             if index not in visible:
                 continue
-            if have >= 0 and want < 0:
+            if have >= 0 and want < 0 and have not in donated:
                 text = f"it shares the memory of {inputs[have]}; eager's is a tensor of its own"
                 return Difference("metadata", index, "alias", None, text)
             if have != want and self.spec.stage in FULL_STAGES:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..dumps.torchside.history import computed
+from ..dumps.torchside.history import bases_of, computed
 from . import philox
 from . import torch_private as t
 
@@ -225,7 +225,8 @@ def clone_inputs(inputs: Sequence[Any], change: Callable[[torch.Tensor], torch.T
         for value in inputs
     ]
     came = [place for place, one in enumerate(inputs) if isinstance(one, torch.Tensor) and not one.is_leaf]
-    return computed(copies, came) if came else copies
+    bases = {place: base._replace(dtype=copies[place].dtype) for place, base in bases_of(inputs).items()}
+    return computed(copies, came, bases) if came or bases else copies
 
 
 def _clone(
@@ -236,14 +237,17 @@ def _clone(
     if tensor.layout != torch.strided or tensor.is_quantized or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
     plain = tensor.detach()
-    if plain.is_conj() or plain.is_neg():
-        plain = plain.resolve_conj().resolve_neg()
+    conj, neg = plain.is_conj(), plain.is_neg()  # bits of the view: the memory below is copied as it lies
+    plain = plain.conj() if conj else plain
+    plain = t.neg_view(plain) if neg else plain
     storage = plain.untyped_storage()
     key = (storage.data_ptr() or id(storage), plain.dtype)
     if key not in storages:
         count = storage.nbytes() // plain.element_size()
         storages[key] = change(torch.empty(0, dtype=plain.dtype, device=plain.device).set_(storage, 0, (count,), (1,)))
     out = storages[key].as_strided(plain.shape, plain.stride(), plain.storage_offset())
+    out = out.conj() if conj else out
+    out = (t.neg_view(out) if neg else out).detach()  # of what it is a view is told below
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(out, requires_grad=tensor.requires_grad)
     out.requires_grad_(tensor.requires_grad)

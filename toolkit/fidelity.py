@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -30,19 +32,27 @@ if TYPE_CHECKING:
     from torch import fx
 
     from ..dumps.index import Row
+    from .outcome import Outcome
 
+Apart = Literal["", "graph", "code"]
 SAME = "same"
+_SHOWN = 120
+"""Characters of a line that a sentence shows."""
 _SHOWN_LINES = 24
 _CODE = "output_code.py"
 
 
 class Watched:
     """What one replay compiled, in order: its post-grad graphs and its generated code, in normal form; of `saved` beside what was
-    recorded, and nothing at all where that cannot be."""
+    recorded, and nothing at all where that cannot be. After `compare`: whether it was the `same`, or what was `apart`, `said` in
+    one sentence."""
 
     def __init__(self, saved: SavedGraph | None = None) -> None:
         self.graphs: list[list[str]] = []
         self.code: list[list[str]] = []
+        self.same = False
+        self.apart: Apart = ""
+        self.said = ""
         self.recorded = [] if saved is None else _siblings(saved)
 
     def compiling(self) -> contextlib.AbstractContextManager[None]:
@@ -59,31 +69,58 @@ class Watched:
     def _source(self, text: str) -> None:
         self.code.append(code_lines(text))  # a graph without kernels has none
 
-    def compare(self) -> str:
-        """ "same"; or "not compared: why"; or "different ..." with a short unified diff, recorded against replayed."""
+    def compare(self, outcome: Outcome | None = None) -> str | None:
+        """ "same"; or "not compared: why"; or "different ..." with a short unified diff, recorded against replayed.
+
+        `outcome`: of what was compiled. Of a compile that failed, what it made until then is compared, where that is something.
+        """
+        from .rungs.inductor import RETRACED
+
+        seen = outcome.signature if outcome is not None else None
+        stage = seen.stage if seen is not None else ""
+        if stage == "eager" or (outcome is not None and outcome.verdict.skipped) or (stage == "compile" and not self.graphs):
+            return None
         if isinstance(self.recorded, str):
             return f"not compared: {self.recorded}"
-        graphs = [graph for stage, graph in self.recorded if stage.startswith("post_grad")]
-        if len(graphs) != len(self.graphs):
-            return f"different: {counted(len(self.graphs), 'graph was', 'graphs were')} compiled, the recording has {len(graphs)}"
-        for graph, lines in zip(graphs, self.graphs, strict=True):
-            try:
-                recorded = graph_lines(graph.record)
-            except GraphdbgError as error:
-                return f"not compared: {error}"
+        if outcome is not None and any(note.startswith(RETRACED) for note in outcome.notes):
+            return "not comparable: the graph was re-traced"
+        try:
+            text = self._compared(self.recorded, whole=stage not in ("compile", "run"), code=stage != "compile")
+        except GraphdbgError as error:
+            return f"not compared: {error}"
+        self.same = not self.apart
+        return text
+
+    def _compared(self, made: list[tuple[str, SavedGraph]], *, whole: bool, code: bool) -> str:
+        """The same in words. `whole`: it was compiled and run to the end; `code`: each graph became code."""
+        graphs = [graph for stage, graph in made if stage.startswith("post_grad")]
+        text = ""
+        if len(graphs) < len(self.graphs) or (whole and len(graphs) > len(self.graphs)):
+            text = f"different: {counted(len(self.graphs), 'graph was', 'graphs were')} compiled, the recording has {len(graphs)}"
+            if not graphs or graphs[0].stage.endswith("backward"):
+                return text  # which of them is which cannot be said
+            if len(graphs) > len(self.graphs):  # more of them is a backward that the run did not run
+                self.apart, self.said = "graph", text.removeprefix("different: ")
+        for graph, lines in zip(graphs, self.graphs, strict=False):
+            recorded = graph_lines(graph.record)
             if recorded != lines:
-                return _different(f"post-grad graph of {graph.id}", recorded, lines)
-        holders = [graph for stage, graph in self.recorded if not stage.startswith("post_grad")]
+                return self._told("graph", f"post-grad graph of {graph.id}", recorded, lines)
+        holders = [graph for stage, graph in made if not stage.startswith("post_grad")]
         codes = [(graph.id, file) for graph in holders for file in graph.code_files() if file.name == _CODE]
-        if not codes:
-            return SAME if not any(self.code) else "same graph; code not compared: the recording holds none"
-        if len(codes) != len(self.code):
-            return f"different: code of {counted(len(self.code), 'graph')} was generated, the recording has {len(codes)}"
-        for (name, file), lines in zip(codes, self.code, strict=True):
+        for (name, file), lines in zip(codes, self.code if code else [], strict=False):
             recorded = code_lines(file.read_text())
             if recorded != lines:
-                return _different(f"code of {name}", recorded, lines)
-        return SAME
+                return self._told("code", f"code of {name}", recorded, lines)
+        if not codes and any(self.code):
+            return text or "same graph; code not compared: the recording holds none"
+        return text or SAME
+
+    def _told(self, what: Apart, name: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
+        """The diff in words; keeps its first difference."""
+        pairs = itertools.zip_longest(recorded, replayed, fillvalue="nothing")
+        there, here = next((one.strip(), other.strip()) for one, other in pairs if one != other)
+        self.apart, self.said = what, f"{name} is another: {there[:_SHOWN]} in the run, {here[:_SHOWN]} here"
+        return _different(name, recorded, replayed)
 
 
 def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
@@ -167,7 +204,7 @@ def _body_lines(body: GraphBody, indent: str) -> list[str]:
             [_text(arg, numbers) for arg in node.args]
             + [f"{name}={_text(arg, numbers)}" for name, arg in sorted(node.kwargs.items())]
         )
-        value = "" if node.op == "output" else f" : {_value(node.value)}"
+        value = "" if node.op == "output" else f" : {_value(node.value, given=node.op == 'placeholder')}"
         lines.append(f"{indent}{numbers[node.name]} = {node.op}{target}({arguments}){value}")
     for name, inner in body.subgraphs.items():
         lines += [f"{indent}{name}:", *_body_lines(inner, indent + "    ")]
@@ -190,13 +227,15 @@ def _text(value: Any, numbers: dict[str, str]) -> str:
     return repr(value)
 
 
-def _value(value: Value | None) -> str:
+def _value(value: Value | None, *, given: bool = True) -> str:
+    """`given`: it is not made by a node, whose fake result torch may have from another one that lay elsewhere (its cache of
+    fake results does not tell `copy` of a view from that of a whole): the code says where it lies."""
     if value is None:
         return "?"
     if isinstance(value, SequenceValue):
-        return f"{value.kind}({', '.join(_value(item) for item in value.items)})"
+        return f"{value.kind}({', '.join(_value(item, given=given) for item in value.items)})"
     plain = msgspec.to_builtins(value)
-    for transient in ("storage", "requires_grad", "hint"):
+    for transient in ("storage", "requires_grad", "hint", "base", "leaf", *(() if given else ("offset",))):
         plain.pop(transient, None)
     return " ".join(f"{key}={item}" for key, item in plain.items() if key != "value_kind")
 
@@ -213,18 +252,31 @@ _RULES = (
 )
 
 
+_GIVEN = re.compile(r"\s+((?:\w+, )*\w+,?) = args\s*")
+"""Where a Python wrapper names what it is given: after nodes, whose numbers tell what a trace dropped on its way."""
+_WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 _BENCHMARK = "\ndef get_args():"
 """From here on a Python wrapper says how to run it on made up inputs; nothing in the program does."""
 
 
+def _renamed(names: dict[str, str], found: re.Match[str]) -> str:
+    return names.get(found.group(), found.group())
+
+
 def code_lines(text: str) -> list[str]:
-    """Generated code without its benchmark, comments, provenance, hashes, paths and addresses; kernels are numbered."""
+    """Generated code without its benchmark, comments, provenance, hashes, paths and addresses; kernels and arguments are
+    numbered."""
     kernels: dict[str, str] = {}
+    given: dict[str, str] = {}
     lines = []
     for line in text.partition(_BENCHMARK)[0].splitlines():
         bare = line.strip()
         if not bare or bare.startswith("//") or (bare.startswith("#") and not _CPP_DIRECTIVE.match(line)):
             continue
+        if unpacked := _GIVEN.fullmatch(line):
+            given = {name: f"argument_{index}" for index, name in enumerate(re.findall(r"\w+", unpacked[1]))}
+        if given:
+            line = _WORD.sub(partial(_renamed, given), line)
         line = _NAMES.sub(lambda found: kernels.setdefault(found.group(), f"kernel_{len(kernels)}"), line.rstrip())
         for pattern, replacement in _RULES:
             line = pattern.sub(replacement, line)

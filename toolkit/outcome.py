@@ -33,7 +33,8 @@ class Outcome(msgspec.Struct, omit_defaults=True):
 
     `verdict` is the record of the judgement, `verdict.verdict` its word. `outputs` is the list of output tensors when they were
     asked for. `seconds` is the time of compile and run of the rung alone. `fidelity`: "same", or the diff between the recorded
-    compile and this one, or None when it was not compared. `nan` and `eager_nan` name the results that hold a NaN under the rung
+    compile and this one, or None when it was not compared; `unlike`: why it was not the run's program, in a sentence, where that
+    is known and not asked for (see `gate`). `nan` and `eager_nan` name the results that hold a NaN under the rung
     and in eager ("logits", "grad of emb.weight"); they are no failure where both have them.
     """
 
@@ -42,6 +43,7 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     outputs: list[Any] | None = None
     seconds: float = 0.0
     fidelity: str | None = None
+    unlike: str = ""
     rung: str = ""
     errors: list[OutputError] = []
     notes: list[str] = []

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,12 +19,13 @@ import msgspec
 from ..dumps.wording import counted
 from .control import longer, slowed
 from .eager_death import dies_at
+from .gate import with_next
 from .isolation import Answer, ForkServer, ask, opened
 from .outcome import Outcome
 from .process_groups import peers
 from .rungs import warmth
 from .signature import from_answer
-from .verdict import WHOLE, cannot_tell, died
+from .verdict import died
 
 if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
@@ -37,7 +37,8 @@ DEFAULT_LIMIT_S = 600.0
 class How(NamedTuple):
     """How children are asked of a saved graph: `seed` for inputs that were not stored and for random ops, `device` to move
     everything to first, `limit_s` of one question, `imports` to import first for the ops that they register; `own_nan`: a NaN of
-    the model's own is asked for, too; `measured`: the memory of compile and first run, beside eager's.
+    the model's own is asked for, too; `measured`: the memory of compile and first run, beside eager's; `anyway`: what fails is a
+    failure, whether or not it is the run's program.
     """
 
     seed: int = 0
@@ -46,6 +47,7 @@ class How(NamedTuple):
     imports: Sequence[str] = ()
     own_nan: bool = False
     measured: bool = False
+    anyway: bool = False
 
     def payload(self, saved: SavedGraph) -> dict[str, Any]:
         """What every task is told."""
@@ -56,14 +58,15 @@ class How(NamedTuple):
 
 def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
            limit_s: float = DEFAULT_LIMIT_S, check: str = "auto", outputs: bool = True,
-           imports: Sequence[str] = (), own_nan: bool = False, measured: bool = False, server: ForkServer | None = None,
-           shared: Path | None = None, patient: bool = True) -> Outcome:  # fmt: skip
+           imports: Sequence[str] = (), own_nan: bool = False, measured: bool = False, anyway: bool = False,
+           server: ForkServer | None = None, shared: Path | None = None, patient: bool = True) -> Outcome:  # fmt: skip
     """Runs a saved graph under a rung in a child with a time limit and judges it.
 
     `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`: also
     return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they register.
     `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan".
-    `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted.
+    `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `anyway`: a failure counts also where it is known
+    that this is not the run's program and that the run had none (see `gate`).
     `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. `patient`: a limit that was met
     on a busy machine is raised by as much as a harmless compile takes longer there, up to the default. A segfault, a hang or
     running out of memory is an Outcome like any other. Raises GraphdbgError for a graph that cannot be loaded.
@@ -76,7 +79,7 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         others = peers(saved)
         payload = {
             **How(seed, device, limit_s, imports).payload(saved), "rung": rung, "check": check, "own_nan": own_nan,
-            "measured": measured,
+            "measured": measured, "anyway": anyway,
             "keep": str(kept) if kept else None, "shared": str(shared) if shared else None,
             "meeting": str(used.scratch_file(".meeting")) if others else "",
         }  # fmt: skip
@@ -93,9 +96,7 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
                 outcome.notes.append(f"the machine is busy: it was given {fair_s:.0f} s in place of {limit_s:.0f}")
         if outcome.signature is not None and (outcome.signature.kind, outcome.signature.stage) == ("signal", "eager"):
             outcome = dies_at(saved, How(seed, device, limit_s, imports), used, outcome)
-        if rung == "inductor" and device is None and not imports and _compiled_in_the_run(saved, outcome):
-            text = f"{outcome.text}; it compiled in the run under the same torch, so this is not the run's program"
-            outcome.verdict = cannot_tell(text, WHOLE)
+        outcome.verdict = with_next(saved, outcome.verdict)
         outcome.notes += used.notes
         if others:
             outcome.notes.append(f"replayed together with the graphs of {counted(len(others), 'other rank')}")
@@ -103,14 +104,6 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
             outcome.outputs = _load(kept)
             kept.unlink()
     return outcome
-
-
-def _compiled_in_the_run(saved: SavedGraph, outcome: Outcome) -> bool:
-    """Whether a compile fails that the recorded run did under the same torch: what fails is then what the record lacks."""
-    seen = outcome.signature
-    if seen is None or (outcome.verdict.kind, seen.stage) != ("crash", "compile") or saved.status not in ("compiled", "ran"):
-        return False
-    return saved.record.versions.get("torch", "").partition("+")[0] == version("torch").partition("+")[0]
 
 
 def outcome_of(answer: Answer, rung: str) -> Outcome:
@@ -131,10 +124,10 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from .control import harmless
     from .costs import PeakMemory
     from .fidelity import Watched
+    from .gate import gated, unlike
     from .isolation.child import mark
     from .judge import judge
     from .own_nan import with_own_nan
-    from .rungs.inductor import RETRACED
 
     mark("load")
     case = Case.at(payload["path"])
@@ -161,10 +154,12 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     asked = payload["own_nan"] or payload["check"] == "nan"
     outcome = with_own_nan(outcome, live, case.saved, asked=asked, seed=payload["seed"])
     outcome.notes = [*live.notes, *outcome.notes]
-    if watched and _compiled(outcome):
+    if watched:
         mark("fidelity")
-        again = any(note.startswith(RETRACED) for note in outcome.notes)
-        outcome.fidelity = "not comparable: the graph was re-traced" if again else watched.compare()
+        outcome.fidelity = watched.compare(outcome)
+        outcome.unlike = unlike(case.saved, outcome, watched, live.inputs, payload["imports"])
+        if not payload["anyway"]:
+            outcome.verdict = gated(case.saved, outcome, outcome.unlike)
     if payload["keep"] and outcome.outputs is not None:
         import torch
 
@@ -176,11 +171,6 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         torch.save(kept, payload["keep"])
     outcome.outputs = None
     return msgspec.to_builtins(outcome)
-
-
-def _compiled(outcome: Outcome) -> bool:
-    stopped = outcome.signature is not None and outcome.signature.stage in ("eager", "compile")
-    return not stopped and not outcome.verdict.skipped
 
 
 def _load(path: Path) -> list[Any]:

@@ -8,6 +8,7 @@ Says nothing about whether a graph fails again; only a replay can. Must not impo
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from .recorder.summary import best
 
 if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
+
+LIKENESS = 0.5
 
 
 def suspects(rows: Sequence[index.Row], found: Mapping[tuple[str, str], str] | None = None) -> list[index.Row]:
@@ -68,6 +71,22 @@ def saw_nan(saved: SavedGraph) -> bool:
     fired = triggered(saved.run.processes) if saved.run is not None else {}
     mine = saved.process, saved.local_id.partition("/")[0]
     return any((process, graph.partition("/")[0]) == mine and what == "nan" for (process, graph), what in fired.items())
+
+
+def unlike_the_record(recorded: str | None, found: str) -> str:
+    """A sentence where a graph fails otherwise than it did in the run; empty where it fails alike, or did not fail there.
+
+    `recorded` is the journal's text of the failure, `found` the text of what happens now.
+    """
+    lines = [line.strip() for line in (recorded or "").splitlines() if line.strip()]
+    if not lines or "KeyboardInterrupt" in lines[0]:
+        return ""
+    told, seen = normalise.message(lines[0]), normalise.message(found)
+    kind, _, words = told.partition(": ")
+    words = words or kind
+    alike = (kind == "CppCompileError" and kind in seen) or words[:60] in seen
+    alike = alike or difflib.SequenceMatcher(None, words, seen, autojunk=False).ratio() > LIKENESS
+    return "" if alike else f"in the run it failed otherwise: {lines[0][:160]}"
 
 
 def compile_of(row: index.Row) -> tuple[str, str]:

@@ -152,6 +152,8 @@ class _Encoder:
         if key is not None:
             keys[key] += 1
             record.value = self.values.value(node.meta[key], whole_storage=node.op == "placeholder")
+            if key == "example_value" and node.op == "placeholder" and isinstance(record.value, TensorValue):
+                record.value.base = self.values.base(node.meta[key])
         else:
             record.value = node.meta.get(CARRIED_VALUE)
             if record.value is not None:

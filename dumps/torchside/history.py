@@ -1,8 +1,9 @@
 # pyright: basic
-"""Tensors that came out of other operations: what autograd knows of an input that requires grad and is no leaf.
+"""Tensors that came out of other operations: what autograd knows of an input that is a view, or requires grad and is no leaf.
 
-A graph may write to such an input, which it may not to a leaf, and views of one such tensor see each other's gradients. The
-memory stays where it is. Must not copy what is large for longer than a moment, and must not touch tensors at other places.
+A graph may write to such an input, which it may not to a leaf, and views of one such tensor see each other's gradients.
+AOTAutograd takes the base of inputs that share memory for the input, so its shape is part of the program. The memory stays
+where it is. Must not copy what is large for longer than a moment, and must not touch tensors at other places.
 
 >>> x, row = computed([x, row], [0, 1])     # leaves that require grad and share memory -> views of one result
 >>> leaf_of(row).grad_fn is None
@@ -11,27 +12,60 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
-from .values import storage_key
+from . import torch_private as t
+from .values import storage_key, viewed
 
 
-def computed(values: Sequence[Any], places: Collection[int]) -> list[Any]:
-    """The same values, those at `places` as results of operations on a leaf of their own. Where values share memory, they are
-    views of one result; of a leaf that requires grad and lies in the same memory, views of that."""
+class Base(NamedTuple):
+    """What an input is a view of. One that is equal in all of this, and lies in the same memory, is the same tensor."""
+
+    dtype: torch.dtype
+    shape: Sequence[Any]
+    stride: Sequence[Any]
+    offset: Any
+    requires_grad: bool
+    leaf: bool
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Base:
+        """A tensor in the role of a base."""
+        form = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+        return cls(tensor.dtype, *form, tensor.requires_grad, tensor.is_leaf)
+
+
+def bases_of(values: Sequence[Any]) -> dict[int, Base]:
+    """Place -> what the tensor there is a view of to autograd; left out is what is no view."""
+    found = {
+        place: viewed(value) for place, value in enumerate(values)
+        if type(value) is torch.Tensor or isinstance(value, t.FakeTensor)
+    }  # fmt: skip
+    return {place: Base.of(base) for place, base in found.items() if base is not None}
+
+
+def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int, Base] | None = None) -> list[Any]:
+    """The same values, those at `places` as results of operations on a leaf of their own, those in `bases` as views of what
+    stands there, or of the value that is it.
+
+    Where nothing is known of bases, values at `places` that share memory are views of one result; of a leaf that requires grad
+    and lies in the same memory, views of that.
+    """
+    seen = {place: base for place, base in (bases or {}).items() if _can_be_view(values[place], base)}
+    made = list(values)
     roots: dict[tuple[int, torch.dtype], torch.Tensor] = {}
     groups: dict[tuple[int, torch.dtype], list[int]] = {}
-    made = list(values)
+    known = {_key(values[place]) for place in seen}
     for place, value in enumerate(values):
-        if not isinstance(value, torch.Tensor) or not value.requires_grad:
+        if place in seen or not isinstance(value, torch.Tensor) or not value.requires_grad:
             continue
         if place not in places:
             if _is_plain(value):
                 roots.setdefault(_key(value), value)
-        elif _is_plain(value):
+        elif _is_plain(value) and _key(value) not in known:
             groups.setdefault(_key(value), []).append(place)
         else:
             made[place] = with_history(value)
@@ -43,7 +77,36 @@ def computed(values: Sequence[Any], places: Collection[int]) -> list[Any]:
             for place in members:
                 value, root = values[place], roots[key]
                 made[place] = root if place == whole else root.as_strided(value.shape, value.stride(), value.storage_offset())
+    wholes = {_place(one, Base.of(one)): one for at, one in enumerate(made) if at not in seen and _is_strided(one)}
+    for place, base in seen.items():
+        key = _place(values[place], base)
+        if key not in wholes:
+            wholes[key] = _base_in(values[place], base)
+        made[place] = _view_of(wholes[key], values[place])
     return made
+
+
+def _base_in(value: torch.Tensor, base: Base) -> torch.Tensor:
+    made = value.detach().as_strided(base.shape, base.stride, base.offset).detach()
+    if not base.requires_grad:
+        return made
+    return made.requires_grad_() if base.leaf else with_history(made)
+
+
+def _view_of(base: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    with torch.set_grad_enabled(value.requires_grad and base.requires_grad):
+        made = base.as_strided(value.shape, value.stride(), value.storage_offset())
+        made = torch.conj(made) if value.is_conj() else made
+        made = t.neg_view(made) if value.is_neg() else made
+    return made.requires_grad_(value.requires_grad) if made.is_leaf else made
+
+
+def _can_be_view(value: Any, base: Base) -> bool:
+    """Whether a value that is alone in its memory can become a view of such a base."""
+    if not _is_strided(value) or value.dtype != base.dtype:
+        return False
+    last = base.offset + sum((size - 1) * step for size, step in zip(base.shape, base.stride, strict=True))
+    return 0 in base.shape or bool((last + 1) * value.element_size() <= value.untyped_storage().nbytes())
 
 
 def with_history(tensor: torch.Tensor) -> torch.Tensor:
@@ -88,10 +151,20 @@ def _is_all(value: torch.Tensor) -> bool:
     return value.numel() * value.element_size() == value.untyped_storage().nbytes() and 0 not in value.stride()
 
 
+def _is_strided(value: Any) -> bool:
+    """Whether it is a tensor, maybe a fake one, whose storage, strides and lazy bits say all of it."""
+    plain = type(value) in (torch.Tensor, torch.nn.Parameter) or isinstance(value, t.FakeTensor)
+    return plain and value.layout is torch.strided and not value.is_quantized
+
+
 def _is_plain(value: torch.Tensor) -> bool:
-    """Whether its storage and its strides say all of it."""
-    plain = value.layout is torch.strided and type(value) in (torch.Tensor, torch.nn.Parameter)
-    return plain and not (value.is_quantized or value.is_conj() or value.is_neg())
+    """The same of a real one without lazy bits."""
+    return _is_strided(value) and not (isinstance(value, t.FakeTensor) or value.is_conj() or value.is_neg())
+
+
+def _place(value: torch.Tensor, base: Base) -> tuple[Any, ...]:
+    """Equal for what is one tensor; sizes may be symbols."""
+    return storage_key(value), *map(str, base)
 
 
 def _key(value: torch.Tensor) -> tuple[int, torch.dtype]:

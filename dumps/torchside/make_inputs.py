@@ -36,7 +36,7 @@ from ..schema import (
 from ..tensors import TensorSink
 from ..walk import plain
 from ..wording import counted
-from .history import computed
+from .history import Base, computed
 from .storages import INTEGER_OF, StorageReader, view
 from .values import BUFFER, device_of, dtype_of, is_handed_through, named, stand_in_real
 
@@ -69,7 +69,16 @@ def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | N
         place for place, (value, one) in enumerate(zip(told, made, strict=True))
         if isinstance(value, TensorValue) and not value.leaf and isinstance(one, torch.Tensor) and one.requires_grad
     ]  # fmt: skip
-    return computed(made, came)
+    bases = {
+        place: _base(concrete(value.base, found, where), where) for place, value in enumerate(told)
+        if isinstance(value, TensorValue) and value.base is not None
+    }  # fmt: skip
+    return computed(made, came, bases)
+
+
+def _base(value: TensorValue, where: str) -> Base:
+    form = tuple(map(int, value.shape)), tuple(map(int, value.stride)), int(value.offset)
+    return Base(dtype_of(value.dtype, where), *form, value.requires_grad, value.leaf)
 
 
 class _Maker:

@@ -27,7 +27,7 @@ from ..wording import counted
 from . import torch_private as t
 from .storages import StorageWriter, packable
 from .symbols import SymbolWriter, is_symbolic
-from .values import BUFFER, ValueWriter, dtype_name, is_plain_tensor, quantizer, storage_key
+from .values import BUFFER, ValueWriter, dtype_name, is_plain_tensor, quantizer, storage_key, viewed
 
 POLICIES = ("none", "meta", "index", "first", "last", "all")
 WHOLE = frozenset({"first", "last", "all"})
@@ -80,6 +80,7 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
         item.value = values.value(value, whole_storage=True)
         return item
     item.value = _met(values.tensor(value, whole_storage=value.layout is torch.strided), value)
+    item.value.base = values.base(value)
     is_parameter = isinstance(value, torch.nn.Parameter)
     readable = not isinstance(value, t.FakeTensor) and not value.is_meta and value.layout is torch.strided
     if policy != "meta" and readable:
@@ -96,7 +97,7 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
 
 def _stored(value: torch.Tensor, storages: StorageWriter) -> StoredTensor:
     stored = storages.store(value)
-    _met(stored.value, value)
+    _met(stored.value, value).base = storages.values.base(value)
     return stored
 
 
@@ -209,16 +210,18 @@ def _tensor(value: torch.Tensor, nbytes: int) -> TensorValue:
     stride: list[Any] = list(value.stride())
     offset: Any = value.storage_offset()
     record = TensorValue(_DTYPES[dtype], shape, stride, offset, _DEVICES[device], requires_grad=value.requires_grad)
-    if 0 not in shape:
-        last = offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-        if last * value.element_size() != nbytes:
-            record.storage_bytes = nbytes
+    last = offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if 0 not in shape else 0
+    if last * value.element_size() != nbytes:
+        record.storage_bytes = nbytes
     if value.is_conj():
         record.conj = True
     if value.is_neg():
         record.neg = True
     if value.is_quantized:
         record.quantizer = quantizer(value)
+    base = viewed(value)
+    if base is not None:
+        record.base = _tensor(base, nbytes)
     return _met(record, value)
 
 

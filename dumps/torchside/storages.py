@@ -149,7 +149,7 @@ def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, 
         return requantized(tensor, value, where)
     if value.conj:
         tensor = torch.conj(tensor)
-    return t.neg_view(tensor) if value.neg else tensor
+    return (t.neg_view(tensor) if value.neg else tensor).detach()  # a view of nothing that anybody knows
 
 
 def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.Tensor:

@@ -17,6 +17,7 @@ from collections import Counter
 from sys import intern
 from typing import Any, TypeVar
 
+import msgspec
 import sympy
 import torch
 
@@ -147,16 +148,33 @@ class ValueWriter:
             record.storage_bytes = self._surplus(tensor)
         return record
 
+    def base(self, tensor: torch.Tensor) -> TensorValue | None:
+        """The record of what a tensor is a view of to autograd, None for no view."""
+        base = viewed(tensor)
+        if base is None:
+            return None
+        record = self.tensor(base, whole_storage=True)
+        record.leaf = base.is_leaf
+        return record
+
     def _surplus(self, tensor: torch.Tensor) -> Dim | None:
-        """The size of the storage in bytes, or None when it is just what the view spans."""
+        """The size of the storage in bytes, or None when it is just what the view spans; an empty one spans nothing."""
         expr = lambda value: self.symbols.expr(value) if is_symbolic(value) else sympy.Integer(int(value))  # noqa: E731
         sizes, strides = [expr(size) for size in tensor.shape], [expr(stride) for stride in tensor.stride()]
         spans = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-        spanned = (expr(tensor.storage_offset()) + 1 + spans) * tensor.element_size()
+        spanned = (expr(tensor.storage_offset()) + 1 + spans) * tensor.element_size() if 0 not in sizes else 0
         held = expr(tensor.untyped_storage().nbytes())
-        if any(size == 0 for size in sizes) or sympy.expand(spanned - held) == 0:
+        if sympy.expand(spanned - held) == 0:
             return None
         return int(held) if held.is_Integer else self.symbols.text(held)
+
+
+def viewed(tensor: torch.Tensor) -> torch.Tensor | None:
+    """What a strided tensor is a view of to autograd, where both have one dtype and are as plain as their strides say."""
+    base = tensor._base
+    if base is None or base.dtype != tensor.dtype or base.layout is not torch.strided or tensor.layout is not torch.strided:
+        return None
+    return base if is_plain_tensor(base) and not (base.is_quantized or base.is_conj() or base.is_neg()) else None
 
 
 def quantizer(tensor: torch.Tensor) -> dict[str, Any]:
@@ -204,14 +222,20 @@ class ValueReader:
         size = [self.symbols.dim(dim) for dim in record.shape]
         with torch.no_grad(), t.suppress_guards(self.symbols.env):
             try:
-                elem = self._meta(record, dtype, size, where)
-                fake = t.FakeTensor(self.mode, elem, device)
+                if record.base is None:
+                    fake = t.FakeTensor(self.mode, self._meta(record, dtype, size, where), device)
+                else:
+                    fake = self._view(self.tensor(msgspec.structs.replace(record.base, requires_grad=False), where), record, size)
             except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
                 first = str(error).splitlines()[0] if str(error) else type(error).__name__
                 raise EnvironmentLackError(where, f"this torch cannot make such a tensor ({first})") from error
         if record.requires_grad and (dtype.is_floating_point or dtype.is_complex):
             fake.requires_grad_(True)
         return fake
+
+    def _view(self, base: torch.Tensor, record: TensorValue, size: list[Any]) -> torch.Tensor:
+        stride, offset = [self.symbols.dim(dim) for dim in record.stride], self.symbols.dim(record.offset)
+        return _lazy_bits(base.as_strided(size, stride, offset), record)
 
     def _meta(self, record: TensorValue, dtype: torch.dtype, size: list[Any], where: str) -> torch.Tensor:
         if record.layout != "strided":

@@ -94,6 +94,7 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
 @click.option("--max-queries", type=click.IntRange(1), metavar="N", help="Stop after this many queries.")
 @click.option("--without", multiple=True, metavar="STEP", callback=checked_steps,
               help=f"Leave a step of the search out: {', '.join(STEPS)}; can be repeated. See graphdbg steer.")
+@click.option("--anyway", is_flag=True, help="Also where what fails here is not the run's program, and the run did not fail so.")
 @click.option("--resume", is_flag=True, help="Go on with an unfinished OUT; nothing that its journal knows is asked again.")
 @click.option("--executor", type=click.Choice(EXECUTORS), default="local", show_default=True,
               help="Where queries run: on this machine, or by -j workers on the Ray cluster of RAY_ADDRESS (without it, a local "
@@ -179,7 +180,7 @@ def _graph(name: str, options: Options) -> tuple[SavedGraph, str]:
 def _run(
     saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool, bare: ForkServer | None
 ) -> int:
-    from ..failing import unlike_the_record
+    from ...toolkit.suspects import unlike_the_record
     from ..minified import Interrupted
     from ..minify import minify_saved
     from ..progress.outcome import sentences, summary

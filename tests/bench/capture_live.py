@@ -24,8 +24,11 @@ import torch
 from capture_programs import BACKWARD, PROGRAMS, Program
 from torch import fx
 
+from graphdbg.dumps.live import observe as observe_inputs
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import open_run
+from graphdbg.dumps.torchside.torch_private import modes_off
+from graphdbg.dumps.torchside.values import storage_key
 from graphdbg.toolkit import fidelity
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.eager import clone_inputs, copy_graph, run_graph
@@ -57,6 +60,24 @@ def named(value: Any) -> Any:
     return value if isinstance(value, (torch.Tensor, int, float, bool, type(None))) else "an object"
 
 
+def facts(values: Sequence[Any], *, autograd: bool) -> list[Any]:
+    """What inputs are, their values apart: form, memory, which of them share it, and with `autograd` what that knows of them."""
+    tensors = [one for one in values if isinstance(one, torch.Tensor)]
+    storages = [storage_key(one) if one.layout is torch.strided else id(one) for one in tensors]
+    bases = [one if one._base is None else one._base for one in tensors]
+    found: list[Any] = []
+    for one, storage, base in zip(tensors, storages, bases, strict=True):
+        about: list[Any] = [str(one.dtype), list(one.shape), str(one.layout), one.is_conj(), one.is_neg()]
+        if one.layout is torch.strided:
+            about += [list(one.stride()), one.storage_offset(), one.untyped_storage().nbytes(), storages.index(storage)]
+        if autograd:
+            about += [one.requires_grad, one.is_leaf, next(at for at, other in enumerate(tensors) if other is one)]
+            same_base = next(at for at, other in enumerate(bases) if other is base)
+            about += [same_base if one.requires_grad and not one.is_leaf else -1, isinstance(one, torch.nn.Parameter)]
+        found.append(about)
+    return found
+
+
 class References:
     """Copies of the live graphs of one recording, and their results, written as soon as their inputs are known."""
 
@@ -73,6 +94,14 @@ class References:
         """A graph is being recorded."""
         self.waiting[graph] = stage, copy_graph(gm)
         self.order.append(graph)
+
+    @torch._dynamo.disable  # type: ignore[misc]
+    def given_to(self, graph: str, record: Any, inputs: Sequence[Any]) -> None:
+        """What the inputs of a graph's first run are, and what `--inputs index` would have kept of them."""
+        with modes_off():
+            index = observe_inputs(record, list(inputs), "index", None)
+            told = {"facts": [facts(inputs, autograd=full) for full in (False, True)], "index": index}
+        (self.folder / f"{graph.replace('/', '-')}.inputs.json").write_bytes(msgspec.json.encode(told))
 
     @torch._dynamo.disable  # type: ignore[misc]
     def ran(self, graph: str, names: Sequence[str], inputs: Sequence[Any]) -> None:
@@ -148,6 +177,7 @@ def watch_recorder() -> None:
     def observing(self: observe.Watch, number: int, local: str, known: Any, inputs: Sequence[Any]) -> None:
         seen(self, number, local, known, inputs)
         if number == 1 and _now:
+            _now[-1].given_to(local, known, inputs)
             _now[-1].ran(local, [node.name for node in known.graph.nodes], inputs)
 
     Flight.capture, observe.Watch._observe = capturing, observing  # type: ignore[method-assign]

@@ -15,11 +15,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
-from capture_live import REFERENCES, named, results_of
+from capture_live import REFERENCES, facts, named, results_of
 
+from graphdbg.dumps import live
 from graphdbg.dumps.errors import GraphdbgError
-from graphdbg.dumps.schema import TensorValue
+from graphdbg.dumps.schema import InputsRecord, TensorValue
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.fidelity import SAME
@@ -63,6 +65,21 @@ def _first_difference(wanted: Sequence[Any], found: Sequence[Any]) -> str:
     for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
         if not same(one, other):
             return f"eager, result {index} differs from the live graph's: {_short(one)} and {_short(other)}"
+    return ""
+
+
+def input_difference(saved: SavedGraph, told: Path) -> str:
+    """What the loaded inputs are not, and the live ones were; those that are made up from `--inputs index` alone included."""
+    if not told.exists() or saved.inputs_record is None:
+        return ""
+    kept = msgspec.json.decode(told.read_bytes())
+    full = saved.record.stage in FULL_STAGES
+    wanted = kept["facts"][full]
+    index = msgspec.convert(kept["index"], InputsRecord)
+    for what, found in (("loaded", saved.inputs()), ("made up", live.inputs(saved.record, index, saved.tensors))):
+        for number, (one, other) in enumerate(zip(wanted, msgspec.to_builtins(facts(found, autograd=full)), strict=True)):
+            if one != other:
+                return f"{what} input {number} is {other}, in the run it was {one}"
     return ""
 
 
@@ -150,7 +167,8 @@ def cells(name: str, folder: Path, server: ForkServer, imports: Sequence[str]) -
         why = ""
         try:
             told = reference.with_suffix(".json")
-            why = eager_difference(saved, reference, server)
+            why = input_difference(saved, reference.with_suffix(".inputs.json"))
+            why = why or eager_difference(saved, reference, server)
             why = why or compiled_difference(
                 saved, server, json.loads(told.read_text()) if told.exists() else None, imports
             )

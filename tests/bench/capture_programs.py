@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import capture_hops as hops
+import capture_inputs as inputs
 import capture_models as models
 import capture_ranks as ranks
 import capture_shapes as shapes
@@ -98,6 +99,7 @@ def total(made: Any) -> torch.Tensor:
 
 
 HOP, SYMBOLS, RANDOM, NUMBERS, VIEWS = "higher-order op", "symbols", "random", "value kinds", "views and writes"
+MEMORY = "inputs' memory"
 GROUPS, AUTOGRAD = "process groups", "compiled autograd"
 MODEL, TRANSFORM, CUSTOM, API = "model", "transform", "custom op", "captured by function"
 OPS = "capture_hops"
@@ -163,6 +165,36 @@ ROWS = [
     Program("aliased_output", VIEWS, values.aliased_output),
     Program("input_written", VIEWS, values.input_written),
     Program("metadata_written", VIEWS, values.metadata_written),
+    Program("two_views", MEMORY, inputs.two_views),
+    Program("base_and_view", MEMORY, inputs.base_and_view, TRAIN),
+    Program("view_before_base", MEMORY, inputs.view_before_base, TRAIN),
+    Program("overlapping_strided", MEMORY, inputs.overlapping_strided),
+    Program("overlapping_training", MEMORY, inputs.overlapping_training, TRAIN),
+    Program("buffer_written_training", MEMORY, inputs.buffer_written_training, TRAIN),
+    Program("buffer_and_its_view", MEMORY, inputs.buffer_and_its_view),
+    Program("leaves_and_results", MEMORY, inputs.leaves_and_results, TRAIN),
+    Program("detached_alias", MEMORY, inputs.detached_alias, TRAIN),
+    Program("expanded_training", MEMORY, inputs.expanded_training, TRAIN),
+    Program("zero_strides", MEMORY, inputs.zero_strides),
+    Program("labelled", MEMORY, inputs.labelled),
+    Program("dropout_and_rand", RANDOM, inputs.dropout_and_rand, TRAIN),
+    Program("channels_last_result", MEMORY, inputs.channels_last_result, TRAIN),
+    Program("offsets", MEMORY, inputs.offsets, TRAIN),
+    Program("number_tensors", MEMORY, inputs.number_tensors, TRAIN),
+    Program("tied_and_turned", MEMORY, inputs.tied_and_turned, TRAIN),
+    Program("parameter_and_data", MEMORY, inputs.parameter_and_data, TRAIN),
+    Program("one_twice", MEMORY, inputs.one_twice, TRAIN),
+    Program("two_dtypes", MEMORY, inputs.two_dtypes),
+    Program("imaginary", MEMORY, inputs.imaginary),
+    Program("views_of_a_leaf", MEMORY, inputs.views_of_a_leaf, TRAIN),
+    Program("results_of_inference", MEMORY, inputs.results_of_inference),
+    Program("empty_views", MEMORY, inputs.empty_views),
+    Program("bucket", MEMORY, inputs.bucket),
+    Program("dynamic_views", MEMORY, inputs.dynamic_views, dynamic=True),
+    Program("dynamic_overlap_training", MEMORY, inputs.dynamic_overlap_training, TRAIN, dynamic=True),
+    Program("parted_under_no_grad", MEMORY, inputs.parted_under_no_grad, TRAIN),
+    Program("spread_tangents", MEMORY, inputs.spread_tangents, TRAIN),
+    Program("ones_and_holes", MEMORY, inputs.ones_and_holes),
     Program("transformer", MODEL, models.transformer, TRAIN),
     Program("convnet", MODEL, models.convnet, TRAIN),
     Program("lstm", MODEL, models.lstm, TRAIN),

@@ -57,6 +57,26 @@ def _leaf_and_its_view() -> list[Any]:
     return [leaf, leaf[2:]]
 
 
+def _rows_of_what_is_no_input() -> list[Any]:
+    base = torch.arange(12.0).reshape(3, 4).t()
+    return [base[1], base[1:, 0]]
+
+
+def _row_without_gradient() -> list[Any]:
+    with torch.no_grad():
+        return [W[0], W]
+
+
+def _imaginary_parts() -> list[Any]:
+    numbers = torch.arange(6.0).to(torch.complex64).mul(1j)
+    return [numbers.conj().imag, torch.arange(12.0).reshape(6, 2)[:, 1]]
+
+
+def _empty_parts() -> list[Any]:
+    base = torch.arange(6.0)
+    return [base[3:3], base[2:]]
+
+
 def _parameter() -> torch.nn.Parameter:
     return torch.nn.Parameter(torch.ones(3))
 
@@ -74,6 +94,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], list[Any]]]] = {
     "a leaf and its view": (_only_read, _leaf_and_its_view),
     "expanded": (_only_read, lambda: [torch.ones(1, 3).expand(4, 3), (W[:1] * 2).expand(2, 4)]),
     "a buffer written in place": (_written_under_grad, lambda: [torch.nn.Buffer(torch.zeros(3)), _parameter()]),
+    "views of a base that is no input": (_parted, _rows_of_what_is_no_input),
+    "a view of a leaf without gradients": (_only_read, _row_without_gradient),
+    "a negative view": (_only_read, _imaginary_parts),
+    "an empty view": (_only_read, _empty_parts),
     "one tensor twice": (_parted, lambda: [one := W.exp(), one]),
 }
 
@@ -90,9 +114,20 @@ def _facts(values: list[Any]) -> list[tuple[Any, ...]]:
     storages = [one.untyped_storage().data_ptr() for one in values]
     return [
         (one.shape, one.stride(), one.storage_offset(), one.untyped_storage().nbytes(), storages.index(storage),
-         one.requires_grad, one.is_leaf, isinstance(one, torch.nn.Parameter), isinstance(one, torch.nn.Buffer), one.tolist())
+         _base(one, values),
+         one.requires_grad, one.is_leaf, one.is_neg(), isinstance(one, torch.nn.Parameter), isinstance(one, torch.nn.Buffer),
+         one.tolist())
         for one, storage in zip(values, storages, strict=True)
     ]  # fmt: skip
+
+
+def _base(value: torch.Tensor, values: list[Any]) -> Any:
+    """The input that it is a view of, or the form of what is none; of the same dtype."""
+    base = value._base
+    if base is None or base.dtype != value.dtype:
+        return None
+    known = [place for place, one in enumerate(values) if one is base]
+    return known or (base.shape, base.stride(), base.storage_offset(), base.requires_grad, base.is_leaf)
 
 
 def _in_order(saved: SavedGraph, values: list[Any]) -> list[Any]:
@@ -129,7 +164,7 @@ def test_a_case_and_a_run_from_before_are_read(tmp_path: Path) -> None:
     for item in saved.inputs_record.inputs if saved.inputs_record else ():
         for value in (item.value, item.stored and item.stored.value):
             assert value is not None
-            value.leaf = True  # pyright: ignore
+            value.leaf, value.base = True, None  # pyright: ignore
     old = Case(saved).live()
     assert all(one.is_leaf for one in old.inputs)
     assert judge(old, "nop").verdict.verdict == "ok"  # a program cannot write to a leaf

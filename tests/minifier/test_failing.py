@@ -10,7 +10,8 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, RunRecord, TensorValue
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.writer import RunWriter
-from graphdbg.minifier.failing import failing_graph, unlike_the_record
+from graphdbg.minifier.failing import failing_graph
+from graphdbg.toolkit.suspects import unlike_the_record
 
 ERROR = "AssertionError: incorrect out shape"
 

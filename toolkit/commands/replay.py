@@ -13,7 +13,7 @@ from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from .. import verdict_words
 from ..next_command import with_flags, with_trust_for
-from ..verdict import abandoned, unloadable, worst
+from ..verdict import UNLIKE, abandoned, unloadable, worst
 from ..verdict_words import first_line, headline, known, whose_nan
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
@@ -44,7 +44,8 @@ def replay(
     \b
     Each replay runs in a process of its own with a time limit; a segfault or a hang is a verdict.
     Given a run, replays every graph in it and lists the failing ones first.
-    FIDELITY says whether Inductor made the same post-grad graph and code as in the recorded run.
+    FIDELITY says whether Inductor made the same post-grad graph and code as in the recorded run. Where it is known
+    that this is not the run's program, the verdict says so, and a failure that the run did not have is none.
     With --values a compiled program returns its values as extra outputs, which makes it another program: whether it
     then still fails the same way is said.
     Exit code: 0 all was judged and nothing fails, 1 something does, 4 it cannot be told.
@@ -122,7 +123,7 @@ def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
     import msgspec
 
     plain = msgspec.to_builtins(outcome)
-    keys = ("signature", "seconds", "fidelity", "rung", "peak_bytes")
+    keys = ("signature", "seconds", "fidelity", "unlike", "rung", "peak_bytes")
     row: dict[str, Any] = {"id": saved.id, "stage": saved.stage, **{key: plain.get(key) for key in keys}}
     row |= {"ok": outcome.ok, "text": outcome.text, "errors": plain.get("errors", []), "notes": outcome.notes}
     row |= {"nan": outcome.nan, "eager_nan": outcome.eager_nan, **outcome.verdict.flat()}
@@ -157,7 +158,7 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
     if as_json:
         emit(_row(saved, outcome) | ({"stats": stats} if stats else {}), as_json=True)
         return
-    lines = [first_line(outcome.verdict), "", f"verdict    {outcome.text}"]
+    lines = [first_line(outcome.verdict) + _aside(outcome), "", f"verdict    {outcome.text}"]
     lines += [f"signature  {outcome.signature.text()}"] if outcome.signature else []
     lines += [f"seconds    {outcome.seconds:.2f}"] if outcome.seconds else []
     lines += [f"fidelity   {outcome.fidelity}"] if outcome.fidelity else []
@@ -174,6 +175,11 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
         say(outcome.output)
 
 
+def _aside(outcome: Outcome) -> str:
+    """That it was not the run's program, where the verdict does not say so itself."""
+    return f" (not the run's program: {outcome.unlike})" if outcome.unlike and outcome.verdict.detail != UNLIKE else ""
+
+
 def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
     verdict = worst(outcome.verdict for _, outcome in judged)
     if as_json:
@@ -184,7 +190,8 @@ def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
     width = max((len(saved.id) for saved, _ in judged), default=0)
     for saved, outcome in judged:
         fidelity = (outcome.fidelity or "-").splitlines()[0]
-        line = f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {headline(outcome.verdict)}  [fidelity: {fidelity}]"
+        said = f"{headline(outcome.verdict)}{_aside(outcome)}"
+        line = f"{saved.id:<{width}}  {outcome.seconds:6.2f} s  {said}  [fidelity: {fidelity}]"
         emit(line, as_json=False)
         if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
             emit(f"{'':<{width}}  {found}", as_json=False)

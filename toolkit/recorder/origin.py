@@ -43,12 +43,22 @@ _ATTEMPTS = 100
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, the system and the packages that matter; an imported torch is asked itself: it may be a local build."""
+    """Versions of Python, the system and the packages that matter; an imported torch is asked itself: it may be a local build,
+    and knows the processor."""
     found = dict(_installed())
     torch_version = getattr(sys.modules.get("torch.torch_version"), "__version__", None)
     if torch_version is not None:
         found["torch"] = str(torch_version)
+        found["cpu"] = processor()
     return found
+
+
+@functools.cache
+def processor() -> str:
+    """What torch takes this machine's processor for, which its C++ kernels are written for: "AVX512"."""
+    import torch
+
+    return str(torch.backends.cpu.get_cpu_capability())
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...dumps.errors import GraphdbgError
+from ..gate import gated, with_next
 from ..isolation import ForkServer, opened
 from ..replay import How, replay
 from ..rungs import NAMES, warmth
@@ -28,6 +29,8 @@ from .words import address, concluded
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
+BEFORE = ("decomposed", "inductor_nofuse")
+"""Rungs on the way to Inductor: what they make of a graph is compared with nothing that was recorded."""
 UNCOMPILED = frozenset({"eager", "nop", "debug_nop", "torchscript", "decomposed"})
 """Rungs that passes of Inductor's have no part in."""
 GOES_ON = SIDE | {"debug_nop", "triton_interpret"}
@@ -106,6 +109,7 @@ class Ladder:
         self.saved, self.server, self.how, self.max_time_s = saved, server, how, max_time_s
         self.rows: dict[str, Row] = {}
         self.fidelity: str | None = None
+        self.unlike = ""
         self.eager_nan: list[str] = []
         self._shared = server.scratch_file(".pt")
         self.began = time.monotonic()
@@ -134,6 +138,7 @@ class Ladder:
         if row.verdict.kind == "hang" and left < self.how.limit_s:
             row = Row(rung, cannot_tell(f"the {left:.0f} s that were left were not enough (see --max-time)", NO_TIME))
         self.fidelity = outcome.fidelity or self.fidelity
+        self.unlike = outcome.unlike or self.unlike
         self.eager_nan = outcome.eager_nan or self.eager_nan
         self.rows[rung] = row
         return row
@@ -142,12 +147,26 @@ class Ladder:
         """The rows in order, with what they mean."""
         rows = [self.rows[name] for name in NAMES if name in self.rows]
         first = next((row.rung for row in rows if row.blames), None)
+        if first in BEFORE and self.saved.run is not None and not self.how.anyway:
+            rows = self._of_the_run(rows)
+            first = next((row.rung for row in rows if row.blames), None)
         if first == "triton_interpret" and any(row.rung == "inductor" and row.blames for row in rows):
             first = "inductor"  # what its kernels for a GPU and its code for this machine share
         if first is not None and self.rows[first].verdict.kind == "missing_error":
             rows = [_as_eager(row) for row in rows]
         found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
         return concluded(found, self.saved, self.how.imports, self.eager_nan)
+
+    def _of_the_run(self, rows: list[Row]) -> list[Row]:
+        """The rows; where Inductor makes another program of the graph than in the run, failures on the way to it are not the
+        run's either."""
+        if not self.fidelity and self.how.device is None:
+            kept = dict(self.rows)
+            self.run("inductor")
+            self.rows = kept
+        for row in (one for one in rows if one.blames):
+            row.verdict = with_next(self.saved, gated(self.saved, row, self.unlike))
+        return rows
 
     def forget(self) -> None:
         """Removes what its rungs shared: eager's results and float64's can be large."""

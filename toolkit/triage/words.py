@@ -14,7 +14,7 @@ import msgspec
 
 from ..imports import option_words, without_trust
 from ..recorder.summary import shown_path
-from ..verdict import NO_REFERENCE, NO_TIME, Verdict, Where, cannot_tell, worst
+from ..verdict import NO_REFERENCE, NO_TIME, UNLIKE, Verdict, Where, cannot_tell, worst
 from ..verdict_words import phrase
 from .records import PLAIN, REAL, SIDE, Row, Triage
 
@@ -54,7 +54,8 @@ def run_address(run: Run) -> str:
 def concluded(found: Triage, saved: SavedGraph, imports: Sequence[str] = (), eager_nan: Sequence[str] = ()) -> Triage:
     """Fills in `graph`, `summary` and `verdict`."""
     found.graph = address(saved)
-    found.verdict = _verdict(found).then(_summed_up(found, saved, imports, eager_nan))
+    verdict, command = _verdict(found), _summed_up(found, saved, imports, eager_nan)
+    found.verdict = verdict if verdict.detail == UNLIKE else verdict.then(command)
     return found
 
 
@@ -80,6 +81,9 @@ def _summed_up(found: Triage, saved: SavedGraph, imports: Sequence[str], eager_n
         places = ", ".join(eager_nan[:6])
         found.summary = f"Eager itself gives NaN in {places}: the model's own, not the compiler's. {_all_right(found)}"
         return f"graphdbg bisect {found.graph} --by node{with_imports}"
+    if other := next((row for row in found.rows if row.verdict.detail == UNLIKE), None):
+        found.summary = f"Under `{other.rung}` {found.graph} cannot be judged: {other.reason}."
+        return ""
     found.summary = _all_right(found) if found.judged else f"Nothing was judged: {_most_said(found)}."
     if any(row.verdict.verdict == "rounding" for row in found.rows):
         return f"graphdbg minify {found.graph} --check rounding{with_imports}"

@@ -1,0 +1,123 @@
+"""Was it the run's program that was judged? What is known to differ, in one sentence, and what that does to a verdict.
+
+Compared are the post-grad graphs, the generated code, the inputs as autograd and memory know them, and the settings. A failure of
+another program is `cannot_tell`, unless the run had it, too. No gate is what a user asks by replaying elsewhere: another torch,
+another processor, another device. Imports torch only where the inputs are compared.
+
+>>> outcome.unlike = unlike(saved, outcome, watched, live.inputs)
+>>> gated(saved, outcome, outcome.unlike).verdict
+'cannot_tell'
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from ..dumps.schema import TensorValue
+from .recorder.origin import processor
+from .suspects import saw_nan, unlike_the_record
+from .triage.records import REAL, inputs_given
+from .verdict import UNLIKE, Verdict, cannot_tell
+from .verdict_words import headline
+
+if TYPE_CHECKING:
+    from ..dumps.store import SavedGraph
+    from .fidelity import Watched
+    from .outcome import Outcome
+    from .triage.records import Row
+
+_LOST = "setting "
+"""How a note of `spec.settings` begins."""
+_TIMED = ("max_autotune", "coordinate_descent_tuning", "benchmark_", "triton.autotune", "triton.multi_kernel", "autotune_")
+"""Settings under which the code depends on what was timed."""
+
+
+def unlike(
+    saved: SavedGraph, outcome: Outcome, watched: Watched, inputs: Sequence[Any], imports: Sequence[str] = ()
+) -> str:  # fmt: skip
+    """What is known to be otherwise than in the recorded run under the same torch; empty where nothing is. `imports`: what was
+    imported first, which may be why it does not compile."""
+    if saved.run is None or outcome.verdict.skipped or not same_torch(saved):
+        return ""
+    if watched.apart == "graph" or (watched.apart == "code" and _same_code_expected(saved)):
+        return watched.said
+    seen = outcome.signature
+    crashed = seen is not None and (outcome.verdict.kind, seen.stage) == ("crash", "compile")
+    if crashed and saved.status in ("compiled", "ran") and not imports:
+        return "it compiled in the run under the same torch"
+    if watched.same:
+        return ""
+    lost = [note for note in outcome.notes if note.startswith(_LOST)]
+    return _other_memory(saved, inputs) or (lost[0] if lost else "")
+
+
+def same_torch(saved: SavedGraph) -> bool:
+    """Whether the run had this torch, whatever it was built for."""
+    return _public(saved.record.versions.get("torch", "")) == _public(version("torch"))
+
+
+def gated(saved: SavedGraph, judged: Outcome | Row, unlike: str) -> Verdict:
+    """The verdict; `cannot_tell` where what fails is not the run's program and the run is not known to have failed so."""
+    if not unlike or not judged.verdict.failed or judged.verdict.fault == "model" or runs_own(saved, judged):
+        return judged.verdict
+    return cannot_tell(f"{headline(judged.verdict)}; this is not the run's program ({unlike})", UNLIKE)
+
+
+def runs_own(saved: SavedGraph, judged: Outcome | Row) -> bool:
+    """Whether the journal of the run has the failure."""
+    if judged.verdict.kind == "nan" and saw_nan(saved):
+        return True
+    seen = judged.signature
+    return saved.status == "failed" and seen is not None and not unlike_the_record(saved.error, seen.text())
+
+
+def with_next(saved: SavedGraph, verdict: Verdict) -> Verdict:
+    """The verdict on another program than the run's with how to go on: its own inputs, the program itself, or all the same."""
+    from .triage.words import address, record_again
+
+    if verdict.detail != UNLIKE or saved.run is None:
+        return verdict
+    command = shlex.join(saved.run.record.command)
+    judge = record_again(saved.run, "--inputs first") if inputs_given(saved) != REAL else f"graphdbg triage -- {command}"
+    return verdict.then(judge if command else "", f"graphdbg minify {shlex.quote(address(saved))} --anyway")
+
+
+def _public(name: str) -> str:
+    return name.partition("+")[0]
+
+
+def _same_code_expected(saved: SavedGraph) -> bool:
+    """Whether one graph must become the same code here as in the run: the processor is alike, and nothing was timed."""
+    record = saved.record
+    config = record.config.get("inductor", {})
+    timed = any(name.startswith(_TIMED) and value for name, value in config.items())
+    return record.versions.get("cpu") == processor() and not timed
+
+
+def _other_memory(saved: SavedGraph, inputs: Sequence[Any]) -> str:
+    """The first input that is not what the run's was to memory or to autograd, in words."""
+    import torch
+
+    from ..dumps.torchside.values import BUFFER, storage_key
+    from .spec import FULL_STAGES
+
+    record = saved.inputs_record
+    told = {one.name: one.value for one in record.inputs} if record is not None else {}
+    names = [node.name for node in saved.record.graph.nodes if node.op == "placeholder"]
+    first: dict[Any, int] = {}
+    for name, value in zip(names, inputs, strict=True):
+        seen = told.get(name)
+        if not isinstance(seen, TensorValue) or not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+            continue
+        if seen.subclass not in ("", BUFFER):
+            return f"{name} was a {seen.subclass} in the run and is a plain tensor here"
+        if [*seen.shape, *seen.stride, seen.offset] != [*value.shape, *value.stride(), value.storage_offset()]:
+            return f"{name} lies in memory otherwise than in the run"
+        if seen.storage is not None and first.setdefault(seen.storage, storage_key(value)) != storage_key(value):
+            return f"{name} shares no memory with the inputs that it shared with in the run"
+        if saved.stage in FULL_STAGES and (seen.requires_grad, seen.leaf) != (value.requires_grad, value.is_leaf):
+            return f"{name} is not to autograd what it was in the run"
+    return ""
