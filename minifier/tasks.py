@@ -112,8 +112,8 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     outcome = with_own_nan(outcome, case, original.saved, asked=asked, seed=payload["seed"])
     if watched and not payload["anyway"]:
         watched.compare(outcome)
-        outcome.unlike = unlike(original.saved, outcome, watched, case.inputs, payload["imports"])
-        outcome.verdict = gated(original.saved, outcome, outcome.unlike)
+        outcome.unlike = unlike(original.saved, outcome, watched, case.inputs)
+        outcome.verdict = gated(original.saved, outcome, outcome.unlike, payload["imports"])
         if outcome.verdict.detail == UNLIKE:
             return size | {"invalid": outcome.text, "record": outcome.verdict.plain()}
     if whole:

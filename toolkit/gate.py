@@ -1,8 +1,8 @@
 """Was it the run's program that was judged? What is known to differ, in one sentence, and what that does to a verdict.
 
-Compared are the post-grad graphs, the generated code, the inputs as autograd and memory know them, and the settings. A failure of
-another program is `cannot_tell`, unless the run had it, too. No gate is what a user asks by replaying elsewhere: another torch,
-another processor, another device. Imports torch only where the inputs are compared.
+Compared are the post-grad graphs, the generated code, the inputs as memory and autograd know them, and the settings. A failure of
+another program is `cannot_tell`, unless the run had it, too. What is asked by replaying it otherwise is no gate: with another
+torch, on another processor or device, with modules imported first. Imports torch only where the inputs are compared.
 
 >>> outcome.unlike = unlike(saved, outcome, watched, live.inputs)
 >>> gated(saved, outcome, outcome.unlike).verdict
@@ -17,6 +17,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.schema import TensorValue
+from .imports import without_trust
 from .recorder.origin import processor
 from .suspects import saw_nan, unlike_the_record
 from .triage.records import REAL, inputs_given
@@ -35,18 +36,15 @@ _TIMED = ("max_autotune", "coordinate_descent_tuning", "benchmark_", "triton.aut
 """Settings under which the code depends on what was timed."""
 
 
-def unlike(
-    saved: SavedGraph, outcome: Outcome, watched: Watched, inputs: Sequence[Any], imports: Sequence[str] = ()
-) -> str:  # fmt: skip
-    """What is known to be otherwise than in the recorded run under the same torch; empty where nothing is. `imports`: what was
-    imported first, which may be why it does not compile."""
+def unlike(saved: SavedGraph, outcome: Outcome, watched: Watched, inputs: Sequence[Any]) -> str:
+    """What is known to be otherwise than in the recorded run under the same torch; empty where nothing is."""
     if saved.run is None or outcome.verdict.skipped or not same_torch(saved):
         return ""
     if watched.apart == "graph" or (watched.apart == "code" and _same_code_expected(saved)):
         return watched.said
     seen = outcome.signature
     crashed = seen is not None and (outcome.verdict.kind, seen.stage) == ("crash", "compile")
-    if crashed and saved.status in ("compiled", "ran") and not imports:
+    if crashed and saved.status in ("compiled", "ran"):
         return "it compiled in the run under the same torch"
     if watched.same:
         return ""
@@ -59,9 +57,13 @@ def same_torch(saved: SavedGraph) -> bool:
     return _public(saved.record.versions.get("torch", "")) == _public(version("torch"))
 
 
-def gated(saved: SavedGraph, judged: Outcome | Row, unlike: str) -> Verdict:
-    """The verdict; `cannot_tell` where what fails is not the run's program and the run is not known to have failed so."""
-    if not unlike or not judged.verdict.failed or judged.verdict.fault == "model" or runs_own(saved, judged):
+def gated(saved: SavedGraph, judged: Outcome | Row, unlike: str, imports: Sequence[str] = ()) -> Verdict:
+    """The verdict; `cannot_tell` where what fails is not the run's program and the run is not known to have failed so.
+
+    `imports`: what was imported first, which nobody knows of the run: the question is then what they make of the graph.
+    """
+    asked = bool(without_trust(imports)) or judged.verdict.fault == "model"
+    if not unlike or not judged.verdict.failed or asked or runs_own(saved, judged):
         return judged.verdict
     return cannot_tell(f"{headline(judged.verdict)}; this is not the run's program ({unlike})", UNLIKE)
 

@@ -157,9 +157,9 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     if watched:
         mark("fidelity")
         outcome.fidelity = watched.compare(outcome)
-        outcome.unlike = unlike(case.saved, outcome, watched, live.inputs, payload["imports"])
+        outcome.unlike = unlike(case.saved, outcome, watched, live.inputs)
         if not payload["anyway"]:
-            outcome.verdict = gated(case.saved, outcome, outcome.unlike)
+            outcome.verdict = gated(case.saved, outcome, outcome.unlike, payload["imports"])
     if payload["keep"] and outcome.outputs is not None:
         import torch
 

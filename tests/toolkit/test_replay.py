@@ -6,7 +6,6 @@ import gzip
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -23,7 +22,7 @@ from graphdbg.toolkit.commands.replay import replay as command
 from graphdbg.toolkit.isolation import JUDGING, ForkServer, raise_refusal
 from graphdbg.toolkit.isolation.protocol import Answer, Failure
 from graphdbg.toolkit.outcome import Outcome
-from graphdbg.toolkit.replay import _compiled_in_the_run, replay
+from graphdbg.toolkit.replay import replay
 from graphdbg.toolkit.signature import Kind, Signature
 from graphdbg.toolkit.verdict import judged
 
@@ -170,19 +169,3 @@ call(cpp_fused_relu_0)
     assert fidelity.code_lines(one) == fidelity.code_lines(other)
     assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("+ 1", "+ 2"))
     assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("num_threads(2)", "num_threads(3)"))
-
-
-HERE = version("torch")
-
-
-def test_a_crash_that_the_run_did_not_have_is_not_the_compilers() -> None:
-    crash, wrong = Signature("crash", "compile", "AssertionError", raw="s27"), Signature("accuracy", "compare", size=1.0)
-
-    def is_not(status: str, torch_version: str, signature: Signature = crash) -> bool:
-        saved = SimpleNamespace(status=status, record=SimpleNamespace(versions={"torch": torch_version}))
-        return _compiled_in_the_run(cast(SavedGraph, saved), Outcome(judged(signature, "inductor"), signature))
-
-    assert is_not("ran", HERE)
-    assert not is_not("failed", HERE)
-    assert not is_not("ran", "2.10.0+cpu")
-    assert not is_not("ran", HERE, wrong)

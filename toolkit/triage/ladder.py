@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...dumps.errors import GraphdbgError
 from ..gate import gated, with_next
+from ..imports import without_trust
 from ..isolation import ForkServer, opened
 from ..replay import How, replay
 from ..rungs import NAMES, warmth
@@ -147,7 +148,7 @@ class Ladder:
         """The rows in order, with what they mean."""
         rows = [self.rows[name] for name in NAMES if name in self.rows]
         first = next((row.rung for row in rows if row.blames), None)
-        if first in BEFORE and self.saved.run is not None and not self.how.anyway:
+        if first in BEFORE and self.saved.run is not None and not (self.how.anyway or without_trust(self.how.imports)):
             rows = self._of_the_run(rows)
             first = next((row.rung for row in rows if row.blames), None)
         if first == "triton_interpret" and any(row.rung == "inductor" and row.blames for row in rows):
@@ -165,7 +166,7 @@ class Ladder:
             self.run("inductor")
             self.rows = kept
         for row in (one for one in rows if one.blames):
-            row.verdict = with_next(self.saved, gated(self.saved, row, self.unlike))
+            row.verdict = with_next(self.saved, gated(self.saved, row, self.unlike, self.how.imports))
         return rows
 
     def forget(self) -> None:
