@@ -39,13 +39,14 @@ SAME = "same"
 _SHOWN = 120
 """Characters of a line that a sentence shows."""
 _SHOWN_LINES = 24
+_PADDING = "aten.constant_pad_nd"
 _CODE = "output_code.py"
 
 
 class Watched:
     """What one replay compiled, in order: its post-grad graphs and its generated code, in normal form; of `saved` beside what was
     recorded, and nothing at all where that cannot be. After `compare`: whether it was the `same`, or what was `apart`, `said` in
-    one sentence."""
+    one sentence; whether one of the two is `padded` more than the other."""
 
     def __init__(self, saved: SavedGraph | None = None) -> None:
         self.graphs: list[list[str]] = []
@@ -53,6 +54,7 @@ class Watched:
         self.same = False
         self.apart: Apart = ""
         self.said = ""
+        self.padded = False
         self.recorded = [] if saved is None else _siblings(saved)
 
     def compiling(self) -> contextlib.AbstractContextManager[None]:
@@ -111,13 +113,14 @@ class Watched:
             recorded = code_lines(file.read_text())
             if recorded != lines:
                 return self._told("code", f"code of {name}", recorded, lines)
-        if not codes and any(self.code):
-            return text or "same graph; code not compared: the recording holds none"
+        if not code or (not codes and any(self.code)):
+            return text or f"same graph; code not compared: {'the recording holds none' if code else 'the compile ended before'}"
         return text or SAME
 
     def _told(self, what: Apart, name: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
         """The diff in words; keeps its first difference."""
         pairs = itertools.zip_longest(recorded, replayed, fillvalue="nothing")
+        self.padded = sum(_PADDING in line for line in recorded) != sum(_PADDING in line for line in replayed)
         there, here = next((one.strip(), other.strip()) for one, other in pairs if one != other)
         self.apart, self.said = what, f"{name} is another: {there[:_SHOWN]} in the run, {here[:_SHOWN]} here"
         return _different(name, recorded, replayed)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from ..dumps.relocate import names_device
 from ..dumps.schema import TensorValue
 from .imports import without_trust
 from .recorder.origin import processor
@@ -40,7 +41,7 @@ def unlike(saved: SavedGraph, outcome: Outcome, watched: Watched, inputs: Sequen
     """What is known to be otherwise than in the recorded run under the same torch; empty where nothing is."""
     if saved.run is None or outcome.verdict.skipped or not same_torch(saved):
         return ""
-    if watched.apart == "graph" or (watched.apart == "code" and _same_code_expected(saved)):
+    if watched.apart and _same_expected(saved, watched):
         return watched.said
     seen = outcome.signature
     crashed = seen is not None and (outcome.verdict.kind, seen.stage) == ("crash", "compile")
@@ -91,12 +92,15 @@ def _public(name: str) -> str:
     return name.partition("+")[0]
 
 
-def _same_code_expected(saved: SavedGraph) -> bool:
-    """Whether one graph must become the same code here as in the run: the processor is alike, and nothing was timed."""
+def _same_expected(saved: SavedGraph, watched: Watched) -> bool:
+    """Whether the same graph must be made here as in the run: Inductor pads products for a GPU by what it timed. And the same
+    code: for one processor, where nothing was timed; of a GPU it is not known which it was."""
     record = saved.record
-    config = record.config.get("inductor", {})
-    timed = any(name.startswith(_TIMED) and value for name, value in config.items())
-    return record.versions.get("cpu") == processor() and not timed
+    on_gpu = any(names_device(record.graph, kind) for kind in ("cuda", "xpu"))
+    if watched.apart == "graph":
+        return not (on_gpu and watched.padded)
+    timed = any(name.startswith(_TIMED) and value for name, value in record.config.get("inductor", {}).items())
+    return not on_gpu and record.versions.get("cpu") == processor() and not timed
 
 
 def _other_memory(saved: SavedGraph, inputs: Sequence[Any]) -> str:

@@ -104,6 +104,7 @@ class References:
         (self.folder / f"{graph.replace('/', '-')}.inputs.json").write_bytes(msgspec.json.encode(told))
 
     @torch._dynamo.disable  # type: ignore[misc]
+    @modes_off()
     def ran(self, graph: str, names: Sequence[str], inputs: Sequence[Any]) -> None:
         """A graph is about to run for the first time: its results, and those of the graphs that it stands for."""
         values = dict(zip(names, clone_inputs(inputs), strict=True))

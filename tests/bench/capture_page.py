@@ -20,7 +20,9 @@ shows the programs, `--only REGEX` runs some). The programs are one line each in
 A ✓ says of every graph of that program at that stage:
 
 * it was recorded, and no error of the recorder was counted;
-* a fresh process loads it, with stored values for every tensor that it is given;
+* a fresh process loads it, with stored values for every tensor that it is given; sizes, strides, offsets, storages and who shares
+  them are those of the run, of a graph that AOTAutograd has not seen yet also leaves, `requires_grad` and bases, and so they are
+  where all that is known is what `--inputs index` keeps;
 * run eagerly there, its results are the same bits (with the same dtypes, shapes and strides) as those of the *live* graph: the
   very graph that the compiler was given, run node by node in the recording process, on the real inputs of its first execution,
   under seed 0. Results are its outputs, the gradients of its leaves where it still requires them, and the inputs that it wrote;
