@@ -78,6 +78,8 @@ def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | N
 
 def _base(value: TensorValue, where: str) -> Base:
     form = tuple(map(int, value.shape)), tuple(map(int, value.stride)), int(value.offset)
+    if len(form[0]) != len(form[1]) or min(*form[0], *form[1], form[2], 0) < 0:
+        raise UnreadableError(where, "the sizes and strides of what an input is a view of make no sense")
     return Base(dtype_of(value.dtype, where), *form, value.requires_grad, value.leaf)
 
 

@@ -10,6 +10,9 @@ import pytest
 import torch
 
 import graphdbg
+from graphdbg.dumps import live
+from graphdbg.dumps.errors import UnreadableError
+from graphdbg.dumps.schema import TensorValue
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.toolkit.case import Case
 from graphdbg.toolkit.eager import clone_inputs
@@ -175,3 +178,16 @@ def test_a_subclass_is_said_to_be_plain_here(tmp_path: Path) -> None:
     live = Case(saved).live()
     assert type(live.inputs[0]) is torch.Tensor
     assert live.notes == [f"x was a {Tagged.__module__}.Tagged in the run and is a plain tensor here"]
+
+
+@pytest.mark.parametrize("strides", [[-4], [], [1, 1]])
+def test_a_base_that_makes_no_sense_is_told(tmp_path: Path, strides: list[int]) -> None:
+    saved = _recorded(tmp_path / "run", *PROGRAMS["two views of one base"])
+    record = saved.inputs_record
+    assert record is not None
+    for item in record.inputs:
+        assert isinstance(item.value, TensorValue)
+        assert item.value.base is not None
+        item.value.base.stride = [*strides]
+    with pytest.raises(UnreadableError, match="what an input is a view of make no sense"):
+        live.inputs(saved.record, record, saved.tensors)
