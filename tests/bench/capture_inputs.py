@@ -14,11 +14,14 @@ from torch import Tensor, nn
 class Labelled(torch.Tensor):
     """A subclass without a dispatch of its own, whose results are plain tensors."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore
 
 
 class Net(nn.Module):
     """What the programs with parameters and buffers have in common."""
+
+    seen: Tensor
+    row: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +158,7 @@ def channels_last_result() -> Made:
     class Conv(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.conv = nn.Conv2d(4, 8, 3, padding=1).to(memory_format=torch.channels_last)
+            self.conv = nn.Conv2d(4, 8, 3, padding=1).to(memory_format=torch.channels_last)  # pyright: ignore
 
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
             return self.conv(x).relu() + self.conv(y)

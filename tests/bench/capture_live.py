@@ -162,7 +162,7 @@ class References:
         (self.folder / f"{graph.replace('/', '-')}.txt").write_text(text)
 
 
-_now: list[References] = []
+_now: list[Any] = []  # of References, whose methods a decorator of torch makes untyped
 
 
 def watch_recorder() -> None:
