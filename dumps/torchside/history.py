@@ -87,7 +87,10 @@ def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int,
 
 
 def _base_in(value: torch.Tensor, base: Base) -> torch.Tensor:
-    made = value.detach().as_strided(base.shape, base.stride, base.offset).detach()
+    plain = value.detach()
+    plain = plain.conj() if plain.is_conj() else plain  # the bits are the view's: both turn them off again
+    plain = t.neg_view(plain) if plain.is_neg() else plain
+    made = plain.as_strided(base.shape, base.stride, base.offset).detach()
     if not base.requires_grad:
         return made
     return made.requires_grad_() if base.leaf else with_history(made)

@@ -75,6 +75,11 @@ def _imaginary_parts() -> list[Any]:
     return [numbers.conj().imag, torch.arange(12.0).reshape(6, 2)[:, 1]]
 
 
+def _conjugates() -> list[Any]:
+    numbers = torch.arange(6.0).to(torch.complex64).mul(1j).add(2).reshape(2, 3)
+    return [numbers.conj(), numbers.t().conj()]
+
+
 def _empty_parts() -> list[Any]:
     base = torch.arange(6.0)
     return [base[3:3], base[2:]]
@@ -100,6 +105,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], list[Any]]]] = {
     "views of a base that is no input": (_parted, _rows_of_what_is_no_input),
     "a view of a leaf without gradients": (_only_read, _row_without_gradient),
     "a negative view": (_only_read, _imaginary_parts),
+    "conjugate views": (_only_read, _conjugates),
     "an empty view": (_only_read, _empty_parts),
     "one tensor twice": (_parted, lambda: [one := W.exp(), one]),
 }
@@ -118,8 +124,8 @@ def _facts(values: list[Any]) -> list[tuple[Any, ...]]:
     return [
         (one.shape, one.stride(), one.storage_offset(), one.untyped_storage().nbytes(), storages.index(storage),
          _base(one, values),
-         one.requires_grad, one.is_leaf, one.is_neg(), isinstance(one, torch.nn.Parameter), isinstance(one, torch.nn.Buffer),
-         one.tolist())
+         one.requires_grad, one.is_leaf, one.is_neg(), one.is_conj(), isinstance(one, torch.nn.Parameter),
+         isinstance(one, torch.nn.Buffer), one.tolist())
         for one, storage in zip(values, storages, strict=True)
     ]  # fmt: skip
 
