@@ -9,7 +9,6 @@ With a callable the caller's process runs it, one call after the other. Imports 
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import GraphdbgError, UsageError
-from ..dumps.reading import read_bytes, stored
+from ..toolkit import judged
 from ..toolkit.isolation import Servers, default_memory_bytes, fork_server
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
@@ -249,10 +248,6 @@ def _warmth(options: Options) -> dict[str, Any]:
 
 
 def _header(saved: SavedGraph, options: Options) -> dict[str, Any]:
-    digest = hashlib.blake2b(digest_size=16)
-    for name in ("graph.json", "inputs.json"):
-        if stored(saved.path / name) is not None:
-            digest.update(read_bytes(saved.path / name))
     return {
-        "case": digest.hexdigest(), **options.asked(), "torch": version("torch"), "signature": SIGNATURE_VERSION,
+        "case": judged.digest(saved), **options.asked(), "torch": version("torch"), "signature": SIGNATURE_VERSION,
     }  # fmt: skip

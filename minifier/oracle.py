@@ -27,10 +27,11 @@ from ..dumps import errors
 from ..dumps.atomic import write_file
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
-from ..toolkit import verdict, verdict_words
+from ..toolkit import judged, verdict, verdict_words
 from ..toolkit.isolation import JUDGING, Servers, raise_refusal
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.next_command import with_flags
+from ..toolkit.outcome import Outcome
 from ..toolkit.signature import Signature, from_answer
 from . import made_up
 from .asking import RUNNING, TASKS, Asking
@@ -202,6 +203,9 @@ class Oracle:
         answer: Answer | None = None
         try:
             answer, found = self.judge(None)
+            if self._lasting and (record := verdict.read(answer.record)) is not None:
+                outcome = Outcome(record, found, seconds=answer.seconds, rung=self.options.rung)
+                judged.remember(load_graph(self.case), self.options.rung, self.options.judged, self.options.seed, outcome)
             if self.made_up or not (found and made_up.eager_cannot(found)):
                 return answer
             why = found.raw or found.text()
@@ -211,6 +215,20 @@ class Oracle:
         if compiled is None and lack is not None:
             raise lack
         return compiled or answer or Answer(Ruling.INFRA, detail=why)
+
+    def before(self) -> Answer | None:
+        """What an earlier command judged of the whole case, where it was asked the same."""
+        options = self.options
+        found = judged.known(load_graph(self.case), options.rung, options.judged, options.seed) if self._lasting else None
+        if found is None or found.signature is None:
+            return None
+        return Answer(Ruling.OTHER, found.signature.text(), seconds=found.seconds)
+
+    @property
+    def _lasting(self) -> bool:
+        """Whether what the whole case comes to is of use to later commands."""
+        options = self.options
+        return not (options.imports or options.command or options.slower_than or options.memory_over or self.made_up)
 
     def settle(self, answers: Sequence[Answer]) -> list[Answer]:
         """Verdicts on runs of the whole case: the first failure among them sets the signature and the time limit."""
