@@ -1,9 +1,9 @@
 """How large the results of a symbol expression can become, found from its text before anything of it is computed.
 
-Sympy computes while it builds: `(2**4096)**4096` is a number of 16 million bits, a ceiling asks for as many digits as its argument
-has, `//` and `%` look for common divisors of expanded products. So each operation is held against one bound, that of its operands
-known: bits of a number, terms of what it expands to, pairs that are compared. Must not need torch, and must let through what
-programs have as sizes.
+Sympy computes while it builds: `(2**4096)**4096` is a number of 16 million bits, a ceiling asks for as many digits as its
+argument has, `//` and `%` look for common divisors of expanded products. So each operation is held against one bound, that of its
+operands known: bits of a number, terms of what it expands to, pairs that are compared. Must not need torch, and must let through
+what programs have as sizes.
 
 >>> check(parse("Eq(((2**4096)**4096)**4096, 5)"))
 Traceback (most recent call last):
@@ -39,8 +39,8 @@ _EXPONENTIAL = frozenset({"exp", "cosh", "sinh"})
 
 class Size(NamedTuple):
     """A bound of one result. `bits`: of its value and, of a number, of its digits; `whole`: it has no fraction; `open`: a symbol
-    without a number is in it, so that no value is computed; `terms` of what it expands to, over `names`; `parts` that are compared
-    with one another; `work` in it; `divided`: dividend and divisor of a division, which further divisions go into."""
+    without a number is in it, so that no value is computed; `terms` of what it expands to, over `names`; `parts` that are
+    compared with one another; `work` in it; `divided`: dividend and divisor of a division, which further divisions go into."""
 
     bits: float
     whole: bool = True
@@ -53,7 +53,7 @@ class Size(NamedTuple):
 
 
 def check(tree: Expr, numbers: Mapping[str, float | None] | None = None) -> Size:
-    """The bound of an expression, whose symbols have these numbers; raises RefusedError where an operation in it passes a limit."""
+    """The bound of an expression, whose symbols have these numbers; raises RefusedError where an operation passes a limit."""
     if isinstance(tree, Name):
         number = CONSTANTS.get(tree.name, (numbers or {}).get(tree.name))
         names = frozenset((tree.name,))

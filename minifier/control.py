@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..dumps import lines
+from ..dumps import lines, opening
 from ..dumps.atomic import cannot_write
 from ..dumps.errors import UsageError
 from ..dumps.lines import Tail
@@ -151,7 +151,7 @@ def outcome(out: Path, given: Given, wait_s: float) -> Steered | None:
 
 def _running(events: Path) -> str:
     """The step that runs now, by the last line that says so."""
-    data = events.read_bytes()
+    data = opening.read(events)
     place = data.rfind(b'"event":"step"')
     line = data[place - 1 :].partition(b"\n")
     try:

@@ -26,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from ...dumps import opening
 from ...dumps.atomic import write_file
 from ...dumps.hints import numbers
 from ...dumps.program import sizes
@@ -191,7 +192,7 @@ class Memo(msgspec.Struct, kw_only=True):
             digest.update(len(part).to_bytes(8, "little") + part)
         key = digest.hexdigest()
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            memo = msgspec.json.decode((saved.path / MEMO).read_bytes(), type=cls)
+            memo = msgspec.json.decode(opening.read(saved.path / MEMO), type=cls)
             if memo.key == key and saved.run is None:
                 return memo
         return cls(key=key)
