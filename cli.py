@@ -18,6 +18,7 @@ from importlib import import_module
 import click
 
 from . import __version__
+from .dumps import temporary
 from .dumps.errors import EnvironmentLackError, GraphdbgError
 from .dumps.output import say
 
@@ -166,4 +167,6 @@ def _defect() -> int:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the `graphdbg` script."""
+    temporary.remove_left_over()
+    temporary.go_on_signals()
     sys.exit(run(args))

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +41,7 @@ from ...dumps.store import SavedGraph
 from ...toolkit.imports import homes_of
 from ...toolkit.isolation import ForkServer, programs
 from ...toolkit.isolation.cache import toolchain_seed
+from ...toolkit.isolation.folders import owned
 from . import custom_ops, environment, verify
 
 DEVICE = "cuda"
@@ -250,11 +250,11 @@ def _tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
     how, stop = asked.for_program(script.text), threading.Event()
     ask = script.entry == "torch.compile" and not known.layers
     with (
-        tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder,
+        owned("graphdbg-report-") as folder,
         ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
         verify.ending(stop),
     ):
-        program = lay_down(script, Path(folder), asked.redactor)
+        program = lay_down(script, folder, asked.redactor)
         missing = max(1, asked.times - len(known.codes))
         runs = [pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(missing)]
         probing = pool.submit(verify.probe, program, stop=stop, **how | {"seed": None}) if ask else None
