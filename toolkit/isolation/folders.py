@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ...dumps import temporary
+from ...dumps.temporary import ALIVE as ALIVE
 from ...dumps.temporary import hold, nobody_holds
 from . import processes
 
