@@ -23,9 +23,9 @@ from .expr import CONSTANTS, MAX_BITS, UNARY_OPAQUE, Expr, Name
 MAX_TERMS = 1024
 """What a result may expand to."""
 
-MAX_WORK = 4096
-"""Of all that looks for a common divisor (terms of the one, times terms of the other, times symbols) or compares each argument
-with each other (a sixteenth of their pairs). A thousandth of a second each, at worst."""
+MAX_WORK = 250_000
+"""Of all that looks for a common divisor (terms of the one, times terms of the other, times degree, times symbols squared) or
+compares each argument with each other (eight times their pairs). A hundredth of a thousandth of a second each, at worst."""
 
 MAX_INEXACT_BITS = 256
 """Roots, logarithms and the like of a larger number are not looked for."""
@@ -40,7 +40,8 @@ _EXPONENTIAL = frozenset({"exp", "cosh", "sinh"})
 class Size(NamedTuple):
     """A bound of one result. `bits`: of its value and, of a number, of its digits; `whole`: it has no fraction; `open`: a symbol
     without a number is in it, so that no value is computed; `terms` of what it expands to, over `names`; `parts` that are
-    compared with one another; `work` in it; `divided`: dividend and divisor of a division, which further divisions go into."""
+    compared with one another; `degree` over its names; `work` in it; `divided`: dividend and divisor, which further divisions
+    go into."""
 
     bits: float
     whole: bool = True
@@ -48,7 +49,8 @@ class Size(NamedTuple):
     terms: int = 1
     names: frozenset[object] = frozenset()
     parts: int = 1
-    work: int = 0
+    degree: float = 0
+    work: float = 0
     divided: tuple[Size, Size] | None = None
 
 
@@ -57,7 +59,8 @@ def check(tree: Expr, numbers: Mapping[str, float | None] | None = None) -> Size
     if isinstance(tree, Name):
         number = CONSTANTS.get(tree.name, (numbers or {}).get(tree.name))
         names = frozenset((tree.name,))
-        return Size(_SYMBOL_BITS, open=True, names=names) if number is None else _number(number)._replace(names=names)
+        known = Size(_SYMBOL_BITS, open=True) if number is None else _number(number)
+        return known._replace(names=names, degree=1)
     if isinstance(tree, (int, float)):
         return _number(tree)
     name = tree.function.removeprefix("OpaqueUnaryFn_")
@@ -78,8 +81,8 @@ def _refused(name: str, why: str) -> RefusedError:
 
 
 def _number(value: float) -> Size:
-    bits = abs(math.log2(abs(value))) if value and math.isfinite(value) else 0.0
-    return Size(bits, whole=isinstance(value, int))
+    whole = isinstance(value, int)
+    return Size(abs(math.log2(abs(value))) if value and (whole or math.isfinite(value)) else 0.0, whole=whole)
 
 
 def _result(name: str, args: list[Size], tree: Expr) -> Size:
@@ -91,23 +94,26 @@ def _result(name: str, args: list[Size], tree: Expr) -> Size:
     widest = max(arg.bits for arg in args)
     if name == "Add":
         fractions = sum(arg.bits for arg in args if not arg.whole)  # of one denominator
-        return Size(widest + math.log2(len(args)) + fractions, terms=sum(arg.terms for arg in args), **known)
+        terms, degree = sum(arg.terms for arg in args), max(arg.degree for arg in args)
+        return Size(widest + math.log2(len(args)) + fractions, terms=terms, degree=degree, **known)
     if name == "Mul":
-        return Size(sum(arg.bits for arg in args), terms=_times(arg.terms for arg in args), **known)
+        degree = sum(arg.degree for arg in args)
+        return Size(sum(arg.bits for arg in args), terms=_times(arg.terms for arg in args), degree=degree, **known)
     if name == "Div":
-        return Size(first.bits + last.bits, terms=_times((first.terms, last.terms)), **{**known, "whole": False})
+        terms, degree = _times((first.terms, last.terms)), first.degree + last.degree
+        return Size(first.bits + last.bits, terms=terms, degree=degree, **{**known, "whole": False})
     if name == "Neg":
         return first._replace(work=0)
     if name in _POWERS:
         return _power(name, first, last, known)
     if name == "LShift":
-        return Size(first.bits + _exponent(name, last), terms=first.terms, **known)
-    atom = {**known, "names": frozenset((tree,)) if known["names"] else frozenset[object]()}
+        return Size(first.bits + _exponent(name, last), terms=first.terms, degree=first.degree, **known)
+    atom = {**known, "names": frozenset((tree,)), "degree": 1} if known["names"] else known
     if name in _DIVIDE:
         return _divided(args, Size(widest + 1, **atom))
     if name in _COMPARE:
         parts = sum(arg.parts for arg in args)
-        return Size(widest, parts=parts, work=parts * parts // 16, **atom)
+        return Size(widest, parts=parts, work=8 * parts * parts, **atom)
     if name in UNARY_OPAQUE:
         if first.bits > MAX_INEXACT_BITS and not first.open:
             raise _refused(name, f"its argument may have more than {MAX_INEXACT_BITS} bits")
@@ -125,7 +131,7 @@ def _power(name: str, base: Size, exponent: Size, known: dict[str, object]) -> S
     terms = 1
     if base.terms > 1:
         terms = math.comb(math.ceil(times) + base.terms - 1, base.terms - 1) if times < MAX_TERMS else _MANY
-    return Size(base.bits * times, terms=min(terms, _MANY), **known)  # pyright: ignore[reportArgumentType]
+    return Size(base.bits * times, terms=min(terms, _MANY), degree=base.degree * times, **known)  # pyright: ignore[reportArgumentType]
 
 
 _MANY = MAX_TERMS + 1
@@ -151,7 +157,10 @@ def _divided(args: list[Size], result: Size) -> Size:
     dividend, divisor, *modulus = args
     if dividend.divided is not None:
         dividend, inner = dividend.divided
-        divisor = Size(0.0, terms=_times((inner.terms, divisor.terms)), names=inner.names | divisor.names)
+        terms, degree = _times((inner.terms, divisor.terms)), inner.degree + divisor.degree
+        divisor = Size(0.0, terms=terms, names=inner.names | divisor.names, degree=degree)
     names = dividend.names.union(divisor.names, *(arg.names for arg in modulus))
-    work = dividend.terms * divisor.terms * _times(arg.terms for arg in modulus) * len(names)
+    terms = dividend.terms * divisor.terms * _times(arg.terms for arg in modulus)
+    degree = max(1, dividend.degree, *(arg.degree for arg in (divisor, *modulus)))
+    work = terms * degree * len(names) ** 2
     return result._replace(divided=(dividend, divisor), work=work)

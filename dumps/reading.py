@@ -42,6 +42,7 @@ DECODED_TIMES = 256
 
 _VALUE_BYTES = 128
 _SURELY_BYTES = 8 << 20
+_PIECE_BYTES = 1 << 20
 _NO_MARKS = bytes(set(range(256)) - set(b",[{"))
 
 _LEVEL = 6
@@ -185,15 +186,18 @@ def refuse_many(text: bytes, packed_bytes: int, where: str) -> None:
 def unpacked(data: bytes, where: str) -> bytes:
     """The text in the bytes of a gzip file; raises UnreadableError when they are damaged, cut off or hold too much."""
     most = opening.most_out(len(data))
-    said = int.from_bytes(data[-4:], "little")  # modulo 4 GiB
+    said = int.from_bytes(data[-4:], "little")  # modulo 4 GiB, where it is not damaged
     reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    text, rest, size = b"", data, 0
     try:
-        text = reader.decompress(data, most) if said <= most else b""
+        while rest and size <= most:
+            text = reader.decompress(rest, most + 1 if said <= most else _PIECE_BYTES)
+            rest, size = reader.unconsumed_tail, size + len(text)
     except zlib.error as error:
         raise UnreadableError(f"cannot read {where}", f"it is damaged ({error})", "record the run again") from error
-    if said > most or reader.unconsumed_tail:
+    if size > most:
         why = f"its {size_text(len(data))} unpack to more than {size_text(most)}"
         raise UnreadableError(f"cannot read {where}", why, "unpack it with gunzip if that is right")
-    if not reader.eof:
+    if not reader.eof or size != len(text):
         raise UnreadableError(f"cannot read {where}", "the file is cut off", "record the run again")
     return text
