@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .amounts import size_text
+from .errors import UsageError
 
 FREELY_BYTES = 128 << 20
 """So much a file may unpack to, and a file with holes may claim, whatever lies on the disk."""
@@ -75,6 +76,16 @@ def read(path: Path, *, named: bool = False) -> bytes:
 def read_text(path: Path, *, named: bool = False) -> str:
     """The same as text; what is not UTF-8 is replaced."""
     return read(path, named=named).decode("utf-8", "replace")
+
+
+def refuse_links(folder: Path) -> None:
+    """Raises UsageError where something right inside a folder that is about to be written into is a link or no regular file:
+    what is written would go elsewhere."""
+    with os.scandir(folder) as entries:
+        plain = (stat.S_IFREG, stat.S_IFDIR)
+        odd = [entry.name for entry in entries if stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode) not in plain]
+    if odd:
+        raise UsageError(f"cannot write into {folder}", f"{min(odd)!r} in it is a link or no regular file", "remove it")
 
 
 def most_out(packed_bytes: int) -> int:

@@ -75,6 +75,7 @@ def append(out: Path, order: Order) -> None:
     """Writes one order, with one write; raises EnvironmentLackError where the disk refuses."""
     path = out / CONTROL_FILE
     try:
+        opening.refuse_links(out)
         lines.append(path, msgspec.json.encode(order))
     except OSError as error:
         raise cannot_write(path, error) from error
