@@ -87,51 +87,45 @@ def _number(value: float) -> Size:
 
 def _result(name: str, args: list[Size], tree: Expr) -> Size:
     first, last = args[0], args[-1]
-    known = {
-        "open": any(arg.open for arg in args), "whole": all(arg.whole for arg in args),
-        "names": frozenset[object]().union(*(arg.names for arg in args)),
-    }  # fmt: skip
-    widest = max(arg.bits for arg in args)
+    widest, names = max(arg.bits for arg in args), frozenset[object]().union(*(arg.names for arg in args))
+    known = Size(widest, whole=all(arg.whole for arg in args), open=any(arg.open for arg in args), names=names)
     if name == "Add":
-        fractions = sum(arg.bits for arg in args if not arg.whole)  # of one denominator
-        terms, degree = sum(arg.terms for arg in args), max(arg.degree for arg in args)
-        return Size(widest + math.log2(len(args)) + fractions, terms=terms, degree=degree, **known)
-    if name == "Mul":
-        degree = sum(arg.degree for arg in args)
-        return Size(sum(arg.bits for arg in args), terms=_times(arg.terms for arg in args), degree=degree, **known)
-    if name == "Div":
-        terms, degree = _times((first.terms, last.terms)), first.degree + last.degree
-        return Size(first.bits + last.bits, terms=terms, degree=degree, **{**known, "whole": False})
+        bits = widest + math.log2(len(args)) + sum(arg.bits for arg in args if not arg.whole)  # of one denominator
+        return known._replace(bits=bits, terms=sum(arg.terms for arg in args), degree=max(arg.degree for arg in args))
+    if name in ("Mul", "Div"):
+        bits, degree = sum(arg.bits for arg in args), sum(arg.degree for arg in args)
+        terms = _times(arg.terms for arg in args)
+        return known._replace(bits=bits, terms=terms, degree=degree, whole=known.whole and name == "Mul")
     if name == "Neg":
         return first._replace(work=0)
     if name in _POWERS:
         return _power(name, first, last, known)
     if name == "LShift":
-        return Size(first.bits + _exponent(name, last), terms=first.terms, degree=first.degree, **known)
-    atom = {**known, "names": frozenset((tree,)), "degree": 1} if known["names"] else known
+        return known._replace(bits=first.bits + _exponent(name, last), terms=first.terms, degree=first.degree)
+    atom = known._replace(names=frozenset[object]((tree,)), degree=1) if names else known
     if name in _DIVIDE:
-        return _divided(args, Size(widest + 1, **atom))
+        return _divided(args, atom._replace(bits=widest + 1))
     if name in _COMPARE:
         parts = sum(arg.parts for arg in args)
-        return Size(widest, parts=parts, work=8 * parts * parts, **atom)
+        return atom._replace(parts=parts, work=8 * parts * parts)
     if name in UNARY_OPAQUE:
         if first.bits > MAX_INEXACT_BITS and not first.open:
             raise _refused(name, f"its argument may have more than {MAX_INEXACT_BITS} bits")
         bits = 1.5 * _exponent(name, first) if name in _EXPONENTIAL and not first.open else 0.0
-        return Size(max(first.bits, bits) + _SYMBOL_BITS, **{**atom, "whole": False})
-    return Size(widest + 1, **{**atom, "whole": True} if name not in ("ToFloat", "Identity", "Abs", "Where") else atom)
+        return atom._replace(bits=max(first.bits, bits) + _SYMBOL_BITS, whole=False)
+    return atom._replace(bits=widest + 1, whole=known.whole or name not in ("ToFloat", "Identity", "Abs", "Where"))
 
 
-def _power(name: str, base: Size, exponent: Size, known: dict[str, object]) -> Size:
+def _power(name: str, base: Size, exponent: Size, known: Size) -> Size:
     if exponent.open:  # it stays as it is
-        return Size(_SYMBOL_BITS, **known)  # pyright: ignore[reportArgumentType]
+        return known._replace(bits=_SYMBOL_BITS, degree=1)
     if not exponent.whole and base.bits > MAX_INEXACT_BITS and not base.open:
         raise _refused(name, f"it is no whole power, and its base may have more than {MAX_INEXACT_BITS} bits")
     times = _exponent(name, exponent)
     terms = 1
     if base.terms > 1:
         terms = math.comb(math.ceil(times) + base.terms - 1, base.terms - 1) if times < MAX_TERMS else _MANY
-    return Size(base.bits * times, terms=min(terms, _MANY), degree=base.degree * times, **known)  # pyright: ignore[reportArgumentType]
+    return known._replace(bits=base.bits * times, terms=min(terms, _MANY), degree=base.degree * times)
 
 
 _MANY = MAX_TERMS + 1

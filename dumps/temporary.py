@@ -17,7 +17,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -46,7 +46,7 @@ def make(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Path:
 
 
 @contextmanager
-def folder(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Iterator[Path]:
+def folder(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Generator[Path]:
     """The same for a block."""
     path = make(prefix, removal)
     try:
