@@ -26,6 +26,7 @@ from . import ids, index
 from .atomic import write_file
 from .errors import EnvironmentLackError, GraphdbgError, UnreadableError
 from .graph_folder import GRAPHS_FOLDER, INPUTS_FILE, encode
+from .opening import opened
 from .reading import SUFFIX, decode_record, read_record, stored
 from .schema import FORMAT, InputRecord, InputsRecord, Record
 from .tensors import Bytes, TensorStore
@@ -116,9 +117,11 @@ def read(path: Path, *, live: bool = False) -> Held:
     damaged."""
     what = f"cannot read the last inputs in {path}"
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UnreadableError(what, error.strerror or str(error)) from error
+    except ValueError as error:
         raise UnreadableError(what, str(error)) from error
     head = _head(mapped, what)
     execution, start, size = head

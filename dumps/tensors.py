@@ -23,11 +23,14 @@ import msgspec
 
 from .atomic import write_file
 from .errors import RefusedError, UnreadableError
+from .opening import opened
 
 Bytes = bytes | bytearray | memoryview
 
 HASH = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _MAX_HEADER_BYTES = 1 << 16
+_HOLES_BYTES = 1 << 30
+"""Zeros that a copy has left out of the file are read, up to so many."""
 
 
 class TensorSink(Protocol):
@@ -129,7 +132,7 @@ def file_header(size_bytes: int) -> bytes:
 def _verified(path: Path, name: str) -> memoryview:
     what = f"cannot read tensor {path}"
     try:
-        with path.open("rb") as file:
+        with opened(path, freely=_HOLES_BYTES) as file:
             size = file.seek(0, 2)
             if size == 0:
                 raise UnreadableError(what, "the file is empty", "record the run again")
@@ -138,7 +141,9 @@ def _verified(path: Path, name: str) -> memoryview:
         raise UnreadableError(
             what, "the file is missing", "record the run again, or copy tensors/ along with the graph"
         ) from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UnreadableError(what, error.strerror or str(error)) from error
+    except ValueError as error:
         raise UnreadableError(what, str(error)) from error
     data = mapped[data_start(mapped, what) :]
     if hash_bytes(data) != name:

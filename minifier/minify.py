@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..dumps.errors import GraphdbgError, UsageError
 from ..toolkit import judged
 from ..toolkit.isolation import Servers, default_memory_bytes, fork_server
+from ..toolkit.isolation.folders import owned
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
@@ -98,11 +98,11 @@ def minify(
         check, rung, seed, match, tuple(imports), hangs, slower_than, memory_over, time_limit, memory_limit,
         jobs=jobs, max_time=max_time, max_queries=max_queries, executor=executor if isinstance(executor, str) else "local",
     ).checked()  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="graphdbg-minify-") as folder:
-        saved = load_graph(_with_settings(save_graph(gm, list(inputs), Path(folder) / "original")))
+    with owned("graphdbg-minify-") as folder:
+        saved = load_graph(_with_settings(save_graph(gm, list(inputs), folder / "original")))
         try:
             result = minify_saved(
-                saved, out=Path(folder) / "out" if out is None else Path(out), options=options, tell=tell,
+                saved, out=folder / "out" if out is None else Path(out), options=options, tell=tell,
                 executor=None if isinstance(executor, str) else executor,
             )  # fmt: skip
         except Interrupted as interrupted:

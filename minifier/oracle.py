@@ -25,6 +25,7 @@ import msgspec
 
 from ..dumps import errors
 from ..dumps.atomic import write_file
+from ..dumps.opening import read, read_text
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
 from ..toolkit import judged, verdict, verdict_words
@@ -87,7 +88,7 @@ class Oracle:
         """
         kept = self.work / PREPARED
         if kept.exists() and self._prepared is None:
-            value = msgspec.json.decode(kept.read_bytes())
+            value = msgspec.json.decode(read(kept))
             self.atoms, self.notes, self.switches = value["atoms"], value["notes"], value["switches"]
             self.case = Path(value["case"])
             self._prepared = self.made_up = value.get("made_up", "")
@@ -96,7 +97,7 @@ class Oracle:
         reply = self.asking.task("prepare", self._payload(None))
         deadly = self.work / RUNNING
         if reply.status in ("signal", "timeout", "memory") and deadly.exists():
-            ends_at = deadly.read_text()
+            ends_at = read_text(deadly)
             reply = self.asking.task("prepare", self._payload(None) | {"ends_at": ends_at})
             self.notes.append(f"eager itself dies at {ends_at}: what comes behind it has no values and is left out")
         if reply.status != "done":
@@ -450,7 +451,7 @@ class Oracle:
     def _culprits(self) -> list[int]:
         """Atoms of the nodes that the first failure named, most telling first."""
         kept = self.work / CULPRITS
-        names: list[str] = msgspec.json.decode(kept.read_bytes()) if kept.exists() else []
+        names: list[str] = msgspec.json.decode(read(kept)) if kept.exists() else []
         found = [self.atoms["of_node"].get(name) for name in names]
         return [atom for atom in dict.fromkeys(found) if atom is not None]
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from ..dumps import opening
 from ..dumps.atomic import free_path
 from ..dumps.errors import GraphdbgError, UsageError
 from ..toolkit.imports import option_words
@@ -107,7 +108,7 @@ def _text(value: Any) -> str:
 def _of_case(folder: Path) -> Options:
     """The options in a case's case.json that say what is asked; those of a search's length are left."""
     try:
-        data: Any = msgspec.json.decode((folder / "case.json").read_bytes())
+        data: Any = msgspec.json.decode(opening.read(folder / "case.json"))
         known = Options.from_json(data.get("options") or {name: data[name] for name in ("rung", "check", "seed") if name in data})
         kept = {one.name for one in fields(Options)} - {"max_time", "max_queries", "executor", "verify"}
         return Options(**{name: getattr(known, name) for name in kept}).checked()
@@ -137,7 +138,7 @@ def resumed(out: Path, options: Options, typed: Collection[str]) -> Unfinished:
         raise UsageError(f"there is nothing to go on with in {out}", why, "minify without --resume")
     old = Options.from_json(known.get("options", {}))
     kept = {field.name: getattr(old, field.name) for field in fields(old) if field.name not in typed}
-    answers = path.read_bytes().count(b"\n") - 2  # roughly: notes count too
+    answers = opening.read(path).count(b"\n") - 2  # roughly: notes count too
     if kept.get("max_queries") and answers >= kept["max_queries"]:
         kept["max_queries"] = None
     if kept.get("max_time"):

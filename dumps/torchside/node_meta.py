@@ -198,7 +198,10 @@ class MetaReader:
             lines = [line.partition(": ") for line in self._string(record.module, where).split("\n")]
             meta[key] = {str(index): (path, kind) for index, (path, _, kind) in enumerate(lines)}
         for key, value in record.meta.items():
-            self._restore(meta, key, value, where)
+            try:
+                self._restore(meta, key, value, where)
+            except (TypeError, KeyError, IndexError, ValueError, AttributeError) as error:
+                raise UnreadableError(where, f"its metadata {key!r} is malformed ({type(error).__name__}: {error})") from error
 
     def module(self, gm: torch.nn.Module, kept: dict[str, Arg], where: str) -> None:
         """Restores the metadata of a GraphModule."""

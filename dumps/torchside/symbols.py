@@ -12,6 +12,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import sympy
@@ -27,6 +30,10 @@ _SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _ASSUMPTIONS = ("integer", "positive", "nonnegative", "real", "even", "odd", "zero")
 _COUNTERS = ("unbacked_symint_counter", "unbacked_symfloat_counter")
 _FLAGS = ("frozen", "runtime_asserts_frozen")
+
+MOST_S = 10.0
+SECONDS_A_NODE = 0.01
+"""What the expressions of a graph may take, and for each of its nodes more: usual ones take a thousandth of a second."""
 
 
 def _hints(env: Any) -> dict[Any, Any]:
@@ -157,6 +164,8 @@ class Symbols:
         self.env = t.ShapeEnv(**_settings(record.shape_env))
         self.by_name: dict[str, Any] = {}
         self._exprs: dict[str, Any] = {}
+        self._numbers = {item.name: item.hint for item in record.symbols}
+        self._left_s = MOST_S + SECONDS_A_NODE * len(record.graph.nodes)
         self._ints: dict[str, Any] = {}
         for item in record.symbols:
             self._declare(item)
@@ -170,8 +179,18 @@ class Symbols:
         """The sympy expression of a stored text."""
         found = self._exprs.get(text)
         if found is None:
-            found = self._exprs[text] = sympy_text.read(text, self.by_name, self.where)
+            with self._spending():
+                found = self._exprs[text] = sympy_text.read(text, self.by_name, self.where, self._numbers)
         return found
+
+    @contextmanager
+    def _spending(self) -> Iterator[None]:
+        """Takes the time of a block from what the expressions of a graph may take; raises RefusedError where none is left."""
+        if self._left_s < 0:
+            raise RefusedError(self.where, "its expressions take too long to read")
+        begun = time.perf_counter()
+        yield
+        self._left_s -= time.perf_counter() - begun
 
     def dim(self, value: Dim) -> Any:
         """An int or a SymInt."""
@@ -248,7 +267,8 @@ class Symbols:
             key = self.by_name.get(guard.symbol)
             env.deferred_runtime_asserts.setdefault(key, []).append(t.RuntimeAssert(expr, guard.message, stack))
             env.num_deferred_runtime_asserts += 1
-        env.axioms.update(dict(env.get_implications(env.simplify(expr))))  # pyright: ignore
+        with self._spending():
+            env.axioms.update(dict(env.get_implications(env.simplify(expr))))  # pyright: ignore
 
     def _restore(self, saved: dict[str, Arg]) -> None:
         env = self.env

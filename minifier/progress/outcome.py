@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
@@ -84,7 +85,7 @@ def others_on_disk(out: Path) -> list[Also]:
     found: list[Also] = []
     for folder in sorted((out / ALSO).iterdir()) if (out / ALSO).is_dir() else ():
         try:
-            data = cast("dict[str, Any]", msgspec.json.decode((folder / "case.json").read_bytes()))
+            data = cast("dict[str, Any]", msgspec.json.decode(opening.read(folder / "case.json")))
             case = read_case(folder)
         except (GraphdbgError, OSError, msgspec.MsgspecError):
             continue

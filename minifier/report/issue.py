@@ -15,6 +15,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
+from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.dtypes import ITEM_BYTES
 from ...dumps.program.case import Case
@@ -148,7 +149,7 @@ def _parts(facts: Facts) -> Iterator[str]:
     yield _description(facts)
     codes = " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell)"
     if report.repro is not None:
-        yield f"`{report.repro.name}`{codes}:\n\n{_fenced(report.repro.read_text(encoding='utf-8').rstrip(), 'python')}"
+        yield f"`{report.repro.name}`{codes}:\n\n{_fenced(opening.read_text(report.repro).rstrip(), 'python')}"
     if facts.case is not None:
         yield from _explained(facts.case)
     if lines := user_lines(facts.graph):

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from ...dumps import opening
 from ...dumps.atomic import write_file
 from ...dumps.hints import numbers
 from ...dumps.program import sizes
@@ -41,6 +41,7 @@ from ...dumps.store import SavedGraph
 from ...toolkit.imports import homes_of
 from ...toolkit.isolation import ForkServer, programs
 from ...toolkit.isolation.cache import toolchain_seed
+from ...toolkit.isolation.folders import owned
 from . import custom_ops, environment, verify
 
 DEVICE = "cuda"
@@ -191,7 +192,7 @@ class Memo(msgspec.Struct, kw_only=True):
             digest.update(len(part).to_bytes(8, "little") + part)
         key = digest.hexdigest()
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            memo = msgspec.json.decode((saved.path / MEMO).read_bytes(), type=cls)
+            memo = msgspec.json.decode(opening.read(saved.path / MEMO), type=cls)
             if memo.key == key and saved.run is None:
                 return memo
         return cls(key=key)
@@ -249,11 +250,11 @@ def _tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
     how, stop = asked.for_program(script.text), threading.Event()
     ask = script.entry == "torch.compile" and not known.layers
     with (
-        tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder,
+        owned("graphdbg-report-") as folder,
         ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
         verify.ending(stop),
     ):
-        program = lay_down(script, Path(folder), asked.redactor)
+        program = lay_down(script, folder, asked.redactor)
         missing = max(1, asked.times - len(known.codes))
         runs = [pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(missing)]
         probing = pool.submit(verify.probe, program, stop=stop, **how | {"seed": None}) if ask else None
