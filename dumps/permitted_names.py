@@ -10,7 +10,7 @@ from __future__ import annotations
 from .permitted_kinds import Each, Number, Options, Plain, Row, Switch, Words
 
 _SWITCH = Switch()
-_COUNT, _BYTES, _SECONDS = Number(0, 2**20), Number(0, 2**50), Number(0, 10**6)
+_COUNT, _BYTES, _SECONDS = Number(0, 2**20), Number(0, 2**50), Number(0, 10**6, whole=False)
 _REAL, _SIGNED, _SEARCH, _LEVEL = Number(0, 1e15, whole=False), Number(-1, 2**20), Number(0, 1000), Number(0, 9)
 _BACKENDS = Words("ATEN TRITON CPP CUTLASS CUTEDSL CK CKTILE NVGEMM", several=True)
 _BUCKETS = Words("default custom_ops custom_ops_multidtype coalesced")
@@ -72,7 +72,7 @@ ROWS = (
         "auto_select"),
     Row(_SWITCH, "inductor.aten_distributed_optimizations",
         "enable_overlap_scheduling collective_bucketing? insert_overlap_deps? log_final_collectives_estimations "
-        "bucket_exposed_first? bucket_only_internode_comms enable_fusion_regions prioritize_bucketing_during_scheduling "
+        "bucket_exposed_first? bucket_only_internode_comms enable_fusion_regions? prioritize_bucketing_during_scheduling "
         "spmd_check overlap_scheduling_autofix_cycles enable_low_contention_collectives low_contention_skip_overlap_check "
         "pre_bucketing_fsdp_collectives pre_bucketing_fsdp_collectives_verbose allow_comms_decompositions "
         "enable_simple_overlap low_contention_all_gather_ce_multicast"),
