@@ -9,7 +9,7 @@ Everything takes plain Python values, and none accepts text that could be a path
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:]{0,120}", re.ASCII)
 _MOST = 1000
@@ -93,7 +93,8 @@ class Each(NamedTuple):
             return all(re.fullmatch(r" ?-?[0-9]{1,9}", one, re.ASCII) and self.of.takes(int(one)) for one in parts)
         if isinstance(self.of, Each) and self.of.of.takes(value):
             return True
-        return isinstance(value, (list, tuple)) and len(value) <= self.most and all(self._inner(one) for one in value)
+        many = cast("list[Any]", list(value)) if isinstance(value, (list, tuple)) else None  # pyright: ignore[reportUnknownArgumentType]
+        return many is not None and len(many) <= self.most and all(map(self._inner, many))
 
     def _inner(self, value: Any) -> bool:
         return self.of.takes(value) or (isinstance(self.of, Each) and self.of.of.takes(value))
@@ -111,11 +112,11 @@ class Options(NamedTuple):
         return self._table(value, 2)
 
     def _table(self, value: Any, levels: int) -> bool:
-        if not isinstance(value, dict) or len(value) > _MOST or not levels:
+        if not isinstance(value, dict) or not levels:
             return False
-        number = Number(0, 2**20, whole=False)
-        names = all(isinstance(name, str) and _PLAIN.fullmatch(name) for name in value)
-        return names and all(number.takes(one) or self._table(one, levels - 1) for one in value.values())
+        table, number = cast("dict[Any, Any]", value), Number(0, 2**20, whole=False)
+        names = len(table) <= _MOST and all(isinstance(name, str) and _PLAIN.fullmatch(name) for name in table)
+        return names and all(number.takes(one) or self._table(one, levels - 1) for one in table.values())
 
     def text(self) -> str:
         """After "takes"."""

@@ -106,7 +106,8 @@ def minify(
     Each query runs in a process of its own, so a segfault or a hang is a verdict. OUT receives
     case/ (the result), repro.py, issue.md, also/ (other failures that were met, as cases),
     passes/ (the nearest case that does not fail) and journal.jsonl. Ctrl-C keeps the best case so
-    far; after that, or after a kill, `graphdbg minify --resume -o OUT` goes on and repeats nothing.
+    far; after that, or after a kill, `graphdbg minify --resume -o OUT` goes on and repeats nothing;
+    a command of --check and modules of --import have to be said again with it.
 
     \b
     --check 'cmd: ./test.sh {case}' asks a command of yours, run by sh where you are; {case} is
