@@ -20,9 +20,11 @@ import msgspec
 
 from . import expr, ids
 from .errors import GraphdbgError, RefusedError, UnreadableError
+from .permitted import argument_refusal
 from .schema import (
     ARGUMENT_TAGS,
     STAGES,
+    Ambient,
     Arg,
     ConstValue,
     GraphBody,
@@ -39,6 +41,7 @@ from .schema import (
     Value,
 )
 from .tensors import HASH
+from .walk import plain, tag_of
 from .wording import counted
 
 MAX_DEPTH = 50
@@ -48,6 +51,7 @@ _PLACEHOLDER = re.compile(r"\*{0,2}[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DOTTED = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*", re.ASCII)
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>:\[\]-]*", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9_.]+", re.ASCII)
+_PRECISIONS, _THREADS = ("highest", "high", "medium"), 4096
 _DEVICE = re.compile(r"[a-z_][a-z0-9_]*(?::\d+)?", re.ASCII)
 
 Path = str
@@ -203,6 +207,17 @@ class Checker:
             self.name(key, f"{place}, {_short(key)}", _WORD, "a plain name")
             self.argument(arg, f"{place}, {key}", _no_reference)
 
+    def ambient(self, ambient: Ambient) -> None:
+        """The global state: words that name a device, a dtype or a precision, and a number of threads that a machine may have."""
+        for device, dtype in ambient.autocast.items():
+            self.name(device, "ambient, autocast", _DEVICE, "a device")
+            self.name(dtype, "ambient, autocast", _WORD, "a dtype")
+        self.name(ambient.default_dtype, "ambient, default_dtype", _WORD, "a dtype")
+        if ambient.matmul_precision not in _PRECISIONS:
+            self.fail("ambient, matmul_precision", f"{_short(ambient.matmul_precision)} is none of {', '.join(_PRECISIONS)}")
+        if not 0 <= (ambient.threads or 0) <= _THREADS:
+            self.fail("ambient, threads", f"{ambient.threads} is no number of threads (0 to {_THREADS})")
+
     # Graphs
 
     def body(self, body: GraphBody, strings: int, place: Path, depth: int = 0) -> None:
@@ -331,8 +346,13 @@ def check_graph(record: GraphRecord, where: str) -> None:
     checker.body(record.graph, len(record.strings), "")
     checker.inputs(record.inputs)
     checker.mapping(record.compile_kwargs, "compile_kwargs")
-    for name, config in record.config.items():
-        checker.mapping(config, f"config {_short(name)}")
+    for name, arg in record.compile_kwargs.items():
+        if tag_of(arg)[0] != "opaque" and (why := argument_refusal(name, plain(arg))):
+            checker.fail(f"compile_kwargs, {_short(name)}", f"{_short(plain(arg))}, where {why}")
+    checker.ambient(record.ambient)
+    for room, config in record.config.items():
+        checker.name(room, "config")
+        checker.mapping(config, f"config {_short(room)}")
 
 
 def check_inputs(record: InputsRecord, where: str) -> None:

@@ -185,7 +185,7 @@ class Case:
     imports: tuple[str, ...] = ()
     needs_imports: bool = False
     trust: bool = False
-    """Whether the user's own Triton kernels may be run."""
+    """Whether the user's own Triton kernels may be run, and settings may name commands and paths."""
     only_compiled: bool = False
     recorded_at: str = ""
     """The stage of the graph that it was reduced from, where that is not the record's own."""

@@ -1,7 +1,7 @@
 """Recorded settings, global state and process groups as statements of a program: what differs from a fresh process.
 
 Must not import torch. A setting without a plain form (a custom pass, a callable) comes with its recorded source where the user
-trusts that, else it is named, never dropped in silence.
+trusts that, else it is named, never dropped in silence; so is one that no dump may set (see `permitted`).
 
 >>> config_lines({"inductor": {"cpp.simdlen": 256}})
 (['torch._inductor.config.cpp.simdlen = 256'], [])
@@ -14,8 +14,9 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, cast
 
+from ..permitted import of_the_process, refusal
 from ..schema import Arg, DefinitionRecord, GraphRecord
-from ..walk import bodies
+from ..walk import bodies, plain
 from ..wording import counted
 from .case import Case
 from .text import CannotExpressError, dotted, quoted
@@ -37,7 +38,7 @@ _SIZED = {"all_gather_into_tensor": 1, "reduce_scatter_tensor": 2, "all_gather_i
 def state_of(case: Case) -> tuple[list[str], list[str], list[str]]:
     """Statements that restore what was recorded, what of it has no plain form, and sentences for the head."""
     own = {name: text for one in sources(case) for name, text in one.values.items()}
-    settings, left_out = config_lines(case.record.config, own)
+    settings, left_out = config_lines(case.record.config, own, trusted=case.trust)
     groups, told = group_lines(case.record)
     told += [f"It holds code of {PurePath(one.file).name}: {', '.join(one.values)}." for one in sources(case)]
     return [*settings, *random_lines(case), *ambient_lines(case), *groups], left_out, told
@@ -52,9 +53,10 @@ def sources(case: Case) -> list[DefinitionRecord]:
 
 
 def config_lines(
-    config: Mapping[str, Mapping[str, Arg]], own: Mapping[str, str] = MappingProxyType({})
+    config: Mapping[str, Mapping[str, Arg]], own: Mapping[str, str] = MappingProxyType({}), *, trusted: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Assignments that restore the recorded settings, and sentences on those that have no plain form.
+    """Assignments that restore the recorded settings, and sentences on those that have no plain form, or that a dump may not set
+    unless it is `trusted`.
 
     `own`: setting -> expression over the user's code.
     """
@@ -69,8 +71,13 @@ def config_lines(
                 notes.append(f"the setting {room}.{key}")
                 continue
             text = _setting(value)
+            why = "" if text is None or trusted else refusal(room, key, plain(value))
             text = own.get(f"{room}.{key}") if text is None else text
-            if text is None:
+            if why and not of_the_process(key):
+                notes.append(f"the setting {module}.{key}: {why}, and is set with --trust alone")
+            elif why:
+                continue
+            elif text is None:
                 notes.append(f"the setting {module}.{key}, which is no plain value")
             else:
                 lines.append(f"{module}.{dotted(key, 'the setting')} = {text}")

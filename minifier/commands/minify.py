@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import signal
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
-from ...toolkit.imports import TRUST, with_trust
 from ...toolkit.recorder.options import size_of
 from ...toolkit.recorder.summary import shown_path
 from ..control import STEPS, known_step
@@ -108,7 +106,8 @@ def minify(
     Each query runs in a process of its own, so a segfault or a hang is a verdict. OUT receives
     case/ (the result), repro.py, issue.md, also/ (other failures that were met, as cases),
     passes/ (the nearest case that does not fail) and journal.jsonl. Ctrl-C keeps the best case so
-    far; after that, or after a kill, `graphdbg minify --resume -o OUT` goes on and repeats nothing.
+    far; after that, or after a kill, `graphdbg minify --resume -o OUT` goes on and repeats nothing;
+    a command of --check and modules of --import have to be said again with it.
 
     \b
     --check 'cmd: ./test.sh {case}' asks a command of yours, run by sh where you are; {case} is
@@ -128,10 +127,6 @@ def minify(
             raise UsageError("--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT")
         unfinished = resumed(Path(out), options, _typed())
         options, directory = unfinished.options, unfinished.directory
-        if TRUST in options.imports and TRUST not in imports:  # no file gives it, only the user
-            what = "the graph calls Triton kernels of the user's own, whose source is in the dump"
-            raise UsageError(what, "", f"read it: graphdbg show {shown_path(Path(unfinished.graph))} --kernel; then add --trust")
-        options = replace(options, imports=with_trust(options.imports, TRUST in imports))
         graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
     if graph is None:
         raise UsageError("no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is")

@@ -11,7 +11,7 @@ from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
-from ...toolkit.imports import without_trust
+from ...toolkit.imports import TRUST, option_words, without_trust
 
 
 @click.command()
@@ -63,7 +63,12 @@ def report(
         )
         emit(done.as_json() if as_json else f"{done.repro}\n{done.issue}", as_json=as_json)
         return done.exit_code
-    if known is not None and not without_trust(imports):
+    if known is not None and known.imports and not without_trust(imports):
+        if TRUST not in imports:
+            named = shlex.join(["graphdbg", "report", graph, *option_words(known.imports)])
+            what = f"reporting {graph} imports {', '.join(map(repr, known.imports))}"
+            why = "its case.json says so, and nobody has said it here"
+            raise UsageError(what, why, f"read it, then say it again: {named} (or --trust)")
         imports = (*known.imports, *imports)
         search_here(imports)
     rung = rung or (known.rung if known else "inductor")

@@ -94,14 +94,14 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     _stage("eager")
     spill = Path(payload["work"]) if payload["bytes"] > IN_MEMORY_BYTES else None
     try:
-        with _surroundings(case.spec):
+        with _surroundings(case.spec) as lost:
             like_kernels = copy_graph(case.gm)
             draw_like_kernels(like_kernels)
             torch.manual_seed(seed)
             eager = record_values(like_kernels, case.inputs, spill)
     except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
         return {"refused": f"eager itself fails: {type(error).__name__}: {error}".splitlines()[0]}
-    found: dict[str, Any] = {"notes": case.notes}
+    found: dict[str, Any] = {"notes": [*case.notes, *lost]}
     got: dict[str, torch.Tensor] | None = None
     if rung != "eager":
         names = [name for name in tappable(case.gm, eager) if wanted is None or name in wanted]
@@ -143,6 +143,7 @@ def _wrong(case: Live, rung: str, got: dict[str, torch.Tensor], seed: int) -> li
 
 @contextlib.contextmanager
 def _surroundings(spec: ReplaySpec):
-    """The recorded state, without gradients: values are looked into, gradients have graphs of their own."""
-    with settings(spec.config), in_force(spec.forward_only), torch.no_grad():
-        yield
+    """The recorded state, without gradients: values are looked into, gradients have graphs of their own. Yields what `settings`
+    does."""
+    with settings(spec.config) as lost, in_force(spec.forward_only), torch.no_grad():
+        yield lost

@@ -126,7 +126,7 @@ def test_settings_are_assigned_or_named() -> None:
         "inductor": {"cpp.simdlen": 256, "max_autotune": True, "post_grad_custom_pre_pass": {"opaque": ["function", "f"]},
                      "x": {"tuple": [1, "a"]}, "d": {"dict": [["k", {"float": "inf"}]]}, "fx_graph_cache": False},
         "other": {"y": 1},
-    })  # fmt: skip
+    }, trusted=True)  # fmt: skip
     assert lines == [
         "torch._inductor.config.cpp.simdlen = 256",
         "torch._inductor.config.max_autotune = True",
@@ -138,7 +138,7 @@ def test_settings_are_assigned_or_named() -> None:
         "the setting other.y",
     ]
     with pytest.raises(CannotExpressError):
-        config_lines({"inductor": {"x = 1; import os; y": 1}})
+        config_lines({"inductor": {"x = 1; import os; y": 1}}, trusted=True)
 
 
 def test_ambient_state_is_restored_where_it_differs() -> None:
