@@ -122,8 +122,7 @@ class Decoder:
                 function = targets.resolve(name, where)
             except EnvironmentLackError as error:
                 raise definitions.refused(self.record, name, error) from None
-            if function is getattr:
-                targets.check_getattr(record.args, record.kwargs, where)
+            targets.check_getattr(name, record.args, record.kwargs, where)
             return function
         if record.op == "call_method":
             return targets.check_method(name, where)

@@ -51,6 +51,11 @@ NAMES = Names((
     Row("torch", "per_channel_quantized=_make_per_channel_quantized_tensor "
         "per_tensor_quantized=_make_per_tensor_quantized_tensor", _LOAD, "quantised tensors are refused"),
     Row("torch.fx.passes.shape_prop", "tensor_metadata=_extract_tensor_metadata", _LOAD),  # what tracing writes
+    # What Dynamo writes for a call of NumPy; torch.compiler.wrap_numpy goes to NumPy itself.
+    Row("torch._dynamo.utils", "numpy_modules=NP_TO_TNP_MODULE numpy_function=numpy_to_tensor_wrapper "
+        "numpy_method=numpy_method_wrapper numpy_operator=numpy_operator_wrapper numpy_attribute=numpy_attr_wrapper",
+        _BOTH, "compiled NumPy is refused"),
+    Row("torch._numpy", "numpy_array=ndarray", _BOTH, "compiled NumPy is refused"),
     Row("torch.utils", "pytree=_pytree", _BOTH),  # nothing public flattens nested values or follows a key path
     Row("torch.utils._pytree", "SequenceKey MappingKey GetAttrKey", _LOAD),
     # What AOTAutograd and fx note of inputs, outputs and a node's origin; no public constructor.
