@@ -90,6 +90,13 @@ EXTRA_FUNCTIONS = tuple(f"{home}.{name}" for home, names in (
 REFERENCE_HOMES = ("torch._refs", "torch._refs.fft", "torch._refs.linalg", "torch._refs.nn.functional", "torch._refs.special")
 """Where torch's operators are written in Python; callable is what these list as public."""
 
+WRAPPER_HOMES = {
+    "torch.testing._internal.two_tensor.TwoTensor": "torch.testing._internal.two_tensor",
+    "torch.distributed._functional_collectives.AsyncCollectiveTensor": "torch.distributed._functional_collectives",
+}
+"""Tensor subclasses of torch's own that a saved graph may be given, and the module to import for each; others are made where
+their class is defined in this process."""
+
 BUILTIN_HOMES = (
     "torch._C._nn",
     "torch._C._fft",

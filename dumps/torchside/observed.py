@@ -28,6 +28,7 @@ from . import torch_private as t
 from .storages import StorageWriter, packable
 from .symbols import SymbolWriter, is_symbolic
 from .values import BUFFER, ValueWriter, dtype_name, is_plain_tensor, quantizer, storage_key
+from .wrappers import parts
 
 POLICIES = ("none", "meta", "index", "first", "last", "all")
 WHOLE = frozenset({"first", "last", "all"})
@@ -78,6 +79,9 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
         return item if math.isfinite(value) else InputRecord(name=name, value=values.value(value))
     if not is_plain_tensor(value) or policy == "none":
         item.value = values.value(value, whole_storage=True)
+        if isinstance(item.value, TensorValue) and item.value.inner and policy != "none":
+            _met(item.value, value)
+            item.stored = _apart(value, item.value, policy, storages)
         return item
     item.value = _met(values.tensor(value, whole_storage=value.layout is torch.strided), value)
     is_parameter = isinstance(value, torch.nn.Parameter)
@@ -92,6 +96,16 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
     elif is_parameter:
         item.stored = StoredTensor(storage="", value=item.value, parameter=True)
     return item
+
+
+def _apart(value: Any, record: TensorValue, policy: str, storages: StorageWriter) -> StoredTensor:
+    """What is kept of a tensor that holds others: of each what would be kept of it alone, but for statistics."""
+    if record.inner:
+        inner = {name: _apart(part, record.inner[name], policy, storages) for name, part in parts(value).items()}
+        return StoredTensor("", record, isinstance(value, torch.nn.Parameter), inner)
+    numbers = value.dtype.is_floating_point or value.dtype.is_complex
+    kept = value.layout is torch.strided and (policy in WHOLE or (policy == "index" and not numbers))
+    return storages.store(value) if kept else StoredTensor("", record)
 
 
 def _stored(value: torch.Tensor, storages: StorageWriter) -> StoredTensor:

@@ -43,6 +43,8 @@ NAMES = Names((
     Row("torch._higher_order_ops.triton_kernel_wrap", "kernel_side_table", _BOTH),
     # The public contexts know grad mode and one device's autocast; observing must not run in any of the user's modes.
     Row("torch.utils._python_dispatch", "modes_off=_disable_current_modes", _BOTH),
+    # A tensor that holds others has a public protocol, and no public question whether a class follows it.
+    Row("torch.utils._python_dispatch", "is_wrapper=is_traceable_wrapper_subclass", _BOTH),
     # Tensors of vmap and grad have a shape and no storage; nothing public tells them, or that one is traced into now.
     Row("torch._C", "is_wrapped=_functorch.is_functorch_wrapped_tensor", _SAVE),
     Row("torch._C", "transform_level=_functorch.maybe_current_level", "replay and check of graphs with vmap or grad"),
