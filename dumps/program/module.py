@@ -118,6 +118,8 @@ def _short(value: TensorValue) -> dict[str, Any]:
 
 def _specification(value: Value | None, known: Numbers, bound: int | None, where: str) -> Any:
     if isinstance(value, TensorValue):
+        if value.inner:
+            raise RefusedError(where, f"a tensor of type {value.subclass} has no form in a program")
         found = _short(concrete(value, known, where))
         return {**found, "bound": bound} if bound is not None else found
     if isinstance(value, SymValue):

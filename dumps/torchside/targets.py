@@ -72,7 +72,8 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
         if name.startswith(_OF_A_CAPTURE):
             why = f"{name[len(OPAQUE) :]!r} stands for a step of autograd's that torch's capture left whole"
             raise RefusedError(where, why, "its stage inference has the operators: replay that, where the run has it")
-        raise RefusedError(where, why, "register it as a custom op (torch.library) to make it replayable")
+        own = not name.startswith(f"{OPAQUE}torch.")
+        raise RefusedError(where, why, "register it as a custom op (torch.library) to make it replayable" if own else "")
     if name in _RESOLVED:
         return _RESOLVED[name]
     parts = name.split(".")
@@ -82,6 +83,8 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
         if parts[0] == "higher_order":
             return _higher_order(name, where)
         function = _functions().get(name)
+        if function is None and parts[0] == "numpy" and not t.optional("numpy_modules"):
+            raise EnvironmentLackError(where, f"the target {name!r} needs NumPy, which is not here", "pip install numpy")
         if function is None:
             raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
         return function
