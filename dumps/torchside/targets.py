@@ -71,7 +71,7 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
         why = f"the target {name[len(OPAQUE) :]!r} is a Python function that the saved form does not run"
         if name.startswith(_OF_A_CAPTURE):
             why = f"{name[len(OPAQUE) :]!r} stands for a step of autograd's that torch's capture left whole"
-            raise RefusedError(where, why, "its stage inference has the operators: replay that, where the run has it")
+            raise RefusedError(where, why)
         own = not name.startswith(f"{OPAQUE}torch.")
         raise RefusedError(where, why, "register it as a custom op (torch.library) to make it replayable" if own else "")
     if name in _RESOLVED:

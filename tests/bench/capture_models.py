@@ -238,8 +238,9 @@ def gradient_inside() -> Made:
     model = nn.Linear(6, 3)
 
     def f(x: Tensor) -> Tensor:
-        x = x.detach().requires_grad_()
-        (grad,) = torch.autograd.grad(model(x).sin().sum(), x)
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            (grad,) = torch.autograd.grad(model(x).sin().sum(), x)
         return grad * 2
 
     return f, (torch.randn(4, 6),)
