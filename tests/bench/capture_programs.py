@@ -110,7 +110,7 @@ TANGENT = (
 QUANTISED = "saved and loaded with its values, but no compiler takes it: torch has no fake quantised tensors"
 SPARSE = "saved, loaded and run to the same bits; Dynamo hands no sparse tensor to a compiler, and Inductor takes none"
 SUBCLASS = (
-    "graphs from before AOTAutograd are refused, because tensor subclasses and their placements have no saved form; those after "
+    "graphs from before AOTAutograd are refused, because ragged sizes and placements on a mesh have no saved form; those after "
     "it, where subclasses are taken apart, hold"
 )
 
