@@ -62,7 +62,8 @@ def record(chosen: Sequence[Program], folder: Path, limit_s: float) -> None:
     else:
         (folder / chosen[0].name).mkdir()
         words = ["-m", "graphdbg", "dump", "-o", str(folder / chosen[0].name / "run"), "--", str(TRANSFORMERS), chosen[0].name]
-    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # torchrun lies there
+    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ, "PATH": path}
     with (folder / "log.txt").open("w") as log:
         try:
             subprocess.run([sys.executable, *words], stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False,
@@ -93,7 +94,8 @@ def loaded(program: Program, folder: Path) -> dict[str, Any]:
             if saved.rank is None:
                 Case(saved).live(seed=0)
             else:
-                saved.module(), saved.inputs()
+                saved.module()
+                saved.inputs()
         except GraphdbgError as error:
             stage = saved.record.stage if saved.record is not None else ""
             row["refused"].append({"stage": stage, "why": error.why, "fix": error.fix, "id": saved.local_id})
