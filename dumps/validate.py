@@ -97,7 +97,7 @@ class Checker:
         elif dim < 0 and not negative:
             self.fail(place, f"{dim} is negative")
 
-    def tensor(self, value: TensorValue, place: Path) -> None:
+    def tensor(self, value: TensorValue, place: Path, depth: int = 0) -> None:
         self.name(value.dtype, f"{place}, dtype", _WORD, "a dtype")
         self.name(value.device, f"{place}, device", _DEVICE, "a device")
         self.name(value.layout, f"{place}, layout", _WORD, "a layout")
@@ -108,6 +108,13 @@ class Checker:
         for dim in value.stride:
             self.dim(dim, f"{place}, stride", negative=True)
         self.dim(value.offset, f"{place}, offset")
+        if depth > MAX_DEPTH:
+            self.fail(place, f"tensors hold tensors more than {MAX_DEPTH} deep")
+        if value.context is not None:
+            self.argument(value.context, f"{place}, context", _no_reference)
+        for name, part in value.inner.items():
+            self.name(name, f"{place}, inner", _WORD, "an attribute")
+            self.tensor(part, f"{place}, inner {name}", depth + 1)
 
     def value(self, value: Value | None, place: Path, depth: int = 0) -> None:
         if depth > MAX_DEPTH:
@@ -126,6 +133,8 @@ class Checker:
         if stored.storage and not HASH.fullmatch(stored.storage):
             self.refuse(place, f"{_short(stored.storage)} is not a tensor name (40 hexadecimal digits)")
         self.tensor(stored.value, place)
+        for name, part in stored.inner.items():
+            self.stored(part, f"{place}, inner {name}")
 
     # Arguments
 

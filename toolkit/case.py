@@ -30,6 +30,7 @@ from ..dumps.store import SavedGraph, load_graph
 from ..dumps.torchside import targets
 from ..dumps.torchside.history import with_history
 from ..dumps.torchside.values import BUFFER
+from ..dumps.torchside.wrappers import is_wrapper
 from . import gpu_only, process_groups
 from . import torch_private as t
 from .eager import clone_inputs, graphs_in
@@ -131,7 +132,8 @@ def _plain_here(gm: fx.GraphModule, seen: InputsRecord | None) -> list[str]:
     """The inputs that were more than plain tensors: what their class did is in the graph already."""
     called = of_module(gm).inputs
     given = [(one.name, one.value) for one in (seen.inputs if seen is not None else ()) if isinstance(one.value, TensorValue)]
-    told = {called.get(name, name): value.subclass for name, value in given if value.subclass not in ("", BUFFER)}
+    lost = [(name, value.subclass) for name, value in given if value.subclass not in ("", BUFFER) and not value.inner]
+    told = {called.get(name, name): kind for name, kind in lost}
     return [f"{name} was a {kind} in the run and is a plain tensor here" for name, kind in told.items()]
 
 
@@ -141,7 +143,7 @@ def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) 
     nodes = gm.graph.find_nodes(op="placeholder") if spec.stage in FULL_STAGES else []
     for node, real in zip(nodes, inputs, strict=False):
         fake = node.meta.get("example_value")
-        if not isinstance(fake, t.FakeTensor) or not isinstance(real, torch.Tensor):
+        if not (isinstance(fake, t.FakeTensor) or is_wrapper(fake)) or not isinstance(real, torch.Tensor):
             continue
         if (fake.requires_grad, fake.is_leaf) != (real.requires_grad, real.is_leaf):
             plain = fake.detach()

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
-from ..torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, OP_HOMES
+from ..torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, NUMBER_METHODS, OP_HOMES
 from ..walk import mentioned, nodes, tag_of
 from ..walk import used as used_in
-from . import higher_order
+from . import higher_order, numpy_calls
 from .case import CASTS
 from .kernels import INTERPRETED, Definitions
 from .settings import CONFIG_MODULES
@@ -225,7 +225,7 @@ class Function(Printer):
 
     def call_method(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
         name = node.target
-        if name in DENIED_METHODS or (name.startswith("_") and name not in DUNDER_METHODS):
+        if name in DENIED_METHODS or (name.startswith("_") and name not in DUNDER_METHODS | NUMBER_METHODS):
             raise CannotExpressError(f"node {node.name} calls the method {name[:60]!r}, which a repro may not")
         if self.wide and name in CASTS and len(args) == 1 and not named:
             return f"{args[0]}.to({self.dtype(CASTS[name])})"
@@ -251,7 +251,13 @@ class Function(Printer):
         plain = len(args) == 2 and not named and isinstance(node.args[1], str) and is_identifier(node.args[1])
         if node.target == "builtins.getattr" and plain and not str(node.args[1]).startswith("_"):
             return f"{_operand(args[0])}.{node.args[1]}"
-        return f"{target(dotted(node.target, 'the target'), self.where)}({', '.join([*args, *named])})"
+        called = target(dotted(node.target, "the target"), self.where)
+        if numpy_calls.is_numpy(node.target):
+            called, line = numpy_calls.helper(node.target)
+            lines = self.above.setdefault("numpy", [])
+            lines += [line] if line not in lines else []
+            self.imports |= set(numpy_calls.MODULES)
+        return f"{called}({', '.join([*args, *named])})"
 
 
 def _index(arg: Arg, text: str) -> str:

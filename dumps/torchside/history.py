@@ -2,7 +2,8 @@
 """Tensors that came out of other operations: what autograd knows of an input that requires grad and is no leaf.
 
 A graph may write to such an input, which it may not to a leaf, and views of one such tensor see each other's gradients. The
-memory stays where it is. Must not copy what is large for longer than a moment, and must not touch tensors at other places.
+memory stays where it is, but for tensors that hold others. Must not copy what is large for longer than a moment, and must not
+touch tensors at other places.
 
 >>> x, row = computed([x, row], [0, 1])     # leaves that require grad and share memory -> views of one result
 >>> leaf_of(row).grad_fn is None
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 
 from .values import storage_key
+from .wrappers import is_wrapper
 
 
 def computed(values: Sequence[Any], places: Collection[int]) -> list[Any]:
@@ -51,6 +53,8 @@ def with_history(tensor: torch.Tensor) -> torch.Tensor:
     leaf = tensor.detach().requires_grad_()
     with torch.enable_grad():
         made = leaf.clone()
+    if is_wrapper(tensor):
+        return made  # its memory is that of what it holds
     made.data = tensor.detach()
     return made
 

@@ -35,6 +35,7 @@ from ..schema import (
 )
 from ..walk import plain, references
 from . import torch_private as t
+from . import wrappers
 from .symbols import Symbols, SymbolWriter, is_symbolic
 
 T = TypeVar("T")
@@ -99,6 +100,9 @@ class ValueWriter:
                 mode = getattr(value, "fake_mode", None)
                 if mode is not None and mode.shape_env is not None:
                     self.symbols.adopt(mode.shape_env)
+        elif wrappers.is_wrapper(value):
+            for part in wrappers.parts(value).values():
+                self.count(part)
         elif isinstance(value, (list, tuple)):
             for item in value:
                 self.count(item)
@@ -116,7 +120,30 @@ class ValueWriter:
             if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
                 return ConstValue(value={"float": str(value)})
             return ConstValue(value=value)
-        return OpaqueValue(type=f"{type(value).__module__}.{type(value).__qualname__}")
+        made = self._wrapper(value) if wrappers.is_wrapper(value) else None
+        return OpaqueValue(type=wrappers.type_name(value)) if made is None else made
+
+    def _wrapper(self, value: Any) -> TensorValue | None:
+        """The record of a tensor that holds others; None where some part of it has no saved form."""
+        from .arguments import ArgumentWriter
+
+        if any(isinstance(size, torch.SymInt) and size.node.is_nested_int() for size in value.shape):
+            return None
+        plain = ArgumentWriter(self)
+        context = plain.encode(value.__tensor_flatten__()[1])
+        inner = {name: self.value(part, whole_storage=True) for name, part in wrappers.parts(value).items()}
+        if plain.opaque or not inner:
+            return None
+        record = TensorValue(
+            dtype_name(value.dtype), [self.symbols.dim(size) for size in value.shape],
+            [self.symbols.dim(stride) for stride in value.stride()], device=intern(str(value.device)),
+            requires_grad=value.requires_grad, subclass=wrappers.type_name(value), context=context,
+        )  # fmt: skip
+        for name, part in inner.items():
+            if not isinstance(part, TensorValue):
+                return None
+            record.inner[name] = part
+        return record
 
     def tensor(self, tensor: torch.Tensor, whole_storage: bool = False) -> TensorValue:
         """The record of a plain tensor."""
@@ -198,6 +225,8 @@ class ValueReader:
 
     def tensor(self, record: TensorValue, where: str) -> Any:
         """A fake tensor with that dtype, shape, strides, offset, device and alias group."""
+        if record.inner:
+            return self._wrapper(record, where)
         dtype, device = dtype_of(record.dtype, where), device_of(record.device, where)
         if record.quantizer:
             raise EnvironmentLackError(where, "torch cannot trace quantised tensors", "take its module() and inputs()")
@@ -212,6 +241,16 @@ class ValueReader:
         if record.requires_grad and (dtype.is_floating_point or dtype.is_complex):
             fake.requires_grad_(True)
         return fake
+
+    def _wrapper(self, record: TensorValue, where: str) -> Any:
+        from .arguments import ArgumentReader
+
+        held = {name: self.tensor(part, f"{where}, {name}") for name, part in record.inner.items()}
+        size, stride = ([self.symbols.dim(dim) for dim in dims] for dims in (record.shape, record.stride))
+        context = ArgumentReader(self, []).decode(record.context, where)
+        with torch.no_grad(), t.suppress_guards(self.symbols.env):
+            made = wrappers.rebuilt(record.subclass, held, context, size, stride, where)
+        return made.requires_grad_(True) if record.requires_grad else made
 
     def _meta(self, record: TensorValue, dtype: torch.dtype, size: list[Any], where: str) -> torch.Tensor:
         if record.layout != "strided":

@@ -218,6 +218,34 @@ def nested_outputs() -> Made:
     return f, ({"a": torch.randn(3), "b": torch.randn(3)}, 0.5)
 
 
+def backward_inside() -> Made:
+    """A whole training step in one function: loss, backward, and the weights written."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def step(x: Tensor) -> Tensor:
+        loss = model(x).square().mean()
+        loss.backward()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.sub_(0.1 * weight.grad)
+        return loss.detach()
+
+    return step, (torch.randn(4, 6),)
+
+
+def gradient_inside() -> Made:
+    """torch.autograd.grad of a loss in the function, traced into the graph."""
+    model = nn.Linear(6, 3)
+
+    def f(x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            (grad,) = torch.autograd.grad(model(x).sin().sum(), x)
+        return grad * 2
+
+    return f, (torch.randn(4, 6),)
+
+
 def none_gradient() -> Made:
     """Outputs without gradients beside those that have them; an input that needs none."""
 

@@ -15,6 +15,7 @@ import msgspec
 import torch
 from torch import fx
 
+from ...dumps.errors import GraphdbgError
 from ..blame.departures import departures
 from ..case import Case, Live
 from ..eager import (
@@ -99,6 +100,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
             draw_like_kernels(like_kernels)
             torch.manual_seed(seed)
             eager = record_values(like_kernels, case.inputs, spill)
+    except GraphdbgError as error:
+        return {"refused": str(error)}
     except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
         return {"refused": f"eager itself fails: {type(error).__name__}: {error}".splitlines()[0]}
     found: dict[str, Any] = {"notes": [*case.notes, *lost]}
