@@ -169,7 +169,8 @@ HEAD = """# What is refused
 A saved graph calls functions of a list, and holds values that have a saved form; anything else is refused by its name when the
 graph is loaded. This page says what real programs meet of it. Made by `python tests/bench/refused.py --write docs/refused.md`,
 which records every program of the [capture matrix](capture-matrix.md) and tiny models of `transformers` {version}, and loads each
-graph that torch {torch} made of them, with its inputs, in another process. A graph that Dynamo abandoned is not counted.
+graph that torch {torch} made of them, with its inputs, in another process. A graph that Dynamo abandoned is not
+counted, and of a program that took too long the graphs that it had made by then are.
 """
 
 
