@@ -112,8 +112,8 @@ def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
                     continue
                 has, now = setting(room, name)
                 why = "" if own or trust.trusted() else permitted.refusal(room, name, value)
-                if has and why:
-                    if type(now) is not type(value) or now != value:
+                if has and why and not _same(value, default_of(room, name)[1]):
+                    if not _same(value, now):
                         refused[f"{room}.{name}"] = (value, why)
                     continue
                 try:
@@ -123,6 +123,16 @@ def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
                 if not has:
                     lost.append(f"setting {room}.{name} is not applied: this torch does not have it")
         yield [*lost, *filter(None, [permitted.without(refused)])]
+
+
+def default_of(room: str, name: str) -> tuple[bool, Any]:
+    """(whether this torch has the setting, torch's own value of it)."""
+    entries = getattr(t.look_up(f"{room}_config"), "_config", {}) if room in CONFIGS else {}
+    return name in entries, getattr(entries.get(name), "default", None)
+
+
+def _same(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and bool(value == other)
 
 
 def _is_set_here(value: Any, saved: Any) -> bool:

@@ -212,6 +212,13 @@ def test_the_folder_of_a_package_is_not_written(hostile: Callable[..., Path], tm
         assert not inductor.trace.enabled  # of the process: in no replay
 
 
+def test_torchs_own_value_is_put_back_whatever_it_names() -> None:
+    inductor = rooms()["inductor"]
+    with inductor.patch(joint_custom_post_pass=print), settings({"inductor": {"joint_custom_post_pass": None}}) as lost:
+        assert inductor.joint_custom_post_pass is None
+        assert lost == []
+
+
 def test_a_repro_does_not_set_them(hostile: Callable[..., Path]) -> None:
     config = {"inductor": {"cpp.cxx": {"tuple": [None, "./x.sh"]}, "cpp.simdlen": 0, "trace.debug_dir": "/tmp/x", "novel": 1}}
     lines, notes = config_lines(config)
