@@ -27,6 +27,7 @@ from . import opening
 from .amounts import size_text
 from .errors import UnreadableError
 from .schema import FORMAT
+from .wording import counted
 
 T = TypeVar("T")
 SUFFIX = ".gz"
@@ -179,7 +180,7 @@ def refuse_many(text: bytes, packed_bytes: int, where: str) -> None:
     most = max(DECODED_FREELY_BYTES // 2, opening.most_in_memory())
     most = min(most, max(DECODED_FREELY_BYTES, DECODED_TIMES * packed_bytes))
     if needed > most:
-        why = f"its {values} values would take {size_text(needed)} of memory, and {size_text(most)} at most are used here"
+        why = f"its {counted(values, 'value')} would take {size_text(needed)} of memory; {size_text(most)} at most are used here"
         raise UnreadableError(f"cannot read {where}", why)
 
 

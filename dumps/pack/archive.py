@@ -29,6 +29,7 @@ from ..errors import EnvironmentLackError, UnreadableError, UsageError
 from ..graph_folder import RUN_FILE
 from ..opening import opened
 from ..shared import LIST_FILE
+from ..wording import counted
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 _COMPRESSED = (".gz",)
@@ -148,7 +149,7 @@ def _refuse_large(what: str, items: Sequence[zipfile.ZipInfo], packed_bytes: int
     if any(item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for item in items):
         raise UnreadableError(what, "it is compressed in a way that `graphdbg pack` does not use", "unzip it by hand")
     if files > MOST_FILES:
-        raise UnreadableError(what, f"it holds {files} files, and {MOST_FILES} at most are unpacked here")
+        raise UnreadableError(what, f"it holds {counted(files, 'file')}, and {MOST_FILES} at most are unpacked here")
 
 
 def _plain(name: str, what: str) -> tuple[str, ...]:
