@@ -13,7 +13,7 @@ import dataclasses
 import inspect
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ import sympy
 import torch
 
 from ..errors import RefusedError, UnreadableError
+from ..inert import Texts
 from ..schema import Arg, Dim, GraphRecord, GuardRecord, SymbolRecord, SymValue
 from . import sympy_text
 from . import torch_private as t
@@ -30,6 +31,8 @@ _SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _ASSUMPTIONS = ("integer", "positive", "nonnegative", "real", "even", "odd", "zero")
 _COUNTERS = ("unbacked_symint_counter", "unbacked_symfloat_counter")
 _FLAGS = ("frozen", "runtime_asserts_frozen")
+_SOURCES = "graphdbg_sources"
+"""Attribute of a rebuilt ShapeEnv: symbol -> where it came from, as recorded."""
 
 MOST_S = 10.0
 SECONDS_A_NODE = 0.01
@@ -50,8 +53,9 @@ def is_symbolic(value: object) -> bool:
 class SymbolWriter:
     """Collects the symbols that a graph mentions while its values are encoded, then writes them with all facts on them."""
 
-    def __init__(self) -> None:
+    def __init__(self, originals: Mapping[str, str] | None = None) -> None:
         self.env: Any = None
+        self.originals = originals or {}
         self._texts: dict[Any, str] = {}
         self._used: set[Any] = set()
 
@@ -112,11 +116,12 @@ class SymbolWriter:
         self._close_over(env, [fact for fact, *_ in facts])
         guards = [
             GuardRecord(
-                expr=self.text(expr), kind=kind, symbol=symbol, message=message, size_oblivious=oblivious
+                expr=self.text(expr), kind=kind, symbol=symbol, message=self.originals.get(message, message),
+                size_oblivious=oblivious,
             )
             for expr, kind, symbol, message, oblivious in facts
             if expr.free_symbols and expr.free_symbols <= self._used
-        ]
+        ]  # fmt: skip
         ordered = sorted(self._used, key=lambda symbol: (len(symbol.name), symbol.name))
         return [self._symbol(symbol) for symbol in ordered], guards, _environment(env)
 
@@ -145,7 +150,7 @@ class SymbolWriter:
             lower=_bound(span.lower) if span is not None else None,
             upper=_bound(span.upper) if span is not None else None,
             backed=symbol in hints,
-            source=_source_name(sources[0]) if sources else "",
+            source=getattr(env, _SOURCES, {}).get(symbol) or (_source_name(sources[0]) if sources else ""),
             assume=" ".join(name for name in _ASSUMPTIONS if made_with.get(name)),
             replacement=self.text(env.replacements[symbol]) if symbol in env.replacements else "",
             renamed=renamed.name if renamed is not None else "",
@@ -159,8 +164,9 @@ class SymbolWriter:
 class Symbols:
     """A ShapeEnv rebuilt from a record, and the symbolic values in it."""
 
-    def __init__(self, record: GraphRecord, where: str) -> None:
+    def __init__(self, record: GraphRecord, where: str, texts: Texts | None = None) -> None:
         self.where = where
+        self.texts = Texts() if texts is None else texts
         self.env = t.ShapeEnv(**_settings(record.shape_env))
         self.by_name: dict[str, Any] = {}
         self._exprs: dict[str, Any] = {}
@@ -228,9 +234,9 @@ class Symbols:
         if item.backed and item.hint is not None:
             number = sympy.Float(item.hint) if is_float else sympy.Integer(item.hint)
             _hints(env)[symbol] = number
-            source = t.ConstantSource(source_name=item.source or item.name)
-            env.var_to_sources[symbol] = [source]
-            env.source_to_var[item.source or item.name] = symbol
+            env.var_to_sources[symbol] = [t.ConstantSource(source_name=item.name)]  # sources are written into guards, as code
+            env.source_to_var[item.name] = symbol
+            vars(env).setdefault(_SOURCES, {})[symbol] = item.source
             env.symbol_guard_counter[symbol] = 0
             if env.duck_shape:
                 env.val_to_var.setdefault(item.hint, symbol)
@@ -260,12 +266,12 @@ class Symbols:
             env.divisible.add(expr)
             return
         if guard.kind == "guard":
-            place = dataclasses.replace(env._get_sloc(), maybe_user_loc=guard.message or None)
+            place = dataclasses.replace(env._get_sloc(), maybe_user_loc=self.texts(guard.message) or None)
             env.guards.append(t.ShapeGuard(expr, place, size_oblivious=guard.size_oblivious))
         else:
             stack = t.CapturedTraceback.extract(skip=1)
             key = self.by_name.get(guard.symbol)
-            env.deferred_runtime_asserts.setdefault(key, []).append(t.RuntimeAssert(expr, guard.message, stack))
+            env.deferred_runtime_asserts.setdefault(key, []).append(t.RuntimeAssert(expr, self.texts(guard.message), stack))
             env.num_deferred_runtime_asserts += 1
         with self._spending():
             env.axioms.update(dict(env.get_implications(env.simplify(expr))))  # pyright: ignore
