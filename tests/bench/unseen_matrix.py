@@ -89,7 +89,8 @@ def differences(name: str, backend: str, folder: Path) -> list[str]:
     plain, *others = [in_child(name, backend, way, folder) for way in WAYS]
     lines = [f"{plain['told']}"] if "told" in plain else []
     for way, found in zip(WAYS[1:], others, strict=True):
-        lines += [f"{way}: {key} {found.get(key)}, not {plain.get(key)}" for key in {**plain, **found} if found.get(key) != plain.get(key)]
+        keys = [key for key in {**plain, **found} if found.get(key) != plain.get(key)]
+        lines += [f"{way}: {key} {found.get(key)}, not {plain.get(key)}" for key in keys]
         lines += [f"{way}: Dynamo saw {found['ours']}"] if found.get("ours") else []
     return lines
 
@@ -106,7 +107,7 @@ def prepare() -> None:
     sympy.core.random.seed(0)  # the order in which sympy asks for properties, of which Dynamo sees some frames
     import capture_programs  # noqa: F401
     import torch._dynamo.convert_frame
-    import torch._inductor.compile_fx  # noqa: F401
+    import torch._inductor.compile_fx
 
 
 def matrix(names: Sequence[str], backends: Sequence[str]) -> dict[str, list[str]]:

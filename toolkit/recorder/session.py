@@ -308,7 +308,8 @@ def active() -> Session | None:
 
 def hook(body: Callable[..., Any], updated: Sequence[str] = functools.WRAPPER_UPDATES) -> Callable[[Function], Function]:
     """What is put in the place of a function of torch's: it calls `body(session, original, *args, **kwargs)` while something is
-    recorded, else the original. `updated`: the dictionaries that go over from the original. Dynamo sees nothing but the original."""
+    recorded, else the original. `updated`: the dictionaries that go over from the original. Dynamo sees none
+    of it but the original."""
 
     def wrap(original: Function) -> Function:
         theirs = functools.update_wrapper(functools.partial(seen, original), original, updated=())
