@@ -37,14 +37,14 @@ def counted(run: Any) -> dict[str, Any]:
         run()
     except Exception as raised:  # noqa: BLE001 - a backend may refuse a program, with and without a recording
         error = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0][:200]}"
-    codes = [reference() for reference in convert_frame.input_codes.seen]
+    codes = [code for reference in convert_frame.input_codes.seen if (code := reference())]
     ours = (str(ROOT / "dumps"), str(ROOT / "toolkit"))
     breaks = {reason.partition("\n")[0]: times for reason, times in utils.counters["graph_break"].items()}
     return {
         "breaks": breaks, "frames": dict(utils.counters["frames"]), "graphs": dict(utils.counters["stats"]),
         "compiles": len(utils.compilation_time_metrics.get("_compile.compile_inner", ())),
         "recompiles": sum(map(len, utils.guard_failures.values())),
-        "ours": sorted({code.co_qualname for code in codes if code is not None and code.co_filename.startswith(ours)}),
+        "ours": sorted({getattr(code, "co_qualname", code.co_name) for code in codes if code.co_filename.startswith(ours)}),
         "error": error,
     }  # fmt: skip
 

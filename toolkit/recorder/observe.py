@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps.schema import GraphBody, GraphRecord
-from ..torch_private.unseen import passed_over, seen, unseen
+from ..unseen import passed_over, seen, unseen
 from .flight import Graph, told
 from .live_torch import ambient, is_capturing, is_fake, undisturbed
 

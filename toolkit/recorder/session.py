@@ -30,7 +30,7 @@ from ...dumps.journal import STATES
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, GraphRecord, InputRecord, RunRecord
 from ...dumps.writer import LeftOutError, ProcessWriter, RunWriter
-from ..torch_private.unseen import seen, unseen
+from ..unseen import seen, unseen
 from . import leaving, origin, summary
 from .in_flight import Stacks
 from .live_torch import encoded_settings

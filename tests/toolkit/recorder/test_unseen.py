@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphdbg.toolkit.torch_private.unseen import alone, seen, unseen
+from graphdbg.toolkit.unseen import alone, seen, unseen
 
 BENCH = Path(__file__).parents[2] / "bench"
 
 ALONE = """
 import sys
-import graphdbg.toolkit.torch_private.unseen as unseen
+import graphdbg.toolkit.unseen as unseen
 sys.path.insert(0, sys.argv[1])
 if sys.argv[2] == "without":
     unseen.passed_over = lambda function: None  # so Dynamo is never switched off

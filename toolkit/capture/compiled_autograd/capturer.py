@@ -27,7 +27,7 @@ import torch
 from ....dumps.errors import UsageError
 from ....dumps.schema import InputRecord
 from ... import torch_private as t
-from ...torch_private.unseen import alone, seen, unseen
+from ...unseen import alone, seen, unseen
 from .contexts import enable
 from .passes import PassReport, Told, watched
 from .places import Names, Places, agrees, forward_of, roots_of, shape_of, walk

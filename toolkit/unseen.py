@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .names import NAMES
+from . import torch_private as t
 
 Function = Callable[..., Any]
 
@@ -80,7 +80,7 @@ def passed_over(function: Any) -> None:
     """Dynamo runs a frame of the function as it is; what it calls is seen. Nothing happens before torch is imported."""
     global _set
     if _set is None:
-        _set = NAMES.loaded("set_eval_frame")
-    strategy, action = NAMES.loaded("FrameExecStrategy"), NAMES.loaded("FrameAction")
+        _set = t.loaded("set_eval_frame")
+    strategy, action = t.loaded("FrameExecStrategy"), t.loaded("FrameAction")
     if strategy is not None and action is not None:
-        NAMES.loaded("set_code_exec_strategy")(function.__code__, strategy(action.SKIP, action.DEFAULT))
+        t.loaded("set_code_exec_strategy")(function.__code__, strategy(action.SKIP, action.DEFAULT))
