@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -126,7 +127,10 @@ class Packer:
     def __init__(self, shared_bytes: int = 0) -> None:
         self.shared_bytes = shared_bytes
         self._begun = b""
-        self._state = zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+
+    @cached_property  # it is large, and most texts are too small to be compressed
+    def _state(self) -> Any:
+        return zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
 
     def __call__(self, data: bytes) -> bytes:
         if not self._begun:

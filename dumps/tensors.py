@@ -70,6 +70,7 @@ class TensorStore:
         self.folder = folder
         self.written_bytes = 0
         self.room: Callable[[int], bool] | None = None
+        self.later: Callable[[Path], object] | None = None
         self._lock = threading.Lock()
         self._open: dict[str, memoryview] = {}
 
@@ -84,7 +85,7 @@ class TensorStore:
         path = self.folder / name
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_file(path, (file_header(len(flat)), flat))
+            write_file(path, (file_header(len(flat)), flat), later=self.later)
             self.written_bytes += len(flat)
         return name
 

@@ -177,12 +177,16 @@ class ValueWriter:
 
     def _surplus(self, tensor: torch.Tensor) -> Dim | None:
         """The size of the storage in bytes, or None when it is just what the view spans."""
+        shape, stride, offset, size = tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.untyped_storage().nbytes()
+        if not any(map(is_symbolic, (*shape, *stride, offset, size))):
+            spans = sum((one - 1) * step for one, step in zip(shape, stride, strict=True))
+            return None if 0 in shape or (offset + 1 + spans) * tensor.element_size() == size else int(size)
         expr = lambda value: self.symbols.expr(value) if is_symbolic(value) else sympy.Integer(int(value))  # noqa: E731
-        sizes, strides = [expr(size) for size in tensor.shape], [expr(stride) for stride in tensor.stride()]
-        spans = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-        spanned = (expr(tensor.storage_offset()) + 1 + spans) * tensor.element_size()
-        held = expr(tensor.untyped_storage().nbytes())
-        if any(size == 0 for size in sizes) or sympy.expand(spanned - held) == 0:
+        sizes = [expr(one) for one in shape]
+        spans = sum((one - 1) * expr(step) for one, step in zip(sizes, stride, strict=True))
+        spanned = (expr(offset) + 1 + spans) * tensor.element_size()
+        held = expr(size)
+        if any(one == 0 for one in sizes) or sympy.expand(spanned - held) == 0:
             return None
         return int(held) if held.is_Integer else self.symbols.text(held)
 

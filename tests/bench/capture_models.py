@@ -175,6 +175,43 @@ def hooked() -> Made:
     return module, (torch.randn(3, 4, requires_grad=True),)
 
 
+def step_inside() -> Made:
+    """A training step compiled as a whole: forward, backward with hooks from inside and outside, the optimizer."""
+    layer, last = nn.Linear(4, 4), nn.Linear(4, 3)
+    optimizer = torch.optim.SGD([*layer.parameters(), *last.parameters()], lr=0.1)
+    layer.weight.register_hook(lambda grad: grad.clamp(-1, 1))
+
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        made = layer(x)
+        made.register_hook(lambda grad: grad * 2)
+        loss = last(made.relu()).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, (torch.randn(5, 4),)
+
+
+def eager_backward_inside() -> Made:
+    """A backward inside a compiled function of a part that is not compiled, with a hook that Dynamo compiles by itself."""
+    layer = nn.Linear(4, 4)
+
+    @torch._dynamo.disable  # type: ignore[misc]
+    def eager(x: Tensor) -> Tensor:
+        made = layer(x)
+        made.register_hook(lambda grad: grad.sin() * 2)
+        return made.square().sum()
+
+    def step(x: Tensor) -> Tensor:
+        eager(x * 2).backward()
+        loss = layer(x).tanh().sum()
+        loss.backward()
+        return loss.detach()
+
+    return step, (torch.randn(5, 4),)
+
+
 def rotary_attention() -> Made:
     """Attention with rotary positions and grouped keys, as language models have it."""
 

@@ -70,13 +70,13 @@ class Program:
         """Stages that must have been recorded."""
         return ("api",) if self.api else STAGES_OF[self.mode]
 
-    def run(self) -> None:
+    def run(self, backend: str = "inductor") -> None:
         """Compiles it and runs it once, with a backward in training."""
         function, arguments = self.build()
         if self.mode == BACKWARD:
             total(function(*arguments)).backward()
             return
-        compiled: Any = torch.compile(function, dynamic=self.dynamic, fullgraph=self.whole)
+        compiled: Any = torch.compile(function, dynamic=self.dynamic, fullgraph=self.whole, backend=backend)
         settings = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True, **dict(self.dynamo)}
         with torch._dynamo.config.patch(settings), torch.set_grad_enabled(self.mode == TRAIN):
             loss = total(compiled(*arguments))
@@ -203,6 +203,8 @@ ROWS = [
     Program("compiled_autograd_transformer", AUTOGRAD, models.transformer, BACKWARD),
     Program("compiled_autograd_hooks", AUTOGRAD, models.hooked, BACKWARD),
     Program("compiled_autograd_function", AUTOGRAD, models.autograd_function, BACKWARD),
+    Program("step_inside", AUTOGRAD, models.step_inside, TRAIN, whole=False),
+    Program("eager_backward_inside", AUTOGRAD, models.eager_backward_inside, TRAIN, whole=False),
     Program("joint_graph", API, models.transformer, "joint_graph"),
     Program("joint_graph_dynamic", API, models.einsum, "joint_graph", dynamic=True),
     Program("inference_graph", API, models.convnet, "inference_graph"),
