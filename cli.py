@@ -55,6 +55,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Shrink and share", "minifier.commands.report:report",
         "Write repro.py, issue.md and artifacts.zip for a failing graph.",
     ),
+    "same": (
+        "Shrink and share", "minifier.commands.same:same", "Say whether two cases, repros or runs are the same failure.",
+    ),
     "pack": (
         "Shrink and share", "dumps.commands.pack:pack", "Write one redacted file of a run, for somebody else to look into.",
     ),
