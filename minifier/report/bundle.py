@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from ... import __version__
-from ...dumps import trust
+from ...dumps import trust, written
 from ...dumps.atomic import write_file
 from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE
@@ -117,6 +117,7 @@ def _checked(record: GraphRecord, imports: Sequence[str], where: str) -> bool:
 def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
     script, case = found.script, found.script.case
     report.repro = lay_down(script, report.out, asked.redactor)
+    written.remember(report.repro)
     report.sidecar = report.repro.with_suffix(".safetensors") if script.sidecar is not None else None
     report.entry, report.inputs = script.entry, script.way
     report.shown, report.times = found.runs.shown, len(found.runs.trials)

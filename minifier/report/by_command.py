@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from ...dumps import written
 from ...dumps.atomic import write_file
 from ...dumps.errors import UsageError
 from ...dumps.redact import Redactor
@@ -71,6 +72,7 @@ def write_report(
     report.signature_id = of_record(signature, saved.record, reduced=report.original_nodes is not None).id
     program = PROGRAM.format(command=command, ending=ending, which=report.signature_id)
     write_file(out / "repro.py", program.encode())
+    written.remember(out / "repro.py")
     facts = issue.Facts(
         report, saved.record, known, Verdict("fails", reason=report.verdict.reason),
         title=f"{issue.one_line(command, 60)}: {ending}",
