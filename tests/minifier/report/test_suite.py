@@ -113,6 +113,7 @@ def test_how_unittest_ends_is_told_apart() -> None:
     assert not failed_as("ModuleNotFoundError: torch\nFAILED (errors=1)", "accuracy", "")
     assert failed_as("x.CppCompileError: y\nFAILED (errors=1)", "crash", "x.CppCompileError")
     assert not failed_as("ModuleNotFoundError: torch\nFAILED (errors=1)", "crash", "x.CppCompileError")
+    assert failed_as("AssertionError: odd shape\nFAILED (failures=1)", "crash", "AssertionError")
     assert not failed_as("OK", "accuracy", "")
 
 
