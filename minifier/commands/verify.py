@@ -79,10 +79,14 @@ def _program(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | None
     known = casefile.read(case) if case is not None else None
     beside = (path, path / REPRO, *([path.parent / REPRO] if path.name == "case" else []))
     program = next((place for place in beside if place.is_file()), None)
+    again = shlex.join(["graphdbg", "verify", subject, "--trust"])
+    if known is not None and known.imports and not trust:
+        what = f"verifying {subject} imports {', '.join(map(repr, known.imports))}"
+        raise UsageError(what, "its case.json says so, and nobody has said it here", f"read it, then: {again}")
     if program is not None:
         if not (trust or written.here(program)):
-            fix = f"read it, then: {shlex.join(['graphdbg', 'verify', subject, '--trust'])}"
-            raise UsageError(f"{program} is not run", "it was not written on this machine, or was changed since", fix)
+            why = "it was not written on this machine, or was changed since"
+            raise UsageError(f"{program} is not run", why, f"read it, then: {again}")
         yield program, known
         return
     if case is None or known is None or known.signature is None:

@@ -106,6 +106,14 @@ def test_what_was_not_written_here_needs_trust(tmp_path: Path, capsys: pytest.Ca
     assert verify(out, "--python", python, "--trust") == 0
 
 
+def test_modules_that_a_case_names_need_trust(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_with(tmp_path / "small")
+    (out / "case").mkdir()
+    (out / "case" / "case.json").write_text(json.dumps({"options": {"imports": ["my_ops"]}}))
+    assert graphdbg(["verify", str(out)]) == 2
+    assert f"verifying {out} imports 'my_ops'" in capsys.readouterr().err
+
+
 def test_a_case_has_the_repro_beside_it_and_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, python = out_with(tmp_path / "small"), python_with(tmp_path / "9.8", "__version__ = '9.8'")
     for name in ("case", "passes"):
