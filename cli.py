@@ -55,6 +55,12 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Shrink and share", "minifier.commands.report:report",
         "Write repro.py, issue.md and artifacts.zip for a failing graph.",
     ),
+    "verify": (
+        "Shrink and share", "minifier.commands.verify:verify", "Run a repro again, under a torch of your own, after each build.",
+    ),
+    "same": (
+        "Shrink and share", "minifier.commands.same:same", "Say whether two cases, repros or runs are the same failure.",
+    ),
     "pack": (
         "Shrink and share", "dumps.commands.pack:pack", "Write one redacted file of a run, for somebody else to look into.",
     ),

@@ -39,7 +39,7 @@ def put_at(file: str, key: str, found: Mapping[str, Any]) -> None:
         known = _read(file)
         before = known.pop(key, {})
         mine = dict(found) | {name: told for name, told in before.items() if name not in found}
-        path = _folder() / file
+        path = folder() / file
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, msgspec.json.encode(dict([*known.items(), (key, mine)][-_MOST:])))
 
@@ -58,7 +58,8 @@ def taken_at(file: str, key: str, form: Any) -> dict[str, Any]:
     return {}
 
 
-def _folder() -> Path:
+def folder() -> Path:
+    """The cache folder."""
     from platformdirs import user_cache_path
 
     return user_cache_path("graphdbg")
@@ -72,6 +73,6 @@ def _key(run: Run) -> str:
 
 def _read(file: str) -> dict[str, dict[str, Any]]:
     try:
-        return msgspec.json.decode((_folder() / file).read_bytes(), type=dict[str, dict[str, Any]])
+        return msgspec.json.decode((folder() / file).read_bytes(), type=dict[str, dict[str, Any]])
     except (FileNotFoundError, msgspec.MsgspecError):
         return {}

@@ -21,6 +21,7 @@ from ..dumps.wording import counted
 from . import judged
 from .control import longer, slowed
 from .eager_death import dies_at
+from .identity import known_id
 from .isolation import Answer, ForkServer, ask, opened
 from .outcome import Outcome
 from .process_groups import peers
@@ -102,6 +103,8 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         if rung == "inductor" and device is None and not imports and _compiled_in_the_run(saved, outcome):
             text = f"{outcome.text}; it compiled in the run under the same torch, so this is not the run's program"
             outcome.verdict = cannot_tell(text, WHOLE)
+        if outcome.verdict.failed:
+            outcome.signature_id = known_id(outcome.signature, saved)
         if plain and not others:
             judged.remember(saved, rung, check, seed, outcome)
         outcome.notes += used.notes

@@ -131,7 +131,7 @@ def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
         "event": "done", "case": str(result.path), "nodes": result.nodes, "input_bytes": result.input_bytes,
         "original_nodes": result.original[0], "original_input_bytes": result.original[1], "queries": result.queries,
         "asked": result.asked, "history": result.history,
-        "signature": result.signature.text() if result.signature else None, "verified": list(result.verified),
+        "signature": result.signature.text() if result.signature else None, **_which(result), "verified": list(result.verified),
         "verdicts": result.verdicts, "stopped": result.stopped, "notes": result.notes,
         "others": [
             {"signature": other.signature, "count": other.count, "nodes": other.nodes,
@@ -144,6 +144,11 @@ def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _which(result: Minified) -> dict[str, str]:
+    """`signature_id`, where there is one."""
+    return {"signature_id": found} if (found := result.signature_id) else {}
+
+
 def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     """What is said at the end."""
     (nodes, size), (shown, times) = result.original, result.verified
@@ -154,6 +159,8 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     ]
     if times:
         lines.append(f"verified: the saved case fails the same way in {shown} of {counted(times, 'fresh process')}")
+    if found := result.signature_id:
+        lines.append(f"signature: {found} (the same for the same failure elsewhere; graphdbg same A B compares)")
     if result.stopped:
         lines.append(f"stopped early: {result.stopped}")
     lines += needs_sentences(result.needs) or needed(result.parts)

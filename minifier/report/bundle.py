@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from ... import __version__
-from ...dumps import inert, trust
+from ...dumps import inert, trust, written
 from ...dumps.atomic import write_file
 from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE
@@ -28,12 +28,14 @@ from ...dumps.schema import GraphRecord
 from ...dumps.store import SavedGraph
 from ...dumps.walk import nodes
 from ...dumps.wording import counted
+from ...toolkit.identity import of_record
 from ...toolkit.imports import TRUST, import_modules, without_trust
 from ...toolkit.isolation import ForkServer
 from ...toolkit.signature import Signature
 from ...toolkit.verdict import Verdict, judged
 from ...toolkit.verdict_words import happens
 from . import artifacts, casefile, custom_ops, environment, issue
+from .duplicates import search_link
 from .trying import Asked, Found, asking, lay_down, search
 from .verify import UNSURE, first_layer
 
@@ -76,7 +78,9 @@ def emit_report(
     report = issue.Report(out, out / "issue.md", nodes=len(list(nodes(record.graph))), original_nodes=before)
     known = casefile.read(saved.path)
     report.verdict = verdict or (known.record if known and known.rung == rung else None) or judged(signature, rung)
-    case = Case(record, inputs, read, signature, rung, made=_made(report.nodes, before),
+    failure = of_record(signature, record, reduced=before is not None)
+    report.signature_id = failure.id
+    case = Case(record, inputs, read, signature, rung, made=f"{_made(report.nodes, before)} Signature {failure.id}.",
                 imports=tuple(imports), needs_imports=needed, trust=given, recorded_at=known.recorded_at if known else "",
                 only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None,
                 torch=environment.package_version("torch") or "",
@@ -89,7 +93,8 @@ def emit_report(
         except (CannotExpressError, RefusedError) as error:
             report.notes.append(f"no repro.py: {error}")
     log = found.runs.output if found else case.telling
-    text = issue.render(issue.facts_of(case, report, known, log, asked.versions), redactor)
+    search_for = search_link(failure, signature.message, redactor)
+    text = issue.render(issue.facts_of(case, report, known, log, asked.versions, search_for), redactor)
     write_file(report.issue, text.encode())
     if with_artifacts:
         _pack(saved, report, redactor)
@@ -112,6 +117,7 @@ def _checked(record: GraphRecord, imports: Sequence[str], where: str) -> bool:
 def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
     script, case = found.script, found.script.case
     report.repro = lay_down(script, report.out, asked.redactor)
+    written.remember(report.repro)
     report.sidecar = report.repro.with_suffix(".safetensors") if script.sidecar is not None else None
     report.entry, report.inputs = script.entry, script.way
     report.shown, report.times = found.runs.shown, len(found.runs.trials)

@@ -34,6 +34,7 @@ PRIVACY = (
     "credentials that could be recognised are replaced, and the environment is told by allow-list only; "
     "what else is confidential, only you can tell. Read it through."
 )
+KNOWN = "Before you publish this, look whether it is known already (a link to a search, nothing was sent)"
 
 _GCC_WARNING = re.compile(r":\d+:\d+: (?:warning|note):")
 _GCC_CONTEXT = re.compile(
@@ -65,6 +66,8 @@ class Report:
     nodes: int = 0
     original_nodes: int | None = None
     notes: list[str] = field(default_factory=list[str])
+    signature_id: str = ""
+    """Which failure it is (see `toolkit.identity`)."""
     flaky: bool = False
     """The case itself fails in a share of its runs only."""
     unsure: bool = False
@@ -114,10 +117,12 @@ class Facts:
     entry: str
     log: str
     versions: str
+    search: str = ""
+    """The address of a search for duplicates; empty where it is not for PyTorch's tracker."""
 
 
-def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versions: str) -> Facts:
-    """What the issue of a case tells."""
+def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versions: str, search: str = "") -> Facts:
+    """What the issue of a case tells. `search`: where to look for duplicates, if it is for PyTorch's tracker."""
     error = case.failure.error.rpartition(".")[2]
     head = ": ".join(part for part in (error, one_line(case.telling, 300)) if part)
     compute = [node for node in case.record.graph.nodes if node.op.startswith("call_")]
@@ -130,14 +135,15 @@ def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versi
         title=f"{at}{'' if compiler else ':'} {case.happens}: {ops}" + (f" ({error})" if error else ""),
         symptom=f"{case.happens}. {head}".rstrip(". ") + ".",
         layer=report.first_layer or case.rung, stage=case.recorded_at or case.record.stage,
-        entry=report.entry, log=log, versions=versions,
+        entry=report.entry, log=log, versions=versions, search=search if compiler else "",
     )  # fmt: skip
 
 
 def render(facts: Facts, redactor: Redactor) -> str:
     """The whole text."""
     title, text = (visible(redactor.text(one)) for one in (facts.title, "\n\n".join(_parts(facts))))
-    return f"<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 160)} -->\n\n{text}\n"
+    known = f"<!-- {KNOWN}: {facts.search} -->\n\n" if facts.search else ""
+    return f"{known}<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 160)} -->\n\n{text}\n"
 
 
 def _parts(facts: Facts) -> Iterator[str]:
@@ -183,6 +189,8 @@ def _description(facts: Facts) -> str:
         f"- {reduced}",
         *([f"- {shown} in {report.rate}, each with its own compile cache."] if has_program else []),
     ]
+    if report.signature_id:
+        lines.append(f"- Signature: `{report.signature_id}`, the same wherever graphdbg meets this failure.")
     if (same := facts.verdict.same) is not None:
         asked = "`torch._dynamo.utils.same(eager, compiled, float64)`, at its default tolerances, says"
         lines.append(f"- {asked} {same}" + (": it calls equal what this report does not." if same else "."))

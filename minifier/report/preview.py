@@ -1,6 +1,6 @@
 """What a written report shares, counted in the very texts that would be published, and whether anything of this machine is left.
 
-For screens and for `graphdbg report --verify`. Reads files; runs nothing and changes nothing. No torch.
+For screens and for `graphdbg report --preview`. Reads files; runs nothing and changes nothing. No torch.
 
 >>> preview = Preview.of(Path("small"))
 >>> preview.sentences()[0]

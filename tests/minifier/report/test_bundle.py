@@ -11,11 +11,14 @@ import pytest
 
 from graphdbg.cli import run as graphdbg
 from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.dumps.tensors import TensorStore
 from graphdbg.minifier.report import bundle, casefile, trying, verify
+from graphdbg.minifier.report.duplicates import search_link
 from graphdbg.toolkit import verdict
+from graphdbg.toolkit.identity import of_record
 from graphdbg.toolkit.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, record_of, relu_record, stored, tensor
@@ -75,6 +78,11 @@ def test_the_plainest_program_that_fails_is_written(tmp_path: Path, judged: Call
     assert "in 3 of 3 fresh processes" in text
     assert "inductor (eager and aot_eager pass)" in text
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["issue.md", "repro.py"]
+    failure = of_record(ACCURACY, relu_record(), reduced=True)
+    assert (report.as_json()["signature_id"], report.signature_id) == (failure.id, failure.id)
+    assert f"Signature {failure.id}." in seen[0]
+    assert f"- Signature: `{failure.id}`" in text
+    assert search_link(failure, "", Redactor()) in text.splitlines()[0]
 
 
 def test_the_inner_compiler_and_stored_inputs_are_fallbacks(
