@@ -65,6 +65,8 @@ class Report:
     notes: list[str] = field(default_factory=list[str])
     flaky: bool = False
     """The case itself fails in a share of its runs only."""
+    without: str = ""
+    """How it ended with --without-fault, in words."""
     unsure: bool = False
     """No process could tell: the program needs what this machine lacks."""
 
@@ -77,6 +79,12 @@ class Report:
     def rate(self) -> str:
         """How often, in words."""
         return f"{self.shown} of {counted(self.times, 'fresh process')}"
+
+    @property
+    def told(self) -> str:
+        """What the repro does, with and without the fault, in one line."""
+        without = f", with --without-fault it {self.without}" if self.without and self.says == "shows" else ""
+        return f"shows the failure in {self.rate}{without} ({self.entry}, {self.inputs} inputs)"
 
     @property
     def says(self) -> Literal["shows", "passes", "none"]:
@@ -147,7 +155,7 @@ def _parts(facts: Facts) -> Iterator[str]:
         whose = f"Not for PyTorch's tracker: {verdict_words.owner(facts.verdict)}"
         yield f"{whose}{f', {place}' if (place := user_place(facts.verdict, facts.graph)) else ''}."
     yield _description(facts)
-    codes = " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell)"
+    codes = " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell; for `git bisect run`: --git-bisect)"
     if report.repro is not None:
         yield f"`{report.repro.name}`{codes}:\n\n{_fenced(opening.read_text(report.repro).rstrip(), 'python')}"
     if facts.case is not None:
