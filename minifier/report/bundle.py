@@ -133,8 +133,8 @@ def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
     elif report.says != "shows":
         report.notes.append(f"repro.py shows it in {report.rate}: it is no proof, though the case fails")
     ends = {GONE: "ends with 0", BUG: "still fails", UNSURE: "cannot tell"}
-    report.without = "was not run" if found.without is None else ends.get(found.without.code or 0, "ended otherwise")
-    asked.narrate(f"repro.py {report.told}")
+    ended = found.without.code if found.without is not None else None
+    report.without = "ended otherwise" if ended is None else ends.get(ended, "ended otherwise")
 
 
 def _pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:
