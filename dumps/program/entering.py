@@ -67,8 +67,10 @@ STANDS: dict[str, tuple[Stand, ...]] = {
 """Rung -> what stands for it, in the order in which it is tried: `inductor` first where torch has nothing of that name."""
 
 ENTERS: dict[Entry, str] = {
-    "torch.compile": "by torch.compile", "compile_fx_inner": "by compile_fx_inner", "as recorded": "entered as recorded",
+    "torch.compile": "through `torch.compile`", "compile_fx_inner": "through `compile_fx_inner`",
+    "as recorded": "where the graph was recorded",
 }  # fmt: skip
+"""Where a program enters, in words."""
 
 
 def stands_for(rung: str) -> tuple[Stand, ...]:

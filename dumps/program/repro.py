@@ -124,7 +124,7 @@ def _head(
     record, failure = case.record, case.failure
     torch = record.versions.get("torch") or case.torch or "of unknown version"
     shown = _one_line(case.telling or failure.kind, 160)
-    where = "" if entry == "torch.compile" else f" ({ENTERS[entry]})"
+    where = "" if entry == "torch.compile" else f" (entered {ENTERS[entry]})"
     stage = case.recorded_at or record.stage
     lines = [
         f"{case.happens}: repro for stage {stage}, rung {case.rung}{where}.",

@@ -19,6 +19,7 @@ from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.dtypes import ITEM_BYTES
 from ...dumps.program.case import Case
+from ...dumps.program.entering import ENTERS
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
 from ...dumps.wording import counted
@@ -84,7 +85,8 @@ class Report:
     def told(self) -> str:
         """What the repro does, with and without the fault, in one line."""
         without = f", with --without-fault it {self.without}" if self.without and self.says == "shows" else ""
-        return f"shows the failure in {self.rate}{without} ({self.entry}, {self.inputs} inputs)"
+        enters = _enters(self.entry) + (f"; inputs: {self.inputs}" if self.inputs else "")
+        return f"shows the failure in {self.rate}{without} (enters {enters})"
 
     @property
     def says(self) -> Literal["shows", "passes", "none"]:
@@ -103,6 +105,11 @@ class Report:
         plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
         told = {"rate": self.rate, "verified": self.verified, "repro_path": plain["repro"], "repro": self.says}
         return plain | told | self.verdict.flat()
+
+
+def _enters(entry: str) -> str:
+    """Where a program enters, in words; what is no entry of ours is a command's."""
+    return next((told for name, told in ENTERS.items() if name == entry), f"through `{entry}`")
 
 
 @dataclass(frozen=True)
@@ -185,7 +192,7 @@ def _description(facts: Facts) -> str:
         f"- Expected: {expected}.",
         f"- Got: {got}.",
         *([f"- First failing layer: {facts.layer}."] if facts.verdict.fault == "compiler" else []),
-        f"- Recorded at stage `{facts.stage}`{f'; the program enters through `{facts.entry}`' if has_program else ''}.",
+        f"- Recorded at stage `{facts.stage}`{f'; the program enters {_enters(facts.entry)}' if has_program else ''}.",
         f"- {reduced}",
         *([f"- {shown} in {report.rate}, each with its own compile cache."] if has_program else []),
     ]

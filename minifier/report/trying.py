@@ -211,7 +211,7 @@ def search(case: Case, asked: Asked) -> Found:
     versions, saved = asked.versions, asked.saved
     first: Found | None = None
     for script in candidates(offs(case)[0]):
-        asked.narrate(f"running a repro ({_entering(script)}, {script.way} inputs) in a fresh process")
+        asked.narrate(f"running a repro that enters {_entering(script)} with {script.way} inputs, in a fresh process")
         found = _tried(script, asked, Memo.of(script, saved, versions))
         if found.runs.trials[0].code == verify.UNSURE and case.failure.kind == "crash" and script.part:
             found = _content_with_type(found, asked)
