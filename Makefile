@@ -30,7 +30,15 @@ test-pythons:
 zoo: $(STAMP)
 	$(BIN)/python tests/zoo/zoo.py --jobs $(WORKERS) $(ARGS)
 
-.PHONY: demo test test-full test-gpu test-pythons zoo hostile property lint wheel resolutions bench pictures clean
+# Damaged dumps through all reading commands and a replay; goes on where the seed was left.
+MINUTES ?= 30
+SEED ?= 1
+hostile: $(STAMP)
+	$(BIN)/python tests/hostile/fuzz.py --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+# Random small graphs with planted faults: what is verified inside fails in its repro, and passes without the fault; resumable.
+property: $(STAMP)
+	$(BIN)/python -m tests.minifier.report.property_run --examples 500 --minutes 60 --jobs $(WORKERS) $(ARGS)
 
 # The wheel and the sdist, and the wheel without extras in an environment of its own beside torch alone.
 wheel: $(STAMP)
