@@ -48,7 +48,6 @@ _NOT_FUSED: Settings = {
         "use_joint_graph_passes": False, "fallback_random": True,
     },
 }  # fmt: skip
-_CHECKED: Settings = {"functorch": {"fake_tensor_crossref": "all"}}
 
 STANDS: dict[str, tuple[Stand, ...]] = {
     "inductor": (Stand(),),
@@ -61,7 +60,7 @@ STANDS: dict[str, tuple[Stand, ...]] = {
     "torchscript": (Stand("aot_ts"),),
     "eager": (Stand("eager"),),
     "nop": (Stand("aot_eager"),),
-    "debug_nop": (Stand("aot_eager"), Stand("aot_eager_decomp_partition_crossref", settings=_CHECKED)),
+    "debug_nop": (Stand("aot_eager"),),
     "decomposed": (Stand("aot_eager_decomp_partition"),),
 }
 """Rung -> what stands for it, in the order in which it is tried: `inductor` first where torch has nothing of that name."""

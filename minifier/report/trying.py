@@ -281,8 +281,8 @@ WITHOUT = "--without-fault"
 
 def _run(script: Script, asked: Asked, *flags: str, stop: threading.Event | None = None) -> verify.Trial:
     """One run of a program, with these flags."""
-    with tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder:
-        program = lay_down(script, Path(folder), asked.redactor)
+    with owned("graphdbg-report-") as folder:
+        program = lay_down(script, folder, asked.redactor)
         return verify.run_once(program, *flags, stop=stop, **asked.for_program(script.text))
 
 
