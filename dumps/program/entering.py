@@ -67,7 +67,7 @@ STANDS: dict[str, tuple[Stand, ...]] = {
 
 ENTERS: dict[Entry, str] = {
     "torch.compile": "through `torch.compile`", "compile_fx_inner": "through `compile_fx_inner`",
-    "as recorded": "where the graph was recorded",
+    "as recorded": "where it was recorded",
 }  # fmt: skip
 """Where a program enters, in words."""
 

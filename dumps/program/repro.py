@@ -148,7 +148,7 @@ def _head(
     lines += [f"Left out: {_one_line(note, 160)}" for note in notes]
     lines += [f"--without-fault: {_off_told(case)}."] if case.off == "work-around" else []
     lines += ["Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell (--git-bisect: 125)."]
-    wrapped = [part for line in lines for part in (textwrap.wrap(line, _WIDTH + 18, break_on_hyphens=False) or [""])]
+    wrapped = [part for line in lines for part in (textwrap.wrap(line, _WIDTH + 17, break_on_hyphens=False) or [""])]
     return ['"""' + "\n".join(wrapped) + '"""', ""]
 
 
