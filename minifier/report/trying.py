@@ -35,7 +35,7 @@ from ...dumps.program.dying import plain
 from ...dumps.program.entering import ENTERS, RUNG, Entry, Stand, entries_of, stands_for
 from ...dumps.program.inputs import Way
 from ...dumps.program.repro import MOST_LINES, Script, script_of
-from ...dumps.program.settings import plain_change
+from ...dumps.program.settings import plain_change, sources
 from ...dumps.program.sizes import Sizing
 from ...dumps.program.text import CannotExpressError
 from ...dumps.redact import Redactor
@@ -252,11 +252,10 @@ def _content_with_type(found: Found, asked: Asked) -> Found:
 def offs(case: Case) -> list[Case]:
     """The case with each of what --without-fault may do, the likeliest first."""
     changes, config = plain_change(case.workaround), case.record.config
-    kinds: list[Off] = ["work-around"] if changes else []
-    if case.leaves_out:
-        planted = case.imports or any("TESTING" in name for values in config.values() for name in values)
-        kinds.insert(0 if planted else len(kinds), "left out")
-    return [replace(case, off=kind, workaround=changes) for kind in (*kinds, "eager")]
+    planted = case.imports or sources(case) or any("TESTING" in name for values in config.values() for name in values)
+    kinds: list[Off] = ["left out", "work-around", "eager"]
+    may = {"left out": planted and case.leaves_out, "work-around": changes, "eager": True}
+    return [replace(case, off=kind, workaround=changes) for kind in kinds if may[kind]]
 
 
 def _switched(found: Found, asked: Asked) -> Found:
