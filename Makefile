@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 # pytest exits with 5 when a selection holds no test; that is no failure.
 no_tests_is_fine = || test $$? -eq 5
 
-.PHONY: demo test test-full test-gpu test-pythons zoo hostile lint wheel resolutions bench pictures clean
+.PHONY: demo test test-full test-gpu test-pythons zoo hostile property lint wheel resolutions bench pictures clean
 
 demo: $(STAMP)
 	$(BIN)/graphdbg demo
@@ -35,6 +35,10 @@ MINUTES ?= 30
 SEED ?= 1
 hostile: $(STAMP)
 	$(BIN)/python tests/hostile/fuzz.py --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+# Random small graphs with planted faults: what is verified inside fails in its repro, and passes without the fault; resumable.
+property: $(STAMP)
+	$(BIN)/python -m tests.minifier.report.property_run --examples 500 --minutes 60 --jobs $(WORKERS) $(ARGS)
 
 # The wheel and the sdist, and the wheel without extras in an environment of its own beside torch alone.
 wheel: $(STAMP)

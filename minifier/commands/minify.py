@@ -16,6 +16,7 @@ from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
+from ...toolkit.next_command import with_flags
 from ...toolkit.recorder.options import size_of
 from ...toolkit.recorder.summary import shown_path
 from ..control import STEPS, known_step
@@ -117,8 +118,10 @@ def minify(
     A command that does not end is killed with all that it started. What it prints is in OUT/output/.
 
     \b
+    repro.py enters through torch.compile, else through Inductor's inner compiler, else where the graph was
+    recorded, and is run with --without-fault, too, where it has to end with 0.
     Exit code: 0 repro.py shows the failure every time (a flaky one at its own rate), 1 the case does
-    not fail or no repro shows it, 4 that cannot be told, 130 interrupted (the best case is kept).
+    not fail or no repro shows it (--json: repro), 4 that cannot be told, 130 interrupted (the best case is kept).
     """
     options = Options(imports=imports, **asked)
     directory, named = "", graph
@@ -206,8 +209,13 @@ def _run(
     about: dict[str, Any] = {"repro": "none", "repro_path": None, "issue": None}
     if report is not None:
         path = str(report.repro) if report.repro else None
-        about = {"repro": report.says, "repro_path": path, "issue": str(report.issue), "report_rate": report.rate}
-    tried = shlex.join(["python", about["repro_path"]]) if about["repro_path"] else ""
+        about = {
+            "repro": report.says, "repro_path": path, "issue": str(report.issue), "report_rate": report.rate,
+            "without_fault": report.without, "repro_told": report.told,
+        }  # fmt: skip
+    shows = about["repro"] == "shows" or (report is not None and report.unsure)
+    case = shlex.join(["graphdbg", "replay", str(out / "case"), "--rung", options.rung])
+    tried = shlex.join(["python", about["repro_path"]]) if shows else with_flags(case, options.imports)
     reported = shlex.join(["graphdbg", "report", str(out)])
     result.verdict = result.verdict.then(again, reported) if code else result.verdict.then(tried)
     life.write(summary(result, about))
@@ -217,6 +225,8 @@ def _run(
         return ended
     for line in sentences(result, about):
         say(line)
+    if not code:
+        say(f"try it: {tried}" if shows else f"it fails, and no repro shows it; the case does: {result.verdict.next[0]}")
     if code:
         say(f"interrupted; the best case so far is kept. Go on with: {again}")
         say(f"or write a repro of it with: {reported}")

@@ -119,7 +119,7 @@ def report(
         emit("\n".join(str(path) for path in written), as_json=False)
     say("The report holds parts of your program: read issue.md through before you publish it.")
     if done.repro:
-        say(f"Try it: python {done.repro}")
+        say(f"{done.repro} {done.told}\nTry it: python {shlex.quote(str(done.repro))}")
     return done.exit_code
 
 

@@ -153,6 +153,7 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     """What is said at the end."""
     (nodes, size), (shown, times) = result.original, result.verified
     lines = [
+        *_first(report),
         f"{counted(nodes, 'node')}, {size_text(size)} of inputs -> "
         f"{counted(result.nodes, 'node')}, {size_text(result.input_bytes)} of inputs",
         queries_text(result.asked, result.verdicts),
@@ -173,6 +174,16 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     lines += result.notes
     lines += [f"{name}: {report[key]}" for name, key in (("repro", "repro_path"), ("issue", "issue")) if report.get(key)]
     return lines
+
+
+def _first(report: dict[str, Any]) -> list[str]:
+    """Whether a repro shows the failure; nothing where none was looked for."""
+    if not report["issue"]:
+        return []
+    if report["repro"] == "shows":
+        return [f"it fails, and repro.py {report['repro_told']}"]
+    other = f": repro.py {report['repro_told']}" if report["repro_path"] else ""
+    return [f"it fails, and no repro shows it{other}"]
 
 
 def _times(count: int) -> str:

@@ -21,7 +21,9 @@ from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE
 from ...dumps.output import say
 from ...dumps.program.case import Case
-from ...dumps.program.repro import RUNG, flaky_sentence
+from ...dumps.program.entering import RUNG
+from ...dumps.program.repro import flaky_sentence
+from ...dumps.program.settings import plain_change
 from ...dumps.program.text import CannotExpressError
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord
@@ -37,7 +39,7 @@ from ...toolkit.verdict_words import happens
 from . import artifacts, casefile, custom_ops, environment, issue
 from .duplicates import search_link
 from .trying import Asked, Found, asking, lay_down, search
-from .verify import UNSURE, first_layer
+from .verify import BUG, GONE, UNSURE, first_layer
 
 TIMES = 3
 
@@ -84,6 +86,7 @@ def emit_report(
                 imports=tuple(imports), needs_imports=needed, trust=given, recorded_at=known.recorded_at if known else "",
                 only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None,
                 torch=environment.package_version("torch") or "",
+                workaround=plain_change(report.verdict.workaround or ""),
                 happens=happens(signature.kind, model=report.verdict.fault == "model"))
     found: Found | None = None
     with asking(case, saved, times, redactor, narrate, bare) as asked:
@@ -133,9 +136,11 @@ def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
     if case.rung == RUNG and report.unsure:
         report.notes.append("repro.py needs an NVIDIA GPU and there is none here: its kernels failed on Triton's interpreter, "
                             "the program itself was not seen to fail")  # fmt: skip
-    elif not report.verified:
-        report.notes.append(f"repro.py showed the failure in {report.rate} only: it is no proof by itself")
-    asked.narrate(f"repro.py shows the failure in {report.rate} (enters through {report.entry}, {report.inputs} inputs)")
+    elif report.says != "shows":
+        report.notes.append(f"repro.py shows it in {report.rate}: it is no proof, though the case fails")
+    ends = {GONE: "ends with 0", BUG: "still fails", UNSURE: "cannot tell"}
+    ended = found.without.code if found.without is not None else None
+    report.without = "ended otherwise" if ended is None else ends.get(ended, "ended otherwise")
 
 
 def _pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:

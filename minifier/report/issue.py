@@ -19,6 +19,7 @@ from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.dtypes import ITEM_BYTES
 from ...dumps.program.case import Case
+from ...dumps.program.entering import ENTERS
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
 from ...dumps.tables import visible
@@ -70,6 +71,8 @@ class Report:
     """Which failure it is (see `toolkit.identity`)."""
     flaky: bool = False
     """The case itself fails in a share of its runs only."""
+    without: str = ""
+    """How it ended with --without-fault, in words."""
     unsure: bool = False
     """No process could tell: the program needs what this machine lacks."""
 
@@ -82,6 +85,13 @@ class Report:
     def rate(self) -> str:
         """How often, in words."""
         return f"{self.shown} of {counted(self.times, 'fresh process')}"
+
+    @property
+    def told(self) -> str:
+        """What the repro does, with and without the fault, in one line."""
+        without = f", with --without-fault it {self.without}" if self.without and self.says == "shows" else ""
+        enters = _enters(self.entry) + (f"; inputs: {self.inputs}" if self.inputs else "")
+        return f"shows the failure in {self.rate}{without} (enters {enters})"
 
     @property
     def says(self) -> Literal["shows", "passes", "none"]:
@@ -100,6 +110,11 @@ class Report:
         plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
         told = {"rate": self.rate, "verified": self.verified, "repro_path": plain["repro"], "repro": self.says}
         return plain | told | self.verdict.flat()
+
+
+def _enters(entry: str) -> str:
+    """Where a program enters, in words; what is no entry of ours is a command's."""
+    return next((told for name, told in ENTERS.items() if name == entry), f"through `{entry}`")
 
 
 @dataclass(frozen=True)
@@ -155,7 +170,7 @@ def _parts(facts: Facts) -> Iterator[str]:
         whose = f"Not for PyTorch's tracker: {verdict_words.owner(facts.verdict)}"
         yield f"{whose}{f', {place}' if (place := user_place(facts.verdict, facts.graph)) else ''}."
     yield _description(facts)
-    codes = " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell)"
+    codes = " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell; for `git bisect run`: --git-bisect)"
     if report.repro is not None:
         yield f"`{report.repro.name}`{codes}:\n\n{_fenced(opening.read_text(report.repro).rstrip(), 'python')}"
     if facts.case is not None:
@@ -185,7 +200,7 @@ def _description(facts: Facts) -> str:
         f"- Expected: {_inline(expected)}.",
         f"- Got: {_inline(got)}.",
         *([f"- First failing layer: {facts.layer}."] if facts.verdict.fault == "compiler" else []),
-        f"- Recorded at stage `{facts.stage}`{f'; the program enters through `{facts.entry}`' if has_program else ''}.",
+        f"- Recorded at stage `{facts.stage}`{f'; the program enters {_enters(facts.entry)}' if has_program else ''}.",
         f"- {reduced}",
         *([f"- {shown} in {report.rate}, each with its own compile cache."] if has_program else []),
     ]

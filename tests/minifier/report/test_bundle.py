@@ -28,13 +28,16 @@ Judge = Callable[[str], int]
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], list[str]]:
-    """Puts a function of the program's text in the place of fresh processes; the list gathers the programs that were run."""
+    """Puts a function of the program's text in the place of fresh processes, which end with 0 without the fault; the list gathers
+    the programs that were run with it."""
     seen: list[str] = []
 
     def install(judge: Judge) -> list[str]:
-        def run_once(program: Path, **_: object) -> verify.Trial:
+        def run_once(program: Path, *flags: str, **_: object) -> verify.Trial:
+            if flags:
+                return verify.Trial(0, "", 0.1)
             seen.append(program.read_text())
-            return verify.Trial(judge(seen[-1]), "the output", 0.1)
+            return verify.Trial(judge(seen[-1]), f"{CRASH.error}: {CRASH.raw}", 0.1)
 
         monkeypatch.setattr(verify, "run_once", run_once)
         monkeypatch.setattr(verify, "probe", lambda program, **_: {"eager": 0, "aot_eager": 0})
@@ -106,13 +109,23 @@ def test_a_program_that_does_not_fail_is_no_proof(tmp_path: Path, judged: Callab
 
 
 def test_a_crash_with_another_text_is_taken_by_its_type(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
-    seen = judged(lambda text: 1 if 'PART = ""' in text else 2)
+    seen = judged(lambda text: 1 if 'PART = "CppCompileError", ""' in text else 2)
     report = bundle.emit_report(
         case_folder(tmp_path / "case", relu_record("compile_error")), tmp_path / "out", signature=CRASH, narrate=quiet
     )
     assert report.verified
     assert len(set(seen)) == 2
-    assert sum('PART = ""' in text for text in seen) == 3
+    assert sum('PART = "CppCompileError", ""' in text for text in seen) == 3
+
+
+def test_a_crash_with_other_words_is_another_failure(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
+    seen = judged(lambda text: 1 if 'PART = "CppCompileError", ""' in text else 2)
+    other = msgspec.structs.replace(CRASH, message="no such file or directory", raw="no such file or directory")
+    report = bundle.emit_report(
+        case_folder(tmp_path / "case", relu_record("compile_error")), tmp_path / "out", signature=other, narrate=quiet
+    )
+    assert (report.says, report.exit_code) == ("none", 4)
+    assert not any('PART = "CppCompileError", ""' in text for text in seen)
 
 
 def test_nothing_is_overwritten(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
