@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 # pytest exits with 5 when a selection holds no test; that is no failure.
 no_tests_is_fine = || test $$? -eq 5
 
-.PHONY: demo test test-full test-gpu test-pythons zoo lint wheel resolutions bench pictures clean
+.PHONY: demo test test-full test-gpu test-pythons zoo hostile property lint wheel resolutions bench pictures clean
 
 demo: $(STAMP)
 	$(BIN)/graphdbg demo
@@ -29,6 +29,16 @@ test-pythons:
 # Healthy programs, of which nothing may be said to fail; resumable.
 zoo: $(STAMP)
 	$(BIN)/python tests/zoo/zoo.py --jobs $(WORKERS) $(ARGS)
+
+# Damaged dumps through all reading commands and a replay; goes on where the seed was left.
+MINUTES ?= 30
+SEED ?= 1
+hostile: $(STAMP)
+	$(BIN)/python tests/hostile/fuzz.py --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+# Random small graphs with planted faults: what is verified inside fails in its repro, and passes without the fault; resumable.
+property: $(STAMP)
+	$(BIN)/python -m tests.minifier.report.property_run --examples 500 --minutes 60 --jobs $(WORKERS) $(ARGS)
 
 # The wheel and the sdist, and the wheel without extras in an environment of its own beside torch alone.
 wheel: $(STAMP)

@@ -10,16 +10,19 @@ graphdbg 0.1.0
 from __future__ import annotations
 
 import difflib
+import errno
 import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from io import StringIO
 
 import click
 
 from . import __version__
+from .dumps import temporary
 from .dumps.errors import EnvironmentLackError, GraphdbgError
-from .dumps.output import say
+from .dumps.output import make_ready, say, settle
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "dump": ("Record", "toolkit.commands.dump:dump", "Run a command and record every graph that its compiler stack builds."),
@@ -51,6 +54,12 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "report": (
         "Shrink and share", "minifier.commands.report:report",
         "Write repro.py, issue.md and artifacts.zip for a failing graph.",
+    ),
+    "verify": (
+        "Shrink and share", "minifier.commands.verify:verify", "Run a repro again, under a torch of your own, after each build.",
+    ),
+    "same": (
+        "Shrink and share", "minifier.commands.same:same", "Say whether two cases, repros or runs are the same failure.",
     ),
     "pack": (
         "Shrink and share", "dumps.commands.pack:pack", "Write one redacted file of a run, for somebody else to look into.",
@@ -134,13 +143,17 @@ def run(args: Sequence[str] | None = None) -> int:
         say(f"graphdbg: {error}")
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        said = StringIO()
+        error.show(said)
+        say(said.getvalue())
         return 2
     except ModuleNotFoundError as error:
         return _lacking(error)
     except (click.Abort, KeyboardInterrupt):
         say("graphdbg: interrupted")
         return INTERRUPTED_EXIT
+    except OSError as error:
+        return _refused(error)
     except Exception:  # noqa: BLE001 - the outermost frame: whatever comes here is shown whole
         return _defect()
     return result if isinstance(result, int) else 0
@@ -158,6 +171,26 @@ def _lacking(error: ModuleNotFoundError) -> int:
     return lack.exit_code
 
 
+_OF_THE_SYSTEM = {
+    errno.ENOSPC: "free some space or choose another folder", errno.EDQUOT: "free some space or choose another folder",
+    errno.EROFS: "choose another folder", errno.EACCES: "choose another folder, or ask its owner",
+    errno.EPERM: "choose another folder, or ask its owner", errno.ENAMETOOLONG: "choose a shorter path",
+    errno.ENOTDIR: "choose another folder", errno.EMFILE: "raise the limit with ulimit -n", errno.ENFILE: "", errno.EIO: "",
+    errno.EBADF: "", errno.ELOOP: "", errno.EPIPE: "", errno.ENOMEM: "", errno.ESTALE: "",
+}  # fmt: skip
+"""What a system refuses that has nothing to do with us, and what to do about it."""
+
+
+def _refused(error: OSError) -> int:
+    """What no command has a sentence of its own for: a full disk, a folder without permission to write, a path too long."""
+    if error.errno not in _OF_THE_SYSTEM:
+        return _defect()
+    what = f"cannot use {error.filename}" if error.filename else "cannot write"
+    lack = EnvironmentLackError(what, error.strerror or str(error), _OF_THE_SYSTEM[error.errno])
+    say(f"graphdbg: {lack}")
+    return lack.exit_code
+
+
 def _defect() -> int:
     say(traceback.format_exc())
     say("graphdbg: this is a defect of graphdbg, not of your model. Please report it with the text above.")
@@ -166,4 +199,7 @@ def _defect() -> int:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the `graphdbg` script."""
-    sys.exit(run(args))
+    make_ready()
+    temporary.go_on_signals()
+    temporary.remove_left_over()
+    sys.exit(settle(run(args)))

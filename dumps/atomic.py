@@ -1,5 +1,6 @@
 """Writing files so that a reader sees either nothing or the whole: temporary name in the same folder, fsync, rename.
 
+Where somebody else syncs the file later (`later`, see `syncing`), the fsync is left out.
 Folders are not synced: after a power cut the newest files may be missing, but none is half there.
 Must not know what the bytes mean. Names that start with `.tmp-` are unfinished work of somebody and are ignored by every reader.
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,12 +54,13 @@ def _sync_files(folder: Path) -> None:
                 sync(path)
 
 
-def _write_and_sync(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+def _write(path: Path, parts: Iterable[bytes | memoryview], *, synced: bool) -> None:
     with path.open("xb") as file:
         for part in parts:
             file.write(part)
         file.flush()
-        os.fsync(file.fileno())
+        if synced:
+            os.fsync(file.fileno())
 
 
 def _claim(temporary: Path, path: Path, parts: Iterable[bytes | memoryview]) -> None:
@@ -68,7 +70,7 @@ def _claim(temporary: Path, path: Path, parts: Iterable[bytes | memoryview]) -> 
     except FileExistsError:
         raise
     except OSError:  # a file system without hard links: whole only once written, but still never overwritten
-        _write_and_sync(path, parts)
+        _write(path, parts, synced=True)
 
 
 def cannot_write(path: Path, error: OSError) -> EnvironmentLackError:
@@ -78,16 +80,20 @@ def cannot_write(path: Path, error: OSError) -> EnvironmentLackError:
     return EnvironmentLackError(f"cannot write {path}", error.strerror or str(error), fix)
 
 
-def write_file(path: Path, data: bytes | Iterable[bytes | memoryview], *, exclusive: bool = False) -> bool:
+def write_file(
+    path: Path, data: bytes | Iterable[bytes | memoryview], *, exclusive: bool = False,
+    later: Callable[[Path], object] | None = None,
+) -> bool:  # fmt: skip
     """Writes `data` to `path` whole or not at all; replaces an existing file.
 
+    `later` is told the path, and has it synced.
     With `exclusive` an existing file stays as it is and False is returned. Raises EnvironmentLackError when the disk refuses.
     """
     parts = [data] if isinstance(data, bytes) else list(data)
     temporary = temporary_beside(path)
     try:
         try:
-            _write_and_sync(temporary, parts)
+            _write(temporary, parts, synced=later is None)
             if exclusive:
                 try:
                     _claim(temporary, path, parts)
@@ -99,14 +105,17 @@ def write_file(path: Path, data: bytes | Iterable[bytes | memoryview], *, exclus
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise cannot_write(path, error) from error
+    if later is not None:
+        later(path)
     return True
 
 
 @contextmanager
-def new_folder(path: Path) -> Generator[Path]:
+def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
     """Yields an empty hidden folder that becomes `path` when the block ends well, and vanishes when it raises.
 
-    The block writes files plainly; they are synced before the folder is renamed. Raises UsageError when `path` exists: nothing
+    The block writes files plainly; they are synced before the folder is renamed, unless the caller has that done.
+    Raises UsageError when `path` exists: nothing
     is ever overwritten; EnvironmentLackError when the disk refuses.
     """
     if path.exists():
@@ -122,7 +131,8 @@ def new_folder(path: Path) -> Generator[Path]:
         # An empty folder at `path` would be replaced by rename, anything else makes it fail; both mean a race that was lost.
         if path.exists():
             raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
-        _sync_files(temporary)
+        if synced:
+            _sync_files(temporary)
         temporary.rename(path)
     except OSError as error:
         raise cannot_write(path, error) from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .schema import InputRecord, InputsRecord, TensorValue
+from .schema import InputRecord, InputsRecord, StoredTensor, TensorValue
 
 if TYPE_CHECKING:
     from .store import SavedGraph
@@ -82,7 +82,12 @@ def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGra
 
 def _groups(item: InputRecord) -> list[int]:
     values = [item.value, item.stored.value if item.stored is not None else None]
-    return [value.storage for value in values if isinstance(value, TensorValue) and value.storage is not None]
+    return [group for value in values if isinstance(value, TensorValue) for group in _of_tensor(value)]
+
+
+def _of_tensor(value: TensorValue) -> list[int]:
+    own = [] if value.storage is None else [value.storage]
+    return own + [group for part in value.inner.values() for group in _of_tensor(part)]
 
 
 def _regrouped(item: InputRecord, by: int) -> InputRecord:
@@ -90,9 +95,19 @@ def _regrouped(item: InputRecord, by: int) -> InputRecord:
     if not by or not _groups(item):
         return item
     changed = msgspec.structs.replace(item)
-    if isinstance(item.value, TensorValue) and item.value.storage is not None:
-        changed.value = msgspec.structs.replace(item.value, storage=item.value.storage + by)
-    if item.stored is not None and item.stored.value.storage is not None:
-        value = msgspec.structs.replace(item.stored.value, storage=item.stored.value.storage + by)
-        changed.stored = msgspec.structs.replace(item.stored, value=value)
+    if isinstance(item.value, TensorValue):
+        changed.value = _moved(item.value, by)
+    if item.stored is not None:
+        changed.stored = _stored_moved(item.stored, by)
     return changed
+
+
+def _moved(value: TensorValue, by: int) -> TensorValue:
+    own = None if value.storage is None else value.storage + by
+    inner = {name: _moved(part, by) for name, part in value.inner.items()}
+    return msgspec.structs.replace(value, storage=own, inner=inner)
+
+
+def _stored_moved(stored: StoredTensor, by: int) -> StoredTensor:
+    inner = {name: _stored_moved(part, by) for name, part in stored.inner.items()}
+    return msgspec.structs.replace(stored, value=_moved(stored.value, by), inner=inner)

@@ -20,7 +20,7 @@ from .atomic import new_folder
 from .errors import GraphdbgError, UsageError
 from .output import say
 from .reading import Packer, read_record, stored
-from .schema import GraphRecord, InputsRecord
+from .schema import GraphRecord, InputsRecord, StoredTensor
 from .shared import BLOCK_BYTES, in_blocks
 from .tensors import TensorSink, TensorStore
 from .walk import tensors
@@ -47,9 +47,16 @@ def stored_names(record: GraphRecord | None, inputs: InputsRecord | None = None)
     """The names of all storages that records refer to."""
     for item in [*(record.inputs if record else ()), *(inputs.inputs if inputs else ())]:
         if item.stored is not None:
-            yield item.stored.storage
+            yield from _storages(item.stored)
     if record is not None:
-        yield from (stored.storage for _, stored in tensors(record.graph))
+        for _, stored in tensors(record.graph):
+            yield from _storages(stored)
+
+
+def _storages(stored: StoredTensor) -> Iterator[str]:
+    yield stored.storage
+    for part in stored.inner.values():
+        yield from _storages(part)
 
 
 def copy_storages(names: Iterator[str], source: TensorSink, target: TensorStore) -> None:

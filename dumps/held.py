@@ -25,9 +25,10 @@ import msgspec
 from . import ids, index
 from .atomic import write_file
 from .errors import EnvironmentLackError, GraphdbgError, UnreadableError
-from .graph_folder import GRAPHS_FOLDER, INPUTS_FILE, encode
+from .graph_folder import GRAPHS_FOLDER, INPUTS_FILE, encode, stored_names
+from .opening import opened
 from .reading import SUFFIX, decode_record, read_record, stored
-from .schema import FORMAT, InputRecord, InputsRecord, Record
+from .schema import FORMAT, InputRecord, InputsRecord, Record, StoredTensor
 from .tensors import Bytes, TensorStore
 from .validate import check_inputs
 
@@ -116,9 +117,11 @@ def read(path: Path, *, live: bool = False) -> Held:
     damaged."""
     what = f"cannot read the last inputs in {path}"
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UnreadableError(what, error.strerror or str(error)) from error
+    except ValueError as error:
         raise UnreadableError(what, str(error)) from error
     head = _head(mapped, what)
     execution, start, size = head
@@ -133,7 +136,7 @@ def read(path: Path, *, live: bool = False) -> Held:
     storages = [part(*span) for span in record.spans]
     generators = [(name, part(*span)) for name, *span in record.generators]
     names = {"", *(f"#{index}" for index in range(len(storages)))}
-    if any(item.stored is not None and item.stored.storage not in names for item in record.inputs.inputs):
+    if not set(stored_names(None, record.inputs)) <= names:
         raise UnreadableError(what, "an input names a storage that is not there")
     if _head(mapped, what) != head:
         raise UnreadableError(what, "its process overwrote them meanwhile", "try again")
@@ -163,10 +166,13 @@ def settled(held: Held, put: Callable[[Bytes], str]) -> InputsRecord:
 
 
 def _named(item: InputRecord, names: Sequence[str]) -> InputRecord:
-    stored = item.stored
-    if stored is None or not stored.storage.startswith("#"):
-        return item
-    return msgspec.structs.replace(item, stored=msgspec.structs.replace(stored, storage=names[int(stored.storage[1:])]))
+    return item if item.stored is None else msgspec.structs.replace(item, stored=_stored(item.stored, names))
+
+
+def _stored(stored: StoredTensor, names: Sequence[str]) -> StoredTensor:
+    name = names[int(stored.storage[1:])] if stored.storage.startswith("#") else stored.storage
+    inner = {one: _stored(part, names) for one, part in stored.inner.items()}
+    return msgspec.structs.replace(stored, storage=name, inner=inner)
 
 
 def packed_state(data: Bytes) -> str:

@@ -20,8 +20,10 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from . import opening
 from .errors import EnvironmentLackError, UnreadableError
 from .lines import LineWriter
+from .reading import refuse_many
 
 KINDS = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped", "left_out", "note", "why", "begin", "end")
 """What an event can be. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state; `left_out`
@@ -204,7 +206,8 @@ class JournalContents(msgspec.Struct):
 def read(path: Path) -> JournalContents:
     """Reads a journal; a missing one is empty. A line that is torn or damaged is skipped and told in `damage`."""
     try:
-        data = path.read_bytes()
+        data = opening.read(path)
+        refuse_many(data, len(data), str(path))
     except FileNotFoundError:
         return JournalContents([], [])
     except OSError as error:

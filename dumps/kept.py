@@ -28,25 +28,38 @@ _MOST = 200
 
 def put(file: str, run: Run | None, found: Mapping[str, Any]) -> None:
     """Keeps what was found of graphs of a run, by id, before what was known of others."""
-    if run is None:
-        return
+    if run is not None:
+        with contextlib.suppress(OSError):
+            put_at(file, _key(run), found)
+
+
+def put_at(file: str, key: str, found: Mapping[str, Any]) -> None:
+    """The same under any key."""
     with contextlib.suppress(OSError, RuntimeError, GraphdbgError):  # no home folder, a full disk: then it is not known
-        known, key = _read(file), _key(run)
+        known = _read(file)
         before = known.pop(key, {})
         mine = dict(found) | {name: told for name, told in before.items() if name not in found}
-        path = _folder() / file
+        path = folder() / file
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, msgspec.json.encode(dict([*known.items(), (key, mine)][-_MOST:])))
 
 
 def taken(file: str, run: Run, form: Any) -> dict[str, Any]:
     """What is known of graphs of a run, by id, each of that type; nothing where it is of another."""
-    with contextlib.suppress(OSError, RuntimeError, msgspec.MsgspecError):
-        return msgspec.convert(_read(file).get(_key(run), {}), dict[str, form])
+    with contextlib.suppress(OSError):
+        return taken_at(file, _key(run), form)
     return {}
 
 
-def _folder() -> Path:
+def taken_at(file: str, key: str, form: Any) -> dict[str, Any]:
+    """The same under any key."""
+    with contextlib.suppress(OSError, RuntimeError, msgspec.MsgspecError):
+        return msgspec.convert(_read(file).get(key, {}), dict[str, form])
+    return {}
+
+
+def folder() -> Path:
+    """The cache folder."""
     from platformdirs import user_cache_path
 
     return user_cache_path("graphdbg")
@@ -60,6 +73,6 @@ def _key(run: Run) -> str:
 
 def _read(file: str) -> dict[str, dict[str, Any]]:
     try:
-        return msgspec.json.decode((_folder() / file).read_bytes(), type=dict[str, dict[str, Any]])
+        return msgspec.json.decode((folder() / file).read_bytes(), type=dict[str, dict[str, Any]])
     except (FileNotFoundError, msgspec.MsgspecError):
         return {}

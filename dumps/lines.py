@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from .opening import opened
+
 BITE_BYTES = 256 * 1024
 """So much is read at once where a flood of lines must not stop a screen."""
 
@@ -86,11 +88,11 @@ class Tail:
 
     def _data(self) -> bytes:
         try:
-            with self.path.open("rb", buffering=0) as file:
+            with opened(self.path) as file:
                 found = os.fstat(file.fileno())
                 self._look(found)
                 file.seek(self._offset)
-                data = file.read(-1 if self._bite is None else self._bite) or b""
+                data = file.read(-1 if self._bite is None else self._bite)
         except FileNotFoundError:
             self.there = self.fresh = self.more = False
             self._file = None if self._file is None else (-1, -1)

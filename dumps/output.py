@@ -1,17 +1,27 @@
 """The one place that prints. stdout is data, stderr is narration.
 
+Whatever they lead to: a full disk or a closed stdout is a sentence and a code, where nobody reads stderr nothing is told, and
+what the encoding of a stream has no letters for is written as escapes.
+
+What is printed may quote a dump, a folder's name or a key in it: no control character but line breaks gets to a terminal or into
+a file, whoever made the text; a JSON document has them all as \\u escapes.
+
 >>> emit({"run": "myrun"}, as_json=True)      # one JSON document on stdout
 >>> say("recorded 3 graphs")                  # a sentence on stderr
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from .errors import EnvironmentLackError
+from .tables import CONTROL, on_terminal, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,28 +32,79 @@ READER_GONE_EXIT = 141
 
 def emit(data: Any, *, as_json: bool) -> None:
     """Prints data on stdout: a JSON document when `as_json`, else its text as it is (no newline added to an empty text)."""
-    text = json.dumps(data, ensure_ascii=False) if as_json else str(data)
+    text = json_text(data) if as_json else visible(str(data), colours=on_terminal())
     try:
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        _nothing_more()
+        _nothing_more(sys.stdout)
         raise SystemExit(READER_GONE_EXIT) from None
     except OSError as error:
-        _nothing_more()
-        why = error.strerror or str(error)
-        raise EnvironmentLackError("cannot write stdout", why, "free some space or send it elsewhere") from error
+        _nothing_more(sys.stdout)
+        raise _cannot_write(error) from error
 
 
-def _nothing_more() -> None:
+def _cannot_write(error: OSError) -> EnvironmentLackError:
+    return EnvironmentLackError("cannot write stdout", error.strerror or str(error), "free some space or send it elsewhere")
+
+
+def _has_all_letters() -> bool:
+    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+
+
+def _nothing_more(stream: TextIO) -> None:
     """What could not be written is not tried again when the interpreter ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError, ValueError):  # it has no number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Closed(io.TextIOBase):
+    """In the place of a stdout that was closed before we began."""
+
+    def write(self, s: str, /) -> int:
+        raise OSError(errno.EBADF, "it is closed")
+
+
+def make_ready() -> None:
+    """Once, before anything is opened: stdin, stdout and stderr that are closed lead nowhere, else the next file that is opened
+    would be what is written to."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+    sys.stdout = cast("TextIO", sys.stdout or _Closed())
+    sys.stderr = cast("TextIO", sys.stderr or open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+
+
+def settle(code: int) -> int:
+    """The exit code once all is written: that of a refusal where something was not."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            _nothing_more(stream)
+            if stream is sys.stdout and code == 0:
+                lack = _cannot_write(error)
+                say(f"graphdbg: {lack}")
+                code = lack.exit_code
+    return code
+
+
+def json_text(data: Any) -> str:
+    """One JSON document in one line, in which a terminal finds nothing to obey."""
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(data, ensure_ascii=not _has_all_letters()))
 
 
 def say(text: str) -> None:
-    """Prints one narration line on stderr."""
-    sys.stderr.write(text if text.endswith("\n") else text + "\n")
-    sys.stderr.flush()
+    """Prints one narration line on stderr; where nobody can read it, it is not told."""
+    text = visible(text, colours=sys.stderr.isatty())
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text if text.endswith("\n") else text + "\n")
+        sys.stderr.flush()
 
 
 def terminal() -> Console | None:

@@ -3,8 +3,8 @@ one sentence that names the file and the place in it.
 
 Large texts of recorded runs are kept as `graph.json.gz` in place of `graph.json`, found by the plain name; a case folder stays
 plain. Compression is a function of the bytes alone (no time, no name), so that equal texts give equal files. Must not execute,
-import or guess anything, nor unpack without bound: a small file may claim to hold terabytes. The format version is checked
-first, so a newer file is refused as newer.
+import or guess anything, nor unpack or decode without bound: a small file may claim to hold terabytes, and a text of brackets
+becomes thirty times as large. The format version is checked first, so a newer file is refused as newer.
 
 >>> record = read_record(Path("run/run.json"), RunRecord)
 >>> name, data = packed("graph.json", b"x" * 100_000)
@@ -18,14 +18,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from . import opening
 from .amounts import size_text
 from .errors import UnreadableError
 from .schema import FORMAT
+from .wording import counted
 
 T = TypeVar("T")
 SUFFIX = ".gz"
@@ -33,8 +36,16 @@ SUFFIX = ".gz"
 LARGE_BYTES = 1 << 15
 """Texts from this size on are compressed; smaller ones gain less than a block of the file system."""
 
-MOST_BYTES = 4 << 30
-"""A text that unpacks to more than this is refused: graphs of 100,000 nodes have a tenth of a gigabyte."""
+DECODED_FREELY_BYTES = 2 << 30
+"""So much memory the values of any text may take: graphs of 100,000 nodes take less than one gigabyte."""
+
+DECODED_TIMES = 256
+"""And else so many times what lies on the disk."""
+
+_VALUE_BYTES = 128
+_SURELY_BYTES = 8 << 20
+_PIECE_BYTES = 1 << 20
+_NO_MARKS = bytes(set(range(256)) - set(b",[{"))
 
 _LEVEL = 6
 
@@ -116,7 +127,10 @@ class Packer:
     def __init__(self, shared_bytes: int = 0) -> None:
         self.shared_bytes = shared_bytes
         self._begun = b""
-        self._state = zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+
+    @cached_property  # it is large, and most texts are too small to be compressed
+    def _state(self) -> Any:
+        return zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
 
     def __call__(self, data: bytes) -> bytes:
         if not self._begun:
@@ -152,19 +166,43 @@ def read(path: Path) -> bytes:
     found = path if path.suffix == SUFFIX else stored(path)
     if found is None:
         raise FileNotFoundError(path)
-    data = found.read_bytes()
-    return unpacked(data, str(found)) if found.suffix == SUFFIX else data
+    data = opening.read(found)
+    text = unpacked(data, str(found)) if found.suffix == SUFFIX else data
+    refuse_many(text, len(data), str(found))
+    return text
+
+
+def refuse_many(text: bytes, packed_bytes: int, where: str) -> None:
+    """Raises UnreadableError for a text whose values would take too much memory, as its commas and brackets say; of a table,
+    whose every byte can be a value, as its length says."""
+    if len(text) <= _SURELY_BYTES:
+        return
+    values = len(text) // 2 if ".msgpack" in where else len(text.translate(None, _NO_MARKS))
+    needed = values * _VALUE_BYTES + len(text) * (1 if text.isascii() else 4)
+    if needed <= DECODED_FREELY_BYTES // 2:
+        return
+    most = max(DECODED_FREELY_BYTES // 2, opening.most_in_memory())
+    most = min(most, max(DECODED_FREELY_BYTES, DECODED_TIMES * packed_bytes))
+    if needed > most:
+        why = f"its {counted(values, 'value')} would take {size_text(needed)} of memory; {size_text(most)} at most are used here"
+        raise UnreadableError(f"cannot read {where}", why)
 
 
 def unpacked(data: bytes, where: str) -> bytes:
     """The text in the bytes of a gzip file; raises UnreadableError when they are damaged, cut off or hold too much."""
+    most = opening.most_out(len(data))
+    said = int.from_bytes(data[-4:], "little")  # modulo 4 GiB, where it is not damaged
     reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    text, rest, size = b"", data, 0
     try:
-        text = reader.decompress(data, MOST_BYTES)
+        while rest and size <= most:
+            text = reader.decompress(rest, most + 1 if said <= most else _PIECE_BYTES)
+            rest, size = reader.unconsumed_tail, size + len(text)
     except zlib.error as error:
         raise UnreadableError(f"cannot read {where}", f"it is damaged ({error})", "record the run again") from error
-    if reader.unconsumed_tail:
-        raise UnreadableError(f"cannot read {where}", f"it unpacks to more than {size_text(MOST_BYTES)}")
-    if not reader.eof:
+    if size > most:
+        why = f"its {size_text(len(data))} unpack to more than {size_text(most)}"
+        raise UnreadableError(f"cannot read {where}", why, "unpack it with gunzip if that is right")
+    if not reader.eof or size != len(text):
         raise UnreadableError(f"cannot read {where}", "the file is cut off", "record the run again")
     return text

@@ -53,6 +53,8 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class TensorValue(Record, tag="tensor", tag_field="value_kind"):
     """Metadata of one tensor value. Sizes and strides in elements.
 
+    A tensor that holds others (a traceable wrapper) has them as `inner`, by attribute; `context` is what else it is made of.
+
     `storage` names the alias group inside the graph (None: alone); `storage_bytes` is written where the storage is larger than
     what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point and axis. Of an input
     that was seen: whether it is a `leaf` to autograd, and its `subclass` where it is more than a Tensor or Parameter. `base`: the
@@ -74,6 +76,8 @@ class TensorValue(Record, tag="tensor", tag_field="value_kind"):
     leaf: bool = True
     subclass: str = ""
     base: TensorValue | None = None
+    inner: dict[str, TensorValue] = {}
+    context: Arg = None
 
 
 class SymValue(Record, tag="sym", tag_field="value_kind"):
@@ -124,11 +128,13 @@ class NodeRecord(Record):
 
 
 class StoredTensor(Record):
-    """A tensor whose bytes lie in tensors/<storage> (the whole storage), and the view on it. No storage: metadata only."""
+    """A tensor whose bytes lie in tensors/<storage> (the whole storage), and the view on it. No storage: metadata only, or a
+    tensor that holds others, which are `inner`."""
 
     storage: str
     value: TensorValue
     parameter: bool = False
+    inner: dict[str, StoredTensor] = {}
 
 
 class ModuleRecord(Record):

@@ -6,7 +6,7 @@ no hard links every file stands by itself. Must not change the bytes of a file t
 
 >>> files = SharedFiles(run_path, "rank1_pid12")
 >>> name = files.place(folder / "graph.py", b"...")       # written, or a link (then there is no name)
->>> files.publish(folder / "graph.py", name)              # once it is synced: others may link to it
+>>> files.publish(folder / "graph.py", name)              # once it is whole: others may link to it
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import os
 import threading
 from pathlib import Path
 
-from . import atomic
 from .atomic import temporary_beside
 from .lines import Tail, append
 from .tensors import hash_bytes
@@ -43,7 +42,7 @@ class SharedFiles:
         self._lock = threading.Lock()
 
     def place(self, path: Path, data: bytes) -> str:
-        """Makes `path`, which must not exist: a link where the bytes are in the run already, else a file that is not synced yet.
+        """Makes `path`, which must not exist: a link where the bytes are in the run already, else a file, not synced.
 
         Returns the name to `publish` it under; empty when there is nothing to publish. Raises OSError when the disk refuses.
         """
@@ -56,7 +55,7 @@ class SharedFiles:
         return name
 
     def publish(self, path: Path, name: str) -> None:
-        """Lists a synced file, so that equal ones become links to it."""
+        """Lists a file, so that equal ones become links to it."""
         if not name:
             return
         with self._lock:
@@ -65,13 +64,11 @@ class SharedFiles:
         self.list_bytes += len(line) + 1
         append(self.run / self.process / LIST_FILE, line)
 
-    def replace(self, path: Path, data: bytes, *, sync: bool = True) -> None:
-        """Writes a file that may exist; a reader sees the old bytes or the new ones, whole. `sync=False`: it may be lost."""
+    def replace(self, path: Path, data: bytes) -> None:
+        """Writes a file that may exist; a reader sees the old bytes or the new ones, whole. Nobody waits for the disk."""
         temporary = temporary_beside(path)
         try:
             name = self.place(temporary, data)
-            if sync:
-                atomic.sync(temporary)
             self._count(-_own_bytes(path))
             temporary.replace(path)
         finally:

@@ -20,6 +20,7 @@ import msgspec
 from .atomic import write_file
 from .errors import UnreadableError
 from .lines import append
+from .opening import read
 from .reading import packed, read_bytes, stored
 from .shared import in_blocks
 
@@ -93,7 +94,7 @@ class Sources:
     def records(self) -> dict[str, SourceRecord]:
         """By file. A torn line at the end is passed over."""
         try:
-            lines = (self.process / LIST).read_bytes().splitlines()
+            lines = read(self.process / LIST).splitlines()
         except OSError:
             return {}
         found: dict[str, SourceRecord] = {}

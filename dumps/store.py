@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from . import borrowed, held, ids, index, kernels, sidecar
 from .errors import UnreadableError, UsageError
 from .graph_folder import CODE_FOLDER, GRAPH_FILE, GRAPHS_FOLDER, INPUTS_FILE, PROGRAM_FILE, RUN_FILE, TENSORS_FOLDER
+from .opening import opened
 from .output import say
 from .reading import plain_name, read_bytes, read_if_there, read_record, stored
 from .schema import GraphRecord, InputsRecord, RunRecord
@@ -288,12 +289,12 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
 def is_script(text: str, cwd: str | Path | None = None) -> bool:
     """Whether `text` names a program in the place of something saved: a name that ends in .py, or an executable text with #!."""
     path = Path(cwd or "") / text
-    if path.is_dir():
-        return False
-    if path.suffix == ".py":
-        return True
     try:
-        with path.open("rb") as file:
+        if path.is_dir():
+            return False
+        if path.suffix == ".py":
+            return True
+        with opened(path, named=True) as file:
             return file.read(2) == b"#!" and os.access(path, os.X_OK)
     except (OSError, ValueError):
         return False

@@ -23,11 +23,14 @@ import msgspec
 
 from .atomic import write_file
 from .errors import RefusedError, UnreadableError
+from .opening import opened
 
 Bytes = bytes | bytearray | memoryview
 
 HASH = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _MAX_HEADER_BYTES = 1 << 16
+_HOLES_BYTES = 1 << 30
+"""Zeros that a copy has left out of the file are read, up to so many."""
 
 
 class TensorSink(Protocol):
@@ -67,6 +70,7 @@ class TensorStore:
         self.folder = folder
         self.written_bytes = 0
         self.room: Callable[[int], bool] | None = None
+        self.later: Callable[[Path], object] | None = None
         self._lock = threading.Lock()
         self._open: dict[str, memoryview] = {}
 
@@ -81,7 +85,7 @@ class TensorStore:
         path = self.folder / name
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_file(path, (file_header(len(flat)), flat))
+            write_file(path, (file_header(len(flat)), flat), later=self.later)
             self.written_bytes += len(flat)
         return name
 
@@ -129,7 +133,7 @@ def file_header(size_bytes: int) -> bytes:
 def _verified(path: Path, name: str) -> memoryview:
     what = f"cannot read tensor {path}"
     try:
-        with path.open("rb") as file:
+        with opened(path, freely=_HOLES_BYTES) as file:
             size = file.seek(0, 2)
             if size == 0:
                 raise UnreadableError(what, "the file is empty", "record the run again")
@@ -138,7 +142,9 @@ def _verified(path: Path, name: str) -> memoryview:
         raise UnreadableError(
             what, "the file is missing", "record the run again, or copy tensors/ along with the graph"
         ) from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UnreadableError(what, error.strerror or str(error)) from error
+    except ValueError as error:
         raise UnreadableError(what, str(error)) from error
     data = mapped[data_start(mapped, what) :]
     if hash_bytes(data) != name:

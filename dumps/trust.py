@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 Ready = Callable[[], object]
 _given = False
@@ -21,6 +22,11 @@ _ready: Ready | None = None
 def given() -> bool:
     """Whether the user has said so."""
     return _given
+
+
+def trusted(run: Path | None = None) -> bool:
+    """Whether the settings of a run may name commands, paths and code (see `permitted`): where the user says `--trust`."""
+    return given()
 
 
 def grant(ready: Ready | None = None) -> None:

@@ -20,9 +20,11 @@ import msgspec
 
 from . import expr, ids
 from .errors import GraphdbgError, RefusedError, UnreadableError
+from .permitted import argument_refusal
 from .schema import (
     ARGUMENT_TAGS,
     STAGES,
+    Ambient,
     Arg,
     ConstValue,
     GraphBody,
@@ -39,6 +41,7 @@ from .schema import (
     Value,
 )
 from .tensors import HASH
+from .walk import plain, tag_of
 from .wording import counted
 
 MAX_DEPTH = 50
@@ -48,6 +51,7 @@ _PLACEHOLDER = re.compile(r"\*{0,2}[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DOTTED = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*", re.ASCII)
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>:\[\]-]*", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9_.]+", re.ASCII)
+_PRECISIONS, _THREADS = ("highest", "high", "medium"), 4096
 _DEVICE = re.compile(r"[a-z_][a-z0-9_]*(?::\d+)?", re.ASCII)
 
 Path = str
@@ -93,7 +97,7 @@ class Checker:
         elif dim < 0 and not negative:
             self.fail(place, f"{dim} is negative")
 
-    def tensor(self, value: TensorValue, place: Path) -> None:
+    def tensor(self, value: TensorValue, place: Path, depth: int = 0) -> None:
         self.name(value.dtype, f"{place}, dtype", _WORD, "a dtype")
         self.name(value.device, f"{place}, device", _DEVICE, "a device")
         self.name(value.layout, f"{place}, layout", _WORD, "a layout")
@@ -104,10 +108,17 @@ class Checker:
         for dim in value.stride:
             self.dim(dim, f"{place}, stride", negative=True)
         self.dim(value.offset, f"{place}, offset")
+        if depth > MAX_DEPTH:
+            self.fail(place, f"tensors hold tensors more than {MAX_DEPTH} deep")
+        if value.context is not None:
+            self.argument(value.context, f"{place}, context", _no_reference)
+        for name, part in value.inner.items():
+            self.name(name, f"{place}, inner", _WORD, "an attribute")
+            self.tensor(part, f"{place}, inner {name}", depth + 1)
         if value.base is not None:
             if value.base.base is not None:
                 self.fail(place, "its base is a view itself")
-            self.tensor(value.base, f"{place}, base")
+            self.tensor(value.base, f"{place}, base", depth + 1)
 
     def value(self, value: Value | None, place: Path, depth: int = 0) -> None:
         if depth > MAX_DEPTH:
@@ -126,6 +137,8 @@ class Checker:
         if stored.storage and not HASH.fullmatch(stored.storage):
             self.refuse(place, f"{_short(stored.storage)} is not a tensor name (40 hexadecimal digits)")
         self.tensor(stored.value, place)
+        for name, part in stored.inner.items():
+            self.stored(part, f"{place}, inner {name}")
 
     # Arguments
 
@@ -206,6 +219,17 @@ class Checker:
         for key, arg in args.items():
             self.name(key, f"{place}, {_short(key)}", _WORD, "a plain name")
             self.argument(arg, f"{place}, {key}", _no_reference)
+
+    def ambient(self, ambient: Ambient) -> None:
+        """The global state: words that name a device, a dtype or a precision, and a number of threads that a machine may have."""
+        for device, dtype in ambient.autocast.items():
+            self.name(device, "ambient, autocast", _DEVICE, "a device")
+            self.name(dtype, "ambient, autocast", _WORD, "a dtype")
+        self.name(ambient.default_dtype, "ambient, default_dtype", _WORD, "a dtype")
+        if ambient.matmul_precision not in _PRECISIONS:
+            self.fail("ambient, matmul_precision", f"{_short(ambient.matmul_precision)} is none of {', '.join(_PRECISIONS)}")
+        if not 0 <= (ambient.threads or 0) <= _THREADS:
+            self.fail("ambient, threads", f"{ambient.threads} is no number of threads (0 to {_THREADS})")
 
     # Graphs
 
@@ -317,6 +341,15 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _ambient(checker: Checker, ambient: Ambient) -> None:
+    """Global state is put in force by name."""
+    named = {"matmul_precision": ambient.matmul_precision, "default_dtype": ambient.default_dtype}
+    for place, word in (named | {f"autocast of {device[:20]!r}": dtype for device, dtype in ambient.autocast.items()}).items():
+        checker.name(word, f"ambient state, {place}", _WORD, "a plain word")
+    for device in ambient.autocast:
+        checker.name(device, "ambient state, autocast", _DEVICE, "a device")
+
+
 def check_graph(record: GraphRecord, where: str) -> None:
     """Raises RefusedError for a name that must not reach generated code or the file system, UnreadableError for the rest."""
     checker = Checker(where)
@@ -334,11 +367,20 @@ def check_graph(record: GraphRecord, where: str) -> None:
         checker.name(kernel.name, f"kernel {index}")
     checker.body(record.graph, len(record.strings), "")
     checker.inputs(record.inputs)
+    _ambient(checker, record.ambient)
     checker.mapping(record.compile_kwargs, "compile_kwargs")
-    for name, config in record.config.items():
-        checker.mapping(config, f"config {_short(name)}")
+    for name, arg in record.compile_kwargs.items():
+        if tag_of(arg)[0] != "opaque" and (why := argument_refusal(name, plain(arg))):
+            checker.fail(f"compile_kwargs, {_short(name)}", f"{_short(plain(arg))}, where {why}")
+    checker.ambient(record.ambient)
+    for room, config in record.config.items():
+        checker.name(room, "config")
+        checker.mapping(config, f"config {_short(room)}")
 
 
 def check_inputs(record: InputsRecord, where: str) -> None:
     """The same for inputs.json."""
-    Checker(where).inputs(record.inputs)
+    checker = Checker(where)
+    checker.inputs(record.inputs)
+    if record.ambient is not None:
+        _ambient(checker, record.ambient)

@@ -20,7 +20,6 @@ import shutil
 import threading
 import time
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -48,6 +47,7 @@ from .reading import LARGE_BYTES, Packer, packed, read_record, stored
 from .schema import GraphRecord, InputsRecord, RunRecord
 from .shared import BLOCK_BYTES, SharedFiles, in_blocks
 from .sources import SourceWriter
+from .syncing import Syncing
 from .tensors import TensorSink, TensorStore
 
 _JOIN_S = 3.0
@@ -137,7 +137,7 @@ class RunWriter:
             if (entry / process.FILE).exists():
                 shared = SharedFiles(self.path, entry.name)
                 if programs:
-                    write_programs(entry, partial(shared.replace, sync=False))
+                    write_programs(entry, shared.replace)
                 shared.unite()
 
 
@@ -170,6 +170,8 @@ class ProcessWriter:
         self.path = run.path / name
         self.tensors = run.tensors
         self.shared = SharedFiles(run.path, name)
+        self.syncing = Syncing(self._not_on_disk)
+        self.tensors.later = self.syncing.add
         self.sources = SourceWriter(self.path)
         self.pid = os.getpid()
         self._lock = threading.Lock()
@@ -177,6 +179,7 @@ class ProcessWriter:
         self._fresh = itertools.count()
         self._folders = 0
         self._compiles: set[str] = set()
+        self._refusals: set[str] = set()
         self.gate: Gate | None = None
         write_file(self.path / process.FILE, encode(process.describe(name, rank, restart)))
         self.journal = Journal(self.path / JOURNAL_FILE)
@@ -246,7 +249,7 @@ class ProcessWriter:
     def write_programs(self) -> None:
         """graph.py of all graphs, where there is room for it: called when nothing is compiled any more, before `close`."""
         room = self.gate.spare if self.gate is not None else None
-        write_programs(self.path, partial(self.shared.replace, sync=False), room, self._note)
+        write_programs(self.path, self.shared.replace, room, self._note)
 
     def save_inputs(
         self, local: str, inputs: InputsRecord, tensors: TensorSink | None = None, *, number: int = 0
@@ -306,11 +309,12 @@ class ProcessWriter:
 
     def _write_folder(self, path: Path, contents: Mapping[str, bytes]) -> None:
         """A new folder with these files; it appears whole or not at all."""
-        with new_folder(path) as folder:
+        with new_folder(path, synced=False) as folder:
             names = {name: self.shared.place(folder / name, data) for name, data in contents.items()}
         self._folders += 1
         for name, shared in names.items():
             self.shared.publish(path / name, shared)
+        self.syncing.add(*(path / name for name in contents))
 
     def _replace(self, path: Path, data: bytes, compress: Packer | None = None) -> Path:
         """Writes one text in the form, plain or compressed, that it has already, so that there is one file of it."""
@@ -324,12 +328,14 @@ class ProcessWriter:
             self.shared.replace(path, data)
         except OSError as error:
             raise cannot_write(path, error) from error
+        self.syncing.add(path)
         return path
 
     def close(self) -> None:
         """Says in the journal that this process ended by itself; does nothing in a forked child."""
         if self.owned:
             self.shared.unite()
+            self.syncing.finish()
             self.journal.event("end")
             self.journal.close()
 
@@ -340,6 +346,13 @@ class ProcessWriter:
         if not path.is_dir():
             raise UsageError(f"{path} does not exist", "save the graph first")
         return path
+
+    def _not_on_disk(self, path: Path, error: OSError) -> None:
+        """Told once for each kind of refusal; what the system holds is read as before."""
+        why = error.strerror or str(error)
+        if why not in self._refusals:
+            self._refusals.add(why)
+            self.journal.event("note", message=f"{path.name} and maybe others are not on the disk: {why}", error=True)
 
     def _note(self, local: str, error: Exception) -> None:
         what = "" if isinstance(error, GraphdbgError) else f"{type(error).__name__}: "

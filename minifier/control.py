@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..dumps import lines
+from ..dumps import lines, opening
 from ..dumps.atomic import cannot_write
 from ..dumps.errors import UsageError
 from ..dumps.lines import Tail
@@ -75,6 +75,7 @@ def append(out: Path, order: Order) -> None:
     """Writes one order, with one write; raises EnvironmentLackError where the disk refuses."""
     path = out / CONTROL_FILE
     try:
+        opening.refuse_links(out)
         lines.append(path, msgspec.json.encode(order))
     except OSError as error:
         raise cannot_write(path, error) from error
@@ -151,7 +152,7 @@ def outcome(out: Path, given: Given, wait_s: float) -> Steered | None:
 
 def _running(events: Path) -> str:
     """The step that runs now, by the last line that says so."""
-    data = events.read_bytes()
+    data = opening.read(events)
     place = data.rfind(b'"event":"step"')
     line = data[place - 1 :].partition(b"\n")
     try:

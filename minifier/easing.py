@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ..dumps import opening
 from ..dumps.atomic import write_file
 from ..dumps.store import load_graph
 from ..toolkit.isolation import ForkServer
@@ -34,5 +35,5 @@ def ease(minified: Minified, server: ForkServer, options: Options, told: Callabl
     if record.workaround:
         minified.verdict = record
         path = minified.path / CASE_FILE
-        data = {**msgspec.json.decode(path.read_bytes()), "record": record.plain()}
+        data = {**msgspec.json.decode(opening.read(path)), "record": record.plain()}
         write_file(path, msgspec.json.format(msgspec.json.encode(data), indent=1))

@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from ..dumps.lines import LineWriter
+from ..dumps.opening import opened
 from ..dumps.wording import counted
 from .problem import Answer
 
@@ -259,7 +260,7 @@ class EventsFile:
         self._lines = LineWriter(self.path)
         if not self.path.stat().st_size:  # of a device it is 0, whatever can be read
             return self._lines
-        with self.path.open("rb") as file:
+        with opened(self.path) as file:
             while lines := file.readlines(1 << 20):
                 self.life += sum(_START in line[:40] for line in lines)
         return self._lines

@@ -92,7 +92,10 @@ def _screened(
     from ..toolkit.triage.run import worst_graph
 
     measured = options.memory_over is not None
-    how = How(options.seed, None, options.hangs or LIMIT_S, options.imports, measured=measured, anyway=options.anyway)
+    how = How(
+        options.seed, None, options.hangs or LIMIT_S, options.imports, measured=measured, anyway=options.anyway,
+        known=not options.anyway,
+    )  # fmt: skip
     verdict, graph = worst_graph(run, how, amount=amount, max_time_s=SCREEN_S, told=told)
     if graph is not None:
         return graph, text(verdict)[:200] if amount is None or options.check == ROUNDING else "it has most of what was asked for"

@@ -20,11 +20,14 @@ from typing import IO, Any
 
 import msgspec
 
+from ..dumps import opening
 from ..dumps.errors import UnreadableError, UsageError
 from .problem import Answer, Ruling
 
 JOURNAL_FILE = "journal.jsonl"
 FORMAT = 1
+
+_LONGEST = 1 << 20
 
 
 class Journal:
@@ -54,7 +57,7 @@ class Journal:
             self._append({"header": whole, "about": dict(about or {})})
 
     def _reopen(self, header: dict[str, Any]) -> IO[bytes]:
-        data = self.path.read_bytes()
+        data = opening.read(self.path)
         lines = data.split(b"\n")
         tail = lines.pop()
         for number, line in enumerate(lines, 1):
@@ -131,8 +134,8 @@ class Journal:
 def about(path: Path) -> dict[str, Any] | None:
     """What the first line of a journal says besides its header; None where there is no such journal or line."""
     try:
-        with path.open("rb") as file:
-            return json.loads(file.readline()).get("about")
+        with opening.opened(path) as file:
+            return json.loads(file.readline(_LONGEST)).get("about")
     except (OSError, ValueError, AttributeError):
         return None
 

@@ -21,6 +21,7 @@ import msgspec
 
 from ..dumps.atomic import write_file
 from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.opening import refuse_links
 from ..dumps.process import FILE as PROCESS_FILE
 from ..dumps.process import Liveness, ProcessRecord, describe, liveness
 from ..dumps.reading import read_record
@@ -47,6 +48,7 @@ class Life(AbstractContextManager["Life"]):
         self._made = not out.exists()
         try:
             out.mkdir(parents=True, exist_ok=True)
+            refuse_links(out)
             self._descriptor = os.open(out / LOCK_FILE, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
         except OSError as error:
             raise UsageError(f"cannot write into {out}", str(error.strerror), "choose another -o") from None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import UsageError
+from ..toolkit.identity import known_id
 from ..toolkit.verdict import OK, Verdict
 from .problem import Answer, Candidate, Ruling
 
@@ -129,6 +130,13 @@ class Minified:
     unneeded: list[str] = field(default_factory=list[str])
     neighbour: dict[str, str] = field(default_factory=dict[str, str])
     verdict: Verdict = OK
+
+    @property
+    def signature_id(self) -> str:
+        """Which failure it is, in 8 characters (see `toolkit.identity`); empty where there is no case."""
+        from ..dumps.store import load_graph
+
+        return "" if self.path is None else known_id(self.signature, load_graph(self.path))
 
     @cached_property
     def _live(self) -> tuple[fx.GraphModule, list[Any]]:

@@ -9,10 +9,8 @@ With a callable the caller's process runs it, one call after the other. Imports 
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -22,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import GraphdbgError, UsageError
-from ..dumps.reading import read_bytes, stored
+from ..toolkit import judged
 from ..toolkit.isolation import Servers, default_memory_bytes, fork_server
+from ..toolkit.isolation.folders import owned
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
@@ -99,11 +98,11 @@ def minify(
         check, rung, seed, match, tuple(imports), hangs, slower_than, memory_over, time_limit, memory_limit,
         jobs=jobs, max_time=max_time, max_queries=max_queries, executor=executor if isinstance(executor, str) else "local",
     ).checked()  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="graphdbg-minify-") as folder:
-        saved = load_graph(_with_settings(save_graph(gm, list(inputs), Path(folder) / "original")))
+    with owned("graphdbg-minify-") as folder:
+        saved = load_graph(_with_settings(save_graph(gm, list(inputs), folder / "original")))
         try:
             result = minify_saved(
-                saved, out=Path(folder) / "out" if out is None else Path(out), options=options, tell=tell,
+                saved, out=folder / "out" if out is None else Path(out), options=options, tell=tell,
                 executor=None if isinstance(executor, str) else executor,
             )  # fmt: skip
         except Interrupted as interrupted:
@@ -249,10 +248,6 @@ def _warmth(options: Options) -> dict[str, Any]:
 
 
 def _header(saved: SavedGraph, options: Options) -> dict[str, Any]:
-    digest = hashlib.blake2b(digest_size=16)
-    for name in ("graph.json", "inputs.json"):
-        if stored(saved.path / name) is not None:
-            digest.update(read_bytes(saved.path / name))
     return {
-        "case": digest.hexdigest(), **options.asked(), "torch": version("torch"), "signature": SIGNATURE_VERSION,
+        "case": judged.digest(saved), **options.asked(), "torch": version("torch"), "signature": SIGNATURE_VERSION,
     }  # fmt: skip

@@ -25,13 +25,15 @@ import msgspec
 
 from ..dumps import errors
 from ..dumps.atomic import write_file
+from ..dumps.opening import read, read_text
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
-from ..toolkit import verdict, verdict_words
+from ..toolkit import judged, verdict, verdict_words
 from ..toolkit.gate import with_next
 from ..toolkit.isolation import JUDGING, Servers, raise_refusal
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.next_command import with_flags
+from ..toolkit.outcome import Outcome
 from ..toolkit.signature import Signature, from_answer
 from . import made_up
 from .asking import RUNNING, TASKS, Asking
@@ -87,7 +89,7 @@ class Oracle:
         """
         kept = self.work / PREPARED
         if kept.exists() and self._prepared is None:
-            value = msgspec.json.decode(kept.read_bytes())
+            value = msgspec.json.decode(read(kept))
             self.atoms, self.notes, self.switches = value["atoms"], value["notes"], value["switches"]
             self.case = Path(value["case"])
             self._prepared = self.made_up = value.get("made_up", "")
@@ -96,7 +98,7 @@ class Oracle:
         reply = self.asking.task("prepare", self._payload(None))
         deadly = self.work / RUNNING
         if reply.status in ("signal", "timeout", "memory") and deadly.exists():
-            ends_at = deadly.read_text()
+            ends_at = read_text(deadly)
             reply = self.asking.task("prepare", self._payload(None) | {"ends_at": ends_at})
             self.notes.append(f"eager itself dies at {ends_at}: what comes behind it has no values and is left out")
         if reply.status != "done":
@@ -203,6 +205,9 @@ class Oracle:
         answer: Answer | None = None
         try:
             answer, found = self.judge(None)
+            if self._lasting and (record := verdict.read(answer.record)) is not None:
+                outcome = Outcome(record, found, seconds=answer.seconds, rung=self.options.rung)
+                judged.remember(load_graph(self.case), self.options.rung, self.options.judged, self.options.seed, outcome)
             if self.made_up or not (found and made_up.eager_cannot(found)):
                 return answer
             why = found.raw or found.text()
@@ -212,6 +217,22 @@ class Oracle:
         if compiled is None and lack is not None:
             raise lack
         return compiled or answer or Answer(Ruling.INFRA, detail=why)
+
+    def before(self) -> Answer | None:
+        """What an earlier command judged of the whole case, where it was asked the same."""
+        options = self.options
+        found = judged.known(load_graph(self.case), options.rung, options.judged, options.seed) if self._lasting else None
+        if found is None or found.signature is None:
+            return None
+        return Answer(Ruling.OTHER, found.signature.text(), seconds=found.seconds)
+
+    @property
+    def _lasting(self) -> bool:
+        """Whether what the whole case comes to is of use to later commands."""
+        options = self.options
+        return not (
+            options.imports or options.command or options.slower_than or options.memory_over or options.anyway or self.made_up
+        )
 
     def settle(self, answers: Sequence[Answer]) -> list[Answer]:
         """Verdicts on runs of the whole case: the first failure among them sets the signature and the time limit."""
@@ -436,7 +457,7 @@ class Oracle:
     def _culprits(self) -> list[int]:
         """Atoms of the nodes that the first failure named, most telling first."""
         kept = self.work / CULPRITS
-        names: list[str] = msgspec.json.decode(kept.read_bytes()) if kept.exists() else []
+        names: list[str] = msgspec.json.decode(read(kept)) if kept.exists() else []
         found = [self.atoms["of_node"].get(name) for name in names]
         return [atom for atom in dict.fromkeys(found) if atom is not None]
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..dumps import opening
 from ..dumps.atomic import write_file
 from ..dumps.errors import GraphdbgError, UnreadableError
 from ..dumps.wording import counted
@@ -101,7 +102,7 @@ class Results:
         told += [f"the nearest case that passes: {minified.difference}"] if minified.passing else []
         told += [f"met on the way and not followed ({counted(also.count, 'time')}): {also.signature}" for also in minified.also]
         data = {
-            **msgspec.json.decode(path.read_bytes()), "told": told, "verified": minified.verified, "needs": minified.needs,
+            **msgspec.json.decode(opening.read(path)), "told": told, "verified": minified.verified, "needs": minified.needs,
             "unneeded": minified.unneeded, "neighbour": minified.neighbour, "record": minified.verdict.plain(),
         }  # fmt: skip
         write_file(path, msgspec.json.format(msgspec.json.encode(data), indent=1))
@@ -284,6 +285,6 @@ def read_atoms(out: Path) -> AtomLines:
     """Raises UnreadableError where there is no such file, as in the folder of an older version."""
     path = out / ATOMS_FILE
     try:
-        return AtomLines(path.read_bytes())
+        return AtomLines(opening.read(path))
     except OSError as error:
         raise UnreadableError(f"cannot read {path}", error.strerror or str(error), "minify anew to have it") from error

@@ -18,9 +18,11 @@ from typing import Any
 
 import msgspec
 
+from ..dumps import opening
 from ..dumps.atomic import free_path
 from ..dumps.errors import GraphdbgError, UsageError
-from ..toolkit.imports import option_words
+from ..toolkit.imports import TRUST, option_words, shown, with_trust, without_trust
+from ..toolkit.recorder.summary import shown_path
 from ..toolkit.rungs import NAMES
 from .journal import JOURNAL_FILE, about
 from .options import CHECKS, FLAGS, Options
@@ -90,6 +92,10 @@ def proposed(graph: str, *, rung: str | None = None, cwd: Path | None = None) ->
         return Start(graph, free_folder("graph", cwd), why="the graph of the run that failed")
     stage = found.stage
     options, why = _of_case(found.path), "as it was found" if (found.path / "case.json").is_file() else ""
+    if why and needs_saying(options):
+        left = [word for word in (options.command and "its command", *map(shown, without_trust(options.imports))) if word]
+        options = replace(options, imports=(), check=Options.check if options.command is not None else options.check)
+        why += f", without {' and '.join(left)}: what is run has to be said by you"
     if rung in NAMES and options.rung == Options.rung and rung != options.rung:
         options, why = replace(options, rung=rung), f"{rung} is the first rung that fails in the last triage"
     return Start(graph, free_folder(stage, cwd), options, why)
@@ -107,7 +113,7 @@ def _text(value: Any) -> str:
 def _of_case(folder: Path) -> Options:
     """The options in a case's case.json that say what is asked; those of a search's length are left."""
     try:
-        data: Any = msgspec.json.decode((folder / "case.json").read_bytes())
+        data: Any = msgspec.json.decode(opening.read(folder / "case.json"))
         known = Options.from_json(data.get("options") or {name: data[name] for name in ("rung", "check", "seed") if name in data})
         kept = {one.name for one in fields(Options)} - {"max_time", "max_queries", "executor", "verify"}
         return Options(**{name: getattr(known, name) for name in kept}).checked()
@@ -125,7 +131,8 @@ class Unfinished:
 
 
 def resumed(out: Path, options: Options, typed: Collection[str]) -> Unfinished:
-    """What to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is nothing.
+    """What to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is nothing, and where the
+    folder names a command or modules that the user neither said again nor trusts.
 
     What was typed again is taken; of the rest, what an answer depends on comes from the folder. A limit that has ended the
     search does not end it again.
@@ -137,16 +144,48 @@ def resumed(out: Path, options: Options, typed: Collection[str]) -> Unfinished:
         raise UsageError(f"there is nothing to go on with in {out}", why, "minify without --resume")
     old = Options.from_json(known.get("options", {}))
     kept = {field.name: getattr(old, field.name) for field in fields(old) if field.name not in typed}
-    answers = path.read_bytes().count(b"\n") - 2  # roughly: notes count too
+    answers = opening.read(path).count(b"\n") - 2  # roughly: notes count too
     if kept.get("max_queries") and answers >= kept["max_queries"]:
         kept["max_queries"] = None
     if kept.get("max_time"):
         kept["max_time"] = None
-    return Unfinished(str(known.get("graph", "")), replace(options, **kept), str(known.get("directory", "")))
+    directory, trusted = str(known.get("directory", "")), TRUST in options.imports
+    graph, found = str(known.get("graph", "")), replace(options, **kept)
+    _said(out, old, directory, typed, trusted=trusted)
+    if TRUST in old.imports and not trusted:  # no file gives it, only the user
+        what = "the graph calls Triton kernels of the user's own, whose source is in the dump"
+        raise UsageError(what, "", f"read it: graphdbg show {shown_path(Path(graph))} --kernel; then add --trust")
+    ours = trusted and (TRUST in old.imports or not needs_saying(old))  # else it was said of these, not of the graph's source
+    return Unfinished(graph, replace(found, imports=with_trust(without_trust(found.imports), ours)), directory)
+
+
+def needs_saying(options: Options) -> bool:
+    """Whether a folder's options run something that the user has to say again: a command, or modules that are imported."""
+    return options.command is not None or bool(without_trust(options.imports))
+
+
+def _said(out: Path, old: Options, directory: str, typed: Collection[str], *, trusted: bool) -> None:
+    """Raises UsageError where a command or modules of the folder's would be run that were not said again."""
+    if trusted or not needs_saying(old):
+        return
+    here = not directory or Path(directory).resolve() == Path.cwd()
+    lacking = [
+        *([f"runs the command {old.command!r} in {directory or '.'!r}"]
+          if old.command is not None and not ("check" in typed and here) else []),
+        *([f"imports {', '.join(map(repr, without_trust(old.imports)))}"]
+          if without_trust(old.imports) and "imports" not in typed else []),
+    ]  # fmt: skip
+    if lacking:
+        anew, how = again(out, old), "then say it again: {} (or --trust)"
+        if not here or not anew.isprintable():
+            anew, how = again(out, Options(imports=(TRUST,))), "then run {} if you trust it"
+        why = "its journal says so, and nobody has said it here"
+        raise UsageError(f"going on in {out} {' and '.join(lacking)}", why, f"read it, {how.format(anew)}")
 
 
 def again(out: Path, options: Options | None = None) -> str:
-    """The command that goes on in a folder. Trust has to be said again."""
-    words = [word for word in option_words(options.imports) if word == "--trust"] if options is not None else []
+    """The command that goes on in a folder. Trust has to be said again, and so has what would be run: a command, modules."""
+    words = option_words(options.imports) if options is not None else []
+    words += ["--check", options.check] if options is not None and options.command is not None else []
     return shlex.join(["graphdbg", "minify", "--resume", "-o", str(out), *words])
 

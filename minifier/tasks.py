@@ -36,7 +36,7 @@ from ..toolkit.own_nan import with_own_nan
 from ..toolkit.parts import Invalid, atoms_in, keep_fakes, keep_values, made_fakes, one_operator, part_of
 from ..toolkit.rungs.entries import mode_of, shared_fakes
 from ..toolkit.signature import Signature
-from ..toolkit.spec import FULL_STAGES, in_force
+from ..toolkit.spec import FULL_STAGES, in_force, settings
 from ..toolkit.values import input_bytes
 from ..toolkit.verdict import UNLIKE, WHOLE, Verdict
 from ..toolkit.verdict import judged as of
@@ -61,11 +61,13 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     atoms = keep_fakes(case, work) if payload["made_up"] else keep_values(
         case, work, seed=payload["seed"], ends_at=payload.get("ends_at", ""), running=work / RUNNING
     )
+    with settings(case.spec.config) as lost:
+        notes = [*case.notes, *lost]
     return {
         "atoms": atoms.to_json(),
         "nodes": len(case.gm.graph.nodes),
         "input_bytes": input_bytes(case.inputs),
-        "notes": case.notes,
+        "notes": notes,
         "switches": early(case),
         "inlinable": [] if payload["made_up"] else inlinable(case.gm),
     }

@@ -26,6 +26,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
+from ..dumps.torchside.wrappers import whole
 from .eager import GraphRunError, attribute, clone_inputs, copy_graph, drawn, is_random, run_graph
 from .execution import Execution
 
@@ -249,7 +250,7 @@ class Baseline:
         if self.bytes() > MOST_BYTES:
             return
         part = path.with_suffix(".part")
-        inputs = [value if index in self.changed else None for index, value in enumerate(self.eager.inputs)]
+        inputs = [whole(value) if index in self.changed else None for index, value in enumerate(self.eager.inputs)]
         parts = _bare([self.eager.outputs, self.eager.gradients, inputs, self.eager.aliases])
         truth = self.truth.reason if isinstance(self.truth, NoReference) else _bare(self.truth)
         with contextlib.suppress(OSError, RuntimeError, TypeError, AttributeError, pickle.PicklingError):

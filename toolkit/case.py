@@ -30,6 +30,7 @@ from ..dumps.store import SavedGraph, load_graph
 from ..dumps.torchside import targets
 from ..dumps.torchside.history import bases_of, computed
 from ..dumps.torchside.values import BUFFER
+from ..dumps.torchside.wrappers import is_wrapper
 from . import gpu_only, process_groups
 from . import torch_private as t
 from .eager import clone_inputs, graphs_in
@@ -131,7 +132,8 @@ def _plain_here(gm: fx.GraphModule, seen: InputsRecord | None) -> list[str]:
     """The inputs that were more than plain tensors: what their class did is in the graph already."""
     called = of_module(gm).inputs
     given = [(one.name, one.value) for one in (seen.inputs if seen is not None else ()) if isinstance(one.value, TensorValue)]
-    told = {called.get(name, name): value.subclass for name, value in given if value.subclass not in ("", BUFFER)}
+    lost = [(name, value.subclass) for name, value in given if value.subclass not in ("", BUFFER) and not value.inner]
+    told = {called.get(name, name): kind for name, kind in lost}
     return [f"{name} was a {kind} in the run and is a plain tensor here" for name, kind in told.items()]
 
 
@@ -140,10 +142,14 @@ def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) 
     what the graph's own writes made of them."""
     nodes = gm.graph.find_nodes(op="placeholder") if spec.stage in FULL_STAGES else []
     pairs = [(node, node.meta.get("example_value"), real) for node, real in zip(nodes, inputs, strict=False)]
-    pairs = [one for one in pairs if isinstance(one[1], t.FakeTensor) and isinstance(one[2], torch.Tensor)]
+    pairs = [
+        one for one in pairs
+        if (isinstance(one[1], t.FakeTensor) or is_wrapper(one[1])) and isinstance(one[2], torch.Tensor)
+    ]  # fmt: skip
     fakes, reals = [fake for _, fake, _ in pairs], [real for *_, real in pairs]
     views, bases = bases_of(fakes), bases_of(reals)
-    if not bases and all((one.requires_grad, one.is_leaf) == (real.requires_grad, real.is_leaf) for _, one, real in pairs):
+    same = [(one.requires_grad, one.is_leaf) == (real.requires_grad, real.is_leaf) for _, one, real in pairs]
+    if not bases and all(same):
         return
     known = {
         place: base._replace(requires_grad=bases[place].requires_grad, leaf=bases[place].leaf)
@@ -151,7 +157,8 @@ def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) 
     }  # fmt: skip
     came = [place for place, real in enumerate(reals) if not real.is_leaf]
     plain = [fake.detach().requires_grad_(real.requires_grad) for _, fake, real in pairs]
-    with t.suppress_guards(fakes[0].fake_mode.shape_env):
+    mode = next((one.fake_mode for one in fakes if isinstance(one, t.FakeTensor)), None)
+    with contextlib.nullcontext() if mode is None else t.suppress_guards(mode.shape_env):
         for (node, *_), fake in zip(pairs, computed(plain, came, known), strict=True):
             node.meta["example_value"] = fake
 

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..dumps.torchside import wrappers
 from ..dumps.torchside.history import bases_of, computed
 from . import philox
 from . import torch_private as t
@@ -234,6 +235,8 @@ def _clone(
     storages: dict[tuple[Any, torch.dtype], torch.Tensor],
     change: Callable[[torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
+    if wrappers.is_wrapper(tensor):
+        return wrappers.like(tensor, {name: _clone(part, storages, change) for name, part in wrappers.parts(tensor).items()})
     if tensor.layout != torch.strided or tensor.is_quantized or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
     plain = tensor.detach()

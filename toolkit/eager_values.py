@@ -19,7 +19,9 @@ import torch
 from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from ..dumps.errors import EnvironmentLackError
 from ..dumps.torchside import torch_private as t
+from ..dumps.torchside.wrappers import is_wrapper, parts, type_name
 from .eager import clone_inputs, is_random
 from .execution import leaves
 from .values import OPAQUE, PLAIN, Held, Values, compact, write_storage
@@ -60,6 +62,7 @@ class Recorder(fx.Interpreter):
         self, gm: fx.GraphModule, inputs: list[Any], spill: Path | None, ends_at: str = "", told: Path | None = None
     ) -> None:
         super().__init__(gm)
+        _refuse_wrappers(gm, inputs)
         self.extra_traceback = False
         self.values = Values(inputs)
         self._spill, self._ends_at, self._told = spill, ends_at, told
@@ -167,7 +170,7 @@ class Recorder(fx.Interpreter):
 
     def _hold(self, value: Any, name: str) -> Any:
         if isinstance(value, torch.Tensor):
-            if t.is_wrapped(value):  # means something only inside its vmap or grad
+            if t.is_wrapped(value) or is_wrapper(value):  # the first means something only inside its vmap or grad
                 return OPAQUE
             return self._hold_tensor(value, name)
         if isinstance(value, (list, tuple)):
@@ -208,8 +211,20 @@ def _zeros(fake: Any) -> Any:
     return torch.zeros(())
 
 
+def _refuse_wrappers(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
+    for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False):
+        if is_wrapper(value):
+            why = f"its input {node.name} is a {type_name(value)}, which holds other tensors"
+            fix = "take one of the graphs behind AOTAutograd (forward, backward, inference), which are given what it holds"
+            raise EnvironmentLackError("this graph cannot be cut", why, fix)
+
+
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    return (one for one in leaves(value) if isinstance(one, torch.Tensor) and not t.is_wrapped(one))  # wrapped: functorch's
+    for one in leaves(value):
+        if is_wrapper(one):
+            yield from _tensors(list(parts(one).values()))
+        elif isinstance(one, torch.Tensor) and not t.is_wrapped(one):  # wrapped: functorch's
+            yield one
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from ..dumps.names import of_module
+from ..dumps.torchside import wrappers
 from ..dumps.torchside.history import leaves_of
 from .eager import attribute
 
@@ -33,8 +34,8 @@ class Execution(NamedTuple):
     aliases: Sequence[Sequence[int]] = ()
 
     def results(self, changed: Sequence[int]) -> list[Any]:
-        """Outputs, gradients and the inputs at the places `changed`, in that order."""
-        return [*self.outputs, *self.gradients, *(self.inputs[index] for index in changed)]
+        """Outputs, gradients and the inputs at the places `changed`, in this order; of wrappers, the numbers they hold."""
+        return [*self.outputs, *self.gradients, *(wrappers.whole(self.inputs[index]) for index in changed)]
 
     def nans(self, changed: Sequence[int], names: Sequence[str]) -> list[str]:
         """The names of the results that hold a NaN."""
@@ -54,13 +55,13 @@ def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, see
     settle()
     aliases = _aliases(outputs, given)
     if not backward:
-        return Execution(outputs, [], inputs, aliases)
+        return Execution([wrappers.whole(one) for one in outputs], [], inputs, aliases)
     roots = [one for one in outputs if isinstance(one, torch.Tensor) and one.requires_grad]
     if not leaves or not roots:
         return Execution(_detached(outputs), [], inputs, aliases)
     gradients = torch.autograd.grad(roots, leaves, tangents(roots, seed), allow_unused=True)
     settle()
-    return Execution(_detached(outputs), list(gradients), inputs, aliases)
+    return Execution(_detached(outputs), [wrappers.whole(one) for one in gradients], inputs, aliases)
 
 
 def tangents(roots: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
@@ -96,7 +97,7 @@ def changed_inputs(before: Sequence[Any], after: Sequence[Any]) -> list[int]:
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one shape and dtype hold the same values, NaN being equal to NaN."""
-    a, b = one.detach(), other.detach()
+    a, b = wrappers.whole(one.detach()), wrappers.whole(other.detach())
     if a.layout != torch.strided or a.is_quantized:
         return True  # not looked into
     return bool(((a == b) | ((a != a) & (b != b))).all())
@@ -163,6 +164,9 @@ def _held_tensors(gm: fx.GraphModule) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _tangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    if wrappers.is_wrapper(root):
+        held = {name: _tangent(part, generator) for name, part in wrappers.parts(root.detach()).items()}
+        return wrappers.like(root.detach(), held)
     dtype = torch.complex64 if root.is_complex() else torch.float32
     value = torch.randn(root.shape, generator=generator, dtype=dtype)
     return value.to(root.dtype).to(root.device)
@@ -184,7 +188,7 @@ def _has_memory(value: Any) -> bool:
 
 
 def _detached(outputs: Sequence[Any]) -> list[Any]:
-    return [one.detach() if isinstance(one, torch.Tensor) else one for one in outputs]
+    return [wrappers.whole(one.detach()) if isinstance(one, torch.Tensor) else one for one in outputs]
 
 
 def leaves(value: Any) -> list[Any]:

@@ -24,6 +24,7 @@ import msgspec
 import torch
 from torch import fx
 
+from ..dumps import permitted
 from ..dumps.errors import LacksName
 from ..dumps.torchside.history import computed
 from ..dumps.walk import user_frame
@@ -105,6 +106,9 @@ def judge(case: Live, rung: str | Rung, check: str = "auto", *,
         outcome = Outcome(skipped(str(reason)))
     outcome.rung = used.name
     outcome.notes = [*lost, *outcome.notes]
+    for note in lost:
+        if note.startswith(permitted.JUDGED_WITHOUT):
+            outcome.verdict = outcome.verdict.said_too(permitted.names_of(note))
     return outcome
 
 

@@ -54,6 +54,8 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     needed_bytes: int = 0
     eager_bytes: int = 0
     control_bytes: int = 0
+    signature_id: str = ""
+    """Which failure it is (see `identity`), where it fails."""
 
     @property
     def text(self) -> str:

@@ -23,6 +23,7 @@ from torch import fx
 from ..dumps import live
 from ..dumps.errors import EnvironmentLackError
 from ..dumps.schema import GraphRecord, NodeRecord
+from ..dumps.torchside.wrappers import is_wrapper, type_name
 from ..dumps.walk import contents, given, references
 from . import process_groups
 from .atoms import Atoms
@@ -200,9 +201,9 @@ class _Forms(Recorder):
 
     def form(self, value: torch.Tensor, *, alone: bool = False) -> Held:
         """What is kept of a tensor; `alone`: not what it shares its memory with."""
-        plain = value.layout is torch.strided
-        if not plain:
-            raise EnvironmentLackError("the values of this graph cannot be made up", f"one has the layout {value.layout}")
+        if value.layout is not torch.strided or is_wrapper(value):
+            why = f"one is a {type_name(value)}" if is_wrapper(value) else f"one has the layout {value.layout}"
+            raise EnvironmentLackError("the values of this graph cannot be made up", why)
         offset = _number(value.storage_offset())
         place = None
         if not alone:

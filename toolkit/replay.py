@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ..dumps.wording import counted
+from . import judged
 from .control import longer, slowed
 from .eager_death import dies_at
 from .gate import with_next
+from .identity import known_id
 from .isolation import Answer, ForkServer, ask, opened
 from .outcome import Outcome
 from .process_groups import peers
@@ -37,8 +39,8 @@ DEFAULT_LIMIT_S = 600.0
 class How(NamedTuple):
     """How children are asked of a saved graph: `seed` for inputs that were not stored and for random ops, `device` to move
     everything to first, `limit_s` of one question, `imports` to import first for the ops that they register; `own_nan`: a NaN of
-    the model's own is asked for, too; `measured`: the memory of compile and first run, beside eager's; `anyway`: what fails is a
-    failure, whether or not it is the run's program.
+    the model's own is asked for, too; `measured`: the memory of compile and first run, beside eager's; `known`: what an earlier
+    command judged need not be judged again; `anyway`: what fails is a failure, whether or not it is the run's program.
     """
 
     seed: int = 0
@@ -47,6 +49,7 @@ class How(NamedTuple):
     imports: Sequence[str] = ()
     own_nan: bool = False
     measured: bool = False
+    known: bool = False
     anyway: bool = False
 
     def payload(self, saved: SavedGraph) -> dict[str, Any]:
@@ -58,22 +61,25 @@ class How(NamedTuple):
 
 def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
            limit_s: float = DEFAULT_LIMIT_S, check: str = "auto", outputs: bool = True,
-           imports: Sequence[str] = (), own_nan: bool = False, measured: bool = False, anyway: bool = False,
+           imports: Sequence[str] = (), own_nan: bool = False, measured: bool = False, known: bool = False, anyway: bool = False,
            server: ForkServer | None = None, shared: Path | None = None, patient: bool = True) -> Outcome:  # fmt: skip
     """Runs a saved graph under a rung in a child with a time limit and judges it.
 
     `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`: also
     return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they register.
     `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan".
-    `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `anyway`: a failure counts also where it is known
-    that this is not the run's program and that the run had none (see `gate`).
+    `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an earlier command came to will do.
+    `anyway`: a failure counts also where it is known that this is not the run's program and that the run had none (see `gate`).
     `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. `patient`: a limit that was met
     on a busy machine is raised by as much as a harmless compile takes longer there, up to the default. A segfault, a hang or
     running out of memory is an Outcome like any other. Raises GraphdbgError for a graph that cannot be loaded.
     """
-    from .rungs import rung as known
+    from .rungs import rung as named
 
-    known(rung)  # a wrong name is the caller's mistake, told before anything starts
+    named(rung)  # a wrong name is the caller's mistake, told before anything starts
+    plain = not (device or imports or own_nan or measured or anyway)
+    if known and plain and not outputs and (before := judged.known(saved, rung, check, seed)) is not None:
+        return before
     with opened(server, warmth(rung)) as used:
         kept = used.scratch_file(".pt") if outputs else None
         others = peers(saved)
@@ -97,6 +103,10 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         if outcome.signature is not None and (outcome.signature.kind, outcome.signature.stage) == ("signal", "eager"):
             outcome = dies_at(saved, How(seed, device, limit_s, imports), used, outcome)
         outcome.verdict = with_next(saved, outcome.verdict)
+        if outcome.verdict.failed:
+            outcome.signature_id = known_id(outcome.signature, saved)
+        if plain and not others:
+            judged.remember(saved, rung, check, seed, outcome)
         outcome.notes += used.notes
         if others:
             outcome.notes.append(f"replayed together with the graphs of {counted(len(others), 'other rank')}")

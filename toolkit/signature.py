@@ -110,7 +110,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         same two innermost library frames and three quarters of the text make up for it; when both are empty, the frames alone do.
         An accuracy failure must not have shrunk a thousandfold (it would be rounding by then), and the forms must be alike.
         """
-        if (self.kind, self.stage, self._group(), self.error) != (other.kind, other.stage, other._group(), other.error):
+        if (self.kind, self.stage, self.group(), self.error) != (other.kind, other.stage, other.group(), other.error):
             return False
         if self.kind == "accuracy":
             return (other.size or 0.0) >= _SIZE_FACTOR * (self.size or 0.0) and alike(self.form, other.form)
@@ -122,7 +122,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
             return False
         return difflib.SequenceMatcher(None, self.message, other.message, autojunk=False).ratio() >= _LIKENESS
 
-    def _group(self) -> str:
+    def group(self) -> str:
         """The detail, one for what a few nodes make of each other: Inf and NaN, wrong integers and the wrong floats from them."""
         if self.kind == "nan":
             return "extra" if self.detail in ("nan", "inf") else "missing"

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from ..dumps import inert, permitted, trust
 from ..dumps.schema import Ambient, Arg, GraphRecord
 from ..dumps.walk import plain
 from . import torch_private as t
@@ -49,7 +50,7 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
         """The spec that a saved graph was compiled with."""
 
         def read(values: Mapping[str, Arg]) -> dict[str, Any]:
-            return {name: plain(value) for name, value in values.items()}
+            return {name: inert.value(plain(value)) for name, value in values.items()}
 
         kwargs, config = read(record.compile_kwargs), {room: read(values) for room, values in record.config.items()}
         return cls(record.stage, kwargs, record.ambient, config, bool(record.symbols), device)
@@ -75,18 +76,6 @@ def is_opaque(value: Any) -> bool:
     return isinstance(value, list) and any(is_opaque(item) for item in value)
 
 
-def of_the_process(name: str) -> bool:
-    """Whether a setting says how a process works or what it writes, not what a graph becomes: a replay leaves it alone."""
-    return name.startswith(_OF_THE_PROCESS)
-
-
-_OF_THE_PROCESS = (
-    "compile_threads", "worker_", "trace.", "fx_graph_cache", "fx_graph_remote_cache", "enable_autograd_cache",
-    "enable_remote_autograd_cache", "force_disable_caches", "bundled_autograd_cache", "caching_precompile", "repro_",
-    "debug_dir_root", "verbose", "suppress_errors", "fresh_cache",
-)  # fmt: skip
-
-
 @contextlib.contextmanager
 def no_caches() -> Iterator[None]:
     """Switches off the caches of whole graphs (not of kernels), which would hide the passes from a replay.
@@ -100,29 +89,50 @@ def no_caches() -> Iterator[None]:
 
 @contextlib.contextmanager
 def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
-    """Applies recorded settings of Inductor, Dynamo and functorch; yields a sentence for each that could not be applied."""
+    """Applies recorded settings of Inductor, Dynamo and functorch; yields a sentence for each that could not be applied, and one
+    for all those that a dump may not set."""
     from ..dumps.torchside import definitions as recorded
 
     lost: list[str] = []
+    refused: dict[str, tuple[Any, str]] = {}
     with contextlib.ExitStack() as stack:
         for room, values in config.items():
             module = t.look_up(f"{room}_config") if room in CONFIGS else None
             for name, value in values.items():
-                if of_the_process(name):
+                if permitted.of_the_process(name):
                     continue
                 if module is not None and _is_set_here(getattr(module, name, None), value):
                     continue
-                if module is not None and is_opaque(value):
+                own = module is not None and is_opaque(value)
+                if own:
                     known, live = recorded.setting(f"{room}.{name}")
                     value = live if known else value
                 if module is None or is_opaque(value):
                     lost.append(f"setting {room}.{name} is not applied: its value could not be saved")
                     continue
+                has, now = setting(room, name)
+                why = "" if own or trust.trusted() else permitted.refusal(room, name, value)
+                if has and why and not _same(value, default_of(room, name)[1]):
+                    if not _same(value, now):
+                        refused[f"{room}.{name}"] = (value, why)
+                    continue
                 try:
-                    stack.enter_context(module.patch({name: value}))
+                    stack.enter_context(module.patch({name: value}) if has else contextlib.nullcontext())
                 except (AttributeError, KeyError, TypeError, ValueError):
+                    has = False
+                if not has:
                     lost.append(f"setting {room}.{name} is not applied: this torch does not have it")
-        yield lost
+        yield [*lost, *filter(None, [permitted.without(refused)])]
+
+
+def default_of(room: str, name: str) -> tuple[bool, Any]:
+    """(whether this torch has the setting, torch's own value of it)."""
+    entries = getattr(t.look_up(f"{room}_config"), "_config", {}) if room in CONFIGS else {}
+    return name in entries, getattr(entries.get(name), "default", None)
+
+
+def _same(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and bool(value == other)
 
 
 def _is_set_here(value: Any, saved: Any) -> bool:

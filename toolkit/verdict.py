@@ -116,6 +116,12 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         """The same with how to go on, under the flags that are in force now; an empty command is none."""
         return msgspec.structs.replace(self, next=[with_flags(one) for one in commands if one])
 
+    def said_too(self, sentence: str) -> Verdict:
+        """The same where nothing is wrong, with what the judgement went without as its reason."""
+        if self.exit_code:
+            return self
+        return msgspec.structs.replace(self, reason="; ".join(one for one in (self.reason, sentence) if one))
+
     def plain(self) -> dict[str, Any]:
         """Every field as a plain value, for what is kept; `same` only where it is known."""
         told = msgspec.to_builtins(msgspec.structs.asdict(self))

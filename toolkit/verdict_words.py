@@ -89,6 +89,13 @@ _REPORTED = {
 }
 """Kind -> what torch.compile does, what was expected, and what was got instead; "command": only a command of the user's knows."""
 
+_SEARCHED = {
+    "wrong_numbers": "(wrong OR incorrect OR mismatch)", "nan": "(nan OR inf)", "metadata": "(dtype OR stride OR shape)",
+    "hang": "(hang OR stuck)", "signal": "(segfault OR crash)", "memory": "(memory OR OOM)",
+    "slow_compile": '(slow OR "compile time")',
+}  # fmt: skip
+"""Kind of a failure that has no text of its own -> what an issue about one says."""
+
 _OWNERS = {
     "custom_pass": "the fault is in a pass of your own", "custom_op": "the fault is in a custom operator",
     "model": "eager does the same, so the fault is the model's own",
@@ -170,6 +177,11 @@ def needed(said: str) -> str:
 def happens(signature_kind: str, *, model: bool = False) -> str:
     """What torch.compile does, as the head of a report says it; `model`: the model does it in eager mode, too."""
     return f"{'the model itself' if model else 'torch.compile'} {_REPORTED[KINDS.get(signature_kind, 'crash')][0]}"
+
+
+def searched(signature_kind: str) -> str:
+    """What a search among issues asks for beside the operations; "" where the error's own text is asked for."""
+    return _SEARCHED.get(KINDS.get(signature_kind, ""), "")
 
 
 def expected(record: Verdict) -> tuple[str, str]:

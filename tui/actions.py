@@ -201,7 +201,7 @@ REGISTRY: tuple[Action, ...] = (
     Action("report.write", "w", "write",
            "Write repro.py, issue.md and artifacts.zip into a new folder; nothing is overwritten or sent.",
            "report RUN/ID -o DIR --json", footer=True),
-    Action("report.verify", "v", "verify again", "Run repro.py three times in fresh processes.", "report OUT --verify --json",
+    Action("report.verify", "v", "verify again", "Run repro.py three times in fresh processes.", "verify OUT --json",
            footer=True),
     Action("report.next_view", "right_square_bracket tab", "next view", "What is shared, issue text, repro, artifacts, words.",
            does=("view", 1), footer=True),

@@ -18,6 +18,7 @@ import msgspec
 from ..amounts import size_text
 from ..errors import UnreadableError
 from ..graph_folder import GRAPH_FILE
+from ..opening import opened
 from ..reading import read_bytes, stored
 from ..schema import InputRecord, NodeRecord, SymbolRecord
 from ..store import SavedGraph
@@ -157,6 +158,6 @@ def _unpacked_bytes(saved: SavedGraph) -> int:
         return 0
     if path.suffix != ".gz":
         return path.stat().st_size
-    with path.open("rb") as file:
+    with opened(path) as file:
         file.seek(-4, 2)
         return int.from_bytes(file.read(4), "little")

@@ -12,21 +12,24 @@ PosixPath('/tmp/graphdbg-zip-x1y2/bug/0_0/forward')
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
-import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from .. import temporary
 from ..amounts import size_text
 from ..atomic import cannot_write, temporary_beside
 from ..errors import EnvironmentLackError, UnreadableError, UsageError
 from ..graph_folder import RUN_FILE
+from ..opening import opened
 from ..shared import LIST_FILE
+from ..wording import counted
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 _COMPRESSED = (".gz",)
@@ -85,10 +88,14 @@ def _name(temporary: Path, out: Path) -> None:
 
 
 SUFFIX = ".zip"
-MOST_BYTES = 64 << 30
-"""What an archive may unpack to."""
+FREELY_BYTES = 256 << 20
+MOST_TIMES = 128
+"""What an archive may unpack to: so much, or so many times its own size, and never more than a half of the room on the disk."""
 
-_folders: list[tempfile.TemporaryDirectory[str]] = []
+MOST_FILES = 500_000
+
+_OF_NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EFBIG)
+"""Errors that its own names cause."""
 
 
 def folder_of(path: Path) -> Path:
@@ -106,27 +113,43 @@ def folder_of(path: Path) -> Path:
 def _unpacked(archive: Path) -> Path:
     what = f"cannot open {archive}"
     try:
-        with zipfile.ZipFile(archive) as source:
+        with opened(archive, named=True) as packed, zipfile.ZipFile(packed) as source:
             items = [item for item in source.infolist() if not item.is_dir()]
             roots = {_plain(item.filename, what)[0] for item in items}
             root = min(roots, default="")
             if len(roots) != 1 or f"{root}/{RUN_FILE}" not in source.namelist():
                 why = f"it is no single folder with a {RUN_FILE} in it"
                 raise UnreadableError(what, why, "unzip it and name the folder of the run")
-            if sum(item.file_size for item in items) > MOST_BYTES:
-                raise UnreadableError(what, f"it unpacks to more than {size_text(MOST_BYTES)}")
-            folder = tempfile.TemporaryDirectory(prefix="graphdbg-zip-")
-            _folders.append(folder)
+            _refuse_large(what, items, archive.stat().st_size)
+            size = sum(item.file_size for item in items)
+            folder = temporary.make("graphdbg-zip-")
+            room = shutil.disk_usage(folder).free // 2
+            if size > room:
+                why = f"it unpacks to {size_text(size)}, and a half of the room in {folder.parent} is {size_text(room)}"
+                raise EnvironmentLackError(what, why, "set TMPDIR to a larger place")
             for item in items:
-                target = Path(folder.name).joinpath(*_plain(item.filename, what))
+                target = folder.joinpath(*_plain(item.filename, what))
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with source.open(item) as data, target.open("xb") as file:
                     shutil.copyfileobj(data, file)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise UnreadableError(what, str(error)) from error
     except OSError as error:
-        raise EnvironmentLackError(what, error.strerror or str(error)) from error
-    return Path(folder.name) / root
+        kind = UnreadableError if error.errno in _OF_NAMES else EnvironmentLackError
+        raise kind(what, error.strerror or str(error)) from error
+    return folder / root
+
+
+def _refuse_large(what: str, items: Sequence[zipfile.ZipInfo], packed_bytes: int) -> None:
+    """By what its list of contents says, which holds: of no member more is unpacked than it says there."""
+    size, files = sum(item.file_size for item in items), len(items)
+    if size > (most := max(FREELY_BYTES, MOST_TIMES * packed_bytes)):
+        why = f"its {size_text(packed_bytes)} unpack to {size_text(size)}, and {size_text(most)} at most are unpacked here"
+        raise UnreadableError(what, why, "unzip it and name the folder of the run if that is right")
+    if any(item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for item in items):
+        raise UnreadableError(what, "it is compressed in a way that `graphdbg pack` does not use", "unzip it by hand")
+    if files > MOST_FILES:
+        raise UnreadableError(what, f"it holds {counted(files, 'file')}, and {MOST_FILES} at most are unpacked here")
 
 
 def _plain(name: str, what: str) -> tuple[str, ...]:

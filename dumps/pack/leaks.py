@@ -9,15 +9,15 @@ kind, never quoted in full. Ordinary words cannot be looked for; `not_searched` 
 
 from __future__ import annotations
 
-import gzip
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from ..errors import UnreadableError
+from ..reading import unpacked
 from ..redact import SECRETS
 from .texts import Machine, path_pattern, pattern
 
@@ -70,8 +70,8 @@ def _layers(name: str, data: bytes) -> Iterator[bytes]:
     yield data
     if data[:2] == b"\x1f\x8b":
         try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error):
+            data = unpacked(data, name)
+        except UnreadableError:
             return
         yield data
     if ".msgpack" in name:

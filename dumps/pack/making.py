@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from ... import __version__
-from .. import journal
+from .. import journal, temporary
 from ..atomic import write_file
 from ..errors import GraphdbgError, UnreadableError, UsageError
 from ..graph_folder import JOURNAL_FILE, encode
@@ -137,8 +136,8 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
     run = _opened(path, unreadable)
     machine, places = gather(run)
     texts = Texts(places, machine, source=source)
-    with tempfile.TemporaryDirectory(prefix="graphdbg-pack-") as folder:
-        work = _Work(run, texts, Path(folder) / (out.name.partition(".")[0] or "run"), unreadable, tensors=tensors)
+    with temporary.folder("graphdbg-pack-") as folder:
+        work = _Work(run, texts, folder / (out.name.partition(".")[0] or "run"), unreadable, tensors=tensors)
         work.whole()
         rows = work.rows()
         note = _NOTE.format(version=__version__, file=out.name, folder=work.out.path.name, table=table(rows))

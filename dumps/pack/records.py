@@ -31,6 +31,7 @@ from ..schema import (
     RunRecord,
     SequenceValue,
     StoredTensor,
+    TensorValue,
     TritonKernel,
     Value,
 )
@@ -180,6 +181,7 @@ def _input(item: InputRecord, texts: Texts, keep: Keep) -> InputRecord:
 
 
 def _stored(item: StoredTensor, keep: Keep) -> StoredTensor:
+    item = replace(item, inner={name: _stored(part, keep) for name, part in item.inner.items()}) if item.inner else item
     return item if not item.storage or keep(item.storage) else replace(item, storage="")
 
 
@@ -188,6 +190,8 @@ def _value(value: Value | None, texts: Texts) -> Value | None:
         return replace(value, items=[cast("Value", _value(item, texts)) for item in value.items])
     if isinstance(value, ConstValue):
         return replace(value, value=_argument(value.value, texts))
+    if isinstance(value, TensorValue) and value.context is not None:
+        return replace(value, context=_argument(value.context, texts))
     if isinstance(value, OpaqueValue):
         return replace(value, type=texts.text(value.type))
     return value

@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ..schema import GraphBody, GraphRecord, InputsRecord, NodeRecord, SymValue, TensorValue
-from ..walk import named, output_values
+from ..walk import bodies, named, output_values
+from ..walk import nodes as every_node
 
 Read = Callable[[str], "bytes | memoryview"]
 """Gives the bytes of a storage by its name."""
@@ -33,6 +34,10 @@ TOLERANCES = {
 HALF = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
 CASTS = {"float": "float32", "half": "float16", "bfloat16": "bfloat16"}
 """Methods that cast, and to what."""
+
+Off = Literal["left out", "work-around", "eager"]
+"""What `--without-fault` does: leaves out recorded settings and modules of the user's, applies a change that was seen to help, or
+has torch's backend eager compile."""
 
 _RANDOM = re.compile(
     r"(?:^|[._])(?:rand|bernoulli|dropout|alpha_dropout|normal|multinomial|uniform|exponential|poisson|rrelu)"
@@ -73,6 +78,12 @@ class Facts:
     """The inputs that are recorded as ones that want a gradient."""
     outputs_want: bool
     """Whether an output is recorded so."""
+    held: list[str]
+    """The dtypes of what the graph holds, its constants."""
+    writes: bool
+    """Whether an operator writes in place, or may: what the graph is given is a result then, too."""
+    shares: bool
+    """Whether two of the things that it is given, or holds, lie in one memory."""
     unbacked: bool
     """Whether an output has a size that is known only as it runs."""
     with_floats: bool
@@ -105,12 +116,17 @@ def facts_of(record: GraphRecord) -> Facts:
     computed = [node.value for node in nodes if node.op not in ("output", "get_attr")]
     calls = [node.target for node in nodes if node.op.startswith("call_")]
     known = [TOLERANCES.get(dtype, 0.25) for dtype in dtypes if "float" in dtype or dtype in TOLERANCES]
+    held = [tensor.value for body in bodies(record.graph) for tensor in body.attrs.values()]
+    homes = [value.storage for value in (*inputs, *held) if isinstance(value, TensorValue) and value.storage is not None]
     wanted = [at for at, value in enumerate(inputs) if isinstance(value, TensorValue) and value.requires_grad]
     return Facts(
         inputs=[value.dtype if isinstance(value, TensorValue) else "" for value in inputs],
         outputs=[value.dtype if isinstance(value, TensorValue) else "" for value in outputs],
         several=len(outputs) != 1,
         wanted=wanted,
+        held=[value.dtype for value in held],
+        writes=any(map(_writes, every_node(record.graph))),
+        shares=len(set(homes)) < len(homes),
         outputs_want=any(isinstance(value, TensorValue) and value.requires_grad for value in outputs),
         unbacked=any(_UNBACKED.search(str(dim)) for value in outputs if isinstance(value, TensorValue) for dim in value.shape),
         with_floats=any(not isinstance(value, TensorValue) or value.dtype.startswith(FLOATING) for value in computed),
@@ -128,6 +144,22 @@ def facts_of(record: GraphRecord) -> Facts:
 
 def _casts(node: NodeRecord) -> bool:
     return node.op == "call_method" and node.target in (*CASTS, "double", "to", "type")
+
+
+_PURE = frozenset({"aten", "prims", "prim", "torch", "operator", "_operator", "math", "builtins", "higher_order"})
+_IN_PLACE = re.compile(
+    r"^(?!_?operator\.).*[a-z0-9]_(?:\.|$)|\bsetitem$|^_?operator\.i(?:\w*add|sub|mul|\w+div|mod|pow|and|or|xor|[lr]shift|matmul|concat)$"
+    r"|[._]out$|mutat|auto_functional"
+)
+
+
+def _writes(node: NodeRecord) -> bool:
+    """Whether a call writes to what it is given, or may: of operators that are not torch's nothing is known."""
+    if not node.op.startswith("call_"):
+        return False
+    if node.op == "call_function" and node.target.partition(".")[0] not in _PURE:
+        return True
+    return bool(_IN_PLACE.search(node.target)) or "out" in node.kwargs or node.kwargs.get("inplace") is True
 
 
 class Failure(Protocol):
@@ -185,7 +217,7 @@ class Case:
     imports: tuple[str, ...] = ()
     needs_imports: bool = False
     trust: bool = False
-    """Whether the user's own Triton kernels may be run."""
+    """Whether the user's own Triton kernels may be run, and settings may name commands and paths."""
     only_compiled: bool = False
     recorded_at: str = ""
     """The stage of the graph that it was reduced from, where that is not the record's own."""
@@ -193,6 +225,10 @@ class Case:
     """Registrations of custom operators that stand in the program itself."""
     rate: Rate | None = None
     """How often it failed where that is known."""
+    off: Off = "eager"
+    """What `--without-fault` does."""
+    workaround: str = ""
+    """Lines that were seen to make the failure go away, each of a form that `settings.plain_change` knows."""
     torch: str = ""
     """The version that it is known to fail on, where the record does not say which one it was recorded with."""
 
@@ -200,6 +236,16 @@ class Case:
     def facts(self) -> Facts:
         """What its graph is like."""
         return facts_of(self.record)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether there is anything that `--without-fault` can leave out."""
+        return bool(any(self.record.config.values()) or (self.imports and not self.needs_imports))
+
+    @property
+    def checked(self) -> bool:
+        """Whether it was found by comparing what operators return with what they promise."""
+        return self.rung == "debug_nop" and (self.failure.kind, self.failure.stage) == ("metadata", "run")
 
     @cached_property
     def against_float64(self) -> bool:

@@ -1,12 +1,13 @@
 """Endings of a repro for what raises, and for a run that dies, hangs, or needs too much time or memory. Must not import torch.
 
->>> telling_part("expected <N> but got <N>", "expected 3 but got 4")
-'expected'
+>>> telling_part("expected <n> columns but got <n>", "expected 3 columns but got 4")
+'columns but got'
 """
 
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 import signal as signals
 from dataclasses import dataclass, field
@@ -54,20 +55,30 @@ def death_of(failure: Failure) -> str | int:
 
 
 def telling_part(message: str, raw: str) -> str:
-    """The longest stretch of the normalised message that stands in the raw text and holds no name or number; may be empty."""
+    """The longest stretch of the normalised message that stands in the raw text and holds no name or number, as `plain` leaves
+    it; may be empty."""
     match = difflib.SequenceMatcher(None, raw, message, autojunk=False).find_longest_match() if raw else None
     common = raw[match.a : match.a + match.size] if match else message
-    pieces = [piece.strip() for line in common.splitlines() for piece in _PLACEHOLDER.split(line)]
+    pieces = [plain(piece) for line in common.splitlines() for piece in _PLACEHOLDER.split(line)]
     best = max(pieces, key=len, default="")
     return best[:80].strip() if len(best) >= 4 else ""
 
 
+def plain(text: str) -> str:  # the words of an error without numbers, names and signs
+    return " ".join(word for word in text.lower().split() if word.isalpha())
+
+
+PLAIN = inspect.getsource(plain).splitlines()
+"""The function by which texts are compared, where the failure was recorded as in the program."""
+
 _JUDGED = [
-    "    traceback.print_exc()",
     f"    text = {_TEXT_OF}",
-    '    sys.exit(f"BUG: {ERROR}" if ERROR in text and PART in text else 2)',
+    "    if ERROR not in text or PART not in plain(text):",
+    "        raise",
+    "    traceback.print_exc()",
+    '    sys.exit(f"BUG: {ERROR}")',
 ]
-"""Of an exception: whether it is the one that is looked for."""
+"""Of an exception: whether it is the one that is looked for; any other one ends in the hook."""
 
 
 def crash(run: Runs) -> Ending:
@@ -76,10 +87,10 @@ def crash(run: Runs) -> Ending:
         *run.eager(),
         "try:",
         *indented(run.waited(run.compiled)),
-        "except Exception as error:  # noqa: BLE001",
+        "except Exception as error:",
         *_JUDGED,
         'print("gone: it compiles and runs")',
-    ])  # fmt: skip
+    ], [PLAIN])  # fmt: skip
 
 
 def missing_error(run: Runs) -> Ending:
@@ -94,10 +105,10 @@ def missing_error(run: Runs) -> Ending:
     ]
     return Ending([
         f"eager, got = raised(graph), raised({run.compiled})",
-        "print(f\"eager mode raises: {eager or 'nothing'}\\ntorch.compile raises: {got or 'nothing'}\")",
-        "other = any(text and (ERROR not in text or PART not in text) for text in (eager, got))",
-        "sys.exit(0 if not eager else 2 if other else int(not got))",
-    ], [raised])  # fmt: skip
+        "other = any(text and (ERROR not in text or PART not in plain(text)) for text in (eager, got))",
+        "print(f\"{'cannot tell: ' * other}eager mode raises {eager or 'nothing'}\\ntorch.compile raises {got or 'nothing'}\")",
+        "sys.exit(UNSURE if other else int(bool(eager) and not got))",
+    ], [PLAIN, raised])  # fmt: skip
 
 
 def only_compiles(case: Case, compiled: str, *, inner: bool) -> Ending:
@@ -119,7 +130,8 @@ def only_compiles(case: Case, compiled: str, *, inner: bool) -> Ending:
         ]
     backend = [
         "def backend(gm, examples):",
-        "    compile_fx(gm, examples)",
+        "    if FAULT:",
+        "        compile_fx(gm, examples)",
         '    print("gone: it compiles; it is not run")',
         "    sys.exit(0)",
     ]
@@ -127,18 +139,21 @@ def only_compiles(case: Case, compiled: str, *, inner: bool) -> Ending:
         *inputs,
         "try:",
         f"    {compiled}(*inputs)",
-        "except Exception as error:  # noqa: BLE001",
+        "except Exception as error:",
         *_JUDGED,
-        "sys.exit(2)  # nothing was compiled",
-    ], [] if inner else [backend])  # fmt: skip
+        'raise RuntimeError("nothing was compiled")',
+    ], [PLAIN] if inner else [PLAIN, backend])  # fmt: skip
 
 
 # -- processes that die, hang, or need too much --------------------------------------------------------------------------------
 
 
+_AGAIN = '[sys.executable, *sys.argv, "child"]'
+
+
 def _child(run: Runs, *before: str, why: str = "") -> Lines:
     """The compiled run, in a process of its own that the program starts."""
-    return [f'if sys.argv[1:] == ["child"]:{why}', *before, *indented([*run.waited(run.compiled), "sys.exit(0)"])]
+    return [f'if "child" in sys.argv:{why}', *before, *indented([*run.waited(run.compiled), "sys.exit(0)"])]
 
 
 def signal(run: Runs) -> Ending:
@@ -147,9 +162,9 @@ def signal(run: Runs) -> Ending:
     return Ending([
         *_child(run),
         *run.eager(),
-        f'end = subprocess.run([sys.executable, __file__, "child"], timeout={limit_s(run.failure)}, check=False).returncode',
-        f"print(f\"{{'BUG: ' if end == {end} else ''}}the compiled run ended with {{end}}\")",
-        f"sys.exit(1 if end == {end} else 2 if end else 0)",
+        f"end = subprocess.run({_AGAIN}, timeout={limit_s(run.failure)}, check=False).returncode",
+        f"print(f\"{{'BUG' if end == {end} else 'cannot tell' if end else 'gone'}}: the compiled run ended with {{end}}\")",
+        f"sys.exit(1 if end == {end} else UNSURE if end else 0)",
     ])  # fmt: skip
 
 
@@ -160,7 +175,7 @@ def hang(run: Runs) -> Ending:
         *_child(run),
         *run.eager(),
         "try:",
-        f'    subprocess.run([sys.executable, __file__, "child"], timeout={limit}, check=True)',
+        f"    subprocess.run({_AGAIN}, timeout={limit}, check=True)",
         "except subprocess.TimeoutExpired:",
         f'    sys.exit("BUG: the compiled run does not end within {limit} s")',
         'print("gone: it ends")',
@@ -223,9 +238,10 @@ def _out_of_memory(run: Runs) -> Ending:
     return Ending([
         *_child(run, *limited, why=f"  # the compiled run, where no more than {OUT_OF_MEMORY_BYTES} bytes can be mapped"),
         *run.eager(),
-        f'end = subprocess.run([sys.executable, __file__, "child"], timeout={LIMIT_S}, {output})',
+        f"end = subprocess.run({_AGAIN}, timeout={LIMIT_S}, {output})",
         'words = ("memoryerror", "can\'t allocate memory", "std::bad_alloc", "out of memory")',
         "short = end.returncode != 0 and any(word in end.stderr.lower() for word in words)",
-        'print(f"{end.stderr}\\nthe compiled run ended with {end.returncode}")',
-        'sys.exit("BUG: it runs out of memory" if short else 2 if end.returncode else 0)',
+        'says = "BUG: it runs out of memory" if short else "cannot tell" if end.returncode else "gone"',
+        'print(f"{end.stderr}\\n{says}: the compiled run ended with {end.returncode}")',
+        "sys.exit(1 if short else UNSURE if end.returncode else 0)",
     ])  # fmt: skip

@@ -30,7 +30,7 @@ def ending_of(
     failure, ending = case.failure, _ending_of(case, compiled, inner, wide)
     if failure.kind in ("crash", "missing_error"):
         ending.part = "" if loose else dying.telling_part(failure.message, failure.raw)
-        ending.expected = [f"ERROR = {quoted(failure.error.rpartition('.')[2])}", f"PART = {quoted(ending.part)}"]
+        ending.expected = [f"ERROR, PART = {quoted(failure.error.rpartition('.')[2])}, {quoted(ending.part)}"]
     return ending
 
 
@@ -40,14 +40,16 @@ def _ending_of(case: Case, compiled: str, inner: bool, wide: str | None) -> Endi
         raise CannotExpressError("the graph draws from Inductor's own random generator, which eager mode does not have")
     if case.only_compiled and kind == "crash":
         return dying.only_compiles(case, compiled, inner=inner)
+    if case.checked:
+        return _crossed()
     if kind == "metadata" and detail in ("mutation", "no mutation"):
         return _mutation(compiled)
     if kind == "metadata" and detail in ("alias", "no alias", "offset"):
         return _shared_memory(compiled)
     run = Runs(case, compiled, wide)
     ending = _float64(run, wide) if case.against_float64 else _KINDS.get(kind, _unknown)(run)
-    if run.backward:
-        ending.functions.insert(0, run.with_gradients())
+    if run.function:
+        ending.functions.insert(0, run.function)
     return ending
 
 
@@ -62,11 +64,17 @@ class Runs:
         self.facts, self.failure, self.compiled = case.facts, case.failure, compiled
         self.dtypes = ", **dtypes" if wide else ""
         self.backward = case.facts.wants_backward
-        self.tensors = bool(self.facts.outputs) and all(self.facts.outputs)
+        facts, compared = self.facts, self.failure.kind in ("accuracy", "nan", "metadata") and self.failure.stage != "eager"
+        self.writes = compared and facts.writes
+        self.results = [*facts.outputs, *([*facts.inputs, *facts.held] if self.writes else [])]
+        """The dtypes of what is compared, gradients left out; empty for what is no tensor."""
+        self.tensors = bool(self.results) and all(self.results)
+        self.function = self.with_gradients() if self.backward else self.with_inputs() if self.writes else []
+        """The function `run`, where it takes one."""
 
     def of(self, function: str, inputs: str = "make_inputs()", more: str = "") -> str:
         """One run as an expression."""
-        return f"run({function}, {inputs}{more})" if self.backward else f"{function}(*{inputs}{more})"
+        return f"run({function}, {inputs}{more})" if self.function else f"{function}(*{inputs}{more})"
 
     def waited(self, function: str) -> Lines:
         """One run as statements; on a device it is waited for: what fails or hangs there belongs to this run."""
@@ -79,26 +87,36 @@ class Runs:
     def compared(self, exact: str = "") -> Lines:
         """Assignments of `eager`, `got`, and `exact` where there is one."""
         texts = {"eager": self.of("graph"), "got": self.of(self.compiled)} | ({"exact": exact} if exact else {})
-        plain = self.tensors or self.backward
+        plain = self.tensors or self.backward or not self.results
         return [f"{name} = {text if plain else f'[y for y in {text} if torch.is_tensor(y)]'}" for name, text in texts.items()]
 
+    def with_inputs(self) -> Lines:
+        """The function `run` of a graph that writes to what it is given."""
+        return [
+            f"def run(function, inputs{self.dtypes}):  # the results, then the inputs: they are written in place",
+            f"    return [*function(*inputs{self.dtypes}), *inputs]",
+        ]
+
     def with_gradients(self) -> Lines:
-        """The function `run`."""
+        """The function `run` of a graph that autograd sees."""
         wanted = self.facts.wanted
         front = wanted == list(range(len(wanted)))
         sources = f"inputs[:{len(wanted)}]" if front else f"[{', '.join(f'inputs[{at}]' for at in wanted)}]"
-        drop = not self.tensors and self.failure.kind in ("accuracy", "nan")
+        drop = not all(self.facts.outputs) and self.failure.kind in ("accuracy", "nan")
         outputs = f"function(*inputs{self.dtypes})"
         outputs = f"[y for y in {outputs} if torch.is_tensor(y)]" if drop else f"list({outputs})"
-        tensor = "" if self.tensors or drop else "torch.is_tensor(y) and "
+        tensor = "" if all(self.facts.outputs) or drop else "torch.is_tensor(y) and "
         unused = "allow_unused" if self.failure.kind == "metadata" else "materialize_grads"
-        gradients = f"torch.autograd.grad(sources, {sources}, tangents, {unused}=True)"
+        after = " + inputs" if self.writes and all([*self.facts.inputs, *self.facts.held]) else ""
+        leaves = "leaves" if after else sources
+        gradients = f"torch.autograd.grad(sources, {leaves}, tangents, {unused}=True)"
         return [
             f"def run(function, inputs{self.dtypes}):  # the outputs, then the gradients of the inputs that want one",
+            *([f"    leaves, inputs = {sources}, [x.clone() for x in inputs]"] if after else []),
             f"    outputs = {outputs}",
             f"    sources = [y for y in outputs if {tensor}y.requires_grad]",
             "    tangents = [torch.randn(y.shape, dtype=torch.float64).to(y) for y in sources]",
-            f"    return outputs + list({gradients}{'' if self.facts.outputs_want else ' if sources else ()'})",
+            f"    return outputs + list({gradients}{'' if self.facts.outputs_want else ' if sources else ()'}){after}",
         ]
 
 
@@ -124,14 +142,32 @@ def _nan(run: Runs) -> Ending:
 
 
 def _metadata(run: Runs) -> Ending:
-    form = "x.stride()" if run.failure.detail == "stride" else "(x.shape, x.dtype, x.device, x.layout)"
+    stride = run.failure.detail == "stride"
+    form = "strides(x)" if stride else "(x.shape, x.dtype, x.device, x.layout)"
     form = form if run.tensors and not run.backward else f"torch.is_tensor(x) and {form}"
+    strides = [
+        "def strides(x):  # those that mean something",
+        "    return [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]",
+    ]
     return Ending([
         f"eager = {run.of('graph')}",
         f"got = {run.of(run.compiled)}",
         f"eager, got = ([{form} for x in y] for y in (eager, got))",
         "print(f\"{'gone' if eager == got else 'BUG'}: outputs are {got}, in eager mode {eager}\")",
         "sys.exit(int(eager != got))",
+    ], [strides] if stride else [])  # fmt: skip
+
+
+def _crossed() -> Ending:
+    """What operators return beside what they promise, by torch's own comparison of the two."""
+    return Ending([
+        "if FAULT:",
+        "    try:",
+        "        with CrossRefFakeMode(only_check_ops_with_meta=False):",
+        "            graph(*make_inputs())",
+        "    except (MetadataMismatchError, AssertionError) as error:",
+        '        sys.exit(f"BUG: {error}")',
+        'print("gone: each operator returns what it promises")',
     ])  # fmt: skip
 
 
@@ -193,7 +229,10 @@ def _float64(run: Runs, wide: str | None) -> Ending:
     if not run.facts.with_floats and run.failure.kind == "accuracy":  # nothing would be wider
         loop = "for i, (e, g) in enumerate(zip(eager, got, strict=True)):"
         return Ending([*run.compared(), loop, *indented(_integers("e != g")), _gone("is eager's")])
-    exact = run.of("graph", f"[{_in_float64(run)} for x in make_inputs()]", wide or "")
+    given, functions = f"[{_in_float64(run)} for x in make_inputs()]", [_FLOAT64_MODE] if wide is None else []
+    if run.writes and run.facts.shares and not run.backward and all([*run.facts.inputs, *run.facts.held]):
+        given, functions = "widened(make_inputs())", [*functions, _WIDENED]
+    exact = run.of("graph", given, wide or "")
     mode = ["with Float64():", f"    exact = {exact}"] if wide is None else []
     test = _test(run)
     if run.facts.unbacked:
@@ -205,12 +244,23 @@ def _float64(run: Runs, wide: str | None) -> Ending:
         "for i, (e, r, g) in enumerate(zip(eager, exact, got, strict=True)):",
         *indented(test),
         _gone(told or "agrees with float64"),
-    ], [_FLOAT64_MODE] if wide is None else [])  # fmt: skip
+    ], functions)  # fmt: skip
+
+
+_WIDENED = [
+    "def widened(inputs):  # in float64; what shares memory shares it still",
+    "    memory = {x.untyped_storage().data_ptr(): x for x in inputs}",
+    "    for at, x in memory.items():",
+    "        x = x.as_strided((x.untyped_storage().nbytes() // x.itemsize,), (1,), 0)",
+    "        memory[at] = x.double() if x.is_floating_point() else x",
+    "    forms = [(memory[x.untyped_storage().data_ptr()], x.shape, x.stride(), x.storage_offset()) for x in inputs]",
+    "    return [torch.as_strided(*form) for form in forms]",
+]
 
 
 def _in_float64(run: Runs) -> str:
     """An input `x` in float64, as an expression that fits all inputs."""
-    inputs = run.facts.inputs
+    inputs = [*run.facts.inputs, *run.facts.held]
     if all(dtype.startswith(REAL) for dtype in inputs):
         return "x.double()"
     return f"x.double() if {'' if all(inputs) else 'torch.is_tensor(x) and '}x.is_floating_point() else x"
@@ -219,7 +269,7 @@ def _in_float64(run: Runs) -> str:
 def _test(run: Runs) -> Lines:
     """The statements on one output: eager's `e`, float64's `r`, the compiled `g`."""
     detail, complexes = run.failure.detail, run.facts.with_complex
-    dtypes = [*run.facts.outputs, *(["float32"] if run.backward else [])]
+    dtypes = [*run.results, *(["float32"] if run.backward else [])]
     floats = bool(dtypes) and all(dtype.startswith(FLOATING) for dtype in dtypes)
     wide = "to(torch.complex128)" if complexes else "double()"
     guard = f"if e.is_floating_point(){' or e.is_complex()' if complexes else ''}:"

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
-from ..torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, OP_HOMES
+from ..torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, NUMBER_METHODS, OP_HOMES
 from ..walk import mentioned, nodes, tag_of
 from ..walk import used as used_in
-from . import higher_order
+from . import higher_order, numpy_calls
 from .case import CASTS
 from .kernels import INTERPRETED, Definitions
 from .settings import CONFIG_MODULES
@@ -42,7 +42,7 @@ _INFIX = {
 }  # fmt: skip
 _WORDS = """torch sys os math operator subprocess traceback resource time graph compiled make_inputs run f expected actual
     bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex getattr divmod pow
-    tuple list"""
+    tuple list held mode fakes gm plain text widened memory name value"""
 _SETITEM = ("operator.setitem", "_operator.setitem")
 _WITH_TORCH = frozenset({"torch._inductor.inductor_prims"})
 """Modules of operators that torch.compile imports by itself."""
@@ -52,6 +52,11 @@ _PLAIN = {name: f"import {name}" for name in ("math", "operator", "os", "resourc
 _INSIDE = {
     "compile_fx_inner": "from torch._inductor.compile_fx import compile_fx_inner",
     "compile_fx": "from torch._inductor.compile_fx import compile_fx",
+    "select_decomp_table": "from torch._inductor.decomposition import select_decomp_table",
+    "symbolic_trace": "from torch.fx import symbolic_trace",
+    "FakeTensorProp": "from torch.fx.passes.fake_tensor_prop import FakeTensorProp",
+    "CrossRefFakeMode": "from torch._subclasses import CrossRefFakeMode",
+    "MetadataMismatchError": "from torch._subclasses.fake_tensor import MetadataMismatchError",
     "make_fx": "from torch.fx.experimental.proxy_tensor import make_fx",
     "joint_graph": "from torch._inductor.fx_passes import joint_graph",
     "FakeTensorMode": "from torch._subclasses.fake_tensor import FakeTensorMode",
@@ -87,6 +92,9 @@ class Program:
         plain |= {"import os"} if self.kernels.source else set()
         inside = {"import torch", *(statement for name, statement in _INSIDE.items() if name in names)}
         inside |= {f"import {module}" for module in self.imports} | {one for one in of_ops if one not in plain}
+        config = "import torch._inductor.config"
+        if any(one != config and "torch._inductor." in one for one in inside):  # which imports it
+            inside.discard(config)
         last = [INTERPRETED, *self.kernels.imports] if self.kernels.source else []
         first = ["from __future__ import annotations", ""] if self.kernels.strings_for_types else []
         return first, sorted(plain, key=_order), [*sorted(inside, key=_order), *last]
@@ -225,7 +233,7 @@ class Function(Printer):
 
     def call_method(self, node: NodeRecord, args: list[str], named: list[str]) -> str:
         name = node.target
-        if name in DENIED_METHODS or (name.startswith("_") and name not in DUNDER_METHODS):
+        if name in DENIED_METHODS or (name.startswith("_") and name not in DUNDER_METHODS | NUMBER_METHODS):
             raise CannotExpressError(f"node {node.name} calls the method {name[:60]!r}, which a repro may not")
         if self.wide and name in CASTS and len(args) == 1 and not named:
             return f"{args[0]}.to({self.dtype(CASTS[name])})"
@@ -251,7 +259,13 @@ class Function(Printer):
         plain = len(args) == 2 and not named and isinstance(node.args[1], str) and is_identifier(node.args[1])
         if node.target == "builtins.getattr" and plain and not str(node.args[1]).startswith("_"):
             return f"{_operand(args[0])}.{node.args[1]}"
-        return f"{target(dotted(node.target, 'the target'), self.where)}({', '.join([*args, *named])})"
+        called = target(dotted(node.target, "the target"), self.where)
+        if numpy_calls.is_numpy(node.target):
+            called, line = numpy_calls.helper(node.target)
+            lines = self.above.setdefault("numpy", [])
+            lines += [line] if line not in lines else []
+            self.imports |= set(numpy_calls.MODULES)
+        return f"{called}({', '.join([*args, *named])})"
 
 
 def _index(arg: Arg, text: str) -> str:

@@ -133,6 +133,8 @@ class _Writer:
         raise CannotExpressError(f"the input {slot.name!r} is a {type(value).__name__}, which has no plain form")
 
     def _tensor(self, slot: Slot, value: TensorValue) -> str:
+        if value.inner:
+            raise CannotExpressError(f"the input {slot.name!r} is a {value.subclass}, which has no plain form yet")
         if value.layout != "strided":
             raise CannotExpressError(
                 f"the input {slot.name!r} has the layout {value.layout}, which has no plain form yet"

@@ -38,6 +38,7 @@ from ..torchside.allowlist import OP_HOMES
 from ..walk import mentioned, nodes, plain, tensors, user_frame
 from .case import placeholders
 from .kernels import CALLS, INTERPRETED
+from .numpy_calls import MODULES, is_numpy
 from .runtime import RUNTIME
 from .text import CHECKPOINTS, GETITEM, Lines, Printer, Writer, blocks, identifier, indented, is_identifier
 
@@ -45,7 +46,7 @@ _WORDS = """self torch aten gzip math operator constant max min int float bool l
     divmod pow print tuple list dict str type object super"""
 _WANT_GRAPHS = frozenset({"higher_order.autograd_function_apply"})
 """Higher-order ops that look at the FX graph of what they are given."""
-_OWN_OPS = frozenset({"aten", "prims", "higher_order", "operator", "_operator", "math", "builtins", "torch", *OP_HOMES})
+_OWN_OPS = frozenset({"aten", "prims", "higher_order", "operator", "_operator", "math", "builtins", "torch", "numpy", *OP_HOMES})
 _PLAIN_PRIMS = frozenset(f"prims.{name}.default" for name in ("convert_element_type", "device_put", "iota", "view_of"))
 """Ops of `prims` that are registered by `import torch` alone."""
 
@@ -117,6 +118,8 @@ def _short(value: TensorValue) -> dict[str, Any]:
 
 def _specification(value: Value | None, known: Numbers, bound: int | None, where: str) -> Any:
     if isinstance(value, TensorValue):
+        if value.inner:
+            raise RefusedError(where, f"a tensor of type {value.subclass} has no form in a program")
         found = _short(concrete(value, known, where))
         return {**found, "bound": bound} if bound is not None else found
     if isinstance(value, SymValue):
@@ -234,6 +237,8 @@ def _modules(record: GraphRecord) -> list[str]:
             home = node.target.rpartition(".")[0]
             if home not in ("torch", "torch.Tensor") and not home.startswith("torch._C"):
                 found.add(home)
+        if node.op == "call_function" and is_numpy(node.target):
+            found.update(MODULES)
         root = node.target.partition(".")[0] if node.op == "call_function" else ""
         if root == "higher_order" and node.target not in CALLS:
             found.add("torch._higher_order_ops")

@@ -12,36 +12,22 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from ..hints import numbers
 from . import sizes
 from .case import Case, Rate
 from .endings import ending_of
+from .entering import ENTERS, RUNG, Entry, Stand, compiled_at, mode_lines, or_eager, settings_at
 from .function import Program, program_of
 from .inputs import Source, Way, inputs_of, sidecar_bytes
-from .settings import inner_kwargs, sources, state_of
+from .settings import sources, state_of
 from .sizes import Sizing
-from .text import CannotExpressError, blocks, broken, dotted, gap_before, indented, items, quoted
+from .text import CannotExpressError, Lines, broken, dotted, indented, items, quoted
 
-Entry = Literal["torch.compile", "compile_fx_inner"]
-
-RUNG = "triton_interpret"
-"""Inductor's Triton kernels on Triton's interpreter: what fails there is written as a program for the GPU that they are for."""
-
-BACKENDS = {
-    "inductor": "inductor",
-    RUNG: "inductor",
-    "eager": "eager",
-    "nop": "aot_eager",
-    "debug_nop": "aot_eager",
-    "decomposed": "aot_eager_decomp_partition",
-}
-"""The stock backend that a rung stands for, as far as torch has one."""
-
-_HOOK = "sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the bug alone"
+_FLAGS = 'FAULT, UNSURE = "--without-fault" not in sys.argv, 125 if "--git-bisect" in sys.argv else 2'
+_HOOK = 'sys.excepthook = lambda t, e, b: (sys.__excepthook__(t, e, b), print(f"cannot tell: {e!r}"), sys.exit(UNSURE))'
 _WIDTH = 100
-_MOST_LINES = 60
+MOST_LINES = 60
 """Of a program with its inputs written out; a longer one has them all in the file beside it."""
 
 
@@ -56,6 +42,8 @@ class Script:
     seeded: bool
     case: Case
     """What it was written from."""
+    stand: Stand
+    """What stands for the rung."""
     notes: tuple[str, ...] = ()
     sizing: Sizing | None = None
     """Which sizes are dynamic; None: as many as torch makes so."""
@@ -66,26 +54,42 @@ class Script:
 
     def without_part(self) -> Script:
         """The same program, content with the exception's type."""
-        return script_of(self.case, self.entry, self.way, self.sizing, loose=True)
+        return self.like(loose=True)
+
+    def like(self, *, case: Case | None = None, sizing: Sizing | None = None, loose: bool | None = None) -> Script:
+        """The same program but for what is given."""
+        loose = self.loose if loose is None else loose
+        return script_of(case or self.case, self.entry, self.way, sizing or self.sizing, stand=self.stand, loose=loose)
 
 
-def script_of(case: Case, entry: Entry, way: Way, sizing: Sizing | None = None, *, loose: bool = False) -> Script:
+def script_of(
+    case: Case, entry: Entry, way: Way, sizing: Sizing | None = None, *, stand: Stand | None = None, loose: bool = False
+) -> Script:
     """One program. `loose`: it asks for no part of the exception's text."""
     made = replace(case, record=sizes.sizes_inside(case.record)) if sizing is not None else case
-    script = _script(made, entry, way, sizing, loose=loose)
-    if way == "literal" and script.text.count("\n") > _MOST_LINES and not case.ops:
-        script = replace(_script(made, entry, "stored", sizing, loose=loose), way=way)
+    stand = stand or Stand()
+    if case.off == "left out" and not case.leaves_out:
+        case, made = replace(case, off="eager"), replace(made, off="eager")
+    script = _script(made, entry, way, sizing, stand, loose=loose)
+    if way == "literal" and script.text.count("\n") > MOST_LINES and not case.ops:
+        script = replace(_script(made, entry, "stored", sizing, stand, loose=loose), way=way)
     return replace(script, case=case)
 
 
-def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose: bool) -> Script:
+def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, stand: Stand, *, loose: bool) -> Script:
     program = program_of(case.record, wide=case.against_float64 and case.facts.names_float)
     slots, source = inputs_of(case, program.constants, way)
     inputs, sidecar = _inputs(case, source, [slot.name for slot in slots], sizing)
-    compiled, inner = _compiled(case, entry, sizing, wide=bool(program.wide))
+    compiled, inner, made = _compiled(case, entry, sizing, stand, program)
     ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide, loose=loose)
-    state, notes, told = state_of(case)
-    body = blocks(
+    state = state_of(case, settings_at(case, entry, stand))
+    settings = [*state.settings, *mode_lines(entry, stand)]
+    if case.off == "left out" and state.settings:
+        settings = ["if FAULT:", *indented(settings)]
+    elif case.off == "work-around":
+        settings += ["if not FAULT:  # the work-around", *indented(case.workaround.splitlines())]
+    notes, told = state.left_out, state.told
+    body = _blocks(
         *[one.program.strip() for one in sources(case)],
         case.ops.block if case.ops else "",
         program.kernels.source,
@@ -93,18 +97,24 @@ def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, *, loose:
         inputs,
         inner,
         *ending.functions,
-        [*ending.expected, *state, *ending.lines],
+        [*ending.expected, *settings, *state.around, *made, *ending.lines],
     )
     loop = until_shown(case.rate) if case.rate is not None and case.rate.flaky else []
     text = "\n".join([
         *_head(case, entry, sidecar is not None, notes, told, sizing),
         *_imports(case, program, "\n".join([*loop, body])),
         *(["", *loop] if loop else []),
-        *gap_before(body),
+        "",
         body,
         "",
     ])  # fmt: skip
-    return Script(text, sidecar, entry, way, source.seeded, case, tuple(notes), sizing, ending.part, loose)
+    return Script(text, sidecar, entry, way, source.seeded, case, stand, tuple(notes), sizing, ending.part, loose)
+
+
+def _blocks(*parts: str | Lines) -> str:
+    """Functions and statements with an empty line between them: a reader has the whole program on one screen."""
+    texts = [part if isinstance(part, str) else "\n".join(part) for part in parts]
+    return "\n\n".join(text.replace("\n\n\n", "\n\n") for text in texts if text)
 
 
 def _head(
@@ -114,16 +124,16 @@ def _head(
     record, failure = case.record, case.failure
     torch = record.versions.get("torch") or case.torch or "of unknown version"
     shown = _one_line(case.telling or failure.kind, 160)
-    where = "" if entry == "torch.compile" else f" (by {entry})"
+    where = "" if entry == "torch.compile" else f" (entered {ENTERS[entry]})"
     stage = case.recorded_at or record.stage
     lines = [
         f"{case.happens}: repro for stage {stage}, rung {case.rung}{where}.",
-        "",
         *_sizes_told(case, sizing),
         f"Shows: {_one_line(failure.error, 80) + ': ' if failure.error else ''}{shown}",
         *([flaky_sentence(case.rate)] if case.rate is not None and case.rate.flaky else []),
         f"Seen on torch {_one_line(torch, 40)}. {_one_line(case.made, 200)}".rstrip(),
     ]
+    lines[-1] += f" --without-fault: {_off_told(case)}." if case.off != "work-around" else ""
     if case.rung == RUNG:
         lines.append("Found with Inductor's Triton kernels on Triton's interpreter, with no GPU; it needs one of NVIDIA's.")
     if sidecar:
@@ -136,9 +146,21 @@ def _head(
         lines.append(f"Needs {_one_line(', '.join(case.imports), 160)} where Python finds it (PYTHONPATH).")
     lines += [_one_line(sentence, 200) for sentence in (*(case.ops.told if case.ops else ()), *told)]
     lines += [f"Left out: {_one_line(note, 160)}" for note in notes]
-    lines += ["Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell."]
-    wrapped = [part for line in lines for part in (textwrap.wrap(line, _WIDTH + 18, break_on_hyphens=False) or [""])]
+    lines += [f"--without-fault: {_off_told(case)}."] if case.off == "work-around" else []
+    lines += ["Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell (--git-bisect: 125)."]
+    wrapped = [part for line in lines for part in (textwrap.wrap(line, _WIDTH + 17, break_on_hyphens=False) or [""])]
     return ['"""' + "\n".join(wrapped) + '"""', ""]
+
+
+def _off_told(case: Case) -> str:
+    """What the program does with --without-fault."""
+    if case.off == "eager" and case.failure.stage == "eager":
+        return "it cannot tell, for eager mode fails by itself"
+    if case.off == "eager":
+        return "nothing is compared" if case.checked else "backend eager"
+    if case.off == "work-around":
+        return f"with the work-around {'; '.join(_one_line(line, 100) for line in case.workaround.splitlines())}"
+    return "without what `if FAULT` guards"
 
 
 def _sizes_told(case: Case, sizing: Sizing | None) -> list[str]:
@@ -168,7 +190,9 @@ def _imports(case: Case, program: Program, body: str) -> list[str]:
     """What the body uses, and the user's own modules after torch. A torch that does not start must not exit with 1."""
     first, plain, inside = program.imported(f"{body}\n{_HOOK}", case.ops.imports if case.ops else ())
     own = [f"import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in case.imports]
-    return [*first, *plain, "", "try:", *indented([*inside, *own]), "finally:", f"    {_HOOK}"]
+    if own and case.off == "left out" and not case.needs_imports:
+        own = ["if FAULT:", *indented(own)]
+    return [*first, *plain, "", _FLAGS, "try:", *indented([*inside, *own]), "finally:", f"    {_HOOK}"]
 
 
 def until_shown(rate: Rate) -> list[str]:
@@ -178,10 +202,10 @@ def until_shown(rate: Rate) -> list[str]:
     """
     return [
         f"RUNS = {rate.repeats()}  # fresh processes that are tried",
-        "if not sys.argv[1:]:",
+        'if "once" not in sys.argv:',
         '    codes, without = [], {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}',
         "    while 1 not in codes and len(codes) < RUNS:",
-        '        codes.append(subprocess.run([sys.executable, __file__, "once"], env=os.environ | without).returncode)',
+        '        codes.append(subprocess.run([sys.executable, *sys.argv, "once"], env=os.environ | without).returncode)',
         "    print(f\"{'BUG: shown' if 1 in codes else 'not shown'} by run {len(codes)} of {RUNS}\")",
         "    sys.exit(1 if 1 in codes else max(codes))",
     ]
@@ -222,50 +246,35 @@ def _inputs(case: Case, source: Source, names: Sequence[str], sizing: Sizing | N
     return [*lines, *(["    return inputs"] if dims else [])], sidecar
 
 
-def _compiled(case: Case, entry: Entry, sizing: Sizing | None, *, wide: bool) -> tuple[str, list[str]]:
-    """The compiled function as an expression, and the function that it names, if it does. `wide`: the graph has parameters with
-    defaults, which make_fx takes for inputs.
-    """
+def _compiled(case: Case, entry: Entry, sizing: Sizing | None, stand: Stand, program: Program) -> tuple[str, Lines, Lines]:
+    """The compiled function as an expression, the function that it names, if it does, and statements that make it."""
+    made: Lines = []
+    if case.off == "eager" and case.failure.stage == "eager":
+        made = ["if not FAULT:", '    raise RuntimeError("eager mode fails by itself")']
+    eager = case.off == "eager" and not (made or case.checked or case.only_compiled)
     if entry != "torch.compile":
-        return "compiled", _by_inner_compiler(case, "lambda *given: graph(*given)" if wide else "graph")
-    backend = BACKENDS.get(case.rung)
-    if backend is None:
-        raise CannotExpressError(
-            f"no repro can be written for the rung {case.rung!r}", "stock torch has no backend of that name"
-        )
+        wide, held = bool(program.wide), len(program.constants)
+        inner = compiled_at(case, entry, stand, program.parameters, held, wide=wide)
+        return "compiled", *or_eager(inner, made, eager=eager)
     options = ["fullgraph=True", f"dynamic={_varying(case)}"]
     if sizing is not None:
         options[1:] = [] if sizing.marks else ["dynamic=False"]
-    if backend != "inductor":
-        options.insert(0, f"backend={quoted(backend)}")
     if case.only_compiled:
-        if backend != "inductor":
+        if not stand.is_inductor:
             raise CannotExpressError(
                 "no repro can be written for a graph that cannot be run", f"the rung is {case.rung}"
             )
         options.insert(0, "backend=backend")
-    return f"torch.compile(graph, {', '.join(options)})", []
+    elif stand.mode and eager:
+        options.insert(0, f'**({{"mode": {quoted(stand.mode)}}} if FAULT else {{"backend": "eager"}})')
+    elif eager:
+        options.insert(0, f'backend={quoted(stand.backend)} if FAULT else "eager"')
+    elif stand.mode or not stand.is_inductor:
+        options.insert(0, f"mode={quoted(stand.mode)}" if stand.mode else f"backend={quoted(stand.backend)}")
+    whole = f"torch.compile(graph, {', '.join(options)})"
+    return ("compiled", [], [*made, f"compiled = {whole}"]) if eager else (whole, [], made)
 
 
 def _varying(case: Case) -> bool:
     """Whether some size was open when the graph was recorded; one that is known only as it runs (u0) is so in any case."""
     return any(not symbol.name.startswith(("u", "zuf")) for symbol in case.record.symbols)
-
-
-def _by_inner_compiler(case: Case, function: str) -> list[str]:
-    """The function `compiled` that enters behind AOTAutograd."""
-    tracing = "symbolic" if case.record.symbols else "real" if case.only_compiled else "fake"
-    kwargs = inner_kwargs(case.record.compile_kwargs)
-    head = ["def compiled(*inputs):", f'    gm = make_fx({function}, tracing_mode="{tracing}")(*inputs)']
-    if case.only_compiled:
-        return [
-            *head,
-            f'    compile_fx_inner(gm, [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]{kwargs})',
-            '    print("gone: it compiles; it is not run")',
-            "    sys.exit(0)",
-        ]
-    return [
-        *head,
-        '    fakes = [n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]',
-        f"    return compile_fx_inner(gm, fakes{kwargs})(list(inputs))",
-    ]

@@ -1,7 +1,7 @@
 """Recorded settings, global state and process groups as statements of a program: what differs from a fresh process.
 
 Must not import torch. A setting without a plain form (a custom pass, a callable) comes with its recorded source where the user
-trusts that, else it is named, never dropped in silence.
+trusts that, else it is named, never dropped in silence; so is one that no dump may set (see `permitted`).
 
 >>> config_lines({"inductor": {"cpp.simdlen": 256}})
 (['torch._inductor.config.cpp.simdlen = 256'], [])
@@ -9,13 +9,16 @@ trusts that, else it is named, never dropped in silence.
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from ..permitted import of_the_process, refusal
 from ..schema import Arg, DefinitionRecord, GraphRecord
-from ..walk import bodies
+from ..walk import bodies, plain
 from ..wording import counted
 from .case import Case
 from .text import CannotExpressError, dotted, quoted
@@ -27,6 +30,9 @@ CONFIG_MODULES = {
 SET_BY_TORCH = {"functorch": ("unlift_effect_tokens", "selective_decompose"), "inductor": ("fx_graph_cache",)}
 """Settings that torch.compile itself changes while it compiles (2.13.0); a plain torch.compile changes them again."""
 
+_AUTOCAST = {"cpu": "bfloat16", "cuda": "float16"}
+"""What autocast casts to where nobody has said it."""
+
 _INNER_KWARGS = ("static_input_idxs", "is_inference", "is_backward", "cudagraphs")
 
 _COLLECTIVES = ("_c10d_functional.", "c10d_functional.", "_c10d_functional_autograd.")
@@ -34,13 +40,45 @@ _SIZED = {"all_gather_into_tensor": 1, "reduce_scatter_tensor": 2, "all_gather_i
 """Where the size of its group stands among the arguments of a collective."""
 
 
-def state_of(case: Case) -> tuple[list[str], list[str], list[str]]:
-    """Statements that restore what was recorded, what of it has no plain form, and sentences for the head."""
+class State(NamedTuple):
+    """What differs from a fresh process: assignments of settings, other statements, what has no plain form, sentences for the
+    head."""
+
+    settings: list[str]
+    around: list[str]
+    left_out: list[str]
+    told: list[str]
+
+
+def state_of(case: Case, config: Mapping[str, Mapping[str, Arg]]) -> State:
+    """Statements that restore what was recorded, `config` in place of its settings."""
     own = {name: text for one in sources(case) for name, text in one.values.items()}
-    settings, left_out = config_lines(case.record.config, own)
+    settings, left_out = config_lines(config, own, trusted=case.trust)
     groups, told = group_lines(case.record)
     told += [f"It holds code of {PurePath(one.file).name}: {', '.join(one.values)}." for one in sources(case)]
-    return [*settings, *random_lines(case), *ambient_lines(case), *groups], left_out, told
+    return State(settings, [*random_lines(case), *ambient_lines(case), *groups], left_out, told)
+
+
+_CHANGES = re.compile(
+    r"import torch(?:\.\w+)*|from torch\._inductor(?:\.lowering)? import (?:make_fallback|decomposition)"
+    r"|make_fallback\(torch\.ops\.\w+\.\w+\.\w+, warn=False, override_decomp=True\)"
+    r"|decomposition\.decompositions\.pop\(torch\.ops\.\w+\.\w+\.\w+\)|decomposition\.fast_random_decomps\.cache_clear\(\)"
+    r"|torch\.compiler\.config\.cache_key_tag = \"[\w. ]*\""
+    r"|torch\._(?:inductor|dynamo|functorch)\.config(?:\.\w+)+ = (?:None|True|False|-?\d+(?:\.\d+)?|\"\w*\")"
+    r"|for name, value in torch\._inductor\.list_mode_options\(\"lite\"\)\.items\(\):"
+    r"|    setattr\(torch\._inductor\.config, name, value\)"
+)
+
+
+_SET = re.compile(r"torch\._(?P<room>\w+)\.config\.(?P<name>[\w.]+) = (?P<value>None|True|False|-?\d+(?:\.\d+)?|\"\w*\")")
+
+
+def plain_change(code: str) -> str:
+    """A work-around of a known form, as it can stand in a program; empty for any other text, which may come from a file."""
+    lines = code.splitlines()
+    set_here = [found for line in lines if (found := _SET.fullmatch(line))]
+    refused = any(refusal(one["room"], one["name"], ast.literal_eval(one["value"])) for one in set_here)
+    return code if lines and all(map(_CHANGES.fullmatch, lines)) and not refused else ""
 
 
 def sources(case: Case) -> list[DefinitionRecord]:
@@ -52,9 +90,10 @@ def sources(case: Case) -> list[DefinitionRecord]:
 
 
 def config_lines(
-    config: Mapping[str, Mapping[str, Arg]], own: Mapping[str, str] = MappingProxyType({})
+    config: Mapping[str, Mapping[str, Arg]], own: Mapping[str, str] = MappingProxyType({}), *, trusted: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Assignments that restore the recorded settings, and sentences on those that have no plain form.
+    """Assignments that restore the recorded settings, and sentences on those that have no plain form, or that a dump may not set
+    unless it is `trusted`.
 
     `own`: setting -> expression over the user's code.
     """
@@ -69,8 +108,13 @@ def config_lines(
                 notes.append(f"the setting {room}.{key}")
                 continue
             text = _setting(value)
+            why = "" if text is None or trusted else refusal(room, key, plain(value))
             text = own.get(f"{room}.{key}") if text is None else text
-            if text is None:
+            if why and not of_the_process(key):
+                notes.append(f"the setting {module}.{key}: {why}, and is set with --trust alone")
+            elif why:
+                continue
+            elif text is None:
                 notes.append(f"the setting {module}.{key}, which is no plain value")
             else:
                 lines.append(f"{module}.{dotted(key, 'the setting')} = {text}")
@@ -119,7 +163,8 @@ def ambient_lines(case: Case) -> list[str]:
     if case.facts.grad:
         for device, dtype in ambient.autocast.items():
             lines.append(f"torch.set_autocast_enabled({quoted(device)}, True)")
-            lines.append(f"torch.set_autocast_dtype({quoted(device)}, torch.{dotted(dtype, 'the autocast dtype')})")
+            if _AUTOCAST.get(device) != dtype:
+                lines.append(f"torch.set_autocast_dtype({quoted(device)}, torch.{dotted(dtype, 'the autocast dtype')})")
     if not ambient.grad or not case.facts.grad:
         lines.append("torch.set_grad_enabled(False)")
     return lines

@@ -21,7 +21,7 @@ from .. import expr as expressions
 from ..errors import GraphdbgError, RefusedError
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
 from ..walk import nodes
-from . import kernels
+from . import kernels, numpy_calls
 from .case import symbol_homes
 
 Lines = list[str]
@@ -148,7 +148,7 @@ def names_read(body: str) -> set[str]:
 
 
 def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
-    """The Python expression for a call_function target; RefusedError for what is not of torch, operator, math or builtins.
+    """The Python expression for a call_function target; RefusedError for what is not of torch, NumPy, operator, math, builtins.
 
     `short`: namespaces of operators that the program has by their own names.
     """
@@ -160,6 +160,8 @@ def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
         raise RefusedError(where, f"the target {name[:80]!r} may not be called from a saved graph")
     if root == "builtins":
         return parts[1]
+    if root == "numpy":
+        return numpy_calls.wrapper(name)
     if root in ("operator", "math", "torch"):
         return ".".join([root, *parts[1:]])
     return name if root in short else f"torch.ops.{name}"

@@ -34,6 +34,9 @@ ATTRIBUTES = words(
 )
 """Tensor attributes that `builtins.getattr` may name."""
 
+ARRAY_ATTRIBUTES = words("T dtype imag itemsize nbytes ndim real shape size strides")
+"""Attributes of an array of compiled NumPy that a call may name."""
+
 DUNDER_METHODS = frozenset(
     f"__{name}__"
     for name in words("""
@@ -42,7 +45,10 @@ DUNDER_METHODS = frozenset(
     rfloordiv rlshift rmatmul rmod rmul ror rpow rrshift rshift rsub rtruediv rxor setitem sub truediv xor
     """)
 )
-"""Arithmetic, comparison and item access: the only double-underscore methods that `call_method` may name."""
+"""Arithmetic, comparison and item access: the only double-underscore methods of tensors that `call_method` may name."""
+
+NUMBER_METHODS = words("__ceil__ __floor__ __round__ __trunc__ as_integer_ratio bit_length conjugate hex is_integer")
+"""Methods of symbolic numbers that `call_method` may name."""
 
 DENIED_METHODS = words(
     """
@@ -68,6 +74,7 @@ EXTRA_FUNCTIONS = tuple(f"{home}.{name}" for home, names in (
     ("torch._functorch.eager_transforms", "_set_tensor_requires_grad _autograd_grad"),
     ("torch.autograd", "grad"),
     ("torch.autograd.forward_ad", "_maybe_load_decompositions make_dual unpack_dual"),
+    ("torch._refs", "tensor"),
     ("torch._dynamo.variables.torch", "untyped_storage_size"),
     ("torch._dynamo.create_parameter_op", "tracable_create_parameter"),
     ("torch",
@@ -79,6 +86,16 @@ EXTRA_FUNCTIONS = tuple(f"{home}.{name}" for home, names in (
     ("torch.utils._sympy.functions", "FloorDiv"),
 ) for name in names.split())  # fmt: skip
 """Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs; one a torch lacks is skipped."""
+
+REFERENCE_HOMES = ("torch._refs", "torch._refs.fft", "torch._refs.linalg", "torch._refs.nn.functional", "torch._refs.special")
+"""Where torch's operators are written in Python; callable is what these list as public."""
+
+WRAPPER_HOMES = {
+    "torch.testing._internal.two_tensor.TwoTensor": "torch.testing._internal.two_tensor",
+    "torch.distributed._functional_collectives.AsyncCollectiveTensor": "torch.distributed._functional_collectives",
+}
+"""Tensor subclasses of torch's own that a saved graph may be given, and the module to import for each; others are made where
+their class is defined in this process."""
 
 BUILTIN_HOMES = (
     "torch._C._nn",
@@ -94,13 +111,13 @@ BUILTIN_HOMES = (
 DENIED_FUNCTIONS = words(
     """
     from_file load save set_printoptions import_ir_module fork wait compile manual_seed seed set_default_device
-    from_numpy frombuffer set_num_threads set_num_interop_threads vmap jit
+    from_dlpack from_numpy frombuffer set_num_threads set_num_interop_threads vmap jit
     """
 )
 
 WITH_TORCH = words(
     """
-    aten prim prims higher_order operator _operator math builtins torch quantized _quantized mkldnn mkldnn_prepacked
+    aten prim prims higher_order operator _operator math builtins torch numpy quantized _quantized mkldnn mkldnn_prepacked
     onednn mkl sparse xnnpack prepacked c10d debugprims inductor static_runtime nvprims aoti_torch streams nnapi
     """
 )

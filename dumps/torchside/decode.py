@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule
 
-from .. import names
+from .. import inert, names
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
@@ -30,6 +30,8 @@ from .triton_kernels import KernelReader
 from .values import ValueReader, is_handed_through, stand_in_traced
 
 MAX_SUBGRAPH_DEPTH = 20
+BEFORE_AOT = ("dynamo", "pre_grad")
+"""Stages whose graphs hold functions of Python."""
 
 
 class Decoder:
@@ -38,16 +40,19 @@ class Decoder:
     def __init__(self, record: GraphRecord, tensors: TensorSink | None, where: str) -> None:
         self.record = record
         self.where = where
-        self.symbols = Symbols(record, where)
+        self.originals = inert.Texts()
+        self.symbols = Symbols(record, where, self.originals)
         self.values = ValueReader(self.symbols)
         self.storages = StorageReader(tensors, where, absent=stand_in)
-        self.originals: dict[str, str] = {}
         self.kernels = KernelReader(record.kernels, where)
 
     def build(self, *, fake: bool) -> GraphModule:
         """The live module; with `fake`, `node.meta` holds the recorded values as fake tensors and SymInts."""
         definitions.ensure(self.record, self.where)
-        gm = self._body(self.record.graph, fake, self.where, 0)
+        try:
+            gm = self._body(self.record.graph, fake, self.where, 0)
+        except RefusedError as error:
+            raise RefusedError(error.what, error.why, error.fix or _instead(self.record)) from error.__cause__
         record = self.record
         gm.meta[CARRY] |= {
             "id": record.id, "stage": record.stage, "compile_id": record.compile_id,
@@ -70,7 +75,7 @@ class Decoder:
             targets.check_attribute_path(path, f"{where}: tensor {path[:60]!r}")
             tensors[path] = self.storages.load(stored, path)
             _install(root, path, tensors[path], where)
-        arguments = ArgumentReader(self.values, self.record.strings, tensors)
+        arguments = ArgumentReader(self.values, self.record.strings, self.originals, tensors)
         for path, module in body.modules.items():
             place = f"{where}: module {path}"
             live = leaf_modules.build(
@@ -78,7 +83,6 @@ class Decoder:
             )
             _install(root, path, live, where)
         meta = MetaReader(arguments, fake=fake)
-        meta.originals = self.originals
         graph = Graph()
         for record in body.nodes:
             node = self._node(graph, root, record, arguments, f"{where}: node {record.name[:60]}")
@@ -122,8 +126,7 @@ class Decoder:
                 function = targets.resolve(name, where)
             except EnvironmentLackError as error:
                 raise definitions.refused(self.record, name, error) from None
-            if function is getattr:
-                targets.check_getattr(record.args, record.kwargs, where)
+            targets.check_getattr(name, record.args, record.kwargs, where)
             return function
         if record.op == "call_method":
             return targets.check_method(name, where)
@@ -181,6 +184,14 @@ def fake_module(record: GraphRecord, tensors: TensorSink | None, where: str) -> 
         else:
             inputs.append(None)
     return gm, inputs, decoder.values.mode
+
+
+def _instead(record: GraphRecord) -> str:
+    """What to do about a graph that Dynamo made and that is refused for what only Python knows."""
+    name, _, stage = record.id.partition("/")
+    if record.stage not in BEFORE_AOT or stage.partition(".")[0] != record.stage:
+        return ""
+    return f"the graphs of {name} behind AOTAutograd (forward, backward, inference) hold operators alone: replay one of those"
 
 
 def _as_number(value: Any) -> Any:

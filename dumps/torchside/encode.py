@@ -89,11 +89,12 @@ class _Encoder:
     def __init__(self, gm: GraphModule, sink: TensorSink | None) -> None:
         self.gm = gm
         self.carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
-        self.symbols = SymbolWriter()
+        self.originals: dict[str, str] = self.carry.get("originals", {})
+        self.symbols = SymbolWriter(self.originals)
         self.values = ValueWriter(self.symbols)
         self.storages = StorageWriter(self.values, sink)
-        self.plain = ArgumentWriter(self.values)
-        self.meta = MetaWriter(self.plain, self.carry.get("originals", {}), self.carry.get("not_saved", {}))
+        self.plain = ArgumentWriter(self.values, originals=self.originals)
+        self.meta = MetaWriter(self.plain, self.originals, self.carry.get("not_saved", {}))
 
     @cached_property
     def kernels(self) -> KernelWriter:
@@ -128,7 +129,7 @@ class _Encoder:
                 body.attrs[held[id(tensor)]] = self.storages.store(tensor)
             return held[id(tensor)]
 
-        arguments = ArgumentWriter(self.values, keep)
+        arguments = ArgumentWriter(self.values, keep, self.originals)
         body.meta = self.meta.module(gm)
         keys: Counter[str] = Counter()
         for node in gm.graph.nodes:

@@ -3,7 +3,8 @@
 
 A graph may write to such an input, which it may not to a leaf, and views of one such tensor see each other's gradients.
 AOTAutograd takes the base of inputs that share memory for the input, so its shape is part of the program. The memory stays
-where it is. Must not copy what is large for longer than a moment, and must not touch tensors at other places.
+where it is, but for tensors that hold others. Must not copy what is large for longer than a moment, and must not touch tensors at
+other places.
 
 >>> x, row = computed([x, row], [0, 1])     # leaves that require grad and share memory -> views of one result
 >>> leaf_of(row).grad_fn is None
@@ -19,6 +20,7 @@ import torch
 
 from . import torch_private as t
 from .values import storage_key, viewed
+from .wrappers import is_wrapper
 
 
 class Base(NamedTuple):
@@ -117,6 +119,8 @@ def with_history(tensor: torch.Tensor) -> torch.Tensor:
     leaf = tensor.detach().requires_grad_()
     with torch.enable_grad():
         made = leaf.clone()
+    if is_wrapper(tensor):
+        return made  # its memory is that of what it holds
     made.data = tensor.detach()
     return made
 

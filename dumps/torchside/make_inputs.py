@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import torch
 
+from .. import inert
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..hints import Numbers, concrete, numbers_and_bounds, scalar, spanned, value_of_input
 from ..schema import (
@@ -29,6 +30,7 @@ from ..schema import (
     InputsRecord,
     NodeRecord,
     SequenceValue,
+    StoredTensor,
     SymValue,
     TensorValue,
     Value,
@@ -37,7 +39,7 @@ from ..tensors import TensorSink
 from ..walk import plain
 from ..wording import counted
 from .history import Base, computed
-from .storages import INTEGER_OF, StorageReader, view
+from .storages import INTEGER_OF, StorageReader, together, view
 from .values import BUFFER, device_of, dtype_of, is_handed_through, named, stand_in_real
 
 Statistics = Mapping[str, float | int | None]
@@ -99,6 +101,8 @@ class _Maker:
     def input(self, node: NodeRecord, item: InputRecord | None) -> Any:
         where = f"{self.where}: input {node.name}"
         if item is not None:
+            if item.stored is not None and item.stored.inner:
+                return self.wrapper(node.name, item.stored, item.stored.value, where)
             if item.stored is not None and item.stored.storage:
                 tensor = self.reader.load(item.stored, node.name)
                 if item.stored.value.storage is not None:
@@ -124,10 +128,29 @@ class _Maker:
             items = [self.value(f"{name}.{i}", item, None, False, where) for i, item in enumerate(value.items)]
             return items if value.kind == "list" else tuple(items)
         if isinstance(value, ConstValue):
-            return plain(value.value)
+            return inert.value(plain(value.value))
         raise RefusedError(where, f"a value of type {value.type} has no saved form")
 
+    def wrapper(self, name: str, stored: StoredTensor | None, value: TensorValue, where: str) -> torch.Tensor:
+        """A tensor that holds others: each as it was stored, or made up."""
+        held: dict[str, Any] = {}
+        for one, part in value.inner.items():
+            kept = stored.inner.get(one) if stored is not None else None
+            if kept is not None and kept.storage:
+                held[one] = self.reader.load(kept, f"{name}.{one}")
+            elif part.inner:
+                held[one] = self.wrapper(f"{name}.{one}", kept, part, where)
+            else:
+                held[one] = self.tensor(f"{name}.{one}", part, None, False, where)
+        made = together(concrete(value, self.numbers, where), held, where)
+        if stored is not None and stored.parameter:
+            return torch.nn.Parameter(made, requires_grad=value.requires_grad)
+        return made.requires_grad_(True) if value.requires_grad else made
+
     def tensor(self, name: str, value: TensorValue, statistics: Any, parameter: bool, where: str) -> torch.Tensor:
+        if value.inner:
+            made = self.wrapper(name, None, value, where)
+            return torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad) if parameter else made
         wanted = concrete(value, self.numbers, where)
         group = value.storage
         limit = self.limits.get(name)

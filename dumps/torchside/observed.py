@@ -28,6 +28,7 @@ from . import torch_private as t
 from .storages import StorageWriter, packable
 from .symbols import SymbolWriter, is_symbolic
 from .values import BUFFER, ValueWriter, dtype_name, is_plain_tensor, quantizer, storage_key, viewed
+from .wrappers import is_wrapper, parts
 
 POLICIES = ("none", "meta", "index", "first", "last", "all")
 WHOLE = frozenset({"first", "last", "all"})
@@ -78,6 +79,9 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
         return item if math.isfinite(value) else InputRecord(name=name, value=values.value(value))
     if not is_plain_tensor(value) or policy == "none":
         item.value = values.value(value, whole_storage=True)
+        if isinstance(item.value, TensorValue) and item.value.inner and policy != "none":
+            _met(item.value, value)
+            item.stored = _apart(value, item.value, policy, storages)
         return item
     item.value = _met(values.tensor(value, whole_storage=value.layout is torch.strided), value)
     item.value.base = values.base(value)
@@ -93,6 +97,16 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
     elif is_parameter:
         item.stored = StoredTensor(storage="", value=item.value, parameter=True)
     return item
+
+
+def _apart(value: Any, record: TensorValue, policy: str, storages: StorageWriter) -> StoredTensor:
+    """What is kept of a tensor that holds others: of each what would be kept of it alone, but for statistics."""
+    if record.inner:
+        inner = {name: _apart(part, record.inner[name], policy, storages) for name, part in parts(value).items()}
+        return StoredTensor("", record, isinstance(value, torch.nn.Parameter), inner)
+    numbers = value.dtype.is_floating_point or value.dtype.is_complex
+    kept = value.layout is torch.strided and (policy in WHOLE or (policy == "index" and not numbers))
+    return storages.store(value) if kept else StoredTensor("", record)
 
 
 def _stored(value: torch.Tensor, storages: StorageWriter) -> StoredTensor:
@@ -171,16 +185,15 @@ def _pieces(value: torch.Tensor) -> Iterator[torch.Tensor]:
 def snapshot(names: Sequence[str], inputs: Sequence[Any]) -> tuple[list[InputRecord], list[torch.UntypedStorage]]:
     """One record per input; a stored tensor's storage is named "#<place in the list of storages>"."""
     keys = [storage_key(value) if _has_bytes(value) else None for value in inputs]
+    held = [value for value, key in zip(inputs, keys, strict=True) if key is None and is_wrapper(value)]
     seen: set[int] = set()
-    shared = {key for key in keys if key is not None and (key in seen or seen.add(key))}
+    every = [*keys, *(storage_key(one) for value in held for one in _plain_parts(value))]
+    shared = {key for key in every if key is not None and (key in seen or seen.add(key))}
     places: dict[int, int] = {}
     groups: dict[int, int] = {}
     storages: list[torch.UntypedStorage] = []
-    items: list[InputRecord] = []
-    for name, value, key in zip(names, inputs, keys, strict=True):
-        if key is None:
-            items.append(_other(name, value))
-            continue
+
+    def store(value: torch.Tensor, key: int) -> StoredTensor:
         storage = value.untyped_storage()
         if key not in places:
             places[key] = len(storages)
@@ -188,9 +201,34 @@ def snapshot(names: Sequence[str], inputs: Sequence[Any]) -> tuple[list[InputRec
         record = _tensor(value, storage.nbytes())
         if key in shared:
             record.storage = groups.setdefault(key, len(groups))
-        stored = StoredTensor(f"#{places[key]}", record, isinstance(value, torch.nn.Parameter))
-        items.append(InputRecord(name, value=record, stored=stored))
+        return StoredTensor(f"#{places[key]}", record, isinstance(value, torch.nn.Parameter))
+
+    def apart(value: Any, record: TensorValue) -> StoredTensor:
+        if not record.inner:
+            return store(value, storage_key(value)) if _has_bytes(value) else StoredTensor("", record)
+        inner = {name: apart(part, record.inner[name]) for name, part in parts(value).items()}
+        record.inner = {name: part.value for name, part in inner.items()}
+        return StoredTensor("", record, isinstance(value, torch.nn.Parameter), inner)
+
+    items: list[InputRecord] = []
+    for name, value, key in zip(names, inputs, keys, strict=True):
+        if key is not None:
+            stored = store(value, key)
+            items.append(InputRecord(name, value=stored.value, stored=stored))
+            continue
+        item = _other(name, value)
+        if isinstance(item.value, TensorValue) and item.value.inner:
+            item.stored = apart(value, _met(item.value, value))
+        items.append(item)
     return items, storages
+
+
+def _plain_parts(value: Any) -> Iterator[torch.Tensor]:
+    for part in parts(value).values():
+        if is_wrapper(part):
+            yield from _plain_parts(part)
+        elif _has_bytes(part):
+            yield part
 
 
 def _has_bytes(value: Any) -> bool:

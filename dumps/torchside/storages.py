@@ -21,6 +21,7 @@ from ..errors import EnvironmentLackError, UnreadableError
 from ..schema import StoredTensor, TensorValue
 from ..tensors import TensorSink
 from . import torch_private as t
+from . import wrappers
 from .values import ValueWriter, device_of, dtype_of, storage_key
 
 _INDEX_BYTES = 8
@@ -37,7 +38,11 @@ class StorageWriter:
         self._alive: list[Any] = []
 
     def store(self, tensor: torch.Tensor) -> StoredTensor:
-        """The record of a plain tensor; its bytes go to the sink unless it has none (fake, meta) or the sink declines."""
+        """The record of a tensor; its bytes go to the sink unless it has none (fake, meta) or the sink declines."""
+        if wrappers.is_wrapper(tensor):
+            value = self.values.value(tensor)
+            inner = {name: self.store(part) for name, part in wrappers.parts(tensor).items()}
+            return StoredTensor("", value, isinstance(tensor, torch.nn.Parameter), inner)  # pyright: ignore
         return StoredTensor(
             storage=self._put(tensor),
             value=self.values.tensor(tensor, whole_storage=tensor.layout is torch.strided),
@@ -104,6 +109,9 @@ class StorageReader:
 
     def _tensor(self, stored: StoredTensor, name: str) -> torch.Tensor:
         where = f"{self.where}: tensor {name}"
+        if stored.inner:
+            held = {one: self.load(part, f"{name}.{one}") for one, part in stored.inner.items()}
+            return together(stored.value, held, where)
         if not stored.storage:
             if self.absent is None:
                 raise UnreadableError(where, "only its metadata was recorded")
@@ -132,6 +140,14 @@ class StorageReader:
             return host.to(device).untyped_storage()
         except (RuntimeError, AssertionError) as error:
             raise EnvironmentLackError(where, f"this machine has no device {device}", "use --device cpu") from error
+
+
+def together(value: TensorValue, held: dict[str, Any], where: str) -> torch.Tensor:
+    """A tensor that holds others, of its parts."""
+    from .arguments import ArgumentReader
+
+    context = ArgumentReader(None, []).decode(value.context, where)  # pyright: ignore  (it names no symbols)
+    return wrappers.rebuilt(value.subclass, held, context, value.shape, value.stride, where)
 
 
 def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, where: str) -> torch.Tensor:

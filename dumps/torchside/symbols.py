@@ -12,12 +12,16 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import sympy
 import torch
 
 from ..errors import RefusedError, UnreadableError
+from ..inert import Texts
 from ..schema import Arg, Dim, GraphRecord, GuardRecord, SymbolRecord, SymValue
 from . import sympy_text
 from . import torch_private as t
@@ -27,6 +31,12 @@ _SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _ASSUMPTIONS = ("integer", "positive", "nonnegative", "real", "even", "odd", "zero")
 _COUNTERS = ("unbacked_symint_counter", "unbacked_symfloat_counter")
 _FLAGS = ("frozen", "runtime_asserts_frozen")
+_SOURCES = "graphdbg_sources"
+"""Attribute of a rebuilt ShapeEnv: symbol -> where it came from, as recorded."""
+
+MOST_S = 10.0
+SECONDS_A_NODE = 0.01
+"""What the expressions of a graph may take, and for each of its nodes more: usual ones take a thousandth of a second."""
 
 
 def _hints(env: Any) -> dict[Any, Any]:
@@ -43,8 +53,9 @@ def is_symbolic(value: object) -> bool:
 class SymbolWriter:
     """Collects the symbols that a graph mentions while its values are encoded, then writes them with all facts on them."""
 
-    def __init__(self) -> None:
+    def __init__(self, originals: Mapping[str, str] | None = None) -> None:
         self.env: Any = None
+        self.originals = originals or {}
         self._texts: dict[Any, str] = {}
         self._used: set[Any] = set()
 
@@ -105,11 +116,12 @@ class SymbolWriter:
         self._close_over(env, [fact for fact, *_ in facts])
         guards = [
             GuardRecord(
-                expr=self.text(expr), kind=kind, symbol=symbol, message=message, size_oblivious=oblivious
+                expr=self.text(expr), kind=kind, symbol=symbol, message=self.originals.get(message, message),
+                size_oblivious=oblivious,
             )
             for expr, kind, symbol, message, oblivious in facts
             if expr.free_symbols and expr.free_symbols <= self._used
-        ]
+        ]  # fmt: skip
         ordered = sorted(self._used, key=lambda symbol: (len(symbol.name), symbol.name))
         return [self._symbol(symbol) for symbol in ordered], guards, _environment(env)
 
@@ -138,7 +150,7 @@ class SymbolWriter:
             lower=_bound(span.lower) if span is not None else None,
             upper=_bound(span.upper) if span is not None else None,
             backed=symbol in hints,
-            source=_source_name(sources[0]) if sources else "",
+            source=getattr(env, _SOURCES, {}).get(symbol) or (_source_name(sources[0]) if sources else ""),
             assume=" ".join(name for name in _ASSUMPTIONS if made_with.get(name)),
             replacement=self.text(env.replacements[symbol]) if symbol in env.replacements else "",
             renamed=renamed.name if renamed is not None else "",
@@ -152,11 +164,14 @@ class SymbolWriter:
 class Symbols:
     """A ShapeEnv rebuilt from a record, and the symbolic values in it."""
 
-    def __init__(self, record: GraphRecord, where: str) -> None:
+    def __init__(self, record: GraphRecord, where: str, texts: Texts | None = None) -> None:
         self.where = where
+        self.texts = Texts() if texts is None else texts
         self.env = t.ShapeEnv(**_settings(record.shape_env))
         self.by_name: dict[str, Any] = {}
         self._exprs: dict[str, Any] = {}
+        self._numbers = {item.name: item.hint for item in record.symbols}
+        self._left_s = MOST_S + SECONDS_A_NODE * len(record.graph.nodes)
         self._ints: dict[str, Any] = {}
         for item in record.symbols:
             self._declare(item)
@@ -170,8 +185,18 @@ class Symbols:
         """The sympy expression of a stored text."""
         found = self._exprs.get(text)
         if found is None:
-            found = self._exprs[text] = sympy_text.read(text, self.by_name, self.where)
+            with self._spending():
+                found = self._exprs[text] = sympy_text.read(text, self.by_name, self.where, self._numbers)
         return found
+
+    @contextmanager
+    def _spending(self) -> Iterator[None]:
+        """Takes the time of a block from what the expressions of a graph may take; raises RefusedError where none is left."""
+        if self._left_s < 0:
+            raise RefusedError(self.where, "its expressions take too long to read")
+        begun = time.perf_counter()
+        yield
+        self._left_s -= time.perf_counter() - begun
 
     def dim(self, value: Dim) -> Any:
         """An int or a SymInt."""
@@ -209,9 +234,9 @@ class Symbols:
         if item.backed and item.hint is not None:
             number = sympy.Float(item.hint) if is_float else sympy.Integer(item.hint)
             _hints(env)[symbol] = number
-            source = t.ConstantSource(source_name=item.source or item.name)
-            env.var_to_sources[symbol] = [source]
-            env.source_to_var[item.source or item.name] = symbol
+            env.var_to_sources[symbol] = [t.ConstantSource(source_name=item.name)]  # sources are written into guards, as code
+            env.source_to_var[item.name] = symbol
+            vars(env).setdefault(_SOURCES, {})[symbol] = item.source
             env.symbol_guard_counter[symbol] = 0
             if env.duck_shape:
                 env.val_to_var.setdefault(item.hint, symbol)
@@ -241,14 +266,15 @@ class Symbols:
             env.divisible.add(expr)
             return
         if guard.kind == "guard":
-            place = dataclasses.replace(env._get_sloc(), maybe_user_loc=guard.message or None)
+            place = dataclasses.replace(env._get_sloc(), maybe_user_loc=self.texts(guard.message) or None)
             env.guards.append(t.ShapeGuard(expr, place, size_oblivious=guard.size_oblivious))
         else:
             stack = t.CapturedTraceback.extract(skip=1)
             key = self.by_name.get(guard.symbol)
-            env.deferred_runtime_asserts.setdefault(key, []).append(t.RuntimeAssert(expr, guard.message, stack))
+            env.deferred_runtime_asserts.setdefault(key, []).append(t.RuntimeAssert(expr, self.texts(guard.message), stack))
             env.num_deferred_runtime_asserts += 1
-        env.axioms.update(dict(env.get_implications(env.simplify(expr))))  # pyright: ignore
+        with self._spending():
+            env.axioms.update(dict(env.get_implications(env.simplify(expr))))  # pyright: ignore
 
     def _restore(self, saved: dict[str, Arg]) -> None:
         env = self.env

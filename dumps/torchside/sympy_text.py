@@ -2,7 +2,8 @@
 """Sympy expressions <-> text, without `sympify` (which evaluates what it reads).
 
 Written as sympy prints them where that reads back to the same expression, else as nested calls ("CleanDiv(s0, 4)"). Read from
-the tree that `dumps.expr` parses, in which only symbols that the graph declares and the functions of shapes have a meaning.
+the tree that `dumps.expr` parses, in which only symbols that the graph declares and the functions of shapes have a meaning, and
+of which `dumps.expr_bounds` has said that no operation makes something too large.
 
 >>> read("2*s0 + 1", {"s0": sympy.Symbol("s0", integer=True, positive=True)}, "graph.json: x")
 2*s0 + 1
@@ -17,10 +18,9 @@ from typing import Any
 import sympy
 
 from .. import expr as expressions
+from .. import expr_bounds
 from ..errors import GraphdbgError, RefusedError
 from . import torch_private as t
-
-MAX_POWER = 4096
 
 _CONSTANTS = {
     "oo": sympy.oo, "zoo": sympy.zoo, "nan": sympy.nan, "int_oo": t.int_oo, "pi": sympy.pi, "E": sympy.E,
@@ -70,10 +70,13 @@ def nested(expr: Any) -> str:
     return f"{expr.func.__name__}({', '.join(nested(argument) for argument in expr.args)})"
 
 
-def read(text: str, symbols: Mapping[str, Any], where: str) -> Any:
-    """The sympy expression of a text; an error naming the place for anything but symbols, numbers and known functions."""
+def read(text: str, symbols: Mapping[str, Any], where: str, numbers: Mapping[str, float | None] | None = None) -> Any:
+    """The sympy expression of a text; an error naming the place for anything but symbols, numbers and known functions, and for
+    what would become too large, the symbols having these numbers."""
     try:
-        return _build(expressions.parse(text), symbols)
+        tree = expressions.parse(text)
+        expr_bounds.check(tree, numbers)
+        return _build(tree, symbols)
     except GraphdbgError as error:
         raise type(error)(where, str(error)) from error
     except _FAILURES as error:
@@ -95,12 +98,8 @@ def _build(tree: expressions.Expr, symbols: Mapping[str, Any]) -> Any:
             return _CONSTANTS[tree.name]
         raise RefusedError(f"refused the name {tree.name!r}", "it is no symbol of the graph")
     args = [_build(argument, symbols) for argument in tree.args]
-    if tree.function in ("Pow", "PowByNatural", "LShift"):
-        exponent = args[1]
-        if not exponent.free_symbols and not abs(exponent) <= MAX_POWER:
-            raise RefusedError("refused a power", f"its exponent is larger than {MAX_POWER}")
-        if tree.function == "Pow":
-            return args[0] ** exponent
+    if tree.function == "Pow":
+        return args[0] ** args[1]
     builder = _BUILDERS.get(tree.function) or getattr(t.sympy_functions, tree.function, None)
     if builder is None or tree.function not in expressions.ARITY:
         raise RefusedError(f"refused the function {tree.function!r}", "this torch has no such shape function")

@@ -27,7 +27,7 @@ import torch.overrides
 from ..errors import EnvironmentLackError, RefusedError
 from ..schema import Arg
 from ..walk import tag_of
-from . import allowlist
+from . import allowlist, numpy_calls
 from . import torch_private as t
 
 OPAQUE = "opaque:"
@@ -36,7 +36,7 @@ _OF_A_CAPTURE = (f"{OPAQUE}torch._dynamo.compiled_autograd.", f"{OPAQUE}torch._d
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OWN_NAMESPACES = ("aten", "prims")
 _RESOLVED: dict[str, Callable[..., Any]] = {}
-_RESERVED = frozenset({"operator", "math", "builtins", "torch", "higher_order"})
+_RESERVED = frozenset({"operator", "math", "builtins", "torch", "numpy", "higher_order"})
 
 
 def is_identifier(text: str) -> bool:
@@ -54,7 +54,7 @@ def name_of(function: Any) -> str:
         name = function._qualified_op_name.replace("::", ".")
     else:
         try:
-            found = _names().get(function)
+            found = _names().get(numpy_calls.key(function))
         except TypeError:  # not hashable
             found = None
         if found is not None:
@@ -71,8 +71,9 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
         why = f"the target {name[len(OPAQUE) :]!r} is a Python function that the saved form does not run"
         if name.startswith(_OF_A_CAPTURE):
             why = f"{name[len(OPAQUE) :]!r} stands for a step of autograd's that torch's capture left whole"
-            raise RefusedError(where, why, "its stage inference has the operators: replay that, where the run has it")
-        raise RefusedError(where, why, "register it as a custom op (torch.library) to make it replayable")
+            raise RefusedError(where, why)
+        own = not name.startswith(f"{OPAQUE}torch.")
+        raise RefusedError(where, why, "register it as a custom op (torch.library) to make it replayable" if own else "")
     if name in _RESOLVED:
         return _RESOLVED[name]
     parts = name.split(".")
@@ -82,6 +83,8 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
         if parts[0] == "higher_order":
             return _higher_order(name, where)
         function = _functions().get(name)
+        if function is None and parts[0] == "numpy" and not t.optional("numpy_modules"):
+            raise EnvironmentLackError(where, f"the target {name!r} needs NumPy, which is not here", "pip install numpy")
         if function is None:
             raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
         return function
@@ -148,11 +151,11 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
 
 
 def check_method(name: str, where: str) -> str:
-    """The name of a `call_method`, if it is a method of Tensor that computes; RefusedError otherwise."""
+    """The name of a `call_method`, if it is a method of Tensor, or of a number, that computes; RefusedError otherwise."""
     if not is_identifier(name):
         raise RefusedError(where, f"the method name {name!r} is not a plain identifier")
     if name not in _methods():
-        raise RefusedError(where, f"the method {name!r} is not on the list of Tensor methods that a saved graph may call")
+        raise RefusedError(where, f"the method {name!r} is not on the list of methods that a saved graph may call")
     return name
 
 
@@ -165,9 +168,12 @@ def check_attribute_path(path: str, where: str) -> list[str]:
     return parts
 
 
-def check_getattr(args: list[Arg], kwargs: dict[str, Arg], where: str) -> None:
-    """Refuses `builtins.getattr` of a record unless it reads one known Tensor attribute."""
-    named = len(args) == 2 and not kwargs and isinstance(args[1], str) and args[1] in allowlist.ATTRIBUTES
+def check_getattr(name: str, args: list[Arg], kwargs: dict[str, Arg], where: str) -> None:
+    """Refuses the call of a record that reads an attribute (`builtins.getattr`, or of an array) unless it is a known one."""
+    if name not in ("builtins.getattr", numpy_calls.ATTRIBUTE):
+        return
+    known = allowlist.ATTRIBUTES if name == "builtins.getattr" else allowlist.ARRAY_ATTRIBUTES
+    named = len(args) == 2 and not kwargs and isinstance(args[1], str) and args[1] in known
     if not named or tag_of(args[0])[0] != "node":
         shown = args[1] if len(args) > 1 else None
         raise RefusedError(where, f"getattr of {shown!r} is not on the list of Tensor attributes that a saved graph may read")
@@ -180,14 +186,15 @@ def _methods() -> frozenset[str]:
         for name in dir(torch.Tensor)
         if not name.startswith("_") and callable(getattr(torch.Tensor, name, None)) and name not in allowlist.DENIED_METHODS
     }
-    return frozenset(plain | {name for name in allowlist.DUNDER_METHODS if hasattr(torch.Tensor, name)})
+    dunder = {name for name in allowlist.DUNDER_METHODS if hasattr(torch.Tensor, name)}
+    return frozenset(plain | dunder | allowlist.NUMBER_METHODS)
 
 
 @functools.cache
 def _functions() -> dict[str, Callable[..., Any]]:
     """Name -> function, for everything but registered ops. The first name of a function is the one it is saved under."""
     table: dict[str, Callable[..., Any]] = {}
-    for name, function in (*_plain_functions(), *_torch_functions()):
+    for name, function in (*_plain_functions(), *_torch_functions(), *numpy_calls.functions()):
         table.setdefault(name, function)
     return table
 
@@ -196,7 +203,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
 def _names() -> dict[Callable[..., Any], str]:
     names: dict[Callable[..., Any], str] = {}
     for name, function in _functions().items():
-        names.setdefault(function, name)
+        names.setdefault(numpy_calls.key(function), name)
     return names
 
 
@@ -224,6 +231,11 @@ def _torch_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
         found = getattr(_home(home), last, None)
         if callable(found):
             yield name, found
+    for home in allowlist.REFERENCE_HOMES:
+        module = _home(home)
+        for short in getattr(module, "__all__", ()):
+            if callable(getattr(module, short, None)) and _may_be_called(f"{home}.{short}"):
+                yield f"{home}.{short}", getattr(module, short)
     for home in allowlist.BUILTIN_HOMES:
         module = _home(home)
         for short in dir(module):

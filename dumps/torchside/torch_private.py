@@ -43,6 +43,8 @@ NAMES = Names((
     Row("torch._higher_order_ops.triton_kernel_wrap", "kernel_side_table", _BOTH),
     # The public contexts know grad mode and one device's autocast; observing must not run in any of the user's modes.
     Row("torch.utils._python_dispatch", "modes_off=_disable_current_modes", _BOTH),
+    # A tensor that holds others has a public protocol, and no public question whether a class follows it.
+    Row("torch.utils._python_dispatch", "is_wrapper=is_traceable_wrapper_subclass", _BOTH),
     # Tensors of vmap and grad have a shape and no storage; nothing public tells them, or that one is traced into now.
     Row("torch._C", "is_wrapped=_functorch.is_functorch_wrapped_tensor", _SAVE),
     Row("torch._C", "transform_level=_functorch.maybe_current_level", "replay and check of graphs with vmap or grad"),
@@ -51,6 +53,11 @@ NAMES = Names((
     Row("torch", "per_channel_quantized=_make_per_channel_quantized_tensor "
         "per_tensor_quantized=_make_per_tensor_quantized_tensor", _LOAD, "quantised tensors are refused"),
     Row("torch.fx.passes.shape_prop", "tensor_metadata=_extract_tensor_metadata", _LOAD),  # what tracing writes
+    # What Dynamo writes for a call of NumPy; torch.compiler.wrap_numpy goes to NumPy itself.
+    Row("torch._dynamo.utils", "numpy_modules=NP_TO_TNP_MODULE numpy_function=numpy_to_tensor_wrapper "
+        "numpy_method=numpy_method_wrapper numpy_operator=numpy_operator_wrapper numpy_attribute=numpy_attr_wrapper",
+        _BOTH, "compiled NumPy is refused"),
+    Row("torch._numpy", "numpy_array=ndarray", _BOTH, "compiled NumPy is refused"),
     Row("torch.utils", "pytree=_pytree", _BOTH),  # nothing public flattens nested values or follows a key path
     Row("torch.utils._pytree", "SequenceKey MappingKey GetAttrKey", _LOAD),
     # What AOTAutograd and fx note of inputs, outputs and a node's origin; no public constructor.

@@ -21,6 +21,7 @@ import msgspec
 import sympy
 import torch
 
+from .. import inert
 from ..errors import EnvironmentLackError, RefusedError
 from ..schema import (
     ConstValue,
@@ -36,6 +37,7 @@ from ..schema import (
 )
 from ..walk import plain, references
 from . import torch_private as t
+from . import wrappers
 from .symbols import Symbols, SymbolWriter, is_symbolic
 
 T = TypeVar("T")
@@ -100,6 +102,9 @@ class ValueWriter:
                 mode = getattr(value, "fake_mode", None)
                 if mode is not None and mode.shape_env is not None:
                     self.symbols.adopt(mode.shape_env)
+        elif wrappers.is_wrapper(value):
+            for part in wrappers.parts(value).values():
+                self.count(part)
         elif isinstance(value, (list, tuple)):
             for item in value:
                 self.count(item)
@@ -117,7 +122,30 @@ class ValueWriter:
             if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
                 return ConstValue(value={"float": str(value)})
             return ConstValue(value=value)
-        return OpaqueValue(type=f"{type(value).__module__}.{type(value).__qualname__}")
+        made = self._wrapper(value) if wrappers.is_wrapper(value) else None
+        return OpaqueValue(type=wrappers.type_name(value)) if made is None else made
+
+    def _wrapper(self, value: Any) -> TensorValue | None:
+        """The record of a tensor that holds others; None where some part of it has no saved form."""
+        from .arguments import ArgumentWriter
+
+        if any(isinstance(size, torch.SymInt) and size.node.is_nested_int() for size in value.shape):
+            return None
+        plain = ArgumentWriter(self)
+        context = plain.encode(value.__tensor_flatten__()[1])
+        inner = {name: self.value(part, whole_storage=True) for name, part in wrappers.parts(value).items()}
+        if plain.opaque or not inner:
+            return None
+        record = TensorValue(
+            dtype_name(value.dtype), [self.symbols.dim(size) for size in value.shape],
+            [self.symbols.dim(stride) for stride in value.stride()], device=intern(str(value.device)),
+            requires_grad=value.requires_grad, subclass=wrappers.type_name(value), context=context,
+        )  # fmt: skip
+        for name, part in inner.items():
+            if not isinstance(part, TensorValue):
+                return None
+            record.inner[name] = part
+        return record
 
     def tensor(self, tensor: torch.Tensor, whole_storage: bool = False) -> TensorValue:
         """The record of a plain tensor."""
@@ -159,11 +187,16 @@ class ValueWriter:
 
     def _surplus(self, tensor: torch.Tensor) -> Dim | None:
         """The size of the storage in bytes, or None when it is just what the view spans; an empty one spans nothing."""
+        shape, stride, offset, size = tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.untyped_storage().nbytes()
+        if not any(map(is_symbolic, (*shape, *stride, offset, size))):
+            spans = sum((one - 1) * step for one, step in zip(shape, stride, strict=True))
+            spanned = (offset + 1 + spans) * tensor.element_size() if 0 not in shape else 0
+            return None if spanned == size else int(size)
         expr = lambda value: self.symbols.expr(value) if is_symbolic(value) else sympy.Integer(int(value))  # noqa: E731
-        sizes, strides = [expr(size) for size in tensor.shape], [expr(stride) for stride in tensor.stride()]
-        spans = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-        spanned = (expr(tensor.storage_offset()) + 1 + spans) * tensor.element_size() if 0 not in sizes else 0
-        held = expr(tensor.untyped_storage().nbytes())
+        sizes = [expr(one) for one in shape]
+        spans = sum((one - 1) * expr(step) for one, step in zip(sizes, stride, strict=True))
+        spanned = (expr(offset) + 1 + spans) * tensor.element_size() if 0 not in sizes else 0
+        held = expr(size)
         if sympy.expand(spanned - held) == 0:
             return None
         return int(held) if held.is_Integer else self.symbols.text(held)
@@ -174,7 +207,8 @@ def viewed(tensor: torch.Tensor) -> torch.Tensor | None:
     base = tensor._base
     if base is None or base.dtype != tensor.dtype or base.layout is not torch.strided or tensor.layout is not torch.strided:
         return None
-    return base if is_plain_tensor(base) and not (base.is_quantized or base.is_conj() or base.is_neg()) else None
+    plain = is_plain_tensor(tensor) and is_plain_tensor(base)
+    return base if plain and not (base.is_quantized or base.is_conj() or base.is_neg()) else None
 
 
 def quantizer(tensor: torch.Tensor) -> dict[str, Any]:
@@ -211,11 +245,13 @@ class ValueReader:
             items = [self.value(item, where) for item in record.items]
             return items if record.kind == "list" else tuple(items)
         if isinstance(record, ConstValue):
-            return plain(record.value)
+            return inert.value(plain(record.value))
         raise RefusedError(where, f"a value of type {record.type} has no saved form")
 
     def tensor(self, record: TensorValue, where: str) -> Any:
         """A fake tensor with that dtype, shape, strides, offset, device and alias group."""
+        if record.inner:
+            return self._wrapper(record, where)
         dtype, device = dtype_of(record.dtype, where), device_of(record.device, where)
         if record.quantizer:
             raise EnvironmentLackError(where, "torch cannot trace quantised tensors", "take its module() and inputs()")
@@ -236,6 +272,16 @@ class ValueReader:
     def _view(self, base: torch.Tensor, record: TensorValue, size: list[Any]) -> torch.Tensor:
         stride, offset = [self.symbols.dim(dim) for dim in record.stride], self.symbols.dim(record.offset)
         return _lazy_bits(base.as_strided(size, stride, offset), record)
+
+    def _wrapper(self, record: TensorValue, where: str) -> Any:
+        from .arguments import ArgumentReader
+
+        held = {name: self.tensor(part, f"{where}, {name}") for name, part in record.inner.items()}
+        size, stride = ([self.symbols.dim(dim) for dim in dims] for dims in (record.shape, record.stride))
+        context = ArgumentReader(self, []).decode(record.context, where)
+        with torch.no_grad(), t.suppress_guards(self.symbols.env):
+            made = wrappers.rebuilt(record.subclass, held, context, size, stride, where)
+        return made.requires_grad_(True) if record.requires_grad else made
 
     def _meta(self, record: TensorValue, dtype: torch.dtype, size: list[Any], where: str) -> torch.Tensor:
         if record.layout != "strided":

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from .. import opening
 from ..graph_folder import JOURNAL_FILE
 from ..index import Process
 from ..journal import read
@@ -147,7 +148,7 @@ def hint(text: str, processes: Iterable[Process]) -> str:
     found = dict.fromkeys(_TOLD, 0)
     for process in processes:
         try:
-            data = (process.path / JOURNAL_FILE).read_bytes()
+            data = opening.read(process.path / JOURNAL_FILE)
         except OSError:  # told by the reader of the journal
             continue
         for what in found:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import signal
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
-from ...toolkit.imports import TRUST, with_trust
+from ...toolkit.next_command import with_flags
 from ...toolkit.recorder.options import size_of
 from ...toolkit.recorder.summary import shown_path
 from ..control import STEPS, known_step
@@ -109,7 +108,8 @@ def minify(
     Each query runs in a process of its own, so a segfault or a hang is a verdict. OUT receives
     case/ (the result), repro.py, issue.md, also/ (other failures that were met, as cases),
     passes/ (the nearest case that does not fail) and journal.jsonl. Ctrl-C keeps the best case so
-    far; after that, or after a kill, `graphdbg minify --resume -o OUT` goes on and repeats nothing.
+    far; after that, or after a kill, `graphdbg minify --resume -o OUT` goes on and repeats nothing;
+    a command of --check and modules of --import have to be said again with it.
 
     \b
     --check 'cmd: ./test.sh {case}' asks a command of yours, run by sh where you are; {case} is
@@ -119,8 +119,10 @@ def minify(
     A command that does not end is killed with all that it started. What it prints is in OUT/output/.
 
     \b
+    repro.py enters through torch.compile, else through Inductor's inner compiler, else where the graph was
+    recorded, and is run with --without-fault, too, where it has to end with 0.
     Exit code: 0 repro.py shows the failure every time (a flaky one at its own rate), 1 the case does
-    not fail or no repro shows it, 4 that cannot be told, 130 interrupted (the best case is kept).
+    not fail or no repro shows it (--json: repro), 4 that cannot be told, 130 interrupted (the best case is kept).
     """
     options = Options(imports=imports, **asked)
     directory, named = "", graph
@@ -129,10 +131,6 @@ def minify(
             raise UsageError("--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT")
         unfinished = resumed(Path(out), options, _typed())
         options, directory = unfinished.options, unfinished.directory
-        if TRUST in options.imports and TRUST not in imports:  # no file gives it, only the user
-            what = "the graph calls Triton kernels of the user's own, whose source is in the dump"
-            raise UsageError(what, "", f"read it: graphdbg show {shown_path(Path(unfinished.graph))} --kernel; then add --trust")
-        options = replace(options, imports=with_trust(options.imports, TRUST in imports))
         graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
     if graph is None:
         raise UsageError("no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is")
@@ -212,8 +210,13 @@ def _run(
     about: dict[str, Any] = {"repro": "none", "repro_path": None, "issue": None}
     if report is not None:
         path = str(report.repro) if report.repro else None
-        about = {"repro": report.says, "repro_path": path, "issue": str(report.issue), "report_rate": report.rate}
-    tried = shlex.join(["python", about["repro_path"]]) if about["repro_path"] else ""
+        about = {
+            "repro": report.says, "repro_path": path, "issue": str(report.issue), "report_rate": report.rate,
+            "without_fault": report.without, "repro_told": report.told,
+        }  # fmt: skip
+    shows = about["repro"] == "shows" or (report is not None and report.unsure)
+    case = shlex.join(["graphdbg", "replay", str(out / "case"), "--rung", options.rung])
+    tried = shlex.join(["python", about["repro_path"]]) if shows else with_flags(case, options.imports)
     reported = shlex.join(["graphdbg", "report", str(out)])
     result.verdict = result.verdict.then(again, reported) if code else result.verdict.then(tried)
     life.write(summary(result, about))
@@ -223,6 +226,8 @@ def _run(
         return ended
     for line in sentences(result, about):
         say(line)
+    if not code:
+        say(f"try it: {tried}" if shows else f"it fails, and no repro shows it; the case does: {result.verdict.next[0]}")
     if code:
         say(f"interrupted; the best case so far is kept. Go on with: {again}")
         say(f"or write a repro of it with: {reported}")

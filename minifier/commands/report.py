@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +12,10 @@ from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
-from ...toolkit.imports import without_trust
+from ...toolkit.imports import TRUST, option_words, without_trust
+
+if TYPE_CHECKING:
+    from ..report.as_test import Written
 
 
 @click.command()
@@ -23,11 +27,11 @@ from ...toolkit.imports import without_trust
 @trust_option
 @click.option("--preview", "only_look", is_flag=True,
               help="Say what a report shares, and whether anything of this machine is left in it; write nothing.")
-@click.option("--verify", "again", is_flag=True,
-              help="Of a report that is there: run its repro.py three times in fresh processes.")
+@click.option("--as-test", is_flag=True,
+              help="Write a test in the style of PyTorch's suites instead, test_repro.py, which fails while the bug is there.")
 @json_option()
 def report(
-    graph: str, output: str | None, rung: str | None, seed: int, imports: tuple[str, ...], only_look: bool, again: bool,
+    graph: str, output: str | None, rung: str | None, seed: int, imports: tuple[str, ...], only_look: bool, as_test: bool,
     as_json: bool,
 ) -> int:  # fmt: skip
     """Write repro.py, issue.md and artifacts.zip for a failing graph.
@@ -37,25 +41,31 @@ def report(
     that minify wrote, or a case folder. repro.py needs torch alone; it is run three times in
     fresh processes, and the rate is in the text. Nothing is overwritten, nothing is sent. The text
     is for PyTorch where the compiler is at fault, else for who owns the line that it names.
+    With --as-test it is a test instead: a TestCase that fails where the bug shows, seen to fail three
+    times, and to pass with torch's backend eager.
     Exit code: 0 the repro shows the failure every time (a flaky one at its own rate), 1 it does not,
     or the graph does not fail, 4 that cannot be told.
     """
     from ...dumps.errors import UsageError
+    from ...dumps.program.text import CannotExpressError
     from ...dumps.store import resolve_graph
     from ...toolkit.next_command import with_flags
     from ...toolkit.replay import replay
     from ...toolkit.triage.words import address
     from ...toolkit.verdict_words import headline
     from ..report import bundle, by_command, casefile
+    from ..report.as_test import write_test_of
 
-    if only_look or again:
-        return _written(Path(graph), again, as_json)
+    if only_look:
+        return _previewed(Path(graph), as_json)
     saved = resolve_graph(graph)
     graph = address(saved)
     out = Path(output) if output else free_path("graphdbg-report", bare=False)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"cannot write into {out}", "it exists already", "choose another folder with -o")
     known = casefile.read(saved.path)
+    if as_test and known and known.check.startswith("cmd:"):
+        raise UsageError(f"no test is written of {graph}", "a command of yours decides whether it fails", "leave --as-test out")
     if known and known.signature and known.check.startswith("cmd:"):
         shown, times = known.verified
         done = by_command.write_report(
@@ -63,7 +73,12 @@ def report(
         )
         emit(done.as_json() if as_json else f"{done.repro}\n{done.issue}", as_json=as_json)
         return done.exit_code
-    if known is not None and not without_trust(imports):
+    if known is not None and known.imports and not without_trust(imports):
+        if TRUST not in imports:
+            named = shlex.join(["graphdbg", "report", graph, *option_words(known.imports)])
+            what = f"reporting {graph} imports {', '.join(map(repr, known.imports))}"
+            why = "its case.json says so, and nobody has said it here"
+            raise UsageError(what, why, f"read it, then say it again: {named} (or --trust)")
         imports = (*known.imports, *imports)
         search_here(imports)
     rung = rung or (known.rung if known else "inductor")
@@ -84,6 +99,17 @@ def report(
     original = known.original.nodes if known and known.original else None
     if original is None:
         say(f"{graph} is not minimised; for a smaller report: {with_flags(f'graphdbg minify {graph}')}")
+    if as_test:
+        try:
+            done = write_test_of(
+                saved, out, signature=signature, rung=rung, original=original, imports=imports, verdict=verdict
+            )  # fmt: skip
+            return _tested(done, as_json)
+        except CannotExpressError as error:
+            say(f"graphdbg: {error}")
+            if as_json:
+                emit({"test": None, "repro": "none", "reason": str(error)}, as_json=True)
+            return 1
     done = bundle.emit_report(saved, out, signature=signature, rung=rung, original=original, with_artifacts=True,
                               imports=imports, verdict=verdict)  # fmt: skip
     if as_json:
@@ -93,35 +119,31 @@ def report(
         emit("\n".join(str(path) for path in written), as_json=False)
     say("The report holds parts of your program: read issue.md through before you publish it.")
     if done.repro:
-        say(f"Try it: python {done.repro}")
+        say(f"{done.repro} {done.told}\nTry it: python {shlex.quote(str(done.repro))}")
     return done.exit_code
 
 
-def _written(folder: Path, again: bool, as_json: bool) -> int:
-    """Looks at a report that is there, or runs its program again."""
-    from ...dumps.errors import UsageError
-    from ..report.preview import REPRO, Preview, ahead, warning
+def _tested(done: Written, as_json: bool) -> int:
+    """Says what was written as a test."""
+    emit(done.plain() if as_json else "\n".join(str(path) for path in (done.test, done.sidecar) if path), as_json=as_json)
+    say(f"the test fails in {done.rate}" + ("; it passes with backend eager" if done.passes_in_eager else ""))
+    if done.passes_in_eager is False:
+        say("it fails with backend eager, too, so it is no proof")
+    if done.says != "shows":
+        say(f"the repro is the proof, this test is not:\n{done.output}")
+        return 1
+    say(f"Try it: python {done.test}")
+    return 0
+
+
+def _previewed(folder: Path, as_json: bool) -> int:
+    """Looks at a report that is there, or at what one would share."""
+    from ..report.preview import Preview, ahead, warning
 
     found = Preview.of(folder)
-    if not found.is_there and not again:
+    if not found.is_there:
         told = ahead(str(folder))
         emit({"folder": None, "says": told, "warning": warning()} if as_json else "\n".join([*told, warning()]), as_json=as_json)
         return 0
-    if not found.is_there:
-        why = "it has neither issue.md nor repro.py"
-        raise UsageError(f"there is no report in {folder}", why, f"write one: graphdbg report {folder}")
-    if not again:
-        emit(found.as_json() if as_json else "\n".join([*found.sentences(), warning()]), as_json=as_json)
-        return 1 if found.leaks else 0
-    if not found.repro:
-        raise UsageError(f"there is no {REPRO} in {folder}", "issue.md says why", "write the report anew into another folder")
-    from ...toolkit.isolation.cache import toolchain_seed
-    from ..report.verify import UNSURE, verify
-
-    done = verify(folder / REPRO, seed=toolchain_seed())
-    codes = [trial.code for trial in done.trials]
-    facts = {
-        "repro": str(folder / REPRO), "shown": done.shown, "times": len(codes), "codes": codes, "output": done.output.strip(),
-    }  # fmt: skip
-    emit(facts if as_json else f"{folder / REPRO}: the bug shows in {done.rate}\n{done.output}", as_json=as_json)
-    return 0 if done.shown == len(codes) else 4 if set(codes) == {UNSURE} else 1
+    emit(found.as_json() if as_json else "\n".join([*found.sentences(), warning()]), as_json=as_json)
+    return 1 if found.leaks else 0

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
@@ -84,7 +85,7 @@ def others_on_disk(out: Path) -> list[Also]:
     found: list[Also] = []
     for folder in sorted((out / ALSO).iterdir()) if (out / ALSO).is_dir() else ():
         try:
-            data = cast("dict[str, Any]", msgspec.json.decode((folder / "case.json").read_bytes()))
+            data = cast("dict[str, Any]", msgspec.json.decode(opening.read(folder / "case.json")))
             case = read_case(folder)
         except (GraphdbgError, OSError, msgspec.MsgspecError):
             continue
@@ -130,7 +131,7 @@ def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
         "event": "done", "case": str(result.path), "nodes": result.nodes, "input_bytes": result.input_bytes,
         "original_nodes": result.original[0], "original_input_bytes": result.original[1], "queries": result.queries,
         "asked": result.asked, "history": result.history,
-        "signature": result.signature.text() if result.signature else None, "verified": list(result.verified),
+        "signature": result.signature.text() if result.signature else None, **_which(result), "verified": list(result.verified),
         "verdicts": result.verdicts, "stopped": result.stopped, "notes": result.notes,
         "others": [
             {"signature": other.signature, "count": other.count, "nodes": other.nodes,
@@ -143,16 +144,24 @@ def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _which(result: Minified) -> dict[str, str]:
+    """`signature_id`, where there is one."""
+    return {"signature_id": found} if (found := result.signature_id) else {}
+
+
 def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     """What is said at the end."""
     (nodes, size), (shown, times) = result.original, result.verified
     lines = [
+        *_first(report),
         f"{counted(nodes, 'node')}, {size_text(size)} of inputs -> "
         f"{counted(result.nodes, 'node')}, {size_text(result.input_bytes)} of inputs",
         queries_text(result.asked, result.verdicts),
     ]
     if times:
         lines.append(f"verified: the saved case fails the same way in {shown} of {counted(times, 'fresh process')}")
+    if found := result.signature_id:
+        lines.append(f"signature: {found} (the same for the same failure elsewhere; graphdbg same A B compares)")
     if result.stopped:
         lines.append(f"stopped early: {result.stopped}")
     lines += needs_sentences(result.needs) or needed(result.parts)
@@ -165,6 +174,16 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     lines += result.notes
     lines += [f"{name}: {report[key]}" for name, key in (("repro", "repro_path"), ("issue", "issue")) if report.get(key)]
     return lines
+
+
+def _first(report: dict[str, Any]) -> list[str]:
+    """Whether a repro shows the failure; nothing where none was looked for."""
+    if not report["issue"]:
+        return []
+    if report["repro"] == "shows":
+        return [f"it fails, and repro.py {report['repro_told']}"]
+    other = f": repro.py {report['repro_told']}" if report["repro_path"] else ""
+    return [f"it fails, and no repro shows it{other}"]
 
 
 def _times(count: int) -> str:

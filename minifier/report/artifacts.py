@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.atomic import temporary_beside
 from ...dumps.errors import RefusedError, UsageError
@@ -47,7 +48,7 @@ def gather(saved: SavedGraph, files: Mapping[str, bytes], redactor: Redactor) ->
             notes.append(f"tensor {name} ({size_text(size)}) was left out of artifacts.zip for its size")
         else:
             room -= size
-            members[f"case/tensors/{name}"] = (saved.tensors_dir / name).read_bytes()
+            members[f"case/tensors/{name}"] = opening.read(saved.tensors_dir / name)
     for path in saved.code_files():
         members[f"code/{path.name}"] = _redacted(path.read_bytes(), redactor)
     excerpt = journal_excerpt(saved)
@@ -60,13 +61,13 @@ def journal_excerpt(saved: SavedGraph) -> str:
     """The lines about this graph from its process's journal; for a minified case the journal beside it."""
     if saved.run is None or saved.process is None:
         beside = saved.path.parent / "journal.jsonl"
-        return beside.read_text(errors="replace") if beside.is_file() else ""
+        return opening.read_text(beside) if beside.is_file() else ""
     path = saved.run.path / saved.process / "journal.jsonl"
     if not path.is_file():
         return ""
     return "".join(
         f"{line}\n"
-        for line in path.read_text(errors="replace").splitlines()
+        for line in opening.read_text(path).splitlines()
         if _graph_of(line) in (saved.local_id, None)
     )
 

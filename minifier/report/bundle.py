@@ -15,27 +15,31 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from ... import __version__
-from ...dumps import trust
+from ...dumps import inert, trust, written
 from ...dumps.atomic import write_file
 from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE
 from ...dumps.output import say
 from ...dumps.program.case import Case
-from ...dumps.program.repro import RUNG, flaky_sentence
+from ...dumps.program.entering import RUNG
+from ...dumps.program.repro import flaky_sentence
+from ...dumps.program.settings import plain_change
 from ...dumps.program.text import CannotExpressError
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord
 from ...dumps.store import SavedGraph
 from ...dumps.walk import nodes
 from ...dumps.wording import counted
+from ...toolkit.identity import of_record
 from ...toolkit.imports import TRUST, import_modules, without_trust
 from ...toolkit.isolation import ForkServer
 from ...toolkit.signature import Signature
 from ...toolkit.verdict import Verdict, judged
 from ...toolkit.verdict_words import happens
 from . import artifacts, casefile, custom_ops, environment, issue
+from .duplicates import search_link
 from .trying import Asked, Found, asking, lay_down, search
-from .verify import UNSURE, first_layer
+from .verify import BUG, GONE, UNSURE, first_layer
 
 TIMES = 3
 
@@ -68,7 +72,7 @@ def emit_report(
         raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
     given, imports = TRUST in imports, without_trust(imports) if imports else ()
     with trust.granted() if given else nullcontext():
-        record, inputs, read = saved.record, saved.inputs_record, saved.kept
+        record, inputs, read = inert.record(saved.record), saved.inputs_record, saved.kept
         needed = _checked(record, imports, str(saved.path / GRAPH_FILE)) if imports or not trusted else False
     out.mkdir(parents=True, exist_ok=True)
     redactor = Redactor()
@@ -76,10 +80,13 @@ def emit_report(
     report = issue.Report(out, out / "issue.md", nodes=len(list(nodes(record.graph))), original_nodes=before)
     known = casefile.read(saved.path)
     report.verdict = verdict or (known.record if known and known.rung == rung else None) or judged(signature, rung)
-    case = Case(record, inputs, read, signature, rung, made=_made(report.nodes, before),
+    failure = of_record(signature, record, reduced=before is not None)
+    report.signature_id = failure.id
+    case = Case(record, inputs, read, signature, rung, made=f"{_made(report.nodes, before)} Signature {failure.id}.",
                 imports=tuple(imports), needs_imports=needed, trust=given, recorded_at=known.recorded_at if known else "",
                 only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None,
                 torch=environment.package_version("torch") or "",
+                workaround=plain_change(report.verdict.workaround or ""),
                 happens=happens(signature.kind, model=report.verdict.fault == "model"))
     found: Found | None = None
     with asking(case, saved, times, redactor, narrate, bare) as asked:
@@ -89,7 +96,8 @@ def emit_report(
         except (CannotExpressError, RefusedError) as error:
             report.notes.append(f"no repro.py: {error}")
     log = found.runs.output if found else case.telling
-    text = issue.render(issue.facts_of(case, report, known, log, asked.versions), redactor)
+    search_for = search_link(failure, signature.message, redactor)
+    text = issue.render(issue.facts_of(case, report, known, log, asked.versions, search_for), redactor)
     write_file(report.issue, text.encode())
     if with_artifacts:
         _pack(saved, report, redactor)
@@ -112,6 +120,7 @@ def _checked(record: GraphRecord, imports: Sequence[str], where: str) -> bool:
 def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
     script, case = found.script, found.script.case
     report.repro = lay_down(script, report.out, asked.redactor)
+    written.remember(report.repro)
     report.sidecar = report.repro.with_suffix(".safetensors") if script.sidecar is not None else None
     report.entry, report.inputs = script.entry, script.way
     report.shown, report.times = found.runs.shown, len(found.runs.trials)
@@ -127,9 +136,11 @@ def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
     if case.rung == RUNG and report.unsure:
         report.notes.append("repro.py needs an NVIDIA GPU and there is none here: its kernels failed on Triton's interpreter, "
                             "the program itself was not seen to fail")  # fmt: skip
-    elif not report.verified:
-        report.notes.append(f"repro.py showed the failure in {report.rate} only: it is no proof by itself")
-    asked.narrate(f"repro.py shows the failure in {report.rate} (enters through {report.entry}, {report.inputs} inputs)")
+    elif report.says != "shows":
+        report.notes.append(f"repro.py shows it in {report.rate}: it is no proof, though the case fails")
+    ends = {GONE: "ends with 0", BUG: "still fails", UNSURE: "cannot tell"}
+    ended = found.without.code if found.without is not None else None
+    report.without = "ended otherwise" if ended is None else ends.get(ended, "ended otherwise")
 
 
 def _pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:

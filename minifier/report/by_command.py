@@ -10,18 +10,22 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from ...dumps import written
 from ...dumps.atomic import write_file
 from ...dumps.errors import UsageError
 from ...dumps.redact import Redactor
 from ...dumps.store import SavedGraph
 from ...dumps.walk import nodes
+from ...toolkit.identity import of_record
 from ...toolkit.signature import Signature
 from ...toolkit.verdict import Verdict
 from . import casefile, environment, issue
 
 PROGRAM = '''"""Runs the command that found this failure on the case beside it, case/. Made by graphdbg.
+Signature {which}.
 
-Exit code 1 while the command ends as it did ({ending}), 0 when it ends with 0, 2 else.
+Exit code 1 while the command ends as it did ({ending}), 0 when it ends with 0, 2 else (with --git-bisect 125).
+With --without-fault it is 2: only the command knows what the fault is.
 The command is run where you are; case/graph.py is the graph as a program, case/graph.json and case/tensors/ are what
 graphdbg.load_graph reads.
 """
@@ -35,6 +39,10 @@ import sys
 COMMAND = {command!r}
 ENDING = {ending!r}
 
+UNSURE = 125 if "--git-bisect" in sys.argv else 2
+if "--without-fault" in sys.argv:
+    print("cannot tell: only the command knows what the fault is")
+    sys.exit(UNSURE)
 case = pathlib.Path(__file__).resolve().parent / "case"
 command = COMMAND.replace("{{case}}", shlex.quote(str(case)))
 print("$", command, flush=True)
@@ -42,7 +50,7 @@ code = subprocess.run(command, shell=True).returncode
 number = -code if code < 0 else code - 128
 found = f"signal {{signal.Signals(number).name}}" if number in set(signal.Signals) else f"exit code {{code}}"
 print(found)
-sys.exit(1 if found == ENDING else 0 if code == 0 else 2)
+sys.exit(1 if found == ENDING else 0 if code == 0 else UNSURE)
 '''
 
 
@@ -66,7 +74,10 @@ def write_report(
     report.verdict = (known.record if known else None) or Verdict("fails", reason=f"the command: {ending}")
     report.nodes = len(list(nodes(saved.record.graph)))
     report.original_nodes = known.original.nodes if known and known.original else None
-    write_file(out / "repro.py", PROGRAM.format(command=command, ending=ending).encode())
+    report.signature_id = of_record(signature, saved.record, reduced=report.original_nodes is not None).id
+    program = PROGRAM.format(command=command, ending=ending, which=report.signature_id)
+    write_file(out / "repro.py", program.encode())
+    written.remember(out / "repro.py")
     facts = issue.Facts(
         report, saved.record, known, Verdict("fails", reason=report.verdict.reason),
         title=f"{issue.one_line(command, 60)}: {ending}",

@@ -76,8 +76,9 @@ def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentL
             try:
                 if str(target) in TRITON_CALLS:
                     KernelReader(record.kernels, where).kwargs(node, dict(node.kwargs), place)
-                elif targets.resolve(str(target), place) is getattr:
-                    targets.check_getattr(node.args, node.kwargs, place)
+                else:
+                    targets.resolve(str(target), place)
+                    targets.check_getattr(str(target), node.args, node.kwargs, place)
             except EnvironmentLackError as error:
                 found.setdefault(str(target), error)
     return found

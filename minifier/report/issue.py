@@ -15,11 +15,14 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
+from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.dtypes import ITEM_BYTES
 from ...dumps.program.case import Case
+from ...dumps.program.entering import ENTERS
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
+from ...dumps.tables import visible
 from ...dumps.wording import counted
 from ...toolkit import verdict_words
 from ...toolkit.verdict import OK, Verdict
@@ -32,11 +35,13 @@ PRIVACY = (
     "credentials that could be recognised are replaced, and the environment is told by allow-list only; "
     "what else is confidential, only you can tell. Read it through."
 )
+KNOWN = "Before you publish this, look whether it is known already (a link to a search, nothing was sent)"
 
 _GCC_WARNING = re.compile(r":\d+:\d+: (?:warning|note):")
 _GCC_CONTEXT = re.compile(
     r"In instantiation of |In (?:member )?function |required from here|In file included from|^\s+from .*[:,]$|At global scope:"
 )
+_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|@(?=\w)|\](?=\()")
 _GCC_EXCERPT = re.compile(r"^\s*\d* \|")
 _LOG_HEAD, _LOG_TAIL = 25, 60
 _WIDEST = 400
@@ -62,8 +67,12 @@ class Report:
     nodes: int = 0
     original_nodes: int | None = None
     notes: list[str] = field(default_factory=list[str])
+    signature_id: str = ""
+    """Which failure it is (see `toolkit.identity`)."""
     flaky: bool = False
     """The case itself fails in a share of its runs only."""
+    without: str = ""
+    """How it ended with --without-fault, in words."""
     unsure: bool = False
     """No process could tell: the program needs what this machine lacks."""
 
@@ -76,6 +85,13 @@ class Report:
     def rate(self) -> str:
         """How often, in words."""
         return f"{self.shown} of {counted(self.times, 'fresh process')}"
+
+    @property
+    def told(self) -> str:
+        """What the repro does, with and without the fault, in one line."""
+        without = f", with --without-fault it {self.without}" if self.without and self.says == "shows" else ""
+        enters = _enters(self.entry) + (f"; inputs: {self.inputs}" if self.inputs else "")
+        return f"shows the failure in {self.rate}{without} (enters {enters})"
 
     @property
     def says(self) -> Literal["shows", "passes", "none"]:
@@ -96,6 +112,11 @@ class Report:
         return plain | told | self.verdict.flat()
 
 
+def _enters(entry: str) -> str:
+    """Where a program enters, in words; what is no entry of ours is a command's."""
+    return next((told for name, told in ENTERS.items() if name == entry), f"through `{entry}`")
+
+
 @dataclass(frozen=True)
 class Facts:
     """What an issue tells. `case`: what a minification has found out; `verdict`: on the failure as it is told here."""
@@ -111,10 +132,12 @@ class Facts:
     entry: str
     log: str
     versions: str
+    search: str = ""
+    """The address of a search for duplicates; empty where it is not for PyTorch's tracker."""
 
 
-def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versions: str) -> Facts:
-    """What the issue of a case tells."""
+def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versions: str, search: str = "") -> Facts:
+    """What the issue of a case tells. `search`: where to look for duplicates, if it is for PyTorch's tracker."""
     error = case.failure.error.rpartition(".")[2]
     head = ": ".join(part for part in (error, one_line(case.telling, 300)) if part)
     compute = [node for node in case.record.graph.nodes if node.op.startswith("call_")]
@@ -127,14 +150,15 @@ def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versi
         title=f"{at}{'' if compiler else ':'} {case.happens}: {ops}" + (f" ({error})" if error else ""),
         symptom=f"{case.happens}. {head}".rstrip(". ") + ".",
         layer=report.first_layer or case.rung, stage=case.recorded_at or case.record.stage,
-        entry=report.entry, log=log, versions=versions,
+        entry=report.entry, log=log, versions=versions, search=search if compiler else "",
     )  # fmt: skip
 
 
 def render(facts: Facts, redactor: Redactor) -> str:
     """The whole text."""
-    title, text = map(redactor.text, (facts.title, "\n\n".join(_parts(facts))))
-    return f"<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 160)} -->\n\n{text}\n"
+    title, text = (visible(redactor.text(one)) for one in (facts.title, "\n\n".join(_parts(facts))))
+    known = f"<!-- {KNOWN}: {facts.search} -->\n\n" if facts.search else ""
+    return f"{known}<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 160)} -->\n\n{text}\n"
 
 
 def _parts(facts: Facts) -> Iterator[str]:
@@ -146,19 +170,19 @@ def _parts(facts: Facts) -> Iterator[str]:
         whose = f"Not for PyTorch's tracker: {verdict_words.owner(facts.verdict)}"
         yield f"{whose}{f', {place}' if (place := user_place(facts.verdict, facts.graph)) else ''}."
     yield _description(facts)
-    codes = " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell)"
+    codes = " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell; for `git bisect run`: --git-bisect)"
     if report.repro is not None:
-        yield f"`{report.repro.name}`{codes}:\n\n{_fenced(report.repro.read_text(encoding='utf-8').rstrip(), 'python')}"
+        yield f"`{report.repro.name}`{codes}:\n\n{_fenced(opening.read_text(report.repro).rstrip(), 'python')}"
     if facts.case is not None:
         yield from _explained(facts.case)
     if lines := user_lines(facts.graph):
         shown = "\n".join(lines)
-        yield f"The operations come from these lines:\n\n```\n{shown}\n```"
+        yield f"The operations come from these lines:\n\n{_fenced(shown)}"
     yield "### Error logs"
     log = shorten(facts.log)
     yield _fenced(log) if log else "None: nothing is raised or logged."
     yield "### Versions"
-    yield f"```\n{facts.versions}\n```"
+    yield _fenced(facts.versions)
 
 
 def _description(facts: Facts) -> str:
@@ -171,23 +195,25 @@ def _description(facts: Facts) -> str:
         reduced = f"Minimised from {report.original_nodes} to {size}; the inputs take {size_text(input_bytes(facts.graph))}."
     shown = "The program below shows it" if report.verified else "**The program below does not show it reliably:** it did"
     lines = [
-        one_line(facts.symptom, 600),
+        _inline(facts.symptom, 600),
         "",
-        f"- Expected: {expected}.",
-        f"- Got: {got}.",
+        f"- Expected: {_inline(expected)}.",
+        f"- Got: {_inline(got)}.",
         *([f"- First failing layer: {facts.layer}."] if facts.verdict.fault == "compiler" else []),
-        f"- Recorded at stage `{facts.stage}`{f'; the program enters through `{facts.entry}`' if has_program else ''}.",
+        f"- Recorded at stage `{facts.stage}`{f'; the program enters {_enters(facts.entry)}' if has_program else ''}.",
         f"- {reduced}",
         *([f"- {shown} in {report.rate}, each with its own compile cache."] if has_program else []),
     ]
+    if report.signature_id:
+        lines.append(f"- Signature: `{report.signature_id}`, the same wherever graphdbg meets this failure.")
     if (same := facts.verdict.same) is not None:
         asked = "`torch._dynamo.utils.same(eager, compiled, float64)`, at its default tolerances, says"
         lines.append(f"- {asked} {same}" + (": it calls equal what this report does not." if same else "."))
     if around := facts.verdict.workaround:
         lines.append(f"- Seen to work instead, before the first compile:\n\n{_fenced(around, 'python')}")
     beside = NEAREST if known.neighbour.get("diff") else "\n"
-    lines += [f"- {told[:1].upper()}{told[1:].rstrip('.')}." for told in known.told if not told.startswith(beside)]
-    lines += [f"- Note: {note}" for note in report.notes]
+    lines += [f"- {_inline(told[:1].upper() + told[1:].rstrip('.'))}." for told in known.told if not told.startswith(beside)]
+    lines += [f"- Note: {_inline(note)}" for note in report.notes]
     return "\n".join(lines)
 
 
@@ -220,7 +246,12 @@ def _part(row: dict[str, Any]) -> str:
 
 def _cell(text: str) -> str:
     """Text that ends no cell of a table."""
-    return one_line(text, 300).replace("|", "\\|").replace("`", "'")
+    return _inline(text, 300).replace("|", "\\|").replace("`", "'")
+
+
+def _inline(text: str, limit: int = 2_000) -> str:
+    """Text of a dump in a sentence: no tag, no picture or link, nobody is mentioned."""
+    return _MARKUP.sub(lambda found: "@\u200b" if found[0] == "@" else f"&#{ord(found[0])};", one_line(text, limit))
 
 
 def user_place(verdict: Verdict, record: GraphRecord) -> str:

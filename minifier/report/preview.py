@@ -1,6 +1,6 @@
 """What a written report shares, counted in the very texts that would be published, and whether anything of this machine is left.
 
-For screens and for `graphdbg report --verify`. Reads files; runs nothing and changes nothing. No torch.
+For screens and for `graphdbg report --preview`. Reads files; runs nothing and changes nothing. No torch.
 
 >>> preview = Preview.of(Path("small"))
 >>> preview.sentences()[0]
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.redact import Redactor
 from ...dumps.wording import counted
@@ -69,7 +70,7 @@ class Preview:
             if (folder / SIDECAR).is_file():
                 found.sidecar_bytes = (folder / SIDECAR).stat().st_size
             if (folder / ARTIFACTS).is_file():
-                with zipfile.ZipFile(folder / ARTIFACTS) as archive:
+                with opening.opened(folder / ARTIFACTS) as file, zipfile.ZipFile(file) as archive:
                     found.members = [(item.filename, item.file_size) for item in archive.infolist()]
         except (OSError, zipfile.BadZipFile) as error:
             found.damage = f"{folder / ARTIFACTS} cannot be read: {error}"
@@ -159,6 +160,6 @@ def reports(graph: str, cwd: Path) -> list[Path]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return opening.read_text(path)
     except OSError:
         return ""

@@ -1,11 +1,12 @@
 """Finds the plainest program that shows a failure, by running programs in fresh processes, and counts how often it shows it.
 
-Candidates come from the plainest to the most faithful: `torch.compile` before Inductor's inner compiler, seeded inputs before
-recorded ones. What earlier processes said of a program is kept beside the case: `report` after `minify` need not ask again.
-Must not write anything but that note, must not guess which program fails, and must not import torch.
+From the plainest to the most faithful: `torch.compile`, Inductor's inner compiler, the entry where the recording was taken; each
+with seeded inputs before recorded ones. The chosen program must end with 0 when it is run with --without-fault. What earlier
+processes said of it is kept beside the case: `report` after `minify` need not ask again. Must not write anything but that note,
+must not guess which program fails, and must not import torch.
 
 >>> [(script.entry, script.way) for script in candidates(case)]                        # doctest: +SKIP
-[('torch.compile', 'seeded'), ('compile_fx_inner', 'seeded')]
+[('torch.compile', 'seeded'), ('compile_fx_inner', 'seeded'), ('as recorded', 'seeded')]
 >>> with asking(case, saved, 3, Redactor(), say) as asked:                              # doctest: +SKIP
 ...     search(case, asked).runs.rate
 '3 of 3 fresh processes'
@@ -16,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,12 +26,16 @@ from typing import Any
 
 import msgspec
 
+from ...dumps import opening
 from ...dumps.atomic import write_file
 from ...dumps.hints import numbers
 from ...dumps.program import sizes
-from ...dumps.program.case import Case, Registered
+from ...dumps.program.case import Case, Off, Registered
+from ...dumps.program.dying import plain
+from ...dumps.program.entering import ENTERS, RUNG, Entry, Stand, entries_of, stands_for
 from ...dumps.program.inputs import Way
-from ...dumps.program.repro import RUNG, Entry, Script, script_of
+from ...dumps.program.repro import MOST_LINES, Script, script_of
+from ...dumps.program.settings import plain_change, sources
 from ...dumps.program.sizes import Sizing
 from ...dumps.program.text import CannotExpressError
 from ...dumps.redact import Redactor
@@ -41,6 +45,7 @@ from ...dumps.store import SavedGraph
 from ...toolkit.imports import homes_of
 from ...toolkit.isolation import ForkServer, programs
 from ...toolkit.isolation.cache import toolchain_seed
+from ...toolkit.isolation.folders import owned
 from . import custom_ops, environment, verify
 
 DEVICE = "cuda"
@@ -66,11 +71,17 @@ class Asked:
 
 @dataclass(frozen=True)
 class Found:
-    """The chosen program and its runs; `layers`: what it gives under each stock backend."""
+    """The chosen program and its runs; `layers`: what it gives under each stock backend; `without`: a run without the fault."""
 
     script: Script
     runs: verify.Verification
     layers: dict[str, int]
+    without: verify.Trial | None = None
+
+    @property
+    def shows(self) -> bool:
+        """Whether the first run showed the failure."""
+        return self.runs.trials[0].code == verify.BUG
 
 
 @contextlib.contextmanager
@@ -101,23 +112,21 @@ def asking(
 def candidates(case: Case) -> Iterator[Script]:
     """Programs worth trying, plainest first; raises CannotExpressError when the graph has no plain form at all."""
     case = on_gpu(case)
-    entries: list[Entry] = ["torch.compile"]
-    inner = case.rung in ("inductor", RUNG) and not case.record.kernels  # make_fx does not take a kernel's call
-    if inner and not case.facts.grad and case.record.stage != "joint":
-        entries.append("compile_fx_inner")
+    stands = stands_for(case.rung)
     ways: list[Way] = ["seeded"] if case.read is None else ["seeded", "literal"]
     seen: set[str] = set()
     forms = [case] if case.needs_imports or not case.imports else [replace(case, imports=()), case]
     ops = _own_ops(case)
     if ops is not None:
         forms = [replace(case, imports=(), ops=ops), *([case] if case.imports else [])]
-    for form in forms:
-        for way in ways:
-            for entry in entries:
-                for script in _entered(form, entry, way):
-                    if script.text not in seen:
-                        seen.add(script.text)
-                        yield script
+    for stand in stands:
+        for entry in entries_of(case, stand):
+            for form in forms:
+                for way in ways:
+                    for script in _entered(form, entry, way, stand):
+                        if script.text not in seen:
+                            seen.add(script.text)
+                            yield script
 
 
 def _own_ops(case: Case) -> Registered | None:
@@ -130,12 +139,12 @@ def _own_ops(case: Case) -> Registered | None:
         return None
 
 
-def _entered(case: Case, entry: Entry, way: Way) -> Iterator[Script]:
+def _entered(case: Case, entry: Entry, way: Way, stand: Stand) -> Iterator[Script]:
     """With all sizes dynamic, then with those alone that were recorded as symbols."""
-    yield script_of(case, entry, way)
+    yield script_of(case, entry, way, stand=stand)
     sizing = sizes.recorded(case.record, numbers(case.record, case.inputs)) if entry == "torch.compile" else None
     if sizing is not None:
-        yield script_of(case, entry, way, sizing)
+        yield script_of(case, entry, way, sizing, stand=stand)
 
 
 def fixed(script: Script) -> Script | None:
@@ -144,17 +153,13 @@ def fixed(script: Script) -> Script | None:
     has = script.sizing is not None and not script.sizing.marks
     if has or script.entry != "torch.compile" or not case.record.symbols:
         return None
-    return _like(script, Sizing()) if sizes.symbolic_dims(case.record, numbers(case.record, case.inputs)) else None
+    return script.like(sizing=Sizing()) if sizes.symbolic_dims(case.record, numbers(case.record, case.inputs)) else None
 
 
 def marked(script: Script, *, needed: bool) -> Iterator[Script]:
     """The same program with few dimensions dynamic, then with more. `needed`: with fixed sizes it was seen to pass."""
     for sizing in sizes.narrower(script.case.record, numbers(script.case.record, script.case.inputs)):
-        yield _like(script, replace(sizing, needed=needed))
-
-
-def _like(script: Script, sizing: Sizing) -> Script:
-    return script_of(script.case, "torch.compile", script.way, sizing, loose=script.loose)
+        yield script.like(sizing=replace(sizing, needed=needed))
 
 
 def on_gpu(case: Case) -> Case:
@@ -181,6 +186,7 @@ class Memo(msgspec.Struct, kw_only=True):
 
     key: str
     codes: list[int | None] = []
+    without: int | None = None
     layers: dict[str, int] = {}
 
     @classmethod
@@ -191,7 +197,7 @@ class Memo(msgspec.Struct, kw_only=True):
             digest.update(len(part).to_bytes(8, "little") + part)
         key = digest.hexdigest()
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            memo = msgspec.json.decode((saved.path / MEMO).read_bytes(), type=cls)
+            memo = msgspec.json.decode(opening.read(saved.path / MEMO), type=cls)
             if memo.key == key and saved.run is None:
                 return memo
         return cls(key=key)
@@ -204,21 +210,79 @@ def search(case: Case, asked: Asked) -> Found:
     """
     versions, saved = asked.versions, asked.saved
     first: Found | None = None
-    for script in _attempts(case):
-        if first and script.loose and first.runs.trials[-1].code == verify.GONE:
-            continue  # it runs through: the exception's text is not what stands in the way
-        asked.narrate(f"running a repro that enters through {script.entry} with {script.way} inputs, in a fresh process")
+    for script in candidates(offs(case)[0]):
+        asked.narrate(f"running a repro that enters {_entering(script)} with {script.way} inputs, in a fresh process")
         found = _tried(script, asked, Memo.of(script, saved, versions))
-        if found.runs.trials[0].code == verify.BUG:
-            found = _narrowed(found, asked)
+        if found.runs.trials[0].code == verify.UNSURE and case.failure.kind == "crash" and script.part:
+            found = _content_with_type(found, asked)
+        if found.shows:
+            found = _switched(_narrowed(found, asked), asked)
             if saved.run is None:
                 memo = Memo.of(found.script, saved, versions)
                 memo.codes, memo.layers = [one.code for one in found.runs.trials], found.layers
+                memo.without = found.without.code if found.without else None
                 write_file(saved.path / MEMO, msgspec.json.encode(memo) + b"\n")
             return found
         first = first or found
     assert first is not None, "candidates() yields one program or raises"
     return first
+
+
+def _entering(script: Script) -> str:
+    """How it enters, and what stands for the rung, in words."""
+    stands = [script.stand.mode, *([script.stand.backend] if not script.stand.is_inductor else [])]
+    named = ", ".join(one for one in stands if one)
+    return ENTERS[script.entry] + (f", {named}" if named else "")
+
+
+LIKE = 0.6
+"""What part of an error's words must be in another's text for the two to be one, where the longest stretch of them is not."""
+
+
+def _content_with_type(found: Found, asked: Asked) -> Found:
+    """The same program, content with the exception's type, where what it printed has most words of the recorded error."""
+    failure = found.script.case.failure
+    words, seen = set(plain(failure.raw or failure.message).split()), set(plain(found.runs.output).split())
+    if words and len(words & seen) < LIKE * len(words):
+        return found  # another failure
+    other = _tried(found.script.without_part(), asked)
+    return other if other.shows else found
+
+
+def offs(case: Case) -> list[Case]:
+    """The case with each of what --without-fault may do, the likeliest first."""
+    changes, config = plain_change(case.workaround), case.record.config
+    planted = case.imports or sources(case) or any("TESTING" in name for values in config.values() for name in values)
+    kinds: list[Off] = ["left out", "work-around", "eager"]
+    may = {"left out": planted and case.leaves_out, "work-around": changes, "eager": True}
+    return [replace(case, off=kind, workaround=changes) for kind in kinds if may[kind]]
+
+
+def _switched(found: Found, asked: Asked) -> Found:
+    """The program, with what --without-fault does chosen so that it ends with 0 then; as it is where nothing does that."""
+    if found.without is not None and found.without.code == verify.GONE:
+        return found
+    script = found.script
+    for case in offs(replace(script.case, off="eager")):
+        if case.off == script.case.off:
+            continue
+        other = script.like(case=replace(script.case, off=case.off, workaround=case.workaround))
+        if other.text == script.text or other.text.count("\n") > max(MOST_LINES, script.text.count("\n")):
+            continue
+        asked.narrate("running it without the fault in another way, in a fresh process")
+        if _run(other, asked, WITHOUT).code == verify.GONE and (again := _tried(other, asked)).shows:
+            return again
+    return found
+
+
+WITHOUT = "--without-fault"
+
+
+def _run(script: Script, asked: Asked, *flags: str, stop: threading.Event | None = None) -> verify.Trial:
+    """One run of a program, with these flags."""
+    with owned("graphdbg-report-") as folder:
+        program = lay_down(script, folder, asked.redactor)
+        return verify.run_once(program, *flags, stop=stop, **asked.for_program(script.text))
 
 
 def _narrowed(found: Found, asked: Asked) -> Found:
@@ -228,13 +292,13 @@ def _narrowed(found: Found, asked: Asked) -> Found:
         return found
     asked.narrate("does it need dynamic sizes? Running it with fixed ones, in a fresh process")
     tried = _tried(plain, asked)
-    if tried.runs.trials[0].code == verify.BUG:
+    if tried.shows:
         return tried
     for script in marked(found.script, needed=tried.runs.trials[0].code == verify.GONE):
         assert script.sizing is not None
         asked.narrate(f"running it with {sizes.listing(script.sizing.marks)} dynamic, in a fresh process")
         tried = _tried(script, asked)
-        if tried.runs.trials[0].code == verify.BUG:
+        if tried.shows:
             return tried
     return found
 
@@ -247,32 +311,27 @@ def _tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
     """
     known = known or Memo(key="")
     how, stop = asked.for_program(script.text), threading.Event()
-    ask = script.entry == "torch.compile" and not known.layers
+    alone = "subprocess" not in script.text  # what a probe puts in the place of torch.compile does not reach a child
+    ask = script.entry == "torch.compile" and not known.layers and alone
     with (
-        tempfile.TemporaryDirectory(prefix="graphdbg-report-") as folder,
+        owned("graphdbg-report-") as folder,
         ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,
         verify.ending(stop),
     ):
-        program = lay_down(script, Path(folder), asked.redactor)
+        program = lay_down(script, folder, asked.redactor)
         missing = max(1, asked.times - len(known.codes))
         runs = [pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(missing)]
         probing = pool.submit(verify.probe, program, stop=stop, **how | {"seed": None}) if ask else None
+        switched = pool.submit(verify.run_once, program, WITHOUT, stop=stop, **how) if known.without is None else None
         first = runs[0].result()
         if first.code != verify.BUG:
             stop.set()
-            for run in runs:
+            for run in (*runs, *filter(None, (probing, switched))):
                 run.cancel()
             return Found(script, verify.Verification((first,)), {})
         trials = [first, *(run.result() for run in runs[1:]), *(verify.Trial(code, "", 0.0) for code in known.codes)]
-        return Found(script, verify.Verification(tuple(trials)), probing.result() if probing else known.layers)
-
-
-def _attempts(case: Case) -> Iterator[Script]:
-    """The candidates; for a crash each one also without asking for the exception's text, right after itself."""
-    for script in candidates(case):
-        yield script
-        if case.failure.kind == "crash" and script.part:
-            yield script.without_part()
+        without = switched.result() if switched else verify.Trial(known.without, "", 0.0)
+        return Found(script, verify.Verification(tuple(trials)), probing.result() if probing else known.layers, without)
 
 
 def lay_down(script: Script, folder: Path, redactor: Redactor) -> Path:

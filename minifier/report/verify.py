@@ -96,9 +96,9 @@ class Verification:
         return (chosen or self.trials[0]).output if self.trials else ""
 
 
-def run_once(program: Path, *, limit_s: float = LIMIT_S, **how: Any) -> Trial:
+def run_once(program: Path, *flags: str, limit_s: float = LIMIT_S, python: str = sys.executable, **how: Any) -> Trial:
     """One fresh process of a program. `how`: of `run_command`."""
-    trial = run_command([sys.executable, str(program.resolve())], limit_s=limit_s, **how)
+    trial = run_command([python, str(program.resolve()), *flags], limit_s=limit_s, **how)
     return replace(trial, output=trial.output.replace(f"{program.resolve().parent}{os.sep}", ""))
 
 

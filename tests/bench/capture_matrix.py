@@ -113,6 +113,27 @@ def told(rows: list[Row]) -> list[Row]:
     return rows
 
 
+def told_before(page: Path) -> list[Row]:
+    """The rows of a page that was made before: what each cell said."""
+    text = page.read_text()
+    notes = dict(re.findall(r"^(\d+)\. (.*)$", text, re.MULTILINE))
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", text, re.MULTILINE)]
+    stages = [name for heading in lines[0] for name, shown in HEADINGS.items() if shown == heading]
+    known = {one.name: one for one in ROWS}
+    rows: list[Row] = []
+    for name, _, *cells, mark in lines[2:]:
+        row = Row(known[name])
+        for stage, cell in zip(stages, cells, strict=True):
+            if cell:
+                row.cells[stage] = [notes[number].partition(", ")[2] for number in re.findall(r"\[(\d+)\]", cell)]
+        if mark == "no" or (mark != "yes" and not known[name].known):
+            row.lost = [notes[number].partition(": ")[2] for number in re.findall(r"\[(\d+)\]", mark)]
+        rows.append(row)
+    if rows and (found := re.search(r"hold whole \((\d+) graphs", text)):
+        rows[0].graphs = int(found[1])  # the page says their sum alone
+    return rows
+
+
 def table(rows: Sequence[Row]) -> Iterator[str]:
     """The Markdown table, and the reasons below it."""
     import torch
@@ -132,8 +153,9 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
             elif not row.cells[stage]:
                 cells.append("✓")
             else:
+                first = len(notes) + 1
                 notes += [f"{row.program.name}, {why}" for why in row.cells[stage]]
-                cells.append(f"[{len(notes)}]")
+                cells.append(" ".join(f"[{number}]" for number in range(first, len(notes) + 1)))
         mark = "yes" if row.whole else "no"
         if row.lost:
             notes += [f"{row.program.name}: {why}" for why in row.lost]
@@ -151,7 +173,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", metavar="REGEX", default="", help="programs whose name matches")
     options.add_argument("--list", action="store_true", help="one line for each program")
-    options.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page")
+    options.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page; with --only, into its rows")
     options.add_argument("-j", type=int, default=1, dest="jobs", help="batches at a time")
     options.add_argument("--size", type=int, default=8, help="programs in a batch")
     options.add_argument("--keep", type=Path, metavar="FOLDER", help="leave the runs there, which must not exist")
@@ -171,7 +193,15 @@ def main() -> None:
     if chosen.write:
         from capture_page import write
 
-        write(chosen.write, lines, programs)
+        if chosen.only and chosen.write.exists():
+            before = {row.program.name: row for row in told_before(chosen.write)}
+            made = {row.program.name: row for row in rows}
+            for name in set(made) & set(before):
+                made[name].graphs = before[name].graphs
+            every = before | made
+            rows = [every[one.name] for one in ROWS if one.name in every]
+            lines = list(table(rows))
+        write(chosen.write, lines, [row.program for row in rows])
     raise SystemExit(0 if all(row.whole for row in rows) else 1)
 
 

@@ -175,6 +175,43 @@ def hooked() -> Made:
     return module, (torch.randn(3, 4, requires_grad=True),)
 
 
+def step_inside() -> Made:
+    """A training step compiled as a whole: forward, backward with hooks from inside and outside, the optimizer."""
+    layer, last = nn.Linear(4, 4), nn.Linear(4, 3)
+    optimizer = torch.optim.SGD([*layer.parameters(), *last.parameters()], lr=0.1)
+    layer.weight.register_hook(lambda grad: grad.clamp(-1, 1))
+
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        made = layer(x)
+        made.register_hook(lambda grad: grad * 2)
+        loss = last(made.relu()).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, (torch.randn(5, 4),)
+
+
+def eager_backward_inside() -> Made:
+    """A backward inside a compiled function of a part that is not compiled, with a hook that Dynamo compiles by itself."""
+    layer = nn.Linear(4, 4)
+
+    @torch._dynamo.disable  # type: ignore[misc]
+    def eager(x: Tensor) -> Tensor:
+        made = layer(x)
+        made.register_hook(lambda grad: grad.sin() * 2)
+        return made.square().sum()
+
+    def step(x: Tensor) -> Tensor:
+        eager(x * 2).backward()
+        loss = layer(x).tanh().sum()
+        loss.backward()
+        return loss.detach()
+
+    return step, (torch.randn(5, 4),)
+
+
 def rotary_attention() -> Made:
     """Attention with rotary positions and grouped keys, as language models have it."""
 
@@ -216,6 +253,34 @@ def nested_outputs() -> Made:
         return {"sum": given["a"] + given["b"], "pair": (given["a"] * scale, None), "n": 3}
 
     return f, ({"a": torch.randn(3), "b": torch.randn(3)}, 0.5)
+
+
+def backward_inside() -> Made:
+    """A whole training step in one function: loss, backward, and the weights written."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def step(x: Tensor) -> Tensor:
+        loss = model(x).square().mean()
+        loss.backward()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.sub_(0.1 * weight.grad)
+        return loss.detach()
+
+    return step, (torch.randn(4, 6),)
+
+
+def gradient_inside() -> Made:
+    """torch.autograd.grad of a loss in the function, traced into the graph."""
+    model = nn.Linear(6, 3)
+
+    def f(x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            (grad,) = torch.autograd.grad(model(x).sin().sum(), x)
+        return grad * 2
+
+    return f, (torch.randn(4, 6),)
 
 
 def none_gradient() -> Made:

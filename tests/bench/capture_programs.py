@@ -44,7 +44,7 @@ class Program:
     """`mode`: "train", "infer", "joint_graph" | "inference_graph" of toolkit.capture, or "save_graph" for what torch.compile does
     not let through to a compiler: traced by torch.fx; "backward": nothing is compiled, and the backward recorded. `ranks`: above
     1, run by torchrun. `known`: why a row does not hold, in the words of the page. `imports`: a module that a replay has to
-    import first, for the custom operators it registers."""
+    import first, for the custom operators it registers. `whole`: Dynamo makes one graph of it. `dynamo`: settings of its own."""
 
     name: str
     kind: str
@@ -54,6 +54,8 @@ class Program:
     imports: str = ""
     ranks: int = 1
     known: str = ""
+    whole: bool = True
+    dynamo: tuple[tuple[str, bool], ...] = ()
 
     @property
     def api(self) -> bool:
@@ -69,18 +71,18 @@ class Program:
         """Stages that must have been recorded."""
         return ("api",) if self.api else STAGES_OF[self.mode]
 
-    def run(self) -> None:
+    def run(self, backend: str = "inductor") -> None:
         """Compiles it and runs it once, with a backward in training."""
         function, arguments = self.build()
         if self.mode == BACKWARD:
             total(function(*arguments)).backward()
             return
-        compiled: Any = torch.compile(function, dynamic=self.dynamic, fullgraph=True)
-        settings = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+        compiled: Any = torch.compile(function, dynamic=self.dynamic, fullgraph=self.whole, backend=backend)
+        settings = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True, **dict(self.dynamo)}
         with torch._dynamo.config.patch(settings), torch.set_grad_enabled(self.mode == TRAIN):
-            made = compiled(*arguments)
-            if self.mode == TRAIN:
-                torch.autograd.backward(total(made))
+            loss = total(compiled(*arguments))
+            if loss.requires_grad:
+                torch.autograd.backward(loss)
 
     def captured(self) -> Any:
         """The graph by toolkit.capture; for "save_graph" the graph by torch.fx and its inputs."""
@@ -114,7 +116,7 @@ NEGATIVE = (
 QUANTISED = "saved and loaded with its values, but no compiler takes it: torch has no fake quantised tensors"
 SPARSE = "saved, loaded and run to the same bits; Dynamo hands no sparse tensor to a compiler, and Inductor takes none"
 SUBCLASS = (
-    "graphs from before AOTAutograd are refused, because tensor subclasses and their placements have no saved form; those after "
+    "graphs from before AOTAutograd are refused, because ragged sizes and placements on a mesh have no saved form; those after "
     "it, where subclasses are taken apart, hold"
 )
 
@@ -144,6 +146,7 @@ ROWS = [
     Program("unbacked_float", SYMBOLS, shapes.item_float),
     Program("unbacked_repeat", SYMBOLS, shapes.repeat_interleave),
     Program("unbacked_mask_training", SYMBOLS, shapes.mask_training, TRAIN),
+    Program("rounded", SYMBOLS, shapes.rounded, dynamic=True),
     Program("int_inputs", SYMBOLS, shapes.int_inputs, dynamic=True),
     Program("dropout", RANDOM, values.dropout, TRAIN),
     Program("random_makers", RANDOM, values.random_makers),
@@ -156,6 +159,8 @@ ROWS = [
     Program("complex_fft", NUMBERS, values.complex_fft),
     Program("sparse", NUMBERS, values.sparse_product, SAVED, known=SPARSE),
     Program("nested", NUMBERS, values.nested_tensor, known=SUBCLASS),
+    Program("two_tensor", NUMBERS, values.two_tensor, TRAIN),
+    Program("compiled_numpy", NUMBERS, values.compiled_numpy),
     Program("double", NUMBERS, values.double_precision, TRAIN),
     Program("half", NUMBERS, values.half_precision),
     Program("integers", NUMBERS, values.integers),
@@ -169,6 +174,7 @@ ROWS = [
     Program("aliased_output", VIEWS, values.aliased_output),
     Program("input_written", VIEWS, values.input_written),
     Program("metadata_written", VIEWS, values.metadata_written),
+    Program("result_written", VIEWS, values.result_written, TRAIN),
     Program("two_views", MEMORY, inputs.two_views),
     Program("base_and_view", MEMORY, inputs.base_and_view, TRAIN),
     Program("view_before_base", MEMORY, inputs.view_before_base, TRAIN),
@@ -216,6 +222,8 @@ ROWS = [
     Program("rotary_attention", MODEL, models.rotary_attention, TRAIN),
     Program("nested_outputs", MODEL, models.nested_outputs),
     Program("none_gradient", MODEL, models.none_gradient, TRAIN),
+    Program("backward_inside", MODEL, models.backward_inside, TRAIN, whole=False),
+    Program("gradient_inside", MODEL, models.gradient_inside, INFER, dynamo=(("trace_autograd_ops", True),)),
     Program("loss", MODEL, models.loss, TRAIN),
     Program("interpolated", MODEL, models.interpolated),
     Program("tied_weights", MODEL, models.tied_weights, TRAIN),
@@ -231,6 +239,8 @@ ROWS = [
     Program("compiled_autograd_transformer", AUTOGRAD, models.transformer, BACKWARD),
     Program("compiled_autograd_hooks", AUTOGRAD, models.hooked, BACKWARD),
     Program("compiled_autograd_function", AUTOGRAD, models.autograd_function, BACKWARD),
+    Program("step_inside", AUTOGRAD, models.step_inside, TRAIN, whole=False),
+    Program("eager_backward_inside", AUTOGRAD, models.eager_backward_inside, TRAIN, whole=False),
     Program("joint_graph", API, models.transformer, "joint_graph"),
     Program("joint_graph_dynamic", API, models.einsum, "joint_graph", dynamic=True),
     Program("inference_graph", API, models.convnet, "inference_graph"),

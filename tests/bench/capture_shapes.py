@@ -95,6 +95,15 @@ def repeat_interleave() -> Made:
     return lambda x, times: x.repeat_interleave(times, 0) + 1, (torch.randn(3, 2), torch.tensor([1, 3, 2]))
 
 
+def rounded() -> Made:
+    """Sizes and numbers of the input rounded, and put into a tensor."""
+
+    def f(x: Tensor, n: int) -> Tensor:
+        return x * round(x.shape[0] * 0.7) + torch.tensor([n, round(x.sum().item())]).sum()
+
+    return f, (torch.randn(6), 3)
+
+
 def int_inputs() -> Made:
     """Whole numbers as arguments, one of them a size; symbols under dynamic=True."""
     return lambda x, size, shift: torch.arange(size).float()[:, None] * x + shift, (torch.randn(3), 7, 4)

@@ -151,6 +151,31 @@ def metadata_written() -> Made:
     return f, (torch.randn(3, 4),)
 
 
+def result_written() -> Made:
+    """An input that came out of an operation, written to in place, with gradients."""
+    return lambda x, y: x.mul_(2).sin() * y, (torch.randn(3, 4, requires_grad=True) * 3, torch.randn(3, 4, requires_grad=True))
+
+
+def two_tensor() -> Made:
+    """An input that holds two tensors, in training, beside a plain one."""
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    x = TwoTensor(torch.randn(3, 4), torch.randn(3, 4)).requires_grad_()
+    return lambda x, y: (x * y).sin() @ x.t() + x.sum(), (x, torch.randn(3, 4))
+
+
+def compiled_numpy() -> Made:
+    """NumPy functions, methods, operators and attributes of arrays, between tensors."""
+    import numpy as np
+
+    def f(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = x.numpy(), y.numpy()
+        scaled = np.exp(a - a.max(axis=-1, keepdims=True)) / np.linalg.norm(b)
+        return torch.from_numpy(scaled.T @ np.maximum(a, b)), torch.from_numpy((scaled > 0.5).astype(np.int32))
+
+    return f, (torch.randn(3, 4), torch.randn(3, 4))
+
+
 def odd_shapes() -> Made:
     """Empty tensors and tensors without dimensions."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.dumps import kernels, reading, sidecar
+from graphdbg.dumps import kernels, opening, reading, sidecar
 from graphdbg.dumps.errors import UnreadableError
 from graphdbg.dumps.graph_folder import GraphText, encode
 from graphdbg.dumps.schema import FORMAT, GraphRecord, NodeRecord, RunRecord
@@ -180,7 +180,7 @@ def test_a_spoilt_file_is_named(tmp_path: Path, spoil: object, why: str) -> None
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(opening, "FREELY_BYTES", 1 << 20)
     (tmp_path / "graph.json.gz").write_bytes(gzip.compress(b"\0" * (1 << 22)))
-    with pytest.raises(UnreadableError, match="unpacks to more than"):
+    with pytest.raises(UnreadableError, match="unpack to more than"):
         reading.read(tmp_path / "graph.json")

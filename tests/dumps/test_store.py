@@ -204,14 +204,45 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    _, process = new_run(tmp_path / "run")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(EnvironmentLackError, match="No space left"):
-        process.save_graph(chain())
-    assert open_run(tmp_path / "run").graphs() == []
     with pytest.raises(EnvironmentLackError, match="No space left"):
         write_file(tmp_path / "file", b"x")
     assert not (tmp_path / "file").exists()
+
+
+def test_what_the_disk_refuses_later_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    _, process = new_run(tmp_path / "run")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", broken)
+        process.save_graph(chain())
+        process.close()
+    run = open_run(tmp_path / "run")
+    assert [graph.id for graph in run.graphs()] == ["0_0/forward"]  # the system has it
+    [told] = [line for line in (process.path / "journal.jsonl").read_text().splitlines() if "not on the disk" in line]
+    assert "Input/output error" in told
+
+
+def test_files_are_synced_when_the_process_closes_and_those_gone_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        fsync(descriptor)
+
+    _, process = new_run(tmp_path / "run")
+    monkeypatch.setattr(os, "fsync", noted)
+    process.save_graph(chain())
+    process.save_graph(chain("0_0/joint"))
+    process.remove_graph("0_0/joint")
+    process.close()
+    assert "graph.json" in synced
+    assert "not on the disk" not in (process.path / "journal.jsonl").read_text()
 
 
 @pytest.fixture

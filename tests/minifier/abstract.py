@@ -43,6 +43,8 @@ class Abstract(Generated):
     signature: Signature | None = None
     log: Path | None = None
     delay_s: float = 0.0
+    earlier: Answer | None = None
+    """What an earlier command judged of the whole."""
     on_judging: Callable[[int], None] = lambda number: None
     """Called when a judgement begins, with its number."""
 
@@ -98,6 +100,9 @@ class Abstract(Generated):
 
     def whole(self) -> Answer:
         return self._logged("original", Candidate.of(range(self.size)))
+
+    def before(self) -> Answer | None:
+        return self.earlier
 
     def settle(self, answers: Sequence[Answer]) -> list[Answer]:
         if any(answer.verdict is Ruling.SAME for answer in answers):

@@ -22,6 +22,8 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.minify import _with_settings, minify
+from graphdbg.minifier.progress.outcome import summary
+from graphdbg.toolkit.identity import known_id
 
 BUG = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}
 
@@ -68,6 +70,7 @@ def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
     assert [step[1] for step in result.history] == sorted((step[1] for step in result.history), reverse=True)
     told = json.loads((tmp_path / "out" / "case" / "case.json").read_text())
     assert told["signature"]["kind"] == "accuracy"
+    assert summary(result, {})["signature_id"] == known_id(result.signature, load_graph(tmp_path / "out")) != ""
     assert told["original"]["nodes"] == len(gm.graph.nodes)
     assert told["record"] == result.verdict.plain()
     assert (result.verdict.verdict, result.verdict.kind, result.verdict.layer) == ("fails", "wrong_numbers", "inductor")

@@ -7,6 +7,7 @@ import re
 import time
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from graphdbg.minifier.events import (
@@ -22,8 +23,10 @@ from graphdbg.minifier.events import (
     Stepped,
     from_json,
 )
+from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.problem import Answer, Ruling
 from graphdbg.minifier.progress.live import render
+from graphdbg.minifier.progress.outcome import sentences
 from graphdbg.minifier.progress.plain import PlainLines
 from graphdbg.minifier.progress.story import Story
 from graphdbg.minifier.progress.telling import doing, queries_text
@@ -142,3 +145,17 @@ def test_the_document_names_every_event_and_field(checkout: Path) -> None:
         assert from_json(line) == event
         row = next(row for row in told.splitlines() if row.startswith(f"| `{line['event']}`"))
         assert all(f"`{field}`" in row for field in line if field != "event"), row
+
+
+@pytest.mark.parametrize(
+    ("report", "line"),
+    [
+        ({"repro": "shows", "repro_path": "repro.py", "issue": "issue.md", "repro_told": "shows the failure in 3 of 3"},
+         "it fails, and repro.py shows the failure in 3 of 3"),
+        ({"repro": "passes", "repro_path": "repro.py", "issue": "issue.md", "repro_told": "shows the failure in 0 of 1"},
+         "it fails, and no repro shows it: repro.py shows the failure in 0 of 1"),
+        ({"repro": "none", "repro_path": None, "issue": "small/issue.md"}, "it fails, and no repro shows it"),
+    ],
+)  # fmt: skip
+def test_the_first_line_says_whether_a_repro_shows_it(report: dict[str, str | None], line: str) -> None:
+    assert sentences(Minified(3, [], None, 2, 8), report)[0] == line

@@ -362,3 +362,36 @@ def test_the_lean_order_makes_no_reference_for_eagers_own_bits(monkeypatch: pyte
     assert (outcome.ok, outcome.text, made) == (True, "ok", [])
     assert not judge(Live(RELU, [X], bug("accuracy")), "inductor", check="accuracy", lean="numbers").ok
     assert made == [1]
+
+
+def two(x: torch.Tensor, change: float = 0.0) -> Any:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    return TwoTensor(x.clone(), x.clone() + 1 + change)
+
+
+def test_tensors_that_hold_others_are_compared_by_all_that_they_hold() -> None:
+    g = fx.Graph()
+    x = g.placeholder("x")
+    g.output((g.call_method("sin", (x,)),))
+    case = Live(fx.GraphModule({}, g), [two(X).requires_grad_()], ReplaySpec("dynamo"))
+    assert judge(case, "decomposed").ok
+
+    def off(outputs: list[Any], inputs: list[Any]) -> list[Any]:
+        return [outputs[0] * two(torch.ones(()), -1 + 1.01)]
+
+    outcome = judge(case, Planted(off))
+    assert not outcome.ok
+    assert outcome.signature is not None
+    assert outcome.signature.kind == "accuracy"
+
+
+def test_what_is_written_inside_of_one_counts() -> None:
+    g = fx.Graph()
+    x = g.placeholder("x")
+    g.call_method("mul_", (x, 2))
+    g.output((x,))
+    case = Live(fx.GraphModule({}, g), [two(X)], ReplaySpec("dynamo", ambient=Ambient(grad=False)))
+    assert judge(case, Planted(lambda outputs, inputs: outputs)).ok
+    outcome = judge(case, Planted(lambda outputs, inputs: (inputs[0].b.mul_(1.5), outputs)[1]))
+    assert not outcome.ok

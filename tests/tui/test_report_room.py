@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from graphdbg.dumps import written
 from graphdbg.minifier.report.issue import PRIVACY
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
@@ -112,11 +113,12 @@ def test_what_is_there_is_shown_with_the_warning_and_copied_as_it_is(out: Path) 
 def test_verifying_runs_the_program_and_says_how_often_it_failed(out: Path) -> None:
     room = ReportRoom(Here(out="small"))
     (out / "repro.py").write_text(REPRO.replace("import torch  # noqa\n", ""))
+    written.remember(out / "repro.py")
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: "a report is there" in shown(app), "the report")
         await pilot.press("v")
-        await until(app, lambda: "graphdbg report small --verify --json runs; c stops it" in shown(app), "that it runs")
+        await until(app, lambda: "graphdbg verify small --json runs; c stops it" in shown(app), "that it runs")
         assert not room.can("report.verify") and not room.can("report.write") and room.can("report.stop")
         await until(app, lambda: "verified now: the repro failed in 3 of 3 fresh processes" in shown(app), "the rate", 60)
         await to_view(app, "Words")

@@ -19,7 +19,7 @@ PROGRAMS, BENCH = HERE / "programs", HERE.parent / "bench"
 VARIANTS = ("train", "infer", "dynamic", "bf16", "bfloat16", "float16")
 NOT_HERE = {
     "cond_training": "torch's own fault: a compiled branch writes into the gradient that it is given",
-    "nested": "graphs with tensor subclasses are refused, which the page of the capture matrix says",
+    "nested": "graphs with a ragged size are refused, which the page of the capture matrix says",
     "bench_embedding_bag_bfloat16": "torch's own fault: _embedding_bag's fake function tells another size of offset2bag",
     "healthy_lstm": "torch's own fault: the compiled call of mkldnn_rnn_layer takes a list for a tensor",
 }

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..rungs.base import Around, Compiled, Rung
+from ..spec import default_of
 from .bisect_records import Application, Trial
-from .bisect_settings import default_of
 
 if TYPE_CHECKING:
     from torch import fx

@@ -110,21 +110,13 @@ def applicable(payload: dict[str, Any]) -> list[list[Any]]:
 def own(payload: dict[str, Any]) -> dict[str, str]:
     """The body of a query: those of a run's own settings that this torch has, and that say what a graph becomes, with the line
     of Python that puts each back."""
+    from ...dumps.permitted import of_the_process
     from ...dumps.program.settings import SET_BY_TORCH
-    from ..spec import of_the_process
+    from ..spec import default_of
 
     rows = [(room, name, *default_of(room, name)) for room, names in payload["config"].items() for name in names]
     return {f"{room}.{name}": Setting(room, name, default).text() for room, name, has, default in rows
             if has and name not in SET_BY_TORCH.get(room, ()) and not of_the_process(name)}  # fmt: skip
-
-
-def default_of(room: str, name: str) -> tuple[bool, Any]:
-    """(whether this torch has the setting, torch's own value of it)."""
-    from .. import torch_private as t
-    from ..torch_private.names import CONFIGS
-
-    entries = getattr(t.look_up(f"{room}_config"), "_config", {}) if room in CONFIGS else {}
-    return name in entries, getattr(entries.get(name), "default", None)
 
 
 TASK, OWN = f"{__name__}:applicable", f"{__name__}:own"

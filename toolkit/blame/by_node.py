@@ -12,15 +12,14 @@ child, is counted, and there are at most 2 log2(n) + 4 of them for n operations.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...dumps import temporary
 from ...dumps.amounts import size_text
 from ..isolation import Answer, ForkServer
 from ..outcome import Outcome
@@ -306,7 +305,7 @@ def by_node(saved: SavedGraph, server: ForkServer, rung: str, how: How, check: s
     with ExitStack() as stack:
 
         def search(graph: SavedGraph, spent: int) -> ByNode:
-            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-bisect-")))
+            work = stack.enter_context(temporary.folder("graphdbg-bisect-"))
             return Search(Asking(graph, server, work, rung, how, check, tell, clock, spent)).run()
 
         family = siblings(saved)

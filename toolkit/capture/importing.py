@@ -16,8 +16,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from ...dumps import temporary
 from ...dumps.errors import GraphdbgError, UsageError
 
 KINDS = {".py": "a script of torch's minifier or an fx_graph_runnable", ".pt2": "an exported program"}
@@ -53,8 +53,8 @@ def import_file(path: Path, out: Path, *, trust: bool, imports: Sequence[str] = 
             f"{path} is not opened", f"it is {KINDS[path.suffix]}, which can run any code of whoever wrote it",
             f"read it, then run graphdbg import {path} --trust",
         )  # fmt: skip
-    with TemporaryDirectory(prefix="graphdbg-import-") as folder:
-        told = Path(folder) / "told.json"
+    with temporary.folder("graphdbg-import-") as folder:
+        told = folder / "told.json"
         child = [sys.executable, "-m", f"{__package__}.import_child"]
         command = [*child, str(path.resolve()), str(out.resolve()), str(told), *imports]
         try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ...dumps import temporary
 from ...dumps.commands.options import json_option
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.wording import counted
@@ -140,7 +141,6 @@ def _children() -> AbstractContextManager[ForkServer]:
 
 
 def _of_graph(graph: str, asked: Asked) -> int:
-    import tempfile
 
     from ...dumps.store import resolve_graph
     from ..triton.kernel_asking import gpu, launches_of, target_here
@@ -150,11 +150,11 @@ def _of_graph(graph: str, asked: Asked) -> int:
     if asked.save is not None and asked.save.exists():
         raise UsageError(f"{asked.save} exists already", "launches go to a new folder", "name another one")
     target = target_of(asked.target).name if asked.target else None
-    with _children() as children, tempfile.TemporaryDirectory(prefix="graphdbg-launches-") as scratch:
+    with _children() as children, temporary.folder("graphdbg-launches-") as scratch:
         found = _require_gpu(children, target) if asked.needs_gpu else {} if target else gpu(children)
         names = [asked.name] if asked.name else None
         known = launches_of(
-            saved, asked.save or Path(scratch) / "launches", target or target_of(target_here(found)).name, children, names=names,
+            saved, asked.save or scratch / "launches", target or target_of(target_here(found)).name, children, names=names,
             seed=asked.seed, imports=asked.imports, limit_s=asked.limit_s,
         )  # fmt: skip
         if asked.name and not known.launches:

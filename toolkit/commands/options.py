@@ -79,7 +79,8 @@ def import_option(before: str = "") -> Declared:
 def trust_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds `--trust` to a command that has `imports`."""
 
-    text = "Run the program's own Triton kernels, ops and passes, whose source is in the dump: read it first."
+    text = "Run the program's own Triton kernels, ops and passes, whose source is in the dump, and put in force settings "
+    text += "that name commands or paths: read it first."
 
     @click.option("--trust", is_flag=True, help=text)
     @functools.wraps(command)

@@ -127,6 +127,8 @@ def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
     row: dict[str, Any] = {"id": saved.id, "stage": saved.stage, **{key: plain.get(key) for key in keys}}
     row |= {"ok": outcome.ok, "text": outcome.text, "errors": plain.get("errors", []), "notes": outcome.notes}
     row |= {"nan": outcome.nan, "eager_nan": outcome.eager_nan, **outcome.verdict.flat()}
+    if outcome.signature_id:
+        row["signature_id"] = outcome.signature_id
     if _printed(outcome):
         row["output"] = outcome.output
     return row
@@ -159,7 +161,8 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
         emit(_row(saved, outcome) | ({"stats": stats} if stats else {}), as_json=True)
         return
     lines = [first_line(outcome.verdict) + _aside(outcome), "", f"verdict    {outcome.text}"]
-    lines += [f"signature  {outcome.signature.text()}"] if outcome.signature else []
+    if outcome.signature is not None:
+        lines.append(f"signature  {outcome.signature.text()}" + (f" ({outcome.signature_id})" if outcome.signature_id else ""))
     lines += [f"seconds    {outcome.seconds:.2f}"] if outcome.seconds else []
     lines += [f"fidelity   {outcome.fidelity}"] if outcome.fidelity else []
     if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...dumps.errors import GraphdbgError, RefusedError, UnreadableError, UsageError
+from ...dumps.opening import opened
 from ...dumps.schema import TensorValue
 from ...dumps.store import load_graph
 from ...dumps.torchside import make_inputs
@@ -104,9 +105,10 @@ def read(path: Path, seed: int) -> list[Any]:
     """The inputs, made up; two lists for a joint graph. Raises UnreadableError, or its kind RefusedError for other content."""
     where = f"cannot read {path}"
     try:
-        if path.stat().st_size > _LARGEST:
-            raise RefusedError(where, f"it is larger than {_LARGEST} bytes, which metadata is not")
-        content = _MetadataUnpickler(io.BytesIO(path.read_bytes())).load()
+        with opened(path, named=True) as file:
+            if path.stat().st_size > _LARGEST:
+                raise RefusedError(where, f"it is larger than {_LARGEST} bytes, which metadata is not")
+            content = _MetadataUnpickler(io.BytesIO(file.read())).load()
     except RefusedError as error:
         raise error if error.what == where else RefusedError(where, error.why) from error
     except OSError as error:

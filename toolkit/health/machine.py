@@ -17,8 +17,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
+from ...dumps import temporary
 from ...dumps.private_names import SEEN, exists
 from .finding import Finding, one_line, row
 
@@ -69,8 +69,8 @@ def compiler() -> Finding:
     if name is None:
         return Finding("C++ compiler", False, False, "none found", *lost)
     source = "#include <vector>\nint main() { std::vector<int> v(3); return static_cast<int>(v.size()) - 3; }\n"
-    with tempfile.TemporaryDirectory(prefix="graphdbg-doctor-") as folder:
-        path = Path(folder) / "try.cpp"
+    with temporary.folder("graphdbg-doctor-") as folder:
+        path = folder / "try.cpp"
         path.write_text(source)
         command = [name, str(path), "-o", str(path.with_suffix(""))]
         try:

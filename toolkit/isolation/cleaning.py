@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...dumps import worst
+from ...dumps import worst, written
 from ...dumps.errors import EnvironmentLackError
 from . import cache, folders
 
@@ -117,6 +117,8 @@ def _what(path: Path) -> str:
         return "what an interrupted --clean left"
     if path.name == worst.FILE:
         return "the last verdicts on the graphs of runs"
+    if path.name == written.FILE:
+        return "which repros were written here"
     if path.parent.name != cache.SEEDS:
         return _UNKNOWN
     if path.name.startswith(cache.NOTE_PREFIX):

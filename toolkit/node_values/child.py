@@ -15,6 +15,7 @@ import msgspec
 import torch
 from torch import fx
 
+from ...dumps.errors import GraphdbgError
 from ..blame.departures import departures
 from ..case import Case, Live
 from ..eager import (
@@ -94,14 +95,16 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     _stage("eager")
     spill = Path(payload["work"]) if payload["bytes"] > IN_MEMORY_BYTES else None
     try:
-        with _surroundings(case.spec):
+        with _surroundings(case.spec) as lost:
             like_kernels = copy_graph(case.gm)
             draw_like_kernels(like_kernels)
             torch.manual_seed(seed)
             eager = record_values(like_kernels, case.inputs, spill)
+    except GraphdbgError as error:
+        return {"refused": str(error)}
     except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
         return {"refused": f"eager itself fails: {type(error).__name__}: {error}".splitlines()[0]}
-    found: dict[str, Any] = {"notes": case.notes}
+    found: dict[str, Any] = {"notes": [*case.notes, *lost]}
     got: dict[str, torch.Tensor] | None = None
     if rung != "eager":
         names = [name for name in tappable(case.gm, eager) if wanted is None or name in wanted]
@@ -143,6 +146,7 @@ def _wrong(case: Live, rung: str, got: dict[str, torch.Tensor], seed: int) -> li
 
 @contextlib.contextmanager
 def _surroundings(spec: ReplaySpec):
-    """The recorded state, without gradients: values are looked into, gradients have graphs of their own."""
-    with settings(spec.config), in_force(spec.forward_only), torch.no_grad():
-        yield
+    """The recorded state, without gradients: values are looked into, gradients have graphs of their own. Yields what `settings`
+    does."""
+    with settings(spec.config) as lost, in_force(spec.forward_only), torch.no_grad():
+        yield lost

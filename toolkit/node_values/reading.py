@@ -10,7 +10,6 @@ segfault, a hang or a kill are there.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...dumps import temporary
 from ..isolation import Answer, ForkServer, ask, opened
 from ..replay import DEFAULT_LIMIT_S, How, replay
 from ..rungs import WHOLE, warmth
@@ -52,7 +52,7 @@ def node_values(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device
     known(rung)
     with ExitStack() as stack:
         used = stack.enter_context(opened(server, warmth(rung), TASK))
-        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="graphdbg-values-")))
+        work = stack.enter_context(temporary.folder("graphdbg-values-"))
         yield from _Reading(saved, used, work, rung, How(seed, device, limit_s, imports), batch_bytes).events()
 
 

@@ -164,7 +164,7 @@ class Copy:
             assert self._record is not None and self._host is not None
             found: list[torch.Tensor | None] = []
             for item in self._record.inputs.inputs:
-                if item.stored is None or item.stored.value.quantizer:
+                if item.stored is None or not item.stored.storage or item.stored.value.quantizer:
                     found.append(None)
                     continue
                 at, size = self._record.spans[int(item.stored.storage[1:])]

@@ -11,6 +11,7 @@ Only reads: no random number is drawn, no setting written, but for the caches th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -229,15 +230,21 @@ def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
     is_default = getattr(module, "_is_default", None)
     if not isinstance(entries, dict) or is_default is None:
         return
-    for name, entry in entries.items():
-        if getattr(entry, "alias", None) is not None or getattr(entry, "deprecated", False):
-            continue
+    for name in _own_names(module, len(entries)):
         if is_default(name):
             continue
-        value, default = getattr(module, name), getattr(entry, "default", None)
+        value, default = getattr(module, name), getattr(entries[name], "default", None)
         # The compiler sets some of its settings to their default for a while; those are not changed by anybody.
         if type(value) is not type(default) or not _same(value, default):
             yield name, value
+
+
+@functools.cache
+def _own_names(module: Any, _: int) -> list[str]:
+    """The settings of a module that are none of another one's by a second name; `_` is how many it has."""
+    entries: dict[str, Any] = module._config
+    of_another = lambda one: getattr(one, "alias", None) is not None or getattr(one, "deprecated", False)  # noqa: E731
+    return [name for name, one in entries.items() if not of_another(one)]
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps.schema import GraphBody, GraphRecord
+from ..unseen import passed_over, seen, unseen
 from .flight import Graph, told
 from .live_torch import ambient, is_capturing, is_fake, undisturbed
 
@@ -67,10 +68,10 @@ class Watch:
         execution = hold.before(number, inputs) if hold is not None else None
         del inputs
         if number > 1 and execution is None:
-            return function(*arguments)
+            return seen(function, *arguments)
         start = time.perf_counter()
         try:
-            result = function(*arguments)
+            result = seen(function, *arguments)
         except BaseException as error:
             if number == 1:
                 for local, stage, _ in self.graphs:
@@ -114,10 +115,11 @@ def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
     original = compiled.current_callable
     weak = weakref.ref(compiled)
 
+    @unseen
     def current_callable(inputs: list[Any]) -> Any:
         number = watch.begin(inputs)
         if number == 0:
-            return original(inputs)
+            return seen(original, inputs)
         owner = weak()
         if owner is not None and owner.current_callable is current_callable and not watch.every:
             owner.current_callable = original
@@ -136,15 +138,16 @@ def watch_callable(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
     takes = len(watch.graphs[0][2].graph.nodes) if watch.graphs else 0
 
     def run(*arguments: Any, **keywords: Any) -> Any:
+        return compiled(*arguments, **keywords) if watch is None or keywords else watched(watch, arguments)
+
+    @unseen
+    def watched(watching: Watch, arguments: tuple[Any, ...]) -> Any:
         nonlocal watch
-        watching = watch
-        if watching is None or keywords:
-            return compiled(*arguments, **keywords)
         boxed = len(arguments) == 1 and isinstance(arguments[0], list)
         inputs = arguments[0] if boxed and (takes != 1 or len(arguments[0]) == 1) else arguments  # or one input is a list
         number = watching.begin(inputs)
         if number == 0:
-            return compiled(*arguments)
+            return seen(compiled, *arguments)
         if not watching.every:
             watch = None
         return watching.call(number, compiled, inputs, arguments)
@@ -154,6 +157,7 @@ def watch_callable(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
         delattr(run, name)  # they say that `run` is a wrapper of Dynamo's own, which older versions would take off
     if getattr(compiled, "_boxed_call", False):
         run._boxed_call = True  # type: ignore[attr-defined]
+    passed_over(run)
     return run
 
 

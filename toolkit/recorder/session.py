@@ -30,6 +30,7 @@ from ...dumps.journal import STATES
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, GraphRecord, InputRecord, RunRecord
 from ...dumps.writer import LeftOutError, ProcessWriter, RunWriter
+from ..unseen import seen, unseen
 from . import leaving, origin, summary
 from .in_flight import Stacks
 from .live_torch import encoded_settings
@@ -307,15 +308,18 @@ def active() -> Session | None:
 
 def hook(body: Callable[..., Any], updated: Sequence[str] = functools.WRAPPER_UPDATES) -> Callable[[Function], Function]:
     """What is put in the place of a function of torch's: it calls `body(session, original, *args, **kwargs)` while something is
-    recorded, else the original. `updated`: the dictionaries that go over from the original."""
+    recorded, else the original. `updated`: the dictionaries that go over from the original. Dynamo sees none
+    of it but the original."""
 
     def wrap(original: Function) -> Function:
+        theirs = functools.update_wrapper(functools.partial(seen, original), original, updated=())
+
         @functools.wraps(original, updated=updated)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             session = active()
-            return original(*args, **kwargs) if session is None else body(session, original, *args, **kwargs)
+            return theirs(*args, **kwargs) if session is None else body(session, theirs, *args, **kwargs)
 
-        return wrapper
+        return unseen(wrapper, updated)
 
     return wrap
 

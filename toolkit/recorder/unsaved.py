@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..spec import is_opaque, of_the_process
+from ...dumps.permitted import of_the_process
+from ..spec import is_opaque
 from .live_torch import encoded, innermost_backend
 
 if TYPE_CHECKING:

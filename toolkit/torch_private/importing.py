@@ -17,6 +17,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from ..unseen import seen, unseen
+
 Callback = Callable[[ModuleType], None]
 
 _lock = threading.RLock()
@@ -29,6 +31,7 @@ class _Finder:
         self.callbacks: dict[str, list[Callback]] = {}
         self.searching = threading.local()
 
+    @unseen
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name not in self.callbacks or getattr(self.searching, "name", None) == name:
             return None
@@ -54,11 +57,12 @@ class _Loader:
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._real.create_module(spec)
 
+    @unseen
     def exec_module(self, module: ModuleType) -> None:
         if module.__spec__ is not None:
             module.__spec__.loader = self._real
         module.__loader__ = self._real
-        self._real.exec_module(module)
+        seen(self._real.exec_module, module)
         with _lock:
             callbacks = self._finder.callbacks.pop(module.__name__, [])
             if not self._finder.callbacks and self._finder in sys.meta_path:

@@ -100,6 +100,11 @@ NAMES = Names((
     Row("torch.fx._lazy_graph_module", "LazyGraphModule=_LazyGraphModule", "record", "the first call of a graph is slower"),
     Row("torch._C", "DisableTorchFunction DisableAutocast=_DisableAutocast", "record", "the user's modes see our statistics"),
     Row("torch", "foreach_norm=_foreach_norm", "record"),
+    # torch.compiler.disable is public, and would hide what the program's own code does inside ours too.
+    Row("torch._C", "set_eval_frame=_dynamo.eval_frame.set_eval_frame "
+        "set_code_exec_strategy=_dynamo.eval_frame.set_code_exec_strategy FrameAction=_dynamo.eval_frame._FrameAction "
+        "FrameExecStrategy=_dynamo.eval_frame._FrameExecStrategy",
+        "record", "Dynamo traces the recorder where a graph break leaves it at work"),
 
     # Settings: documented, but private by the name of their modules.
     Row("torch._inductor", "inductor_config=config", _COMPILE),

@@ -18,7 +18,7 @@ from .. import verdict_words
 from ..imports import option_words
 from ..stages.asking import STAGES
 from ..verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
-from .records import REAL, Row, Triage
+from .records import REAL, Row, Triage, which
 from .words import record_again, run_address
 
 if TYPE_CHECKING:
@@ -83,7 +83,12 @@ class RunTriage(msgspec.Struct):
         graphs, ladders = ([one.plain() for one in rows] for rows in (self.graphs, self.ladders))
         return msgspec.structs.asdict(self) | {
             "graphs": graphs, "ladders": ladders, "times": msgspec.to_builtins(self.times),
-        } | self.verdict.flat()  # fmt: skip
+        } | self.verdict.flat() | which(self.blamed())  # fmt: skip
+
+    def blamed(self) -> list[GraphRow]:
+        """The row of the graph that the verdict is about, where that fails."""
+        at = self.verdict.where.graph if self.verdict.where is not None else ""
+        return [row for row in self.graphs if self.verdict.failed and row.address == at]
 
     @property
     def first_line(self) -> str:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -50,6 +51,7 @@ class Row(msgspec.Struct, omit_defaults=True):
     control_bytes: int = 0
     signature: Signature | None = None
     notes: list[str] = []
+    signature_id: str = ""
 
     @property
     def reason(self) -> str:
@@ -88,7 +90,7 @@ class Row(msgspec.Struct, omit_defaults=True):
     def plain(self) -> dict[str, Any]:
         """Every field as a plain value, for JSON."""
         plain = {name: getattr(self, name) for name in self.TOLD}
-        return msgspec.to_builtins(plain) | self.verdict.flat(row=True) | {"reason": self.reason}
+        return msgspec.to_builtins(plain) | self.verdict.flat(row=True) | {"reason": self.reason} | which([self])
 
     def event(self, graph: str = "") -> dict[str, Any]:
         """A rung was judged or skipped, as a line of `triage --json-lines`; of a run with the graph whose ladder it is."""
@@ -127,13 +129,23 @@ class Triage(msgspec.Struct, omit_defaults=True):
                 return row
         raise KeyError(rung)
 
+    def blamed(self) -> list[Row]:
+        """The row that the verdict is that of, where one fails."""
+        return [row for row in self.rows if row.rung == self.first_failing] if self.verdict.failed else []
+
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, every field of every row present, for JSON."""
-        return msgspec.structs.asdict(self) | {"rows": [row.plain() for row in self.rows]} | self.verdict.flat()
+        rows = [row.plain() for row in self.rows]
+        return msgspec.structs.asdict(self) | {"rows": rows} | self.verdict.flat() | which(self.blamed())
 
     def event(self) -> dict[str, Any]:
         """The finding of one graph, as the last line of `triage --json-lines`."""
         return {"event": "end", **{key: value for key, value in self.plain().items() if key != "rows"}}
+
+
+def which(rows: Sequence[Row]) -> dict[str, str]:
+    """`signature_id`, for JSON: which failure the first of these is, where it is one."""
+    return {"signature_id": rows[0].signature_id} if rows and rows[0].failed and rows[0].signature_id else {}
 
 
 def number(value: float | None) -> str:
@@ -146,7 +158,7 @@ def row_of(outcome: Outcome, rung: str) -> Row:
     row = Row(
         rung, outcome.verdict, seconds=outcome.seconds, peak_bytes=outcome.peak_bytes, signature=outcome.signature,
         notes=outcome.notes, needed_bytes=outcome.needed_bytes, eager_bytes=outcome.eager_bytes,
-        control_bytes=outcome.control_bytes,
+        control_bytes=outcome.control_bytes, signature_id=outcome.signature_id,
     )  # fmt: skip
     if worst := max(outcome.errors, key=_size, default=None):
         row.error, row.eager_error = worst.rung, worst.eager

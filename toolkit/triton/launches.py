@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ...dumps import opening
 from ...dumps.atomic import write_file
 from ...dumps.errors import RefusedError, UnreadableError, UsageError
 from ...dumps.tensors import TensorStore, check_hash, hash_bytes
@@ -221,7 +222,7 @@ def _decoded(path: Path, kind: type[T]) -> T:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return opening.read(path)
     except OSError as error:
         raise UnreadableError(f"cannot read {path}", error.strerror or str(error), "save the launches again") from error
 

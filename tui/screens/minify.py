@@ -14,9 +14,11 @@ from typing import TypeVar
 from ...dumps.errors import UsageError
 from ...dumps.wording import counted
 from ...minifier.events import Asked
+from ...minifier.options import Options
 from ...minifier.progress import telling
 from ...minifier.progress.story import StepCount
 from ...minifier.progress.watched import Watched
+from ...minifier.starting import resumed
 from ..here import Here
 from ..jobs import Job
 from ..sheet import Choose
@@ -117,12 +119,13 @@ class MinifyRoom(FollowingRoom):
         self.tell_where()
 
     def do_minify_resume(self) -> None:
-        """Goes on where it ended; the journal answers what was asked before."""
+        """Goes on where it ended; the journal answers what was asked before. What it would run is said again at a terminal."""
         found = self._following()
         if found.state == "running":
             raise UsageError("it runs already", "", "p pauses it, c cancels it")
         if found.state == "elsewhere":
             raise UsageError("it cannot be resumed from here", "it runs, or ran, on another host", "resume it there")
+        resumed(found.out, Options(), ())
         self._run(["minify", "--resume", "-o", str(found.out), "--json"], found.out)
 
     # -- steering

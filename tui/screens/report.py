@@ -213,7 +213,7 @@ class ReportRoom(ViewsRoom):
     def do_report_verify(self) -> None:
         """Runs the repro three times, as a job."""
         self._refuse_two()
-        self._run(["report", str(self._there().folder), "--verify", "--json"], self._verified)
+        self._run(["verify", str(self._there().folder), "--json"], self._verified)
 
     def _verified(self, job: Job, code: int) -> None:
         rates = [data for data in self._data if "shown" in data and "times" in data]

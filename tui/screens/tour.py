@@ -8,7 +8,6 @@ unpacked into a temporary folder: nothing of the user's is touched, and no torch
 
 from __future__ import annotations
 
-import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.widgets import Static
 
+from ...dumps import temporary
 from ..actions import BY_ID
 from ..here import Here
 from ..keys import shown
@@ -70,9 +70,8 @@ class TourLine(Static):
 class Tour:
     """Where the user is in the tour."""
 
-    def __init__(self, app: Workbench, folder: tempfile.TemporaryDirectory[str]) -> None:
-        self.app, self._kept = app, folder
-        self.folder = Path(folder.name)
+    def __init__(self, app: Workbench, folder: Path) -> None:
+        self.app, self.folder = app, folder
         self.at = 0
         self._line: TourLine | None = None
 
@@ -118,14 +117,14 @@ class Tour:
         """Ends the tour and removes what it unpacked."""
         if self._line is not None:
             self._line.remove()
-        self._kept.cleanup()
+        temporary.remove(self.folder)
 
 
 def start(app: Workbench) -> Tour:
     """Opens the recorded run and tells the first step."""
-    folder = tempfile.TemporaryDirectory(prefix="graphdbg-tour-")
+    folder = temporary.make("graphdbg-tour-")
     with zipfile.ZipFile(RECORDED) as packed:
-        packed.extractall(folder.name)
+        packed.extractall(folder)
     tour = Tour(app, folder)
     app.go("home", Here(run=str(tour.folder / RUN)))
     tour.show()

@@ -11,11 +11,14 @@ import pytest
 
 from graphdbg.cli import run as graphdbg
 from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.dumps.tensors import TensorStore
 from graphdbg.minifier.report import bundle, casefile, trying, verify
+from graphdbg.minifier.report.duplicates import search_link
 from graphdbg.toolkit import verdict
+from graphdbg.toolkit.identity import of_record
 from graphdbg.toolkit.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, record_of, relu_record, stored, tensor
@@ -25,13 +28,16 @@ Judge = Callable[[str], int]
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], list[str]]:
-    """Puts a function of the program's text in the place of fresh processes; the list gathers the programs that were run."""
+    """Puts a function of the program's text in the place of fresh processes, which end with 0 without the fault; the list gathers
+    the programs that were run with it."""
     seen: list[str] = []
 
     def install(judge: Judge) -> list[str]:
-        def run_once(program: Path, **_: object) -> verify.Trial:
+        def run_once(program: Path, *flags: str, **_: object) -> verify.Trial:
+            if flags:
+                return verify.Trial(0, "", 0.1)
             seen.append(program.read_text())
-            return verify.Trial(judge(seen[-1]), "the output", 0.1)
+            return verify.Trial(judge(seen[-1]), f"{CRASH.error}: {CRASH.raw}", 0.1)
 
         monkeypatch.setattr(verify, "run_once", run_once)
         monkeypatch.setattr(verify, "probe", lambda program, **_: {"eager": 0, "aot_eager": 0})
@@ -75,6 +81,11 @@ def test_the_plainest_program_that_fails_is_written(tmp_path: Path, judged: Call
     assert "in 3 of 3 fresh processes" in text
     assert "inductor (eager and aot_eager pass)" in text
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["issue.md", "repro.py"]
+    failure = of_record(ACCURACY, relu_record(), reduced=True)
+    assert (report.as_json()["signature_id"], report.signature_id) == (failure.id, failure.id)
+    assert f"Signature {failure.id}." in seen[0]
+    assert f"- Signature: `{failure.id}`" in text
+    assert search_link(failure, "", Redactor()) in text.splitlines()[0]
 
 
 def test_the_inner_compiler_and_stored_inputs_are_fallbacks(
@@ -98,13 +109,23 @@ def test_a_program_that_does_not_fail_is_no_proof(tmp_path: Path, judged: Callab
 
 
 def test_a_crash_with_another_text_is_taken_by_its_type(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
-    seen = judged(lambda text: 1 if 'PART = ""' in text else 2)
+    seen = judged(lambda text: 1 if 'PART = "CppCompileError", ""' in text else 2)
     report = bundle.emit_report(
         case_folder(tmp_path / "case", relu_record("compile_error")), tmp_path / "out", signature=CRASH, narrate=quiet
     )
     assert report.verified
     assert len(set(seen)) == 2
-    assert sum('PART = ""' in text for text in seen) == 3
+    assert sum('PART = "CppCompileError", ""' in text for text in seen) == 3
+
+
+def test_a_crash_with_other_words_is_another_failure(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
+    seen = judged(lambda text: 1 if 'PART = "CppCompileError", ""' in text else 2)
+    other = msgspec.structs.replace(CRASH, message="no such file or directory", raw="no such file or directory")
+    report = bundle.emit_report(
+        case_folder(tmp_path / "case", relu_record("compile_error")), tmp_path / "out", signature=other, narrate=quiet
+    )
+    assert (report.says, report.exit_code) == ("none", 4)
+    assert not any('PART = "CppCompileError", ""' in text for text in seen)
 
 
 def test_nothing_is_overwritten(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.program.case import facts_of
-from graphdbg.dumps.program.dying import death_of, telling_part
+from graphdbg.dumps.program.dying import death_of, plain, telling_part
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.program.settings import ambient_lines, config_lines
 from graphdbg.dumps.program.text import CannotExpressError
@@ -86,8 +86,8 @@ def test_a_hostile_message_cannot_leave_the_docstring() -> None:
 
 def test_plain_torch_compile_is_tried_before_the_inner_compiler() -> None:
     tried = [(script.entry, script.way) for script in candidates(case_of(relu_record()))]
-    assert tried == [("torch.compile", "seeded"), ("compile_fx_inner", "seeded")]
-    assert [s.entry for s in candidates(case_of(relu_record(stage="dynamo")))] == ["torch.compile"]
+    assert tried == [("torch.compile", "seeded"), ("compile_fx_inner", "seeded"), ("as recorded", "seeded")]
+    assert [s.entry for s in candidates(case_of(relu_record(stage="dynamo")))] == ["torch.compile", "as recorded"]
 
 
 def test_seeded_inputs_are_tried_before_stored_ones() -> None:
@@ -96,9 +96,11 @@ def test_seeded_inputs_are_tried_before_stored_ones() -> None:
     tried = [(s.entry, s.way) for s in candidates(case_of(relu_record(), inputs=inputs, store=store))]
     assert tried == [
         ("torch.compile", "seeded"),
-        ("compile_fx_inner", "seeded"),
         ("torch.compile", "literal"),
+        ("compile_fx_inner", "seeded"),
         ("compile_fx_inner", "literal"),
+        ("as recorded", "seeded"),
+        ("as recorded", "literal"),
     ]
 
 
@@ -111,8 +113,17 @@ def test_dynamic_graphs_stay_dynamic() -> None:
 
 def test_another_rung_names_its_stock_backend() -> None:
     assert 'backend="aot_eager_decomp_partition"' in first(relu_record(), rung="decomposed").text
-    with pytest.raises(CannotExpressError, match="torchscript"):
-        first(relu_record(), rung="torchscript")
+    assert 'backend="aot_ts"' in first(relu_record(), rung="torchscript").text
+    with pytest.raises(CannotExpressError, match="lazy"):
+        first(relu_record(), rung="lazy")
+
+
+def test_a_rung_without_a_backend_is_looked_for_under_inductor_then_by_settings() -> None:
+    texts = [one.text for one in candidates(case_of(relu_record(), rung="inductor_nofuse")) if one.entry == "torch.compile"]
+    assert ["max_fusion_size" in text for text in texts] == [False, True]
+    modes = [one.text for one in candidates(case_of(relu_record(), rung="lite"))]
+    assert '**({"mode": "lite"} if FAULT else {"backend": "eager"})' in modes[0] and len(modes) == 3
+    assert all('list_mode_options("lite")' in text for text in modes[1:])
 
 
 @pytest.mark.parametrize("kind", ["error", "nondeterministic"])
@@ -126,7 +137,7 @@ def test_settings_are_assigned_or_named() -> None:
         "inductor": {"cpp.simdlen": 256, "max_autotune": True, "post_grad_custom_pre_pass": {"opaque": ["function", "f"]},
                      "x": {"tuple": [1, "a"]}, "d": {"dict": [["k", {"float": "inf"}]]}, "fx_graph_cache": False},
         "other": {"y": 1},
-    })  # fmt: skip
+    }, trusted=True)  # fmt: skip
     assert lines == [
         "torch._inductor.config.cpp.simdlen = 256",
         "torch._inductor.config.max_autotune = True",
@@ -138,12 +149,12 @@ def test_settings_are_assigned_or_named() -> None:
         "the setting other.y",
     ]
     with pytest.raises(CannotExpressError):
-        config_lines({"inductor": {"x = 1; import os; y": 1}})
+        config_lines({"inductor": {"x = 1; import os; y": 1}}, trusted=True)
 
 
 def test_ambient_state_is_restored_where_it_differs() -> None:
     ambient = Ambient(
-        autocast={"cpu": "bfloat16"}, deterministic=True, matmul_precision="high", default_dtype="float64"
+        autocast={"cpu": "bfloat16", "cuda": "bfloat16"}, deterministic=True, matmul_precision="high", default_dtype="float64"
     )
     lines = ambient_lines(case_of(record_of({}, [], [], stage="dynamo", ambient=ambient)))
     assert lines == [
@@ -151,7 +162,8 @@ def test_ambient_state_is_restored_where_it_differs() -> None:
         'torch.set_float32_matmul_precision("high")',
         "torch.set_default_dtype(torch.float64)",
         'torch.set_autocast_enabled("cpu", True)',
-        'torch.set_autocast_dtype("cpu", torch.bfloat16)',
+        'torch.set_autocast_enabled("cuda", True)',
+        'torch.set_autocast_dtype("cuda", torch.bfloat16)',
     ]
     forward = ambient_lines(case_of(record_of({}, [], [], stage="forward", ambient=ambient)))
     assert forward[-1] == "torch.set_grad_enabled(False)"
@@ -161,16 +173,16 @@ def test_ambient_state_is_restored_where_it_differs() -> None:
 @pytest.mark.parametrize(
     ("message", "raw", "part"),
     [
-        ("‘compile’ was not declared in this scope", "", "‘compile’ was not declared in this scope"),
-        ("expected <name> of size [..] at <path>", "expected buf1 of size [4] at /tmp/x/y", "of size ["),
-        ("no lowering for aten.foo <n>", "no lowering for aten.foo 12", "no lowering for aten.foo"),
+        ("‘compile’ was not declared in this scope", "", "was not declared in this scope"),
+        ("expected <name> of size [..] at <path>", "expected buf1 of size [4] at /tmp/x/y", "of size"),
+        ("no lowering for aten.foo <n>", "no lowering for aten.foo 12", "no lowering for"),
         ("<n>", "12", ""),
         ("", "", ""),
     ],
 )
 def test_the_telling_part_stands_in_the_raw_text(message: str, raw: str, part: str) -> None:
     assert telling_part(message, raw) == part
-    assert part in (raw or message)
+    assert part in plain(raw or message)
 
 
 def test_without_part_only_the_type_is_asked_for() -> None:
@@ -178,7 +190,7 @@ def test_without_part_only_the_type_is_asked_for() -> None:
     assert script.part
     loose = script.without_part()
     assert not loose.part
-    assert 'PART = ""' in loose.text
+    assert 'ERROR, PART = "CppCompileError", ""' in loose.text
 
 
 def test_tolerance_and_reference() -> None:

@@ -103,7 +103,7 @@ def test_the_command_prints_a_table_a_sentence_and_json(
     def climb(saved: object, **options: object) -> Triage:
         seen.append(options)
         rows = [Row("eager", OK, 1e-7, 0.1, eager_error=1e-7), Row("inductor", WRONG, 0.03, 1.0, eager_error=1e-7)]
-        rows[1].signature = Signature("accuracy", "compare", size=0.03)
+        rows[1].signature, rows[1].signature_id = Signature("accuracy", "compare", size=0.03), "0123abcd"
         return concluded(Triage(rows, "inductor", inputs="recorded inputs"), load_graph(recorded / "0_0/dynamo"))
 
     monkeypatch.setattr("graphdbg.toolkit.triage.ladder.triage", climb)
@@ -118,6 +118,7 @@ def test_the_command_prints_a_table_a_sentence_and_json(
     assert found["first_failing"] == "inductor"
     assert (found["verdict"], found["layer"], found["where"]["graph"]) == ("fails", "inductor", graph)
     assert found["next"] == [f"graphdbg bisect {graph}"]
+    assert [one.get("signature_id") for one in (found, *found["rows"])] == ["0123abcd", None, "0123abcd"]
     assert done.stdout.startswith("FAILS: wrong numbers (compiler: inductor)\n")
     assert [row["rung"] for row in found["rows"]] == ["eager", "inductor"]
     assert set(found["rows"][0]) >= {"rung", "verdict", "error", "seconds", "eager_error", "peak_bytes", "reason", "signature"}

@@ -27,6 +27,7 @@ import torch
 from ....dumps.errors import UsageError
 from ....dumps.schema import InputRecord
 from ... import torch_private as t
+from ...unseen import alone, seen, unseen
 from .contexts import enable
 from .passes import PassReport, Told, watched
 from .places import Names, Places, agrees, forward_of, roots_of, shape_of, walk
@@ -193,7 +194,7 @@ class Capturer:
         self._told, self._graph = Told(), None
         look = _Look()
         try:
-            with enable(self._take, dynamic=False, instance=self._instance):
+            with alone(), enable(self._take, dynamic=False, instance=self._instance):
                 look.result = original(t_outputs, *args, **kwargs)
             look.done = True
         except _LookedAt:
@@ -317,7 +318,8 @@ def interposed(owner: Capturer) -> Iterator[None]:
     """Sends every call into the engine by `owner` while the block runs."""
     with ExitStack() as stack:
         for name in ("engine_call", "graph_engine_call"):
-            stack.enter_context(t.swapped(name, functools.partial(owner.backward, t.look_up(name))))
+            theirs = functools.partial(seen, t.look_up(name))
+            stack.enter_context(t.swapped(name, unseen(functools.partial(owner.backward, theirs))))
         yield
 
 

@@ -37,6 +37,11 @@ class Tape(t.TorchDispatchMode):
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """A hook that Dynamo compiles is compiled under the tape too."""
+        return True
+
     def __init__(
         self, where: Callable[[], Place], name_of: Callable[[torch.Tensor, Place], str],
         kept: Callable[[str, torch.Tensor], None],

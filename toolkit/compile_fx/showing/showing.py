@@ -10,13 +10,13 @@ elsewhere.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ....dumps import temporary
 from ....dumps.atomic import new_folder
 from ....dumps.errors import UsageError
 from ....dumps.output import emit, say
@@ -54,8 +54,8 @@ class Options(NamedTuple):
 
 def shown(saved: SavedGraph, request: asking.Request, options: Options) -> int:
     """Compiles and shows; the exit code. Raises GraphdbgError for what the user has to mend."""
-    with tempfile.TemporaryDirectory(prefix="graphdbg-compile-") as work, opened(None, "inductor", asking.TASK) as server:
-        return _Showing(saved, request, options, server, Path(work)).run()
+    with temporary.folder("graphdbg-compile-") as work, opened(None, "inductor", asking.TASK) as server:
+        return _Showing(saved, request, options, server, work).run()
 
 
 class _Showing:

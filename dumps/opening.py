@@ -1,0 +1,171 @@
+"""The one way to open a file of what was recorded: a run, a case, a pack, the folder of a minification.
+
+Dumps come from strangers. Opened is only a regular file that lies where it seems to: a FIFO would block, a device could give
+without end, a link could lead to a file that is nobody else's business and from there into a pack. And no more is read than fits:
+a file with holes or a small archive may claim to hold terabytes. Whatever is wrong is an OSError that says so in its `strerror`.
+Must not write, and must not be passed by: other modules that open files are named in tests/house/test_opening.py.
+
+>>> with opened(Path("myrun/run.json")) as file:
+...     file.read(1)
+b'{'
+>>> len(read(Path("myrun/pid1/journal.jsonl")))
+5120
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from functools import lru_cache
+from pathlib import Path
+from typing import BinaryIO
+
+from .amounts import size_text
+from .errors import UsageError
+
+FREELY_BYTES = 128 << 20
+"""So much a file may unpack to, and a file with holes may claim, whatever lies on the disk."""
+
+MOST_TIMES = 128
+"""And else so many times what lies on the disk: texts of large graphs are compressed 30 to 60 times."""
+
+_MOST_PIECES = 4096
+_MOST_ABOVE = 8
+_RUN = "run.json"
+_GRAPH = ("graph.json", "graph.json.gz")
+_KINDS = {
+    stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}  # fmt: skip
+_FLAGS = sum(getattr(os, name, 0) for name in ("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
+
+
+def opened(path: Path, *, named: bool = False, freely: int = FREELY_BYTES) -> BinaryIO:
+    """The file, open for reading. Raises OSError for what is no regular file, lies elsewhere, or is mostly holes.
+
+    `named`: a user gave this name, who may name a link. `freely`: what it may claim with nothing on the disk.
+    """
+    _regular(path.stat(), path)
+    if not named:
+        _here(path)
+    descriptor = os.open(path, _FLAGS)
+    try:
+        found = os.fstat(descriptor)
+        _regular(found, path)
+        if found.st_size > freely and (there := _on_disk(descriptor, found)) * MOST_TIMES < found.st_size:
+            sizes = f"{size_text(found.st_size)} by its size, of which {size_text(there)} are there"
+            raise OSError(errno.EFBIG, f"it has holes, {sizes}; if that is right, copy it with `cp --sparse=never`", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read(path: Path, *, named: bool = False) -> bytes:
+    """The whole file. Raises OSError as `opened` does, and for more than this machine's memory is for."""
+    with opened(path, named=named) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > FREELY_BYTES and size > (most := most_in_memory()):
+            raise OSError(errno.EFBIG, f"it has {size_text(size)}, and {size_text(most)} at most are read here", str(path))
+        return file.read()
+
+
+def read_text(path: Path, *, named: bool = False) -> str:
+    """The same as text; what is not UTF-8 is replaced."""
+    return read(path, named=named).decode("utf-8", "replace")
+
+
+def refuse_links(folder: Path) -> None:
+    """Raises UsageError where something right inside a folder that is about to be written into is a link or no regular file:
+    what is written would go elsewhere."""
+    with os.scandir(folder) as entries:
+        plain = (stat.S_IFREG, stat.S_IFDIR)
+        odd = [entry.name for entry in entries if stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode) not in plain]
+    if odd:
+        raise UsageError(f"cannot write into {folder}", f"{min(odd)!r} in it is a link or no regular file", "remove it")
+
+
+def most_out(packed_bytes: int) -> int:
+    """What so many bytes may unpack to, in memory."""
+    return min(max(FREELY_BYTES, MOST_TIMES * packed_bytes), max(FREELY_BYTES, most_in_memory()))
+
+
+def most_in_memory() -> int:
+    """What one file may take of the memory that this machine, or this process's group, has free now: a half."""
+    return _free_bytes() // 2
+
+
+def _free_bytes() -> int:
+    found = [value for name in ("MemAvailable", "SwapFree") if (value := _meminfo().get(name)) is not None]
+    free = sum(found) if found else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    for most, now in _GROUPS:
+        try:
+            free = min(free, int(_own(most)) - int(_own(now)))
+        except (OSError, ValueError):  # no such group, or without a limit
+            continue
+    return max(0, free)
+
+
+_GROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def _meminfo() -> dict[str, int]:
+    try:
+        lines = [line.split() for line in _own("/proc/meminfo").splitlines()]
+    except OSError:
+        return {}
+    return {words[0].rstrip(":"): int(words[1]) << 10 for words in lines if len(words) > 1 and words[1].isdigit()}
+
+
+def _own(path: str) -> str:
+    return Path(path).read_text(encoding="ascii", errors="replace")
+
+
+def _regular(found: os.stat_result, path: Path) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind != stat.S_IFREG:
+        raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'something')} and no regular file", str(path))
+
+
+def _here(path: Path) -> None:
+    """Refuses a link, the file or a folder above it, that leads out of the folder that holds the whole."""
+    root, place = _places(path.parent.absolute())
+    if path.is_symlink():
+        place = os.path.realpath(path)
+    if place != root and not place.startswith(root.rstrip(os.sep) + os.sep):
+        raise OSError(errno.EPERM, f"a link leads out of {root}, to {place}; copy what it leads to into its place", str(path))
+
+
+@lru_cache(maxsize=1024)
+def _places(folder: Path) -> tuple[str, str]:
+    """The folder of the run that a folder belongs to, else of the case, else itself; and itself: both without links."""
+    case = None
+    for above in (folder, *folder.parents[:_MOST_ABOVE]):
+        if os.path.lexists(above / _RUN):
+            case = above
+            break
+        if case is None and any(os.path.lexists(above / name) for name in _GRAPH):
+            case = above
+    return os.path.realpath(case or folder), os.path.realpath(folder)
+
+
+def _on_disk(descriptor: int, found: os.stat_result) -> int:
+    """The bytes of a file that are no holes."""
+    if getattr(found, "st_blocks", found.st_size) * 512 * 2 > found.st_size or not hasattr(os, "SEEK_DATA"):
+        return found.st_size
+    total = end = 0
+    for _ in range(_MOST_PIECES):
+        try:
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = os.lseek(descriptor, start, os.SEEK_HOLE)
+        except OSError:  # none further
+            break
+        total += end - start
+    else:
+        total = found.st_size
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return total

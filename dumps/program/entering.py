@@ -1,0 +1,214 @@
+"""How a repro enters the compiler, and what stands for a rung in stock torch.
+
+Three entries, the plainest first: `torch.compile`; Inductor's inner compiler on the graph; `as recorded`, where the recording was
+taken: the very nodes of the saved graph, constants as constants, with the recorded arguments, and Inductor's passes from that
+stage on. Each compiles when it is run. Must not import torch.
+
+>>> entries_of(case)                                                                    # doctest: +SKIP
+['torch.compile', 'compile_fx_inner', 'as recorded']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..schema import Arg
+from ..walk import plain
+from .case import Case
+from .settings import inner_kwargs
+from .text import WIDTH, CannotExpressError, Lines, quoted
+
+Entry = Literal["torch.compile", "compile_fx_inner", "as recorded"]
+
+RUNG = "triton_interpret"
+"""Inductor's Triton kernels on Triton's interpreter: what fails there is written as a program for the GPU that they are for."""
+
+Settings = Mapping[str, Mapping[str, Arg]]
+
+
+@dataclass(frozen=True)
+class Stand:
+    """What stands for a rung: a backend of torch's by name, a mode of `torch.compile`, settings."""
+
+    backend: str = "inductor"
+    mode: str = ""
+    settings: Settings = field(default_factory=dict[str, dict[str, Arg]])
+
+    @property
+    def is_inductor(self) -> bool:
+        """Whether Inductor compiles."""
+        return self.backend == "inductor"
+
+
+_NOT_FUSED: Settings = {
+    "inductor": {
+        "max_fusion_size": 1, "realize_opcount_threshold": 0, "pattern_matcher": False, "use_pre_grad_passes": False,
+        "use_joint_graph_passes": False, "fallback_random": True,
+    },
+}  # fmt: skip
+
+STANDS: dict[str, tuple[Stand, ...]] = {
+    "inductor": (Stand(),),
+    RUNG: (Stand(),),
+    "inductor_nofuse": (Stand(), Stand(settings=_NOT_FUSED)),
+    "lite": (Stand(mode="lite"),),
+    "strict": (Stand(mode="strict"),),
+    "aot_inductor": (Stand(),),
+    "inductor_cudagraphs": (Stand(), Stand("cudagraphs")),
+    "torchscript": (Stand("aot_ts"),),
+    "eager": (Stand("eager"),),
+    "nop": (Stand("aot_eager"),),
+    "debug_nop": (Stand("aot_eager"),),
+    "decomposed": (Stand("aot_eager_decomp_partition"),),
+}
+"""Rung -> what stands for it, in the order in which it is tried: `inductor` first where torch has nothing of that name."""
+
+ENTERS: dict[Entry, str] = {
+    "torch.compile": "through `torch.compile`", "compile_fx_inner": "through `compile_fx_inner`",
+    "as recorded": "where it was recorded",
+}  # fmt: skip
+"""Where a program enters, in words."""
+
+
+def stands_for(rung: str) -> tuple[Stand, ...]:
+    """What stands for a rung; raises CannotExpressError where torch has nothing that could."""
+    if rung not in STANDS:
+        why = "stock torch has no backend of that name, and no settings that make one"
+        raise CannotExpressError(f"no repro can be written for the rung {rung!r}", why)
+    return STANDS[rung]
+
+
+def entries_of(case: Case, stand: Stand) -> list[Entry]:
+    """The entries that a program can have for that graph."""
+    entries: list[Entry] = ["torch.compile"]
+    body = case.record.graph
+    if case.record.kernels or case.record.stage == "joint" or case.failure.stage == "eager":
+        return entries  # make_fx takes no call of a kernel, and eager enters nothing
+    if stand.is_inductor and not case.facts.grad:
+        entries.append("compile_fx_inner")
+    known = stand.backend in ("inductor", "aot_eager", "aot_eager_decomp_partition")
+    if not known or case.only_compiled or (case.facts.grad and (not stand.is_inductor or case.record.symbols)):
+        return entries
+    if not body.subgraphs and case.record.stage != "compiled_autograd":
+        entries.append("as recorded")
+    return entries
+
+
+def compiled_at(case: Case, entry: Entry, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
+    """The function `compiled` that enters there. `constants`: how many of the parameters, the last ones, the graph holds. `wide`:
+    the graph has parameters with defaults, which a tracer takes for inputs.
+    """
+    if entry == "compile_fx_inner":
+        return _by_inner_compiler(case, "lambda *given: graph(*given)" if wide else "graph")
+    return _as_recorded(case, stand, parameters, constants, wide=wide)
+
+
+def or_eager(inner: Lines, made: Lines, *, eager: bool) -> tuple[Lines, Lines]:
+    """The function and the statements behind it, with torch's backend eager in its place where the fault is asked away."""
+    other = 'torch.compile(graph, backend="eager")'
+    if not eager:
+        return inner, made
+    if len(inner) == 2 and inner[1].endswith(")(*inputs)"):
+        short = f"{inner[1].removesuffix('(*inputs)').replace('return ', 'return (', 1)} if FAULT else {other})(*inputs)"
+        if len(short) <= WIDTH:
+            return [inner[0], short], made
+    return inner, [*made, f"compiled = compiled if FAULT else {other}"]
+
+
+def settings_at(case: Case, entry: Entry, stand: Stand) -> dict[str, dict[str, Arg]]:
+    """The recorded settings, with those of what stands for the rung and of the entry."""
+    own: list[Settings] = [stand.settings]
+    if entry == "as recorded":
+        if case.record.stage.startswith("post_grad"):  # its passes are not run a second time
+            own.append({"inductor": {"use_post_grad_passes": False}})
+        if case.record.stage == "pre_grad":
+            own.append({"inductor": {"use_pre_grad_passes": False}})
+    rooms = dict.fromkeys([*case.record.config, *(room for one in own for room in one)])
+    every = [case.record.config, *own]
+    return {room: {name: value for one in every for name, value in one.get(room, {}).items()} for room in rooms}
+
+
+def mode_lines(entry: Entry, stand: Stand) -> Lines:
+    """What stands for a mode of `torch.compile` where that is not the entry."""
+    if not stand.mode or entry == "torch.compile":
+        return []
+    return [
+        f"for name, value in torch._inductor.list_mode_options({quoted(stand.mode)}).items():",
+        "    setattr(torch._inductor.config, name, value)",
+    ]
+
+
+def _by_inner_compiler(case: Case, function: str) -> Lines:
+    """Behind AOTAutograd, with a graph that is traced anew."""
+    tracing = "symbolic" if case.record.symbols else "real" if case.only_compiled else "fake"
+    kwargs = inner_kwargs(case.record.compile_kwargs)
+    head = ["def compiled(*inputs):", f'    gm = make_fx({function}, tracing_mode="{tracing}")(*inputs)']
+    if case.only_compiled:
+        return [
+            *head,
+            "    if FAULT:",
+            f'        compile_fx_inner(gm, [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]{kwargs})',
+            '    print("gone: it compiles; it is not run")',
+            "    sys.exit(0)",
+        ]
+    return [
+        *head,
+        '    fakes = [n.meta["val"] for n in gm.graph.find_nodes(op="placeholder")]',
+        f"    return compile_fx_inner(gm, fakes{kwargs})(list(inputs))",
+    ]
+
+
+def _as_recorded(case: Case, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
+    """The nodes as they were saved, from the stage on where that was."""
+    stage, named, facts = case.record.stage, ", ".join(parameters), case.facts
+    lines = ["def compiled(*inputs):"]
+    function = f"lambda {named}: graph({named})" if wide else "graph"
+    if constants:
+        count = len(parameters)
+        lines.append(f"    inputs, held = inputs[:{count}], inputs[{count}:]  # what the graph holds is no input of it")
+        function = f"lambda {named}: graph({', '.join([*parameters, '*held'])})"
+    allowed = ", _allow_non_fake_inputs=True" if constants else ""
+    if stand.backend == "aot_eager_decomp_partition":
+        table = "decomposition_table=select_decomp_table()"
+        return [*lines, f"    return make_fx({function}, {table}{allowed})(*inputs)(*inputs)"]
+    if case.record.symbols:
+        lines.append(f'    gm = make_fx({function}, tracing_mode="symbolic"{allowed})(*inputs)')
+    else:
+        lines.append(f"    gm = symbolic_trace({function})")
+    if not stand.is_inductor:
+        return [*lines, "    return gm(*inputs)"]
+    if stage in ("dynamo", "pre_grad"):
+        return [*lines[:-1], f"    return compile_fx(symbolic_trace({function}), list(inputs))(*inputs)"]
+    if not case.record.symbols:
+        mode = ", FakeTensorMode(allow_non_fake_inputs=True)" if constants else ""
+        lines.append(f"    FakeTensorProp(gm{mode}).propagate(*inputs)")
+    fake = 'n.meta["val"]' if all(facts.inputs) or case.record.symbols else 'n.meta.get("val", x)'
+    over = 'gm.graph.find_nodes(op="placeholder")'
+    pairs = f"n in {over}" if fake == 'n.meta["val"]' else f"n, x in zip({over}, inputs, strict=True)"
+    lines.append(f"    fakes = [{fake} for {pairs}]")
+    if stage == "inference":
+        lines.append(f'    joint_graph.joint_graph_passes(gm, torch.device("{"cuda" if facts.on_cuda else "cpu"}"))')
+    if visible := _visible(case):
+        lines.append(f'    gm.graph.output_node().meta["user_visible_output_idxs"] = {visible!r}')
+    return [*lines, f"    return compile_fx_inner(gm, fakes{_kwargs(case)})(list(inputs))"]
+
+
+def _kwargs(case: Case) -> str:
+    text = inner_kwargs(case.record.compile_kwargs)
+    if case.record.stage in ("inference", "joint_passed") and "is_inference" not in text:
+        text += ", is_inference=True"
+    if case.record.stage.endswith("backward") and "is_backward" not in text:
+        text += ", is_backward=True"
+    return text
+
+
+def _visible(case: Case) -> list[int]:
+    """The outputs whose strides Inductor keeps: as recorded, else all of an inference graph."""
+    output = next(node for node in reversed(case.record.graph.nodes) if node.op == "output")
+    if "user_visible_output_idxs" in output.meta:
+        known: list[Any] = list(plain(output.meta["user_visible_output_idxs"]) or ())
+        return [index for index in known if isinstance(index, int)]
+    whole = case.record.stage in ("inference", "joint_passed")
+    return [at for at, dtype in enumerate(case.facts.outputs) if dtype] if whole else []

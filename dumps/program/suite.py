@@ -1,0 +1,276 @@
+"""A test in the style of PyTorch's suites, from the text of a repro: it fails while the bug is there, and passes once it is gone.
+
+What the program is made of (its graph, inputs, operators, settings) is taken over as it stands; how it judges is written anew, as
+a comparison of compiled and eager. Which of the forms fails is found by running them (minifier.report). Must not import torch.
+
+>>> suite_of(program, failure, "amin_is_wrong").splitlines()[0]                                              # doctest: +SKIP
+'# Owner(s): ["module: inductor"]'
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .case import Failure
+from .dying import limit_s
+from .text import CannotExpressError, indented, quoted
+
+FORMS: tuple[dict[str, str], ...] = ({}, {"rtol": "1e-6", "atol": "0"}, {"rtol": "1e-9", "atol": "0"})
+"""How close compiled and eager have to be: as close as PyTorch's tests ask by dtype, else closer, for a bug that is small."""
+
+_CONFIG = "config"
+_DEADLY = ("signal", "hang")
+_RESTORES = {
+    "torch.use_deterministic_algorithms": "torch.are_deterministic_algorithms_enabled",
+    "torch.set_float32_matmul_precision": "torch.get_float32_matmul_precision",
+    "torch.set_default_dtype": "torch.get_default_dtype",
+}
+"""What sets a global state -> what it was before."""
+_HEAD = [
+    "try:",
+    "    from torch._inductor.test_case import run_tests, TestCase",
+    "except ImportError:  # it needs expecttest",
+    "    from unittest import main as run_tests, TestCase",
+]
+
+
+@dataclass
+class Parts:
+    """What a program consists of: `imports`, everything before its inputs, functions from there on by name, the settings of
+    modules as (module, name, value), statements of a global state, and how it compiles, as an expression.
+    """
+
+    text: str
+    imports: list[str] = field(default_factory=list[str])
+    before: list[str] = field(default_factory=list[str])
+    functions: dict[str, str] = field(default_factory=dict[str, str])
+    settings: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    state: list[str] = field(default_factory=list[str])
+    compiled: str = ""
+
+
+def parts_of(program: str) -> Parts:
+    """The parts of a repro. Raises CannotExpressError for a text that is none."""
+    try:
+        tree = ast.parse(program)
+    except SyntaxError as error:
+        raise CannotExpressError("the repro is no Python program", str(error)) from error
+    found, inside = Parts(program), False
+    for node in tree.body:
+        text = ast.get_source_segment(program, node) or ""
+        decorators = [ast.get_source_segment(program, one) or "" for one in getattr(node, "decorator_list", [])]
+        text = "\n".join([*(f"@{one}" for one in decorators), text])
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.imports.append(text)
+        elif isinstance(node, ast.Try) and any(isinstance(one, ast.Import) for one in node.body):
+            found.imports += [ast.unparse(one) for one in node.body]
+        elif isinstance(node, ast.FunctionDef) and (inside or node.name == "make_inputs"):
+            inside = True
+            found.functions[node.name] = text
+        elif inside:
+            _statement(node, text, found)
+        elif not _is_plain_text(node) and not _is_loop(text):
+            found.before.append(text)
+    if "make_inputs" not in found.functions:
+        raise CannotExpressError("the repro is not one of graphdbg's", "it makes no inputs")
+    found.compiled = found.compiled or ("compiled" if "compiled" in found.functions else "")
+    if not found.compiled and "torch.compile(" in program:
+        raise CannotExpressError("the repro compiles in a way that a test cannot")
+    return found
+
+
+def _is_plain_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_loop(text: str) -> bool:
+    """Whether it is a part of the loop of a flaky program."""
+    return text.startswith(("RUNS = ", "if not sys.argv"))
+
+
+def _statement(node: ast.stmt, text: str, found: Parts) -> None:
+    """A statement behind the functions: a setting, a state, or a part of how the repro judges."""
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.compile" and ast.unparse(call.args[0]) == "graph":
+            found.compiled = found.compiled or ast.unparse(call)
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    if isinstance(node, ast.Assign) and isinstance(target, ast.Attribute) and ast.unparse(target).startswith("torch."):
+        module, _, name = ast.unparse(target).partition(f".{_CONFIG}.")
+        found.settings.append((f"{module}.{_CONFIG}", name, ast.unparse(node.value)))
+    elif text.startswith(("torch.set_", "torch.use_", "if not torch.distributed")):
+        found.state.append(text)
+
+
+def suite_of(program: str, failure: Failure, name: str, form: int = 0, told: str = "") -> str:
+    """The test of a program. `name`: of the test; `form`: which of FORMS; `told`: a sentence for the head. Raises
+    CannotExpressError for a kind of failure that a test in that style does not show.
+    """
+    parts = parts_of(program)
+    lines, helpers = _judged(parts, failure, FORMS[form])
+    decorators, state = _state(parts)
+    own = _of_a_child(parts) if failure.kind in _DEADLY else []
+    if own:
+        decorators, state = [], []
+    title = "".join(word.capitalize() for word in name.split("_"))
+    needed = _needed(parts, "\n".join([*lines, *helpers, *own]))
+    kept = [text for one, text in parts.functions.items() if one in needed] + (["\n".join(own)] if own else [])
+    body = "\n".join([*parts.before, *kept, *lines, *helpers, *decorators, *state])
+    method = [f"def test_{name}(self):", *indented([*state, *lines])]
+    text = [
+        '# Owner(s): ["module: inductor"]',
+        *([""] if told else []), *(f"# {line}" for line in textwrap.wrap(told, 110)), "",
+        *_imports(parts, body), "", *_HEAD, "", "",
+    ]  # fmt: skip
+    for block in (*parts.before, *kept):
+        text += [block, "", ""]
+    text += [
+        f"class Test{title}(TestCase):",
+        *indented([*helpers, *([""] if helpers else []), *decorators, *method]),
+        "", "", 'if __name__ == "__main__":', "    run_tests()", "",
+    ]  # fmt: skip
+    return "".join(f"{line.rstrip()}\n" for line in "\n".join(text).rstrip().split("\n"))
+
+
+def _imports(parts: Parts, body: str) -> Iterator[str]:
+    """Those that the test needs, those of the standard library first."""
+    plain: list[str] = []
+    others: list[str] = []
+    for text in parts.imports:
+        (node,) = ast.parse(text).body
+        assert isinstance(node, (ast.Import, ast.ImportFrom))
+        names = [(one.asname or one.name).partition(".")[0] for one in node.names]
+        library = isinstance(node, ast.Import) and names[0] in ("torch", *_registering(parts))
+        if library or any(f"{one}." in body or f"{one}(" in body or f"({one}" in body for one in names):
+            from_torch = ast.unparse(node).removeprefix("from ").removeprefix("import ").startswith("torch")
+            (others if from_torch or library else plain).append(text.partition("  #")[0])
+    if "multiprocessing." in body:
+        plain.append("import multiprocessing")
+    yield from sorted(plain)
+    yield from ["", *others] if plain else others
+
+
+def _registering(parts: Parts) -> list[str]:
+    """Modules of the user's that are imported for what they register: those that the program names nowhere else."""
+    names = [text.removeprefix("import ").partition("  #")[0] for text in parts.imports if text.startswith("import ")]
+    return [name.partition(".")[0] for name in names if parts.text.count(f"import {name}  # registers ops")]
+
+
+def _needed(parts: Parts, text: str) -> set[str]:
+    """The functions that a text calls, and those that they call."""
+    found: set[str] = set()
+    waiting = [text, parts.compiled]
+    while waiting:
+        one = waiting.pop()
+        for name in parts.functions:
+            if name not in found and (f"{name}(" in one or f"({name}" in one or name == one):
+                found.add(name)
+                waiting.append(parts.functions[name].partition("\n")[2])
+    return found
+
+
+def _state(parts: Parts) -> tuple[list[str], list[str]]:
+    """Settings as decorators, and the global state as statements that are taken back."""
+    patched: dict[str, list[str]] = {}
+    for module, name, value in parts.settings:
+        patched.setdefault(module, []).append(f"{quoted(name)}: {value}")
+    decorators = [f"@{module}.patch({{{', '.join(pairs)}}})" for module, pairs in patched.items()]
+    lines: list[str] = []
+    for text in parts.state:
+        called = text.partition("(")[0]
+        if text == "torch.set_grad_enabled(False)":
+            decorators.append("@torch.no_grad()")
+            continue
+        if called in _RESTORES:
+            lines.append(f"self.addCleanup({called}, {_RESTORES[called]}())")
+        elif called == "torch.set_autocast_enabled":
+            lines.append(f"self.addCleanup({text.replace(', True)', ', False)').replace('(', ', ', 1)}")
+        lines += text.splitlines()
+    return decorators, lines
+
+
+def _judged(parts: Parts, failure: Failure, how: dict[str, str]) -> tuple[list[str], list[str]]:
+    """The statements of the test, and the method that compares, where there is one."""
+    kind, detail = failure.kind, failure.detail
+    if "backend" in parts.functions or kind in ("slow", "memory", "command"):
+        raise CannotExpressError(f"no test is written for a failure of the kind {kind!r}", "it measures, or runs nothing")
+    if kind in _DEADLY:
+        return _in_a_child(failure), []
+    if failure.stage == "eager":
+        call = _called(parts, "graph")
+        check = ["for result in results:", "    self.assertFalse(result.isnan().any())"] if kind == "nan" else []
+        return [f"results = {call}", *check] if check else [call], []
+    if kind == "missing_error":
+        error = failure.error if failure.error.isidentifier() else "Exception"
+        return [
+            f"with self.assertRaises({error}):", f"    {_called(parts, 'graph')}",
+            "with self.assertRaises(Exception):", f"    {_called(parts, parts.compiled)}",
+        ], []  # fmt: skip
+    if "homes" in parts.functions:
+        return [f"self.assertEqual(homes({parts.compiled}), homes(graph))"], []
+    if kind == "metadata" and detail in ("mutation", "no mutation"):
+        return [
+            "expected, actual = make_inputs(), make_inputs()", "graph(*expected)", f"{parts.compiled}(*actual)",
+            "torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)",
+        ], []  # fmt: skip
+    asked = {"equal_nan": "True"} | ({"check_stride": "True"} if detail == "stride" else {}) | how
+    more = ["", "def signs(results):", "    return [x.signbit() & (x == 0) for x in results]"] if detail == "signed zero" else []
+    close = "torch.testing.assert_close"
+    compared = [f"{close}(actual, expected, {', '.join(f'{name}={value}' for name, value in asked.items())})"]
+    compared += [f"{close}(self.signs(actual), self.signs(expected))"] if more else []
+    common = [
+        "def common(self, fn, compiled):",
+        f"    expected = {_called(parts, 'fn')}",
+        f"    actual = {_called(parts, 'compiled')}",
+        *indented(compared),
+        *(["", "@staticmethod", *more[1:]] if more else []),
+    ]
+    return [f"self.common(graph, {parts.compiled})"], common
+
+
+def _called(parts: Parts, function: str) -> str:
+    """One run, its results as a list; of a graph that autograd has to see with the gradients."""
+    return f"run({function}, make_inputs())" if "run" in parts.functions else f"list({function}(*make_inputs()))"
+
+
+def _in_a_child(failure: Failure) -> list[str]:
+    """The compiled run in a process of its own, which may die or not end."""
+    return [
+        'child = multiprocessing.get_context("spawn").Process(target=run_compiled)',
+        "child.start()",
+        "self.addCleanup(child.kill)",
+        f"child.join({limit_s(failure)})",
+        "self.assertEqual(child.exitcode, 0)",
+    ]
+
+
+def _of_a_child(parts: Parts) -> list[str]:
+    """What that process calls; it makes its settings by itself."""
+    settings = [f"{module}.{name} = {value}" for module, name, value in parts.settings]
+    state = [line for text in parts.state for line in text.splitlines()]
+    return ["def run_compiled():", *indented([*settings, *state, _called(parts, parts.compiled)])]
+
+
+def eager_of(suite: str) -> str:
+    """The same test with torch's backend `eager`, which has to pass: what it asks for is then no fault of its own."""
+    tree = ast.parse(suite)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.compile":
+            node.keywords = [one for one in node.keywords if one.arg != "backend"]
+            node.keywords.append(ast.keyword("backend", ast.Constant("eager")))
+    return ast.unparse(tree)
+
+
+def compiles(suite: str) -> bool:
+    """Whether the test enters through torch.compile, so that another backend can take its place."""
+    return "torch.compile(" in suite
+
+
+def failed_as(output: str, kind: str, error: str) -> bool:
+    """Whether unittest's output is that of the failure and not of a test that cannot run."""
+    last = (output.strip().splitlines() or [""])[-1]
+    if kind == "crash":  # an AssertionError of the compiler's is a failure to unittest
+        return last in ("FAILED (errors=1)", "FAILED (failures=1)") and error.rpartition(".")[2] in output
+    return last == "FAILED (failures=1)"

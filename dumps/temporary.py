@@ -1,0 +1,159 @@
+"""Temporary folders that do not outlive their owners, whatever ends them.
+
+A folder has a file `alive` that every process working in it holds locked. The kernel lets go of the lock when a process ends in
+any way, so a folder that nobody holds is left over: the next start of a command removes it. SIGTERM and SIGHUP remove the folders
+of a command before they end it. Must never remove a folder that is not named like ours.
+
+>>> with folder("graphdbg-pack-") as work:
+...     (work / "run.json").touch()
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+ALIVE = "alive"
+PREFIXES = tuple(
+    f"graphdbg-{what}-" for what in ("zip", "pack", "values", "bisect", "compile", "import", "launches", "tour", "doctor")
+)
+"""How folders are named whose removal ends no process."""
+
+_mine: dict[Path, tuple[int, int, Callable[[Path], object]]] = {}
+"""The folders that go with the process that made them: it, the descriptor that holds the folder, and how it is removed."""
+
+
+def _remove_tree(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def make(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Path:
+    """A fresh folder that goes with this process. Raises OSError."""
+    import tempfile  # late: most commands need none
+
+    path = Path(tempfile.mkdtemp(prefix=prefix))
+    _mine[path] = os.getpid(), hold(path), removal
+    return path
+
+
+@contextmanager
+def folder(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Generator[Path]:
+    """The same for a block."""
+    path = make(prefix, removal)
+    try:
+        yield path
+    finally:
+        remove(path)
+
+
+def remove(path: Path) -> None:
+    """Removes a folder that this process made; what another one made stays."""
+    maker, handle, removal = _mine.get(path, (0, -1, _remove_tree))
+    if maker == os.getpid():
+        del _mine[path]
+        removal(path)
+        os.close(handle)
+
+
+@atexit.register
+def remove_mine() -> None:
+    """Removes the folders that this process made and did not remove yet."""
+    for path in [*_mine]:
+        remove(path)
+
+
+def hold(path: Path) -> int:
+    """Says that this process works in the folder, as long as the returned descriptor is open; children of a fork say so too.
+
+    The file is held before it gets its name: one that is there and free is never seen, not even for a moment.
+    """
+    import tempfile
+
+    file = path / ALIVE
+    while True:
+        made = None
+        try:
+            handle = os.open(file, os.O_RDWR)
+        except FileNotFoundError:
+            handle, made = tempfile.mkstemp(prefix=f"{ALIVE}-", dir=path)
+        with contextlib.suppress(OSError):  # a file system without locks: then nothing is ever taken for left over
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        if made is None or _named(Path(made), file):
+            return handle
+        os.close(handle)
+
+
+def _named(made: Path, path: Path) -> bool:
+    """Gives a file its name; False where another was quicker."""
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links
+        made.replace(path)
+        return True
+    finally:
+        made.unlink(missing_ok=True)
+    return True
+
+
+def nobody_holds(path: Path) -> bool:
+    """Whether its lock is there, ours, and free. A folder without one is being made, or of an older version."""
+    try:
+        if path.is_symlink() or path.stat().st_uid != os.getuid():
+            return False
+        handle = os.open(path / ALIVE, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(handle)
+
+
+def remove_left_over(
+    prefixes: tuple[str, ...] = PREFIXES, removal: Callable[[Path], object] = _remove_tree
+) -> list[Path]:  # fmt: skip
+    """Removes folders so named that nobody holds, where temporary folders are made; returns them."""
+    with contextlib.suppress(OSError), os.scandir(_place()) as entries:
+        found = [Path(entry.path) for entry in entries if entry.name.startswith(prefixes)]
+        found = [path for path in found if nobody_holds(path)]
+        for path in found:
+            removal(path)
+        return found
+    return []
+
+
+def _place() -> str:
+    """As `tempfile` says, which is not imported for that."""
+    if "tempfile" in sys.modules:
+        return sys.modules["tempfile"].gettempdir()
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    return next((place for place in named if place and os.access(place, os.W_OK)), "/tmp")
+
+
+def go_on_signals() -> None:
+    """From now on SIGTERM and SIGHUP, where they would end this process at once, remove its folders first."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _go)
+
+
+def _go(number: int, _frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    remove_mine()
+    os.kill(os.getpid(), number)

@@ -1,0 +1,84 @@
+# pyright: basic
+"""Tensors that hold other tensors and say how they are taken apart (traceable wrapper subclasses): apart, and together again.
+
+A class is never imported by a name from a dump: it is one that is defined in this process, or one of torch's own that the
+allow-list names. A nested tensor's ragged size stands for its offsets, which no saved form says: it stays opaque.
+
+>>> parts(TwoTensor(a, b))
+{'a': a, 'b': b}
+>>> like(TwoTensor(a, b), {"a": a + 1, "b": b + 1})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from ..errors import EnvironmentLackError, UnreadableError
+from . import allowlist
+from . import torch_private as t
+
+
+def is_wrapper(value: object) -> bool:
+    """Whether a value is such a tensor."""
+    return isinstance(value, torch.Tensor) and type(value) not in (torch.Tensor, torch.nn.Parameter) and t.is_wrapper(value)
+
+
+def parts(tensor: Any) -> dict[str, torch.Tensor]:
+    """What it holds, by attribute."""
+    return {name: getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]}
+
+
+def like(tensor: Any, held: Mapping[str, Any]) -> Any:
+    """Such a tensor over other parts; it requires grad where the first does, as a leaf."""
+    _, context = tensor.__tensor_flatten__()
+    made = type(tensor).__tensor_unflatten__(dict(held), context, tensor.size(), tensor.stride())
+    made = torch.nn.Parameter(made.detach(), tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else made
+    return made.requires_grad_(True) if tensor.requires_grad and not made.requires_grad else made
+
+
+def whole(value: Any) -> Any:
+    """A plain tensor with all numbers that such a tensor holds, so that two can be compared; anything else as it is."""
+    if not is_wrapper(value):
+        return value
+    held = [whole(part.detach()) for part in parts(value).values()]
+    if len({(part.shape, part.dtype) for part in held}) == 1:
+        return torch.stack(held)
+    return torch.cat([part.reshape(-1) for part in held])
+
+
+def type_name(value: object) -> str:
+    """The name that a class is saved by."""
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def rebuilt(name: str, held: dict[str, Any], context: Any, size: Any, stride: Any, where: str) -> Any:
+    """The tensor of a class by its saved name. Raises EnvironmentLackError where the class is not known here, UnreadableError
+    where it makes none of these parts."""
+    kind = _class(name)
+    if kind is None:
+        home = name.rpartition(".")[0]
+        fix = f"name the module that defines it with --import {home}"
+        if home.partition(".")[0] == "__main__":
+            fix = "put the class into a module of its own, record again, and name that module with --import MODULE"
+        raise EnvironmentLackError(where, f"the tensor class {name!r} is not defined in this process", fix)
+    try:
+        return kind.__tensor_unflatten__(held, context, torch.Size(size), tuple(stride))
+    except Exception as error:  # the class is somebody else's
+        raise UnreadableError(where, f"{name} is not made of what was recorded ({type(error).__name__}: {error})") from error
+
+
+def _class(name: str) -> Any:
+    home = allowlist.WRAPPER_HOMES.get(name)
+    if home is not None:
+        __import__(home)
+    return next((kind for kind in _below(torch.Tensor) if f"{kind.__module__}.{kind.__qualname__}" == name), None)
+
+
+def _below(kind: type) -> Iterator[Any]:
+    for one in type.__subclasses__(kind):
+        if hasattr(one, "__tensor_flatten__") and hasattr(one, "__tensor_unflatten__"):
+            yield one
+        yield from _below(one)

@@ -1,0 +1,40 @@
+"""Which programs graphdbg has written on this machine, by the hash of their text, in the cache folder: these may be run again.
+
+Imports no torch, and fails for no reason: what could not be kept or read was not written here.
+
+>>> remember(Path("small/repro.py"))
+>>> here(Path("small/repro.py"))
+True
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+from .kept import folder
+
+FILE = "written.txt"
+"""Its name in the cache folder: a hash a line."""
+
+
+def remember(program: Path) -> None:
+    """Keeps that this program is ours."""
+    with contextlib.suppress(OSError, RuntimeError):
+        path = folder() / FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not here(program):
+            with path.open("a", encoding="ascii") as file:
+                file.write(f"{_digest(program)}\n")
+
+
+def here(program: Path) -> bool:
+    """Whether it was written on this machine and is as it was."""
+    with contextlib.suppress(OSError, RuntimeError):
+        return _digest(program) in (folder() / FILE).read_text(encoding="ascii", errors="replace").split()
+    return False
+
+
+def _digest(program: Path) -> str:
+    return hashlib.blake2b(program.read_bytes(), digest_size=20).hexdigest()

@@ -1,0 +1,60 @@
+"""`graphdbg same`: are two cases, repros, graphs or runs the same failure?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ...dumps.commands.options import json_option
+from ...dumps.output import emit, say
+from ...toolkit.commands.options import import_option, seed_option, trust_option
+from ...toolkit.rungs import NAMES
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+    from ...toolkit.signature import Signature
+
+
+@click.command()
+@click.argument("one", metavar="A")
+@click.argument("other", metavar="B")
+@click.option("--rung", type=click.Choice(NAMES),
+              help="How a graph of a run is run to see its failure. Default: as the other side was found, else inductor.")
+@seed_option
+@import_option()
+@trust_option
+@json_option()
+def same(one: str, other: str, rung: str | None, seed: int, imports: tuple[str, ...], as_json: bool) -> None:
+    """Are A and B the same failure?
+
+    \b
+    Each is a case folder, the folder that minify or report wrote, a repro.py of ours, RUN/ID, or a run
+    (its failing graph). A case says how it failed, and is not run; a graph of a run is replayed once.
+    The signature id of 8 characters is equal for the same failure on two machines and two versions of
+    torch. For wrong numbers it holds what the minimised graph calls: minify both to be told for certain.
+    Exit code: 0 the same failure, 1 another, 4 it cannot be told, 2 unreadable.
+    """
+    from ...toolkit.replay import replay
+    from ...toolkit.verdict_words import headline
+    from ..sameness import CODES, compared, rung_of, side_of
+
+    chosen = rung or rung_of(one) or rung_of(other) or "inductor"
+
+    def judge(saved: SavedGraph) -> tuple[Signature | None, str]:
+        say(f"finding out how {saved.name} fails under {chosen}")
+        found = replay(saved, rung=chosen, seed=seed, outputs=False, imports=imports)
+        told = "does not fail" if not found.verdict.exit_code else f"cannot be judged ({headline(found.verdict)})"
+        return found.signature if found.verdict.failed else None, f"{saved.name} {told} under {chosen} here"
+
+    found = compared(side_of(one, judge), side_of(other, judge))
+    if as_json:
+        emit(found.plain(), as_json=True)
+    else:
+        lines = [f"{found.says.replace('_', ' ')}: {found.reason}", ""]
+        for side in found.sides:
+            text = side.signature.text() if side.signature is not None else ""
+            calls = f" [{', '.join(side.failure.calls)}]" if side.failure and side.failure.calls and side.sharp else ""
+            lines.append(f"{side.id or '-' * 8}  {side.name}" + (f"  {text}" if text else "") + calls)
+        emit("\n".join([*lines, *(f"Next: {command}" for command in found.next)]), as_json=False)
+    raise SystemExit(CODES[found.says])

@@ -1,0 +1,114 @@
+"""`graphdbg verify`: a repro again, under a torch of one's own, once or after each build."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...dumps import written
+from ...dumps.commands.options import json_option
+from ...dumps.errors import UsageError
+from ...dumps.output import emit, say
+
+if TYPE_CHECKING:
+    from ..report.casefile import CaseFile
+
+REPRO = "repro.py"
+
+
+@click.command()
+@click.argument("subject", metavar="OUT|CASE")
+@click.option("--python", default=sys.executable, metavar="PY", help="The Python whose torch is asked. Default: graphdbg's own.")
+@click.option("--watch", is_flag=True, help="Go on: run it again each time that this torch was built anew, until Ctrl-C.")
+@click.option("--trust", is_flag=True, help="Run a repro.py that was not written on this machine, or was changed: read it first.")
+@json_option("Print one JSON document; with --watch one a line.")
+def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -> None:
+    """Run a repro again, under a torch of your own.
+
+    \b
+    OUT is a folder with a repro.py, as minify and report write it; of a case folder without one a repro is
+    written first. It is run three times in fresh processes of PY, each with a cache of its own, and needs
+    no graphdbg there. With --watch again after each build: when the files of that torch have changed.
+    Exit code: 0 it fails 3 of 3 times (a flaky one at its own rate), 1 it does not, 4 it cannot be told,
+    130 the watch was ended.
+    """
+    from ..report.under import builds, interpreter, shown, torch_of
+
+    python = interpreter(python)
+    with _program(subject, trust) as (program, known):
+        path, flaky = _modules(known), bool(known and known.rate and known.rate.flaky)
+
+        def run() -> int:
+            found = shown(program, torch_of(python, program), path=path, flaky=flaky)
+            emit(found.plain() if as_json else "\n".join([found.sentence(), *found.output.strip().splitlines()]), as_json=as_json)
+            return found.exit_code
+
+        if not watch:
+            raise SystemExit(run())
+        folder = torch_of(python, program).folder
+        if folder is None:
+            raise UsageError(f"there is nothing to watch: {python} has no torch", "", "build it once, or name another --python")
+        run()
+        say(f"watching {folder}; Ctrl-C ends it")
+        for _ in builds(folder):
+            run()
+
+
+def _modules(known: CaseFile | None) -> list[str]:
+    """The folders where the program finds the modules that it imports."""
+    from ...toolkit.imports import homes_of
+
+    return homes_of(known.imports) if known is not None and known.imports else []
+
+
+@contextmanager
+def _program(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | None]]:
+    """The repro, and what is known of its case. Raises UsageError where there is none, or it may not be run."""
+    from ..report import casefile
+
+    path = Path(subject)
+    places = (path.parent / "case",) if path.is_file() else (path, path / "case")
+    case = next((place for place in places if (place / casefile.NAME).is_file()), None)
+    known = casefile.read(case) if case is not None else None
+    beside = (path, path / REPRO, *([path.parent / REPRO] if path.name == "case" else []))
+    program = next((place for place in beside if place.is_file()), None)
+    again = shlex.join(["graphdbg", "verify", subject, "--trust"])
+    if known is not None and known.imports and not trust:
+        what = f"verifying {subject} imports {', '.join(map(repr, known.imports))}"
+        raise UsageError(what, "its case.json says so, and nobody has said it here", f"read it, then: {again}")
+    if program is not None:
+        if not (trust or written.here(program)):
+            why = "it was not written on this machine, or was changed since"
+            raise UsageError(f"{program} is not run", why, f"read it, then: {again}")
+        yield program, known
+        return
+    if case is None or known is None or known.signature is None:
+        why = "there is no such folder" if not path.exists() else f"it holds no {REPRO}, and no case that failed"
+        fix = f"write a report: {shlex.join(['graphdbg', 'report', subject])}"
+        raise UsageError(f"there is nothing to verify in {subject}", why, fix)
+    with tempfile.TemporaryDirectory(prefix="graphdbg-verify-") as folder:
+        yield _made(case, known, Path(folder), trust), known
+
+
+def _made(case: Path, known: CaseFile, folder: Path, trust: bool) -> Path:
+    """A repro of a case that has none."""
+    from ...dumps.store import load_graph
+    from ...toolkit.imports import with_trust
+    from ..report.bundle import emit_report
+
+    assert known.signature is not None
+    say(f"there is no {REPRO} beside {case}: writing one")
+    done = emit_report(
+        load_graph(case), folder, signature=known.signature, rung=known.rung, imports=with_trust(known.imports, trust),
+        original=known.original.nodes if known.original else None,
+    )  # fmt: skip
+    if done.repro is None:
+        raise UsageError(f"no repro can be written of {case}", "; ".join(done.notes), f"replay it: graphdbg replay {case}")
+    return done.repro

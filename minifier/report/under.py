@@ -1,0 +1,192 @@
+"""A repro under a torch of one's own: which torch a Python has, what the program shows there, and when that torch was built anew.
+
+Runs programs in fresh processes as `verify` does. Judges by their exit codes alone. No torch is imported here.
+
+>>> torch_of("python3")                                                                            # doctest: +SKIP
+TorchThere(python='/usr/bin/python3', version='2.14.0a0+gitd1c2', folder=PosixPath('/src/pytorch/torch'), problem='')
+>>> shown(Path("small/repro.py"), torch_of("python3")).says                                        # doctest: +SKIP
+'passes'
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from ...dumps.errors import UsageError
+from ...dumps.wording import counted
+from ...toolkit.isolation.cache import toolchain_seed
+from .environment import package_version
+from .verify import ANSWER_S, BUG, GONE, Trial, run_command, run_many
+
+TIMES = 3
+POLL_S, QUIET_S = 1.0, 3.0
+"""How often the files of a watched torch are looked at, and how long they have to be as they are until it counts as built."""
+
+_BUILT = (".py", ".so", ".pyd", ".dylib")
+_ASIDE = frozenset({"include", "share", "test", "__pycache__"})
+
+_PROBE = """
+import importlib.util, json, sys
+spec = importlib.util.find_spec("torch")
+told = {"version": "", "file": spec.origin if spec is not None else "", "problem": "it has no torch" if spec is None else ""}
+def write():
+    with open("answer", "w") as file:
+        json.dump(told, file)
+try:
+    with open(sys.argv[1], encoding="utf-8") as file:
+        compile(file.read(), sys.argv[1], "exec")
+    if spec is not None:
+        told["problem"] = "its torch dies when it is imported"
+        write()
+        import torch
+        told["version"], told["problem"] = torch.__version__, ""
+except SyntaxError as error:
+    told["problem"] = f"it cannot read the program (Python {sys.version.split()[0]}): {error}"
+except Exception as error:
+    told["problem"] = f"its torch cannot be imported: {type(error).__name__}: {error}"
+write()
+"""
+
+
+@dataclass(frozen=True)
+class TorchThere:
+    """The torch of a Python. `problem`: why no program can be run with it; `folder`: where its files lie, None where nowhere."""
+
+    python: str
+    version: str = ""
+    folder: Path | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a program showed. `flaky`: where it was found it failed in a share of its runs only."""
+
+    program: Path
+    torch: TorchThere
+    trials: Sequence[Trial] = ()
+    flaky: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many runs showed the failure."""
+        return sum(trial.code == BUG for trial in self.trials)
+
+    @property
+    def says(self) -> Literal["shows", "passes", "none"]:
+        """Whether it shows the failure, as often as the case does; "none" where that cannot be told."""
+        codes = [trial.code for trial in self.trials]
+        if codes and (self.count == len(codes) or (self.flaky and self.count)):
+            return "shows"
+        return "passes" if GONE in codes else "none"
+
+    @property
+    def exit_code(self) -> int:
+        """0 it fails, 1 it does not, 4 that cannot be told."""
+        return {"shows": 0, "passes": 1, "none": 4}[self.says]
+
+    @property
+    def output(self) -> str:
+        """What a run that showed it printed, else the first one."""
+        return next((trial.output for trial in self.trials if trial.code == BUG), self.trials[0].output if self.trials else "")
+
+    def sentence(self) -> str:
+        """For people."""
+        where = f"torch {self.torch.version} of {self.torch.python}"
+        if self.torch.problem:
+            return f"{self.program}: it cannot be told, {self.torch.python}: {self.torch.problem}"
+        times = counted(len(self.trials), "fresh process")
+        if self.says == "none":
+            how = ", ".join(_ending(trial.code) for trial in self.trials)
+            return f"{self.program}: it cannot be told under {where} (its runs ended with {how})"
+        return f"{self.program}: the failure shows in {self.count} of {times} under {where}"
+
+    def plain(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "repro": self.says, "repro_path": str(self.program), "python": self.torch.python, "torch": self.torch.version or None,
+            "shown": self.count, "times": len(self.trials), "codes": [trial.code for trial in self.trials],
+            "reason": self.sentence(), "output": self.output.strip(),
+        }  # fmt: skip
+
+
+def _ending(code: int | None) -> str:
+    return "the time limit" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def interpreter(name: str) -> str:
+    """The path of a Python. A link is not followed: it is what makes a virtual environment. Raises UsageError."""
+    found = shutil.which(Path(name).expanduser()) if name else None
+    if found is None:
+        why = "there is no such program" if not Path(name).is_dir() else "it is a folder"
+        raise UsageError(f"cannot run {name}", why, "name the Python of that torch, such as ~/pytorch/.venv/bin/python")
+    return str(Path(found).absolute())
+
+
+def torch_of(python: str, program: Path) -> TorchThere:
+    """Which torch a Python has, asked in a process of it; `program` is looked at, whether this Python can read it."""
+    if python == sys.executable:
+        spec = find_spec("torch")
+        folder = Path(spec.origin).parent if spec is not None and spec.origin else None
+        return TorchThere(python, package_version("torch") or "", folder, "" if folder else "it has no torch")
+    answers: list[dict[str, str]] = []
+
+    def read(cwd: Path) -> None:
+        answer = cwd / "answer"
+        answers.extend([json.loads(answer.read_text(encoding="utf-8"))] if answer.is_file() else [])
+
+    trial = run_command([python, "-c", _PROBE, str(program.resolve())], limit_s=ANSWER_S, after=read)
+    if not answers:
+        last = (trial.output.strip().splitlines() or [_ending(trial.code)])[-1]
+        return TorchThere(python, problem=f"it does not run as a Python: {last}")
+    (told,) = answers
+    return TorchThere(python, told["version"], Path(told["file"]).parent if told["file"] else None, told["problem"])
+
+
+def shown(program: Path, torch: TorchThere, *, path: Sequence[str] = (), flaky: bool = False, times: int = TIMES) -> Shown:
+    """What the program shows with that torch. `path`: folders where it finds modules beside torch."""
+    if torch.problem:
+        return Shown(program, torch)
+    trials = run_many(program, times, python=torch.python, seed=toolchain_seed(), path=path)
+    return Shown(program, torch, trials, flaky)
+
+
+def builds(folder: Path, *, poll_s: float = POLL_S, quiet_s: float = QUIET_S) -> Iterator[None]:
+    """Comes back each time that the files of a torch have changed and are still. Never ends by itself."""
+    known = _state(folder)
+    while True:
+        time.sleep(poll_s)
+        now = _state(folder)
+        if now == known:
+            continue
+        since = time.monotonic()
+        while time.monotonic() - since < quiet_s:
+            time.sleep(poll_s)
+            if (later := _state(folder)) != now:
+                now, since = later, time.monotonic()
+        known = now
+        yield
+
+
+def _state(folder: Path) -> tuple[int, int, int]:
+    """How many files there are that a build makes or that are run, their bytes, and the time of the last change."""
+    count = size = last = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _ASIDE]
+        for name in names:
+            if name.endswith(_BUILT):
+                try:
+                    found = Path(place, name).stat()
+                except OSError:  # it is being replaced
+                    continue
+                count, size, last = count + 1, size + found.st_size, max(last, found.st_mtime_ns)
+    return count, size, last

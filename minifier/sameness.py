@@ -1,0 +1,165 @@
+"""Are two failures the same? Of two sides, each a case, a repro.py of ours, or a graph that is judged now.
+
+Equal ids are the same failure. Else what they are made from is compared: what the two say for certain must be equal; where one
+of them was seen in a graph that is not minimised, that its operations are others says nothing. Judges nothing itself.
+
+>>> compared(Side("a", identity("crash", ...), signature), Side("b", ...)).says                      # doctest: +SKIP
+'same'
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..dumps.errors import UsageError
+from ..toolkit.identity import Identity, of_graph
+from ..toolkit.next_command import with_flags
+from ..toolkit.signature import Signature
+from .report import casefile
+
+if TYPE_CHECKING:
+    from ..dumps.store import SavedGraph
+
+Says = Literal["same", "another", "cannot_tell"]
+CODES: dict[Says, int] = {"same": 0, "another": 1, "cannot_tell": 4}
+
+_WRITTEN = re.compile(r"\bSignature ([0-9a-f]{8})\.")
+_WHOLE = "not minimised."
+_HEAD_CHARACTERS = 4000
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two. `id`: empty where nothing fails or it cannot be told, then `why`; `failure` and `signature`: None for a
+    repro.py that lies alone. `sharp`: see `Identity`. `next`: commands that would tell more.
+    """
+
+    name: str
+    id: str = ""
+    sharp: bool = True
+    failure: Identity | None = None
+    signature: Signature | None = None
+    why: str = ""
+    next: Sequence[str] = ()
+
+    @classmethod
+    def seen(cls, name: str, signature: Signature, saved: SavedGraph) -> Side:
+        """One that is known to fail so. Raises GraphdbgError where its graph cannot be read."""
+        failure = of_graph(signature, saved)
+        shrink = () if failure.sharp else (with_flags(shlex.join(["graphdbg", "minify", name])),)
+        return cls(name, failure.id, failure.sharp, failure, signature, next=shrink)
+
+    def plain(self) -> dict[str, Any]:
+        """For --json."""
+        told = {"name": self.name, "signature_id": self.id or None, "minimised": self.sharp if self.id else None}
+        text = self.signature.text() if self.signature is not None else None
+        return told | {"signature": text, "calls": list(self.failure.calls) if self.failure else [], "reason": self.why}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a comparison came to."""
+
+    says: Says
+    reason: str
+    sides: tuple[Side, Side]
+    next: list[str] = field(default_factory=list[str])
+
+    def plain(self) -> dict[str, Any]:
+        """For --json."""
+        one, other = self.sides
+        return {"says": self.says, "reason": self.reason, "a": one.plain(), "b": other.plain(), "next": self.next}
+
+
+def compared(one: Side, other: Side) -> Compared:
+    """The comparison."""
+    says, reason = _compared(one, other)
+    more = list(dict.fromkeys([*one.next, *other.next])) if says == "cannot_tell" else []
+    return Compared(says, reason, (one, other), more)
+
+
+def _compared(one: Side, other: Side) -> tuple[Says, str]:
+    for side in (one, other):
+        if not side.id:
+            return "cannot_tell", side.why
+    if one.id == other.id:
+        return "same", f"both have the signature {one.id}"
+    a, b = one.failure, other.failure
+    if a is None or b is None:
+        if one.sharp and other.sharp:
+            return "another", "both are minimised, and their signatures differ"
+        return "cannot_tell", "one of them is not minimised, so its signature is that of its whole graph"
+    for name, first, second in (("kind", a.kind, b.kind), ("stage", a.stage, b.stage), ("exception", a.error, b.error),
+                                ("detail", a.detail, b.detail)):  # fmt: skip
+        if first != second:
+            return "another", f"the {name} differs: {first or 'none'} and {second or 'none'}"
+    assert one.signature is not None and other.signature is not None
+    if not (one.signature.same_as(other.signature) or other.signature.same_as(one.signature)):
+        return "another", "the errors' texts differ" if a.words or b.words else "the errors are of another form"
+    if a.calls == b.calls:
+        return "same", "the errors' texts are alike, and all else is equal"
+    shared = sorted(set(a.calls) & set(b.calls))
+    if one.sharp and other.sharp:
+        if not shared:
+            return "another", f"it is {_listed(a.calls)} in the one and {_listed(b.calls)} in the other"
+        return "cannot_tell", f"both are minimised and need {_listed(shared)}, but not the same operations beside that"
+    return "cannot_tell", "they are of one kind, and what is not minimised does not say which operation is at fault"
+
+
+def _listed(calls: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(calls[:-1]), *calls[-1:]])) or "no operation"
+
+
+def side_of(text: str, judge: Callable[[SavedGraph], tuple[Signature | None, str]]) -> Side:
+    """What a name stands for. `judge` says how a graph fails that no case.json tells of, or why that is not known. Raises
+    GraphdbgError where there is nothing of that name.
+    """
+    from ..dumps.store import Run, resolve
+    from .failing import failing_graph
+    from .problem import NothingToReduceError
+
+    path = Path(text)
+    if path.suffix == ".py" and path.is_file():
+        return _of_program(path)
+    found = resolve(text)
+    if isinstance(found, Run):
+        try:
+            found, _ = failing_graph(found)
+        except NothingToReduceError as error:
+            return Side(text, why=str(error), next=error.verdict.next)
+    known = casefile.read(found.path)
+    if known is not None and known.signature is not None:
+        return Side.seen(text, known.signature, found)
+    signature, why = judge(found)
+    if signature is not None:
+        return Side.seen(found.name, signature, found)
+    return Side(text, why=why, next=[with_flags(shlex.join(["graphdbg", "triage", found.name]))])
+
+
+def rung_of(text: str) -> str:
+    """The rung that a case was found under; empty for all else."""
+    folder = Path(text)
+    places = [place for place in (folder, folder / "case", folder.parent / "case") if (place / casefile.NAME).is_file()]
+    known = casefile.read(places[0]) if places else None
+    return known.rung if known is not None else ""
+
+
+def _of_program(path: Path) -> Side:
+    """A repro.py: the case beside it, else what its head says."""
+    from ..dumps.store import load_graph
+
+    case = path.parent / "case"
+    known = casefile.read(case) if case.is_dir() else None
+    head = path.read_text(encoding="utf-8", errors="replace")[:_HEAD_CHARACTERS]
+    written = _WRITTEN.search(head)
+    if known is not None and known.signature is not None:
+        return Side.seen(str(path), known.signature, load_graph(case))
+    if written is None:
+        fix = "name the folder that minify wrote, a case or a graph of a run"
+        raise UsageError(f"{path} does not say which failure it shows", "no signature stands in its head", fix)
+    return Side(str(path), written[1], sharp=_WHOLE not in head)

@@ -1,0 +1,65 @@
+"""What the fuzzer starts from: a recorded run, a case, a pack and the folder of a minification, all made by the tools themselves.
+
+>>> made = corpus(Path(".cache/hostile/corpus"))
+>>> sorted(made)
+['case', 'out', 'pack', 'run']
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOUR = ROOT / "tui/tour.zip"
+
+SCRIPT = """
+import sys
+import torch
+import graphdbg
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(6, 8), torch.nn.Linear(8, 3)
+        self.table = torch.nn.Embedding(11, 6)
+
+    def forward(self, tokens, scale):
+        hidden = torch.relu(self.up(self.table(tokens))) * scale
+        return self.down(hidden.view(-1, 8)).softmax(-1)
+
+torch.manual_seed(0)
+model = Model()
+compiled = torch.compile(model, dynamic=True)
+with graphdbg.record(sys.argv[1], inputs="first"):
+    for rows in (4, 7):
+        compiled(torch.randint(0, 11, (rows, 5)), 2.5).square().sum().backward()
+    torch.compile(lambda x: torch.cat([x.sin(), x.cos()]).sum())(torch.ones(5, 2))
+
+def case(x, y):
+    return torch.where(x > 0, x @ y, x.sum(-1, keepdim=True)) * 2.0
+
+from torch.fx.experimental.proxy_tensor import make_fx
+x, y = torch.randn(4, 4), torch.randn(4, 4)
+graphdbg.save_graph(make_fx(case, tracing_mode="symbolic")(x, y), [x, y], sys.argv[2])
+"""
+
+
+def corpus(folder: Path) -> dict[str, Path]:
+    """The dumps by kind; made once in a folder."""
+    made = {"run": folder / "run", "case": folder / "case", "pack": folder / "pack.zip", "out": folder / "out"}
+    if not (folder / "whole").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        subprocess.run([sys.executable, "-c", SCRIPT, made["run"], made["case"]], check=True, cwd=folder)
+        words = ["pack", made["run"], "-o", made["pack"], "--tensors"]
+        subprocess.run([sys.executable, "-m", "graphdbg", *words], check=False, cwd=folder, capture_output=True)
+        with zipfile.ZipFile(TOUR) as packed:
+            packed.extractall(folder / "tour")
+        out = next(path.parent for path in (folder / "tour").rglob("case.json") if path.parent.name == "case").parent
+        shutil.copytree(out, made["out"])
+        (folder / "whole").touch()
+    return made

@@ -1,0 +1,51 @@
+"""Two minutes of the fuzzer, each time anew; `make hostile` goes on for longer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from . import mutations
+from .fuzz import Counts
+
+FUZZER = Path(__file__).with_name("fuzz.py")
+
+
+@pytest.mark.slow
+def test_damaged_dumps_are_read_or_refused(tmp_path: Path) -> None:
+    words = ["--minutes", "2", "--seed", "1001", "--counts", tmp_path]
+    done = subprocess.run([sys.executable, FUZZER, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = json.loads((tmp_path / "1001.json").read_text())
+    assert counts["wrong"] == {}
+    assert counts["stages"]["replayed"] > 0
+    assert counts["done"] == sum(counts["stages"].values())
+
+
+def test_one_number_is_one_dump(tmp_path: Path) -> None:
+    made: list[bytes] = []
+    for name in ("a", "b"):
+        dump = tmp_path / name / "case"
+        dump.mkdir(parents=True)
+        (dump / "graph.json").write_text(json.dumps({"format": 1, "graph": {"nodes": [{"name": "x"}, {"name": "y"}]}}))
+        mutations.OUTSIDE = tmp_path
+        mutations._json(dump / "graph.json", Random("1:7"))
+        made.append((dump / "graph.json").read_bytes())
+    assert made[0] == made[1]
+
+
+def test_what_is_the_same_is_counted_once(tmp_path: Path) -> None:
+    counts = Counts(3, tmp_path)
+    text = f'Traceback\n  File "{FUZZER.parents[2]}/dumps/x.py", line 3, in f\nKeyError: 1\n'
+    for number in range(2):
+        wrong = [{"kind": "code 70", "what": "ls R", "text": text}]
+        counts.add({"number": number, "stage": "opened", "codes": {"70": 1}, "seconds": 1.0, "wrong": wrong})
+    counts.keep()
+    again = Counts(3, tmp_path)
+    assert again.wrong == {"code 70 · x.py:3 · KeyError: 1": [0, 1]}
+    assert (again.done, again.codes["70"]) == (2, 2)

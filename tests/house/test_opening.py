@@ -1,0 +1,113 @@
+"""Files of what was recorded are opened by one function: whoever opens others is named here, with what they are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from .source_tree import ROOMS, Module, modules
+
+HOME = "dumps.opening"
+
+_CODE = "files of generated code, which open themselves"
+
+OTHERS: dict[str, str] = {
+    "dumps.browse.kernels": _CODE,
+    "dumps.commands.show": _CODE,
+    "dumps.pack.making": _CODE,
+    "toolkit.compile_fx.showing.asked": _CODE,
+    "toolkit.compile_fx.showing.child": _CODE,
+    "toolkit.compile_fx.showing.showing": "what the child wrote into a temporary folder",
+    "toolkit.fidelity": _CODE,
+    "toolkit.triage.symptom_steps": _CODE,
+    "dumps.atomic": "writes, and syncs what it wrote",
+    "dumps.browse.source": "a file of the user's on this machine, after a look at what it is",
+    "dumps.held": "writes what a process holds",
+    "dumps.kept": "the cache folder",
+    "dumps.lines": "writes lines",
+    "dumps.output": "the null device",
+    "dumps.pack.archive": "writes an archive, from a folder that it made",
+    "dumps.pack.leaks": "the archive that was just written",
+    "dumps.process": "/proc",
+    "dumps.shared": "what this process writes",
+    "dumps.store": "a text that `kernels.split` cut out",
+    "dumps.temporary": "the locks of its own folders",
+    "minifier.executors.parcels": "files that this process made, and those that it was sent",
+    "minifier.journal": "appends to what was read through the one function",
+    "minifier.life": "the lock of a folder",
+    "minifier.report.artifacts": "writes an archive",
+    "minifier.report.bundle": "what it has just written",
+    "minifier.report.environment": "torch's files, /proc",
+    "minifier.report.verify": "what a program of ours wrote into a temporary folder",
+    "toolkit.blame.culprits": "code that Inductor wrote in this process",
+    "toolkit.capture.import_child": "the file to import, which is trusted",
+    "toolkit.capture.importing": "what the child wrote into a temporary folder",
+    "toolkit.compile_fx.cpp_library": "what a compiler wrote just now",
+    "toolkit.compile_fx.errors.kernels": "code that Inductor wrote in this process",
+    "toolkit.compile_fx.showing.kernel_table": "what the child wrote into a temporary folder",
+    "toolkit.compile_fx.showing.stage_rows": "what the child wrote into a temporary folder",
+    "toolkit.compilers.lazy": "writes",
+    "toolkit.compilers.print_compile": "writes",
+    "toolkit.costs": "/proc",
+    "toolkit.drawing.render": "what Graphviz wrote just now",
+    "toolkit.imports": "a module of the user's, which is imported next",
+    "toolkit.isolation.cache": "the cache folder, /proc",
+    "toolkit.isolation.child": "the streams and files of a child's own folder",
+    "toolkit.isolation.cleaning": "the cache folder",
+    "toolkit.isolation.client": "the folder of its server",
+    "toolkit.isolation.jobs": "the folder of a child",
+    "toolkit.isolation.processes": "/proc",
+    "toolkit.isolation.warming": "the cache folder",
+    "toolkit.parts": "what this child's own kind wrote into a temporary folder",
+    "toolkit.recorder.budget": "the run that it is writing",
+    "toolkit.recorder.launch": "the program to record",
+    "toolkit.recorder.summary": "what the recorded processes wrote into a temporary folder",
+    "toolkit.recorder.watching": "/proc",
+    "toolkit.spill": "what this child's own kind wrote into a temporary folder",
+    "toolkit.triage.leg": "what the program's process wrote into a temporary folder",
+    "toolkit.triage.script": "what the program wrote into a temporary folder",
+    "toolkit.values": "what this child's own kind wrote into a temporary folder",
+    "tui.clipboard": "writes",
+    "tui.job_files": "the folders of jobs, below the user's state folder",
+    "tui.jobs": "the folders of jobs, below the user's state folder",
+    "tui.screens.graph_tabs": "a file of the user's on this machine, after a look at what it is",
+    "tui.screens.tour": "the recorded tour of the package",
+    "tui.settings": "the user's settings",
+}  # fmt: skip
+"""Module -> which other files it opens."""
+
+_READS = frozenset({"read_bytes", "read_text"})
+_OF_MODULES = frozenset({("os", "open"), ("zipfile", "ZipFile"), ("gzip", "open"), ("io", "open")})
+_OPENED = frozenset({"file", "packed"})
+"""What archives are read from that were opened already."""
+
+
+def opening(module: Module) -> Iterator[int]:
+    """Lines where a module opens a file itself: `x.open("rb")`, `x.read_bytes()`, `open`, `os.open`, `ZipFile(path)`."""
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called, first = node.func, node.args[0] if node.args else None
+        if isinstance(called, ast.Name) and called.id == "open":
+            yield node.lineno
+        if not isinstance(called, ast.Attribute):
+            continue
+        owner = called.value.id if isinstance(called.value, ast.Name) else ""
+        of_module = (owner, called.attr) in _OF_MODULES and not (isinstance(first, ast.Name) and first.id in _OPENED)
+        reads = called.attr in _READS and owner != "opening" and first is None
+        with_mode = called.attr == "open" and isinstance(first, ast.Constant) and not str(first.value).strip("rwxab+t")
+        if of_module or reads or with_mode:
+            yield node.lineno
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_nobody_else_opens_files_of_a_run(room: str) -> None:
+    unknown = {module.name: [*opening(module)] for module in modules(room) if module.name not in {HOME, *OTHERS}}
+    assert {name: lines for name, lines in unknown.items() if lines} == {}, "use dumps.opening, or say in OTHERS what is opened"
+
+
+def test_the_list_names_nobody_who_opens_nothing() -> None:
+    found = {module.name for room in ROOMS for module in modules(room) if any(opening(module))}
+    assert sorted(OTHERS.keys() - found) == []

@@ -1,0 +1,97 @@
+"""What a repro answers on its command line: 1, 0, 2 or 125; its fault asked away; changes that may stand in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graphdbg.dumps.program.settings import plain_change
+from graphdbg.minifier.report.by_command import PROGRAM
+from graphdbg.minifier.report.trying import candidates, offs
+from graphdbg.toolkit.signature import Signature
+
+from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, tensor
+
+WORKAROUND = """import torch
+from torch._inductor.lowering import make_fallback
+make_fallback(torch.ops.aten.relu.default, warn=False, override_decomp=True)
+torch.compiler.config.cache_key_tag = "without aten.relu.default\""""
+
+
+@pytest.mark.parametrize(("flags", "code"), [((), 2), (("--git-bisect",), 125)])
+def test_a_missing_package_is_no_answer(flags: tuple[str, ...], code: int, tmp_path: Path) -> None:
+    program = tmp_path / "repro.py"
+    program.write_text(next(candidates(case_of(relu_record()))).text)
+    (tmp_path / "torch.py").write_text("raise ImportError('there is no torch here')")
+    done = subprocess.run([sys.executable, str(program), *flags], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert "cannot tell: ImportError('there is no torch here')" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "code"),
+    [("exit 3", (), 1), ("exit 0", (), 0), ("exit 4", (), 2), ("exit 4", ("--git-bisect",), 125),
+     ("exit 3", ("--without-fault",), 2)],
+)  # fmt: skip
+def test_a_command_of_the_users(command: str, flags: tuple[str, ...], code: int, tmp_path: Path) -> None:
+    program = tmp_path / "repro.py"
+    program.write_text(PROGRAM.format(command=command, ending="exit code 3"))
+    assert subprocess.run([sys.executable, str(program), *flags], capture_output=True, check=False).returncode == code
+
+
+def test_what_is_asked_away_first() -> None:
+    plain, planted = case_of(relu_record(None)), case_of(relu_record())
+    assert [one.off for one in offs(plain)] == ["eager"]
+    assert [one.off for one in offs(planted)] == ["left out", "eager"]
+    assert [one.off for one in offs(replace(planted, workaround=WORKAROUND))] == ["left out", "work-around", "eager"]
+    assert [one.off for one in offs(replace(plain, workaround=WORKAROUND))] == ["work-around", "eager"]
+    assert [one.off for one in offs(replace(plain, imports=("mine",)))] == ["left out", "eager"]
+    assert [one.off for one in offs(replace(plain, imports=("mine",), needs_imports=True))] == ["eager"]
+
+
+def test_each_way_stands_in_the_program() -> None:
+    case = case_of(relu_record())
+    texts = {one.off: next(candidates(one)).text for one in offs(replace(case, workaround=WORKAROUND))}
+    assert "if FAULT:\n    torch._inductor.config.cpp.inject_relu_bug" in texts["left out"]
+    assert "if not FAULT:  # the work-around\n    import torch\n    from torch._inductor.lowering" in texts["work-around"]
+    assert "--without-fault: with the work-around import torch; from" in texts["work-around"].split('"""')[1].replace("\n", " ")
+    assert 'torch.compile(graph, backend="inductor" if FAULT else "eager"' in texts["eager"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["import os", "torch._inductor.config.x = __import__('os').system('x')", "make_fallback(print(1))",
+     "torch._inductor.config.x = 1; import os", "torch.ops.load_library('x')", "", "from torch._inductor.lowering import os"],
+)  # fmt: skip
+def test_a_text_of_a_file_is_no_work_around(line: str) -> None:
+    assert plain_change(f"{WORKAROUND}\n{line}" if line else "") == ""
+
+
+def test_known_changes() -> None:
+    for code in (WORKAROUND, "import torch._inductor.config\ntorch._inductor.config.cpp.simdlen = 1"):
+        assert plain_change(code) == code
+
+
+def test_what_is_written_is_compared_also_where_nothing_is_returned() -> None:
+    copy = call("copy_", "aten.copy_.default", node("x"), node("y"), value=tensor(4))
+    silent = next(candidates(case_of(record_of({"x": tensor(4), "y": tensor(4)}, [copy], []), ACCURACY))).text
+    assert "    return [*function(*inputs), *inputs]" in silent
+    assert "eager = run(graph, make_inputs())" in silent
+    shared = {"x": tensor(4, storage=0), "y": tensor(4, storage=0)}
+    text = next(candidates(case_of(record_of(shared, [copy], []), ACCURACY))).text
+    assert "exact = run(graph, widened(make_inputs()))" in text
+
+
+def test_a_broken_promise_of_an_operator_is_looked_for_by_torchs_own_comparison() -> None:
+    failure = Signature("metadata", "run", detail="stride")
+    text = next(candidates(case_of(relu_record(None), failure, rung="debug_nop"))).text
+    assert "with CrossRefFakeMode(only_check_ops_with_meta=False):" in text
+
+
+def test_another_exception_is_raised_on() -> None:
+    text = next(candidates(case_of(relu_record(), CRASH))).text
+    assert "    if ERROR not in text or PART not in plain(text):\n        raise" in text

@@ -1,0 +1,21 @@
+"""Random graphs: what is verified inside fails in its repro, and passes there without the fault; what passes inside passes."""
+
+from __future__ import annotations
+
+from graphdbg.minifier.oracle import PRELOAD
+from graphdbg.toolkit.isolation import fork_server
+
+from .property_run import rows
+from .small_graphs import FAULTS
+
+EXAMPLES = 10
+"""500 by `make property`."""
+
+
+def test_verified_inside_if_and_only_if_the_repro_shows_it() -> None:
+    with fork_server(threads=1, preload=PRELOAD) as server:
+        found = rows(list(range(EXAMPLES)), server, 2, lambda row: None, alone=False)
+    assert [row for row in found if not row.holds] == []
+    assert {row.fault for row in found} == set(FAULTS)
+    assert sum(row.repro == "shows" for row in found) >= EXAMPLES // 2, "most of them fail inside"
+    assert any(row.entry == "as recorded" for row in found), "a fault in a constant needs the graph as it was recorded"
