@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from io import StringIO
 
 import click
 
@@ -137,8 +138,9 @@ def run(args: Sequence[str] | None = None) -> int:
         say(f"graphdbg: {error}")
         return error.exit_code
     except click.ClickException as error:
-        with contextlib.suppress(OSError):  # nobody reads stderr
-            error.show()
+        said = StringIO()
+        error.show(said)
+        say(said.getvalue())
         return 2
     except ModuleNotFoundError as error:
         return _lacking(error)

@@ -3,6 +3,9 @@
 Whatever they lead to: a full disk or a closed stdout is a sentence and a code, where nobody reads stderr nothing is told, and
 what the encoding of a stream has no letters for is written as escapes.
 
+What is printed may quote a dump, a folder's name or a key in it: no control character but line breaks gets to a terminal or into
+a file, whoever made the text; a JSON document has them all as \\u escapes.
+
 >>> emit({"run": "myrun"}, as_json=True)      # one JSON document on stdout
 >>> say("recorded 3 graphs")                  # a sentence on stderr
 """
@@ -18,6 +21,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from .errors import EnvironmentLackError
+from .tables import CONTROL, on_terminal, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +32,7 @@ READER_GONE_EXIT = 141
 
 def emit(data: Any, *, as_json: bool) -> None:
     """Prints data on stdout: a JSON document when `as_json`, else its text as it is (no newline added to an empty text)."""
-    text = json.dumps(data, ensure_ascii=not _has_all_letters()) if as_json else str(data)
+    text = json_text(data) if as_json else visible(str(data), colours=on_terminal())
     try:
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
         sys.stdout.flush()
@@ -90,8 +94,14 @@ def settle(code: int) -> int:
     return code
 
 
+def json_text(data: Any) -> str:
+    """One JSON document in one line, in which a terminal finds nothing to obey."""
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(data, ensure_ascii=not _has_all_letters()))
+
+
 def say(text: str) -> None:
     """Prints one narration line on stderr; where nobody can read it, it is not told."""
+    text = visible(text, colours=sys.stderr.isatty())
     with contextlib.suppress(OSError):
         sys.stderr.write(text if text.endswith("\n") else text + "\n")
         sys.stderr.flush()

@@ -21,7 +21,8 @@ import msgspec
 RICH_ROWS = 200
 """A rich table lays out every cell twice; above this many rows the aligned text is used on a terminal too."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_SEEN = re.compile(rf"\x1b\[(?:(?:[0-47]|2[2-7]|3[0-9]|4[0-9]|9[0-7]|10[0-7]|[34]8;5;\d+|[34]8;2;\d+;\d+;\d+);?)*m|{CONTROL.pattern}")
 
 
 class Column(msgspec.Struct):
@@ -37,7 +38,17 @@ class Column(msgspec.Struct):
 
 def plain(text: str) -> str:
     """The text with line breaks as spaces and every other control character written as an escape."""
-    return _CONTROL.sub(_escape, text) if _CONTROL.search(text) else text
+    return CONTROL.sub(_escape, text) if CONTROL.search(text) else text
+
+
+def visible(text: str, *, colours: bool = False) -> str:
+    """A text of several lines as a terminal may get it: line breaks and tabs stay, and with `colours` the colours and weights that our
+    own tables have; every other control character is written as an escape."""
+    return (_SEEN if colours else CONTROL).sub(_seen, text) if CONTROL.search(text) else text
+
+
+def _seen(found: re.Match[str]) -> str:
+    return found[0] if found[0] in "\n\t" or len(found[0]) > 1 else f"\\x{ord(found[0]):02x}"
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from ..dumps import permitted, trust
+from ..dumps import inert, permitted, trust
 from ..dumps.schema import Ambient, Arg, GraphRecord
 from ..dumps.walk import plain
 from . import torch_private as t
@@ -50,7 +50,7 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
         """The spec that a saved graph was compiled with."""
 
         def read(values: Mapping[str, Arg]) -> dict[str, Any]:
-            return {name: plain(value) for name, value in values.items()}
+            return {name: inert.value(plain(value)) for name, value in values.items()}
 
         kwargs, config = read(record.compile_kwargs), {room: read(values) for room, values in record.config.items()}
         return cls(record.stage, kwargs, record.ambient, config, bool(record.symbols), device)

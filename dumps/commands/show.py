@@ -18,7 +18,7 @@ from ..kernels import WHOLE
 from ..output import emit, say
 from ..sidecar import Row, Table, dims_text
 from ..store import CodeFile, SavedGraph, resolve_graph
-from ..tables import Column, on_terminal, one_line, render
+from ..tables import Column, on_terminal, one_line, render, visible
 from ..user_kernels import UserKernel, UserSource
 from ..wording import counted
 from .options import json_option
@@ -212,6 +212,6 @@ def _coloured(source: str) -> str:
 
     stream = StringIO()
     Console(file=stream, force_terminal=True, width=200).print(
-        Syntax(source, "python", background_color="default"), soft_wrap=True
+        Syntax(visible(source), "python", background_color="default"), soft_wrap=True
     )
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+    return "\n".join(line.rstrip() for line in stream.getvalue().split("\n"))

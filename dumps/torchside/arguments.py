@@ -2,7 +2,7 @@
 """Arguments of nodes and metadata <-> JSON values with one-key tags (schema.ARGUMENT_TAGS).
 
 Encoding never fails: what has no saved form becomes {"opaque": [type, text]}. Decoding refuses opaque values by name, and
-gives FX only plain values, since FX prints them into code that it runs.
+gives FX only plain values and inert text, since FX and Inductor print them into code that is run.
 
 >>> ArgumentWriter(symbols, values).encode((1, slice(None, 2)))
 {'tuple': [1, {'slice': [None, 2, None]}]}
@@ -19,6 +19,7 @@ import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
 from ..errors import RefusedError, UnreadableError
+from ..inert import Texts
 from ..schema import ARGUMENT_TAGS, Arg, Value
 from . import targets
 from .symbols import is_symbolic
@@ -29,10 +30,15 @@ _OPAQUE_TEXT = 200
 
 
 class ArgumentWriter:
-    """Encodes arguments. `keep_tensor` stores a tensor met in the arguments and returns the name to refer to it by."""
+    """Encodes arguments. `keep_tensor` stores a tensor met in the arguments and returns the name to refer to it by. `originals`:
+    inert text -> what it was in the record that the graph came from."""
 
-    def __init__(self, values: ValueWriter, keep_tensor: Callable[[torch.Tensor], str] | None = None) -> None:
+    def __init__(
+        self, values: ValueWriter, keep_tensor: Callable[[torch.Tensor], str] | None = None,
+        originals: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.values = values
+        self.originals = originals or {}
         self.symbols = values.symbols
         self.keep_tensor = keep_tensor
         self.opaque = 0
@@ -40,8 +46,10 @@ class ArgumentWriter:
     def encode(self, value: Any) -> Arg:
         """The JSON form of an argument."""
         kind = type(value)
-        if value is None or kind is bool or kind is int or kind is str:
+        if value is None or kind is bool or kind is int:
             return value
+        if kind is str:
+            return self.originals.get(value, value)
         if isinstance(value, torch.fx.Node):
             return {"node": value.name}
         if kind is float:
@@ -89,12 +97,13 @@ class ArgumentWriter:
 
 
 class ArgumentReader:
-    """Decodes arguments. `reader` makes symbolic values; without it they get the number in `hints`."""
+    """Decodes arguments. `reader` makes symbolic values, `texts` makes text inert."""
 
     def __init__(
-        self, reader: ValueReader, strings: list[str], tensors: Mapping[str, torch.Tensor] | None = None
+        self, reader: ValueReader, strings: list[str], texts: Texts, tensors: Mapping[str, torch.Tensor] | None = None
     ) -> None:
         self.reader = reader
+        self.texts = texts
         self.strings = strings
         self.tensors = tensors or {}
         self.nodes: dict[str, torch.fx.Node] = {}
@@ -104,7 +113,7 @@ class ArgumentReader:
         if arg is None or isinstance(arg, (bool, int, float)):
             return arg
         if isinstance(arg, str):
-            return printable(arg)
+            return self.texts(arg)
         if depth > MAX_DEPTH:
             raise UnreadableError(where, f"its arguments are nested more than {MAX_DEPTH} deep")
         if isinstance(arg, list):
@@ -151,7 +160,7 @@ class ArgumentReader:
         if tag == "value":
             return self.reader.value(msgspec.convert(body, Value), where)
         if tag == "string":
-            return self.strings[body]
+            return self.texts(self.strings[body])
         if tag == "opaque":
             raise RefusedError(where, f"an argument of type {body[0]} has no saved form")
         return self._torch_value(tag, body, where)
@@ -160,13 +169,6 @@ class ArgumentReader:
         if tag == "device":
             return device_of(body, where)
         return CheckpointPolicy[body] if tag == "policy" else named(getattr(torch, tag), body, where)
-
-
-def printable(text: str) -> str:
-    """A string with control characters escaped: Inductor writes string arguments into comments of the code that it generates."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _list(body: Any) -> list[Any]:

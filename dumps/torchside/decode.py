@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule
 
-from .. import names
+from .. import inert, names
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
@@ -40,10 +40,10 @@ class Decoder:
     def __init__(self, record: GraphRecord, tensors: TensorSink | None, where: str) -> None:
         self.record = record
         self.where = where
-        self.symbols = Symbols(record, where)
+        self.originals = inert.Texts()
+        self.symbols = Symbols(record, where, self.originals)
         self.values = ValueReader(self.symbols)
         self.storages = StorageReader(tensors, where, absent=stand_in)
-        self.originals: dict[str, str] = {}
         self.kernels = KernelReader(record.kernels, where)
 
     def build(self, *, fake: bool) -> GraphModule:
@@ -75,7 +75,7 @@ class Decoder:
             targets.check_attribute_path(path, f"{where}: tensor {path[:60]!r}")
             tensors[path] = self.storages.load(stored, path)
             _install(root, path, tensors[path], where)
-        arguments = ArgumentReader(self.values, self.record.strings, tensors)
+        arguments = ArgumentReader(self.values, self.record.strings, self.originals, tensors)
         for path, module in body.modules.items():
             place = f"{where}: module {path}"
             live = leaf_modules.build(
@@ -83,7 +83,6 @@ class Decoder:
             )
             _install(root, path, live, where)
         meta = MetaReader(arguments, fake=fake)
-        meta.originals = self.originals
         graph = Graph()
         for record in body.nodes:
             node = self._node(graph, root, record, arguments, f"{where}: node {record.name[:60]}")

@@ -92,8 +92,9 @@ class _Encoder:
         self.symbols = SymbolWriter()
         self.values = ValueWriter(self.symbols)
         self.storages = StorageWriter(self.values, sink)
-        self.plain = ArgumentWriter(self.values)
-        self.meta = MetaWriter(self.plain, self.carry.get("originals", {}), self.carry.get("not_saved", {}))
+        self.originals: dict[str, str] = self.carry.get("originals", {})
+        self.plain = ArgumentWriter(self.values, originals=self.originals)
+        self.meta = MetaWriter(self.plain, self.originals, self.carry.get("not_saved", {}))
 
     @cached_property
     def kernels(self) -> KernelWriter:
@@ -128,7 +129,7 @@ class _Encoder:
                 body.attrs[held[id(tensor)]] = self.storages.store(tensor)
             return held[id(tensor)]
 
-        arguments = ArgumentWriter(self.values, keep)
+        arguments = ArgumentWriter(self.values, keep, self.originals)
         body.meta = self.meta.module(gm)
         keys: Counter[str] = Counter()
         for node in gm.graph.nodes:

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import torch
 
+from .. import inert
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..hints import Numbers, concrete, numbers_and_bounds, scalar, spanned, value_of_input
 from ..schema import (
@@ -116,7 +117,7 @@ class _Maker:
             items = [self.value(f"{name}.{i}", item, None, False, where) for i, item in enumerate(value.items)]
             return items if value.kind == "list" else tuple(items)
         if isinstance(value, ConstValue):
-            return plain(value.value)
+            return inert.value(plain(value.value))
         raise RefusedError(where, f"a value of type {value.type} has no saved form")
 
     def wrapper(self, name: str, stored: StoredTensor | None, value: TensorValue, where: str) -> torch.Tensor:

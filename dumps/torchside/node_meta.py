@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.fx.node import map_aggregate
 
+from .. import inert
 from ..errors import GraphdbgError, RefusedError, UnreadableError
 from ..schema import Arg, NodeRecord
 from ..walk import contents
@@ -76,6 +77,20 @@ _MAX_LENGTH = 4_000
 """Of the text of a descriptor."""
 
 
+class _Name(str):
+    """The name of a function as Inductor takes it into the names of kernels, and the `whole` name as recorded."""
+
+    def __new__(cls, name: str, whole: str) -> _Name:
+        made = super().__new__(cls, name)
+        made.whole = whole
+        return made
+
+    whole: str
+
+    def __reduce__(self) -> Any:
+        return _Name, (str(self), self.whole)
+
+
 class MetaWriter:
     """Encodes metadata of nodes and modules. `strings` are the texts with their places in GraphRecord.strings, where each is
     written once; `lost` counts the keys that could not be kept."""
@@ -96,7 +111,7 @@ class MetaWriter:
             record.original_aten = targets.name_of(meta["original_aten"])
         elif "graphdbg_original_aten" in meta:
             record.original_aten = meta["graphdbg_original_aten"]
-        record.from_node = _chain(meta.get("from_node"))
+        record.from_node = [self.originals.get(name, name) for name in _chain(meta.get("from_node"))]
         kept = record.meta
         for key in STACK_KEYS:
             if meta.get(key):
@@ -106,7 +121,7 @@ class MetaWriter:
                 break
         for key in ("source_fn_stack", "fwd_source_fn_stack"):
             if meta.get(key):
-                kept[key] = [[str(item[0]), _callable_name(item[1])] for item in meta[key]]
+                kept[key] = [[self.originals.get(str(item[0]), str(item[0])), _callable_name(item[1])] for item in meta[key]]
         if isinstance(meta.get("fwd_seq_nr"), int):
             kept["fwd_seq_nr"] = meta["fwd_seq_nr"]
         if meta.get("output_stack_traces"):
@@ -176,7 +191,7 @@ class MetaReader:
         self.arguments = arguments
         self.fake = fake
         self.strings = arguments.strings
-        self.originals: dict[str, str] = {}
+        self.texts = arguments.texts
         self._stacks: dict[int, str] = {}
 
     def node(self, node: torch.fx.Node, record: NodeRecord, where: str) -> None:
@@ -192,10 +207,10 @@ class MetaReader:
             except GraphdbgError:  # it only names kernels, so an op that is not registered here is no reason to refuse
                 meta["graphdbg_original_aten"] = record.original_aten
         if record.from_node:
-            meta.update(_from_node([_one_line(name, where) for name in record.from_node]))
+            meta.update(_from_node([self.texts(name) for name in record.from_node]))
         if record.module >= 0:
             key = STACK_KEYS[record.meta.get("module_of") == "forward"]
-            lines = [line.partition(": ") for line in self._string(record.module, where).split("\n")]
+            lines = [line.partition(": ") for line in self._stack(record.module, where).split("\n")]
             meta[key] = {str(index): (path, kind) for index, (path, _, kind) in enumerate(lines)}
         for key, value in record.meta.items():
             try:
@@ -223,7 +238,7 @@ class MetaReader:
         elif not self.fake and _has_values(value):
             meta.setdefault(CARRIED_META, {})[key] = value
         elif key in ("source_fn_stack", "fwd_source_fn_stack"):
-            meta[key] = [(_one_line(str(name), where), _one_line(str(kind), where)) for name, kind in _pairs(value, where)]
+            meta[key] = [(self.texts(str(name)), _Name(inert.name(str(kind)), str(kind))) for name, kind in _pairs(value, where)]
         elif key == "output_stack_traces":
             meta[key] = [None if item is None else self._stack(item["string"], where) for item in value]
         elif key == "unbacked_bindings":
@@ -261,13 +276,10 @@ class MetaReader:
         return found
 
     def _stack(self, index: int, where: str) -> str:
-        """A stack trace, made harmless for the C++ raw strings that Inductor may put it into."""
+        """A text of several lines, inert."""
         if index not in self._stacks:
             text = self._string(index, where)
-            safe = text.replace(')"', ') "')
-            if safe != text:
-                self.originals[safe] = text
-            self._stacks[index] = safe
+            self._stacks[index] = self.texts.kept(inert.lines(text), text)
         return self._stacks[index]
 
     def _string(self, index: int, where: str) -> str:
@@ -296,7 +308,7 @@ def _descriptor(text: str) -> Any:
 
 def _built(tree: ast.AST) -> Any:
     if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, str, type(None))):
-        return tree.value
+        return inert.text(tree.value) if isinstance(tree.value, str) else tree.value
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args:
         made = _descriptor_classes().get(tree.func.id)
         if made is not None and all(keyword.arg is not None for keyword in tree.keywords):
@@ -351,18 +363,11 @@ def _from_node(chain: list[str]) -> dict[str, Any]:
 
 def _callable_name(value: Any) -> str:
     if isinstance(value, str):
-        return value
+        return getattr(value, "whole", value)
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if name is None:
         return str(value)
     return f"{getattr(value, '__module__', '') or ''}.{name}".lstrip(".")
-
-
-def _one_line(text: str, where: str) -> str:
-    """Names end up in comments of generated code, where a line break would start code."""
-    if not text.isprintable():
-        raise UnreadableError(where, f"the name {text[:60]!r} in its metadata has control characters")
-    return text
 
 
 def _pairs(value: Any, where: str) -> list[Any]:

@@ -21,6 +21,7 @@ import sympy
 import torch
 
 from ..errors import RefusedError, UnreadableError
+from ..inert import Texts
 from ..schema import Arg, Dim, GraphRecord, GuardRecord, SymbolRecord, SymValue
 from . import sympy_text
 from . import torch_private as t
@@ -30,6 +31,8 @@ _SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _ASSUMPTIONS = ("integer", "positive", "nonnegative", "real", "even", "odd", "zero")
 _COUNTERS = ("unbacked_symint_counter", "unbacked_symfloat_counter")
 _FLAGS = ("frozen", "runtime_asserts_frozen")
+_SOURCES = "graphdbg_sources"
+"""Attribute of a rebuilt ShapeEnv: symbol -> where it came from, as recorded."""
 
 MOST_S = 10.0
 SECONDS_A_NODE = 0.01
@@ -145,7 +148,7 @@ class SymbolWriter:
             lower=_bound(span.lower) if span is not None else None,
             upper=_bound(span.upper) if span is not None else None,
             backed=symbol in hints,
-            source=_source_name(sources[0]) if sources else "",
+            source=getattr(env, _SOURCES, {}).get(symbol) or (_source_name(sources[0]) if sources else ""),
             assume=" ".join(name for name in _ASSUMPTIONS if made_with.get(name)),
             replacement=self.text(env.replacements[symbol]) if symbol in env.replacements else "",
             renamed=renamed.name if renamed is not None else "",
@@ -159,8 +162,9 @@ class SymbolWriter:
 class Symbols:
     """A ShapeEnv rebuilt from a record, and the symbolic values in it."""
 
-    def __init__(self, record: GraphRecord, where: str) -> None:
+    def __init__(self, record: GraphRecord, where: str, texts: Texts | None = None) -> None:
         self.where = where
+        self.texts = Texts() if texts is None else texts
         self.env = t.ShapeEnv(**_settings(record.shape_env))
         self.by_name: dict[str, Any] = {}
         self._exprs: dict[str, Any] = {}
@@ -228,9 +232,9 @@ class Symbols:
         if item.backed and item.hint is not None:
             number = sympy.Float(item.hint) if is_float else sympy.Integer(item.hint)
             _hints(env)[symbol] = number
-            source = t.ConstantSource(source_name=item.source or item.name)
-            env.var_to_sources[symbol] = [source]
-            env.source_to_var[item.source or item.name] = symbol
+            env.var_to_sources[symbol] = [t.ConstantSource(source_name=item.name)]  # sources are written into guards, as code
+            env.source_to_var[item.name] = symbol
+            vars(env).setdefault(_SOURCES, {})[symbol] = item.source
             env.symbol_guard_counter[symbol] = 0
             if env.duck_shape:
                 env.val_to_var.setdefault(item.hint, symbol)
@@ -260,12 +264,12 @@ class Symbols:
             env.divisible.add(expr)
             return
         if guard.kind == "guard":
-            place = dataclasses.replace(env._get_sloc(), maybe_user_loc=guard.message or None)
+            place = dataclasses.replace(env._get_sloc(), maybe_user_loc=self.texts(guard.message) or None)
             env.guards.append(t.ShapeGuard(expr, place, size_oblivious=guard.size_oblivious))
         else:
             stack = t.CapturedTraceback.extract(skip=1)
             key = self.by_name.get(guard.symbol)
-            env.deferred_runtime_asserts.setdefault(key, []).append(t.RuntimeAssert(expr, guard.message, stack))
+            env.deferred_runtime_asserts.setdefault(key, []).append(t.RuntimeAssert(expr, self.texts(guard.message), stack))
             env.num_deferred_runtime_asserts += 1
         with self._spending():
             env.axioms.update(dict(env.get_implications(env.simplify(expr))))  # pyright: ignore

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import sympy
 import torch
 
+from .. import inert
 from ..errors import EnvironmentLackError, RefusedError
 from ..schema import (
     ConstValue,
@@ -220,7 +221,7 @@ class ValueReader:
             items = [self.value(item, where) for item in record.items]
             return items if record.kind == "list" else tuple(items)
         if isinstance(record, ConstValue):
-            return plain(record.value)
+            return inert.value(plain(record.value))
         raise RefusedError(where, f"a value of type {record.type} has no saved form")
 
     def tensor(self, record: TensorValue, where: str) -> Any:

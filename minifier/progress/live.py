@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...dumps.amounts import clock_text
+from ...dumps.tables import plain, visible
 from ...dumps.wording import counted
 from ...toolkit.verdict_words import query_words
 from ..events import Happening, Steered
@@ -49,7 +50,7 @@ class LiveView:
 
     def say(self, text: str) -> None:
         """A sentence that stays."""
-        self.console.print(Text(text))
+        self.console.print(Text(visible(text)))
 
     def _draw(self) -> Panel:
         return render(self.story, self.console.width, time.time())
@@ -60,14 +61,14 @@ def render(story: Story, width: int, now: float) -> Panel:
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(style="bold", width=LABEL + 1)
     table.add_column(ratio=1)
-    table.add_row("now", Text(doing(story)))
+    table.add_row("now", Text(plain(doing(story))))
     if story.signature:
-        table.add_row("failure", Text(story.signature, overflow="ellipsis", no_wrap=True))
+        table.add_row("failure", Text(plain(story.signature), overflow="ellipsis", no_wrap=True))
     table.add_row("best", Text(size(story), "bold green" if story.best else ""))
     table.add_row("asked", Text(queries_text(story.asked, story.verdicts)))
     table.add_row("time", _time(story, now))
     parts = [*_graph(story, width - 5 - LABEL), Text(), table] if story.original[0] else [table]
-    name = Text.assemble(("minify ", "bold"), story.graph or "", f" -> {story.out}" if story.out else "")
+    name = Text.assemble(("minify ", "bold"), plain(story.graph or ""), plain(f" -> {story.out}") if story.out else "")
     return Panel(Group(*parts), title=name, title_align="left", subtitle=Text("Ctrl-C keeps the best", "dim"))
 
 

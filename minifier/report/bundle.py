@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from ... import __version__
-from ...dumps import trust
+from ...dumps import inert, trust
 from ...dumps.atomic import write_file
 from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE
@@ -68,7 +68,7 @@ def emit_report(
         raise UsageError(f"cannot write {out / taken[0]}", "it exists already", "choose another folder with -o")
     given, imports = TRUST in imports, without_trust(imports) if imports else ()
     with trust.granted() if given else nullcontext():
-        record, inputs, read = saved.record, saved.inputs_record, saved.kept
+        record, inputs, read = inert.record(saved.record), saved.inputs_record, saved.kept
         needed = _checked(record, imports, str(saved.path / GRAPH_FILE)) if imports or not trusted else False
     out.mkdir(parents=True, exist_ok=True)
     redactor = Redactor()

@@ -21,6 +21,7 @@ from ...dumps.dtypes import ITEM_BYTES
 from ...dumps.program.case import Case
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
+from ...dumps.tables import visible
 from ...dumps.wording import counted
 from ...toolkit import verdict_words
 from ...toolkit.verdict import OK, Verdict
@@ -38,6 +39,7 @@ _GCC_WARNING = re.compile(r":\d+:\d+: (?:warning|note):")
 _GCC_CONTEXT = re.compile(
     r"In instantiation of |In (?:member )?function |required from here|In file included from|^\s+from .*[:,]$|At global scope:"
 )
+_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|@(?=\w)|\](?=\()")
 _GCC_EXCERPT = re.compile(r"^\s*\d* \|")
 _LOG_HEAD, _LOG_TAIL = 25, 60
 _WIDEST = 400
@@ -134,7 +136,7 @@ def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versi
 
 def render(facts: Facts, redactor: Redactor) -> str:
     """The whole text."""
-    title, text = map(redactor.text, (facts.title, "\n\n".join(_parts(facts))))
+    title, text = (visible(redactor.text(one)) for one in (facts.title, "\n\n".join(_parts(facts))))
     return f"<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 160)} -->\n\n{text}\n"
 
 
@@ -154,12 +156,12 @@ def _parts(facts: Facts) -> Iterator[str]:
         yield from _explained(facts.case)
     if lines := user_lines(facts.graph):
         shown = "\n".join(lines)
-        yield f"The operations come from these lines:\n\n```\n{shown}\n```"
+        yield f"The operations come from these lines:\n\n{_fenced(shown)}"
     yield "### Error logs"
     log = shorten(facts.log)
     yield _fenced(log) if log else "None: nothing is raised or logged."
     yield "### Versions"
-    yield f"```\n{facts.versions}\n```"
+    yield _fenced(facts.versions)
 
 
 def _description(facts: Facts) -> str:
@@ -172,10 +174,10 @@ def _description(facts: Facts) -> str:
         reduced = f"Minimised from {report.original_nodes} to {size}; the inputs take {size_text(input_bytes(facts.graph))}."
     shown = "The program below shows it" if report.verified else "**The program below does not show it reliably:** it did"
     lines = [
-        one_line(facts.symptom, 600),
+        _inline(facts.symptom, 600),
         "",
-        f"- Expected: {expected}.",
-        f"- Got: {got}.",
+        f"- Expected: {_inline(expected)}.",
+        f"- Got: {_inline(got)}.",
         *([f"- First failing layer: {facts.layer}."] if facts.verdict.fault == "compiler" else []),
         f"- Recorded at stage `{facts.stage}`{f'; the program enters through `{facts.entry}`' if has_program else ''}.",
         f"- {reduced}",
@@ -187,8 +189,8 @@ def _description(facts: Facts) -> str:
     if around := facts.verdict.workaround:
         lines.append(f"- Seen to work instead, before the first compile:\n\n{_fenced(around, 'python')}")
     beside = NEAREST if known.neighbour.get("diff") else "\n"
-    lines += [f"- {told[:1].upper()}{told[1:].rstrip('.')}." for told in known.told if not told.startswith(beside)]
-    lines += [f"- Note: {note}" for note in report.notes]
+    lines += [f"- {_inline(told[:1].upper() + told[1:].rstrip('.'))}." for told in known.told if not told.startswith(beside)]
+    lines += [f"- Note: {_inline(note)}" for note in report.notes]
     return "\n".join(lines)
 
 
@@ -221,7 +223,12 @@ def _part(row: dict[str, Any]) -> str:
 
 def _cell(text: str) -> str:
     """Text that ends no cell of a table."""
-    return one_line(text, 300).replace("|", "\\|").replace("`", "'")
+    return _inline(text, 300).replace("|", "\\|").replace("`", "'")
+
+
+def _inline(text: str, limit: int = 2_000) -> str:
+    """Text of a dump in a sentence: no tag, no picture or link, nobody is mentioned."""
+    return _MARKUP.sub(lambda found: "@\u200b" if found[0] == "@" else f"&#{ord(found[0])};", one_line(text, limit))
 
 
 def user_place(verdict: Verdict, record: GraphRecord) -> str:

@@ -131,7 +131,6 @@ UNREADABLE: dict[str, tuple[Edit, str]] = {
     ),
     "a tensor that is missing": (lambda g: g["graph"]["attrs"]["w"].update(storage="0" * 40), "0000"),
     "an argument that FX cannot print": (node(2, kwargs={"k": {"dict": [["a", [{"function": "aten.add.Tensor"}]]]}}), "FX"),
-    "a name with a line break in metadata": (node(1, from_node=["x\nimport os"]), "control characters"),
     "a text that is not there": (node(1, meta={"output_stack_traces": [{"string": 99}]}), "99"),
     "a bound symbol that is not there": (node(1, meta={"unbacked_bindings": [["u7", []]]}), "'u7'"),
 }  # fmt: skip

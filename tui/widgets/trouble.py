@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.tables import visible
 from ...dumps.wording import counted
 from .note_panel import Panel
 
@@ -71,9 +72,5 @@ def described(error: BaseException, said: Sequence[str] = ()) -> str:
 
 
 def plain(text: str) -> str:
-    """Without the control characters that a dump or a process may have put in.
-
-    >>> plain("a\\x1b[2Jb")
-    'a[2Jb'
-    """
-    return "".join(letter for letter in text if letter == "\n" or letter.isprintable() or letter == "\t").expandtabs()
+    """With the control characters that a dump or a process may have put in as escapes."""
+    return visible(text).expandtabs()

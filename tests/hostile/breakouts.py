@@ -1,0 +1,98 @@
+"""Ways out of a text into the code around it: each edits a graph's JSON so that compiling or calling it would touch a file.
+
+>>> WAYS["a message, in C++"].edit(graph, "/tmp/ran")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Graph = dict[str, Any]
+
+
+class Way(NamedTuple):
+    """A way out: the text, made of the path to touch, where it is put, and how the graph is compiled."""
+
+    text: Callable[[str], str]
+    put: Callable[[Graph, str], object]
+    backend: str = "cpp"
+
+    def edit(self, graph: Graph, path: str) -> None:
+        """Puts the text into the graph."""
+        self.put(graph, self.text(path))
+
+
+def _argument(target: str, at: int) -> Callable[[Graph, str], object]:
+    def put(graph: Graph, text: str) -> None:
+        _node(graph, target)["args"][at] = text
+
+    return put
+
+
+def _node(graph: Graph, target: str) -> Graph:
+    return next(node for node in graph["graph"]["nodes"] if node["target"] == target)
+
+
+def _settings(graph: Graph, **values: Any) -> None:
+    graph.setdefault("config", {}).setdefault("inductor", {}).update({name.replace("__", "."): one for name, one in values.items()})
+
+
+def _function(key: str) -> Callable[[Graph, str], object]:
+    def put(graph: Graph, text: str) -> None:
+        _node(graph, "aten.sin.default")["meta"] = {key: [["f", text]]}
+        _settings(graph, cpp__descriptive_names="torch", triton__descriptive_names="torch")
+
+    return put
+
+
+def _stack(graph: Graph, text: str) -> None:
+    graph["strings"][0] = f'  File "model.py", line 1, in forward\n    {text}\n'
+    _settings(graph, cpp__enable_kernel_profile=True)
+
+
+def _source_node(graph: Graph, text: str) -> None:
+    _node(graph, "aten.sin.default")["from_node"] = [text]
+
+
+def _table(graph: Graph, text: str) -> None:
+    graph["strings"][2] = text
+    _node(graph, MESSAGE)["args"][1] = {"string": 2}
+
+
+def _graph_id(graph: Graph, text: str) -> None:
+    graph["compile_kwargs"]["graph_id"] = text
+    _settings(graph, profiler_mark_wrapper_call=True)
+
+
+MESSAGE, WORDS, GROUP = "aten._assert_async.msg", "hostile.tell.default", "_c10d_functional.all_reduce.default"
+_message, _words = _argument(MESSAGE, 1), _argument(WORDS, 1)
+_cpp_message = '"), 0)); system("touch {0}"); (0 ? 0 : (throw std::runtime_error("'
+_python_raw = "''') if [__import__('os').system('touch {0}')] else print('''"
+_python_triple = '""" if [__import__("os").system("touch {0}")] else r"""'
+_name = "x = [__import__('os').system('touch {0}')]; y"
+WAYS = {
+    "a message, in C++": Way(_cpp_message.format, _message),
+    "a message out of the table of strings, in C++": Way(_cpp_message.format, _table),
+    "a message, in the Python around C++": Way(_python_raw.format, _message),
+    "a message, in the Python around Triton": Way(_python_raw.format, _message, "triton"),
+    "a message, in a comment above Triton": Way('x\n__import__("os").system("touch {0}") #'.format, _message, "triton"),
+    "the name of a function, in that of a C++ kernel": Way(_name.format, _function("source_fn_stack")),
+    "the name of a backward's function, in that of a C++ kernel": Way(_name.format, _function("fwd_source_fn_stack")),
+    "the name of a function, in that of a Triton kernel": Way(_name.format, _function("source_fn_stack"), "triton"),
+    "the node that a node came from, in a comment": Way('x\n        __import__("os").system("touch {0}") #'.format, _source_node),
+    "an operator's text, in a C++ wrapper": Way(
+        '"))); system("touch {0}"); (c10::IValue(std::string("'.format, _words, "cpp_wrapper"
+    ),
+    "an operator's text, in the Python around a C++ wrapper": Way(_python_triple.format, _words, "cpp_wrapper"),
+    "the name of a group, in a C++ wrapper": Way(
+        '" + (system("touch {0}") ? 0 : 0) + 0 ? "0" : "0'.format, _argument(GROUP, 2), "cpp_wrapper"
+    ),
+    "a stack, in a C++ wrapper": Way(
+        ')"); system("touch {0}"); KernelContextGuard _more("x", R"('.format, _stack, "cpp_wrapper"
+    ),
+    "a stack, in the Python around a C++ wrapper": Way(_python_triple.format, _stack, "cpp_wrapper"),
+    "the number of a graph, in the wrapper": Way(
+        "'), __import__('os').system('touch {0}') or record_function('".format, _graph_id
+    ),
+}  # fmt: skip

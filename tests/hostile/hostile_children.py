@@ -1,0 +1,239 @@
+"""What the tests of text in code have a forked child do: make a graph with every kind of text, mark it, compile it, run it.
+
+A child, since what is compiled is hostile, and torch caches answers about the pretended GPU. Imported there by name.
+
+>>> ask("hostile_children:marked", {"case": "case", "backend": "cpp"}, server=server)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from marked import LEFT, Place, full, mark, nested, places, put
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphdbg.dumps import inert, live
+from graphdbg.dumps.errors import GraphdbgError, UnreadableError
+from graphdbg.dumps.schema import GraphRecord
+from graphdbg.dumps.store import load_graph
+from graphdbg.dumps.torchside import node_meta
+from graphdbg.dumps.validate import check_graph
+from graphdbg.toolkit import torch_private as t
+from graphdbg.toolkit.compile_fx.entering import enter
+from graphdbg.toolkit.compile_fx.package import compile_ahead_of_time, load_package
+from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
+from graphdbg.toolkit.compile_fx.stage import Stage
+from graphdbg.toolkit.compile_fx.work import Work
+from graphdbg.toolkit.rungs.entries import mode_of
+from graphdbg.toolkit.spec import ReplaySpec, in_force, settings
+from graphdbg.toolkit.triton.retarget import retargeted
+from graphdbg.toolkit.triton.standin import pretending
+from graphdbg.toolkit.triton.targets import target_of
+
+Payload = dict[str, Any]
+LOUD = {
+    "cpp.descriptive_names": "torch", "triton.descriptive_names": "torch", "cpp.enable_kernel_profile": True,
+    "profiler_mark_wrapper_call": True, "trace.provenance_tracking_level": 1, "debug_index_asserts": True,
+}  # fmt: skip
+"""Settings with which Inductor writes more text."""
+NOT_MARKED = {"rounding_mode", "static_input_idxs", "inductor_realize_to_strides", "is_wrapped"}
+"""What torch compares with words and numbers, so that nothing compiles; and what has torch wrap an operator for good."""
+STACK = '  File "model.py", line 1, in forward\n    x = self.fc(x)\n'
+META = {
+    "source_fn_stack": [["sin", "torch.sin"]], "custom": {"dict": [["k", {"string": 2}]]}, "torch_fn": {"tuple": ["sin_1", "sin"]},
+    "desc": "PlainAOTOutput(idx=0)", "partition_names": ["p"],
+}  # fmt: skip
+
+
+@torch.library.custom_op("hostile::tell", mutates_args=())
+def tell(x: torch.Tensor, words: str) -> torch.Tensor:
+    """An operator of a library, with a text."""
+    return x + len(words) % 1
+
+
+@tell.register_fake
+def _(x: torch.Tensor, words: str) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def talk(x: torch.Tensor, y: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
+    """Every kind of operator that has a text: asserts, an operator of a library, a collective, a mode."""
+    aten = torch.ops.aten
+    number = aten._local_scalar_dense.default(k)
+    aten._assert_scalar(number >= 2, "a number")
+    sine = aten.sin.default(x)
+    aten._assert_async.msg(aten.all.default(aten.gt.Scalar(sine, -5.0)), "a message")
+    said = torch.ops.hostile.tell(sine, "words")
+    reduced = torch.ops._c10d_functional.all_reduce(said, "sum", "0")
+    waited = torch.ops._c10d_functional.wait_tensor(reduced)
+    return (aten.div.Tensor_mode(waited, y, rounding_mode="floor"), aten.cos.default(sine), number)
+
+
+def make(payload: Payload) -> Payload:
+    """Saves the graph as a case folder, with text wherever a record of it can have some."""
+    inputs = [torch.randn(8, 16), torch.ones(8, 16), torch.tensor(3)]
+    gm = make_fx(talk, t.select_decomp_table(), tracing_mode="symbolic")(*inputs)
+    live.save_graph(gm, inputs, payload["case"], stage="inference", compile_kwargs={"static_input_idxs": [], "graph_id": "7"})
+    file = Path(payload["case"]) / "graph.json"
+    graph = json.loads(file.read_bytes())
+    graph["strings"] = [STACK, "L['self'].fc: torch.nn.Linear", "a long text"]
+    for node in graph["graph"]["nodes"]:
+        node |= {"stack": 0, "module": 1, "from_node": ["one", "two"], "original_aten": "aten.sin.default"}
+        node["meta"] = META if node["name"] == "sin" else {}
+    graph["graph"]["meta"]["dynamo_flat_name_to_original_fqn"] = {"dict": [["x_1", "fc.weight"]]}
+    file.write_text(json.dumps(graph))
+    return {}
+
+
+class _Code(Observer):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def after(self, stage: Stage, work: Work, report: Any) -> None:
+        if stage.name == "codegen":
+            self.texts += [code.value for code in (work.wrapper_code, work.kernel_code) if code]
+
+
+def source(record: GraphRecord, backend: str) -> str:
+    """All that Inductor writes for a graph whose tensors are not stored, with settings that have it write more."""
+    code = _Code()
+    known = {name: value for name, value in LOUD.items() if name in t.inductor_config.get_config_copy()}
+    with t.inductor_config.patch(known):
+        _compiled(record, None, backend, Pipeline([code], until="codegen"))
+    return "\n".join(code.texts)
+
+
+def _compiled(record: GraphRecord, tensors: Any, backend: str, pipeline: Pipeline, package: str = "unused.pt2") -> Any:
+    gm, fakes, _ = live.fake_module(record, tensors)
+    spec = ReplaySpec.of(record)
+    _world(gm)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(settings(spec.config))
+        stack.enter_context(in_force(spec))
+        stack.enter_context(t.inductor_config.patch(cpp_wrapper=backend == "cpp_wrapper"))
+        if backend == "triton":
+            fakes = retargeted(gm, list(fakes), mode_of(gm, list(fakes))).fakes
+            stack.enter_context(pretending(target_of("cuda:90")))
+        if backend == "aoti":
+            return compile_ahead_of_time(gm, fakes, path=package, pipeline=pipeline)
+        spec.compile_kwargs |= {"cpp_wrapper": True} if backend == "cpp_wrapper" else {}
+        return enter(gm, fakes, spec, pipeline)
+
+
+def run(payload: Payload) -> Payload:
+    """Compiles a case to the end and calls what comes of it; says what was raised."""
+    switched_off(payload)
+    saved = load_graph(payload["case"])
+    try:
+        compiled = _compiled(saved.record, saved.tensors, payload["backend"], Pipeline(), payload["case"] + ".pt2")
+        inputs = live.inputs(saved.record, saved.inputs_record, saved.tensors)
+        if payload["backend"] == "aoti":
+            load_package(compiled)(*inputs)
+        elif payload["backend"] != "triton":
+            compiled(inputs)
+    except Exception as error:  # noqa: BLE001 (broken code fails, before or after it ran)
+        return {"raised": f"{type(error).__name__}: {str(error)[-1500:]}"}
+    return {"raised": ""}
+
+
+def _world(gm: torch.fx.GraphModule) -> None:
+    """A world of one whose group has every name that the graph calls a group by."""
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    for node in gm.graph.nodes:
+        if "all_reduce" in str(node.target) and node.args[2] != "0":
+            torch._C._distributed_c10d._register_process_group(node.args[2], dist.group.WORLD)
+
+
+def switched_off(payload: Payload) -> None:
+    """With `off`, text is what it was: what is held back comes through."""
+    if payload.get("off"):
+        inert.text = lambda words: words
+        inert.name = lambda words: words
+        inert.lines = lambda words: words
+
+
+def marked(payload: Payload) -> Payload:
+    """Marks every text of the case that a record can have there, compiles that, and says which marks stand where in the source.
+
+    Marks that torch refuses are found by halves, and left out.
+    """
+    switched_off(payload)
+    form = full(load_graph(payload["case"]).record)
+    keys = node_meta.KEPT - NOT_MARKED
+    found = places(form) + nested(("graph", "nodes", -2, "meta"), keys) + nested(("graph", "meta"), keys)
+    found = [place for place in found if not NOT_MARKED & set(map(str, place.path))]
+    taken: dict[Place, str] = {}
+    refused: list[str] = []
+    for number, place in enumerate(found):
+        try:
+            live.fake_module(read(put(form, {place: mark(number)})), None)
+        except GraphdbgError:
+            refused.append(place.kind)
+        else:
+            taken[place] = mark(number)
+    kinds = {number: place.kind for number, place in enumerate(found)}
+    texts, failed = sources_of_halves(form, taken, payload["backend"])
+    text = "\n".join(texts)
+    return {
+        "left": sorted({f"{kinds[int(one[1])]}: {text[one.start() - 80: one.end() + 80]}" for one in LEFT.finditer(text)}),
+        "seen": sorted({kinds[int(one)] for one in re.findall(r"zq(\d+)", text)}),
+        "refused": refused, "failed": failed, "taken": [place.kind for place in taken],
+    }  # fmt: skip
+
+
+def read(form: Any) -> GraphRecord:
+    """The record of a JSON form, checked as a file is."""
+    try:
+        record = msgspec.convert(form, GraphRecord)
+    except msgspec.ValidationError as error:
+        raise UnreadableError("the graph", str(error)) from error
+    check_graph(record, "the graph")
+    return record
+
+
+def apart(make: Callable[[], str]) -> tuple[str, str]:
+    """What a function returns and what it raises, in a process of its own: a failed compile leaves torch in no good state."""
+    with tempfile.TemporaryFile() as file:
+        pid = os.fork()
+        if not pid:
+            try:
+                answer = [make(), ""]
+            except BaseException as error:  # noqa: BLE001 (whatever torch raises of a mark)
+                answer = ["", f"{type(error).__name__}: {str(error)[:200]}"]
+            file.write(json.dumps(answer).encode())
+            file.flush()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        file.seek(0)
+        text, error = json.loads(file.read())
+        return text, error
+
+
+def sources_of_halves(form: Any, marks: dict[Place, str], backend: str) -> tuple[list[str], list[str]]:
+    """The sources with all marks, in as few compiles as there can be, and the places with which nothing compiles."""
+    text, error = apart(lambda: source(read(put(form, marks)), backend))
+    if not error:
+        return [text], []
+    if len(marks) == 1:
+        return [], [f"{next(iter(marks)).kind}: {error}"]
+    texts, failed = [], []
+    items = list(marks.items())
+    for half in (items[: len(items) // 2], items[len(items) // 2 :]):
+        more, wrong = sources_of_halves(form, dict(half), backend)
+        texts += more
+        failed += wrong
+    return texts, failed
