@@ -89,10 +89,10 @@ class _Encoder:
     def __init__(self, gm: GraphModule, sink: TensorSink | None) -> None:
         self.gm = gm
         self.carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
-        self.symbols = SymbolWriter()
+        self.originals: dict[str, str] = self.carry.get("originals", {})
+        self.symbols = SymbolWriter(self.originals)
         self.values = ValueWriter(self.symbols)
         self.storages = StorageWriter(self.values, sink)
-        self.originals: dict[str, str] = self.carry.get("originals", {})
         self.plain = ArgumentWriter(self.values, originals=self.originals)
         self.meta = MetaWriter(self.plain, self.originals, self.carry.get("not_saved", {}))
 

@@ -13,7 +13,7 @@ import dataclasses
 import inspect
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,8 +53,9 @@ def is_symbolic(value: object) -> bool:
 class SymbolWriter:
     """Collects the symbols that a graph mentions while its values are encoded, then writes them with all facts on them."""
 
-    def __init__(self) -> None:
+    def __init__(self, originals: Mapping[str, str] | None = None) -> None:
         self.env: Any = None
+        self.originals = originals or {}
         self._texts: dict[Any, str] = {}
         self._used: set[Any] = set()
 
@@ -115,7 +116,7 @@ class SymbolWriter:
         self._close_over(env, [fact for fact, *_ in facts])
         guards = [
             GuardRecord(
-                expr=self.text(expr), kind=kind, symbol=symbol, message=message, size_oblivious=oblivious
+                expr=self.text(expr), kind=kind, symbol=symbol, message=self.originals.get(message, message), size_oblivious=oblivious
             )
             for expr, kind, symbol, message, oblivious in facts
             if expr.free_symbols and expr.free_symbols <= self._used

@@ -41,7 +41,7 @@ def _settings(graph: Graph, **values: Any) -> None:
 def _function(key: str) -> Callable[[Graph, str], object]:
     def put(graph: Graph, text: str) -> None:
         _node(graph, "aten.sin.default")["meta"] = {key: [["f", text]]}
-        _settings(graph, cpp__descriptive_names="torch", triton__descriptive_names="torch")
+        _settings(graph, cpp__descriptive_names="torch")
 
     return put
 
@@ -69,7 +69,7 @@ MESSAGE, WORDS, GROUP = "aten._assert_async.msg", "hostile.tell.default", "_c10d
 _message, _words = _argument(MESSAGE, 1), _argument(WORDS, 1)
 _cpp_message = '"), 0)); system("touch {0}"); (0 ? 0 : (throw std::runtime_error("'
 _python_raw = "''') if [__import__('os').system('touch {0}')] else print('''"
-_python_triple = '""" if [__import__("os").system("touch {0}")] else r"""'
+_python_triple = ' """ if [__import__("os").system("touch {0}")] else r""" '
 _name = "x = [__import__('os').system('touch {0}')]; y"
 WAYS = {
     "a message, in C++": Way(_cpp_message.format, _message),
@@ -79,7 +79,6 @@ WAYS = {
     "a message, in a comment above Triton": Way('x\n__import__("os").system("touch {0}") #'.format, _message, "triton"),
     "the name of a function, in that of a C++ kernel": Way(_name.format, _function("source_fn_stack")),
     "the name of a backward's function, in that of a C++ kernel": Way(_name.format, _function("fwd_source_fn_stack")),
-    "the name of a function, in that of a Triton kernel": Way(_name.format, _function("source_fn_stack"), "triton"),
     "the node that a node came from, in a comment": Way('x\n        __import__("os").system("touch {0}") #'.format, _source_node),
     "an operator's text, in a C++ wrapper": Way(
         '"))); system("touch {0}"); (c10::IValue(std::string("'.format, _words, "cpp_wrapper"

@@ -45,8 +45,9 @@ LOUD = {
     "profiler_mark_wrapper_call": True, "trace.provenance_tracking_level": 1, "debug_index_asserts": True,
 }  # fmt: skip
 """Settings with which Inductor writes more text."""
-NOT_MARKED = {"rounding_mode", "static_input_idxs", "inductor_realize_to_strides", "is_wrapped"}
-"""What torch compares with words and numbers, so that nothing compiles; and what has torch wrap an operator for good."""
+NOT_MARKED = {"rounding_mode", "static_input_idxs", "inductor_realize_to_strides", "recompute", "is_wrapped"}
+"""What torch compares with words of its own or with numbers, so that nothing compiles with a mark there; and what has it wrap an
+operator for good."""
 STACK = '  File "model.py", line 1, in forward\n    x = self.fc(x)\n'
 META = {
     "source_fn_stack": [["sin", "torch.sin"]], "custom": {"dict": [["k", {"string": 2}]]}, "torch_fn": {"tuple": ["sin_1", "sin"]},
@@ -167,32 +168,64 @@ def switched_off(payload: Payload) -> None:
 
 
 def marked(payload: Payload) -> Payload:
-    """Marks every text of the case that a record can have there, compiles that, and says which marks stand where in the source.
-
-    Marks that torch refuses are found by halves, and left out.
-    """
+    """Marks every text of the case that a record can have there, and says which marks stand where in what comes of it: in the source
+    of a `backend`, without one in the live graph."""
     switched_off(payload)
     form = full(load_graph(payload["case"]).record)
     keys = node_meta.KEPT - NOT_MARKED
     found = places(form) + nested(("graph", "nodes", -2, "meta"), keys) + nested(("graph", "meta"), keys)
-    found = [place for place in found if not NOT_MARKED & set(map(str, place.path))]
-    taken: dict[Place, str] = {}
-    refused: list[str] = []
-    for number, place in enumerate(found):
-        try:
-            live.fake_module(read(put(form, {place: mark(number)})), None)
-        except GraphdbgError:
-            refused.append(place.kind)
-        else:
-            taken[place] = mark(number)
+    found = [one for one in found if not NOT_MARKED & set(map(str, one.path)) and "args(output)" not in one.kind]
     kinds = {number: place.kind for number, place in enumerate(found)}
-    texts, failed = sources_of_halves(form, taken, payload["backend"])
-    text = "\n".join(texts)
+    marks = {place: mark(number) for number, place in enumerate(found)}
+    taken = {place: text for place, text in marks.items() if _loads(form, {place: text})}
+    if payload.get("backend"):
+        text, error = apart(lambda: source(read(put(form, taken)), payload["backend"]))
+    else:
+        text, error = "|".join(live_texts(read(put(form, taken)))), ""
+    left = [one for one in LEFT.finditer(text) if not (one[0].endswith("\n") and kinds[int(one[1])] == "strings.*")]  # a stack's lines
     return {
-        "left": sorted({f"{kinds[int(one[1])]}: {text[one.start() - 80: one.end() + 80]}" for one in LEFT.finditer(text)}),
+        "left": sorted({f"{kinds[int(one[1])]}: {text[max(0, one.start() - 80): one.end() + 80]}" for one in left}),
         "seen": sorted({kinds[int(one)] for one in re.findall(r"zq(\d+)", text)}),
-        "refused": refused, "failed": failed, "taken": [place.kind for place in taken],
+        "taken": sorted({place.kind for place in taken}), "error": error,
     }  # fmt: skip
+
+
+def _loads(form: Any, marks: dict[Place, str]) -> bool:
+    try:
+        live.fake_module(read(put(form, marks)), None)
+    except GraphdbgError:
+        return False
+    return True
+
+
+def live_texts(record: GraphRecord) -> list[str]:
+    """Every text that torch can reach from a live graph: names, arguments and metadata, the facts on symbols, what was its code."""
+    gm, fakes, mode = live.fake_module(record, None)
+    texts: list[str] = [gm.code]
+    seen: set[int] = set()
+
+    def walk(held: Any) -> None:
+        if isinstance(held, str):
+            texts.append(str(held))
+        elif isinstance(held, dict):
+            for key, value in held.items():
+                walk(key)
+                if not str(key).startswith(inert_to_torch):
+                    walk(value)
+        elif isinstance(held, (list, tuple, set, frozenset)):
+            for one in held:
+                walk(one)
+        elif hasattr(held, "__dict__") and type(held).__module__.startswith("torch") and id(held) not in seen:
+            seen.add(id(held))
+            walk({key: value for key, value in vars(held).items() if key not in ("fake_mode", "owning_module")})
+
+    inert_to_torch = "graphdbg"  # what we carry for ourselves, under keys of our own
+    for node in gm.graph.nodes:
+        walk([node.name, str(node.target), node.args, node.kwargs, node.meta])
+    env = mode.shape_env
+    walk([gm.meta, fakes, env.var_to_sources, env.deferred_runtime_asserts, env.guards])
+    walk(ReplaySpec.of(record).compile_kwargs | ReplaySpec.of(record).config)
+    return texts
 
 
 def read(form: Any) -> GraphRecord:
@@ -223,17 +256,3 @@ def apart(make: Callable[[], str]) -> tuple[str, str]:
         return text, error
 
 
-def sources_of_halves(form: Any, marks: dict[Place, str], backend: str) -> tuple[list[str], list[str]]:
-    """The sources with all marks, in as few compiles as there can be, and the places with which nothing compiles."""
-    text, error = apart(lambda: source(read(put(form, marks)), backend))
-    if not error:
-        return [text], []
-    if len(marks) == 1:
-        return [], [f"{next(iter(marks)).kind}: {error}"]
-    texts, failed = [], []
-    items = list(marks.items())
-    for half in (items[: len(items) // 2], items[len(items) // 2 :]):
-        more, wrong = sources_of_halves(form, dict(half), backend)
-        texts += more
-        failed += wrong
-    return texts, failed

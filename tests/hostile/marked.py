@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 def mark(number: int) -> str:
     """The text of a mark: all that could end a literal or a comment, with a word before each."""
-    return "".join(f"zq{number}{end}" for end in ENDS) + f"zq{number}"
+    return "".join(f"zq{number}{end}" for end in ENDS) + f"zq{number}."
 
 
 def full(held: Any) -> Any:

@@ -1,0 +1,39 @@
+"""The children of these tests find their modules where the shared fork server looks."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdbg.toolkit.isolation import ForkServer
+
+from ..one_server import Lender
+
+Ask = Any
+
+
+@pytest.fixture(scope="session")
+def child(one_server: Lender) -> Iterator[Ask]:
+    """`child("make", case="...")`: what a function of hostile_children returns, in a child of its own."""
+    for name in ("hostile_children", "marked"):
+        shutil.copy(Path(__file__).with_name(f"{name}.py"), one_server.modules)
+    with ForkServer() as server:
+
+        def call(function: str, **payload: Any) -> Any:
+            answer = server.submit(f"hostile_children:{function}", payload, limit_s=900).answer()
+            assert answer.status == "done", answer
+            return answer.value
+
+        yield call
+
+
+@pytest.fixture(scope="session")
+def talking(child: Ask, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A case with every kind of text."""
+    case = tmp_path_factory.mktemp("talking") / "case"
+    child("make", case=str(case))
+    return case

@@ -1,0 +1,157 @@
+"""Text of a dump never ends the literal or the comment that Inductor writes it into: not in C++, Python or Triton source.
+
+Each claim is made twice: with the one function that makes text inert, and with that switched off, where the marks are found and the
+payloads run. What compiles is slow: C++ takes seconds, and its headers are compiled once for each cache.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from graphdbg.dumps import inert, live, trust
+from graphdbg.dumps.schema import GuardRecord, NodeRecord, Record
+
+from ..dumps.graphs import chain, tensor_value
+from .breakouts import MESSAGE, WAYS
+from .marked import ENDS, full, mark, places, put
+
+BACKENDS = ("cpp", "cpp_wrapper", "aoti", "triton")
+UNSAFE = re.compile(r"""['"\\{}\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]|\*/|/\*|\?\?|<[A-Z_]""")
+SINKS = (
+    "graph.nodes.*.args(aten._assert_async.msg).*", "graph.nodes.*.args(hostile.tell.default).*", "graph.nodes.*.from_node.*",
+    "graph.nodes.*.args(_c10d_functional.all_reduce.default).*", "graph.nodes.*.meta(aten.sin.default).source_fn_stack.*.*",
+)  # fmt: skip
+"""Texts that do stand in the source of every backend, as words."""
+
+
+@given(st.text() | st.lists(st.sampled_from([*ENDS, "<", "DEF", "?", "/", "*", "x"])).map("".join))
+@example("".join(ENDS))
+def test_nothing_that_ends_anything_is_left(text: str) -> None:
+    made = inert.text(text)
+    assert UNSAFE.search(made) is None
+    assert inert.text(made) == made
+    assert UNSAFE.search(inert.name(text)) is None and re.fullmatch(r"\w{0,100}", inert.name(text), re.ASCII)
+    assert all(UNSAFE.search(line) is None for line in inert.lines(text).split("\n") if '"' not in line)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("Runtime assertion failed for u0 <= 5 on node 'ge'", "Runtime assertion failed for u0 <= 5 on node `ge`"),
+        ('say "hi"\n\ttwice', "say ``hi``<0x0a><0x09>twice"),
+        ("bij,bjk->bik", "bij,bjk->bik"),
+        ("größer als π", "größer als π"),
+        ("C:\\model */ <STORE_OUTPUT>", "C:/model * / < STORE_OUTPUT>"),
+    ],
+)
+def test_what_is_left_can_be_read(text: str, made: str) -> None:
+    assert inert.text(text) == made
+
+
+def test_frames_stay_frames() -> None:
+    stack = '  File "/home/ann/my model.py", line 3, in forward\n    x = f("a")\n'
+    assert inert.lines(stack) == '  File "/home/ann/my model.py", line 3, in forward\n    x = f(``a``)\n'
+    assert ')"' not in inert.lines('  File "x)", line 1, in f')
+
+
+def test_trust_leaves_text_as_recorded() -> None:
+    text = mark(0)
+    with trust.granted():
+        assert inert.text(text) == inert.name(text) == inert.lines(text) == text
+    assert inert.text(text) != text
+
+
+def test_the_users_own_words_are_saved_again() -> None:
+    """A graph that comes out of a dump and goes into another keeps what was written."""
+    record = chain()
+    node = record.graph.nodes[1]
+    node.from_node = ["it's", 'a "name"']
+    node.meta = {"source_fn_stack": [["f's", "torch.nn.functional.gelu"]], "custom": {"dict": [["k", "it's"]]}}
+    node.kwargs = {"words": "isn't", "more": {"tuple": ['a "name"']}}
+    node.module = len(record.strings)
+    record.strings.append("L['self'].fc: torch.nn.Linear")
+    record.guards.append(GuardRecord("s0 > 1", kind="assert", message='say "so"'))
+    record.symbols[0].source = "L['x'].size()[0]"
+    gm, _, _ = live.fake_module(record, None)
+    live_node = next(one for one in gm.graph.nodes if one.name == node.name)
+    assert live_node.kwargs["words"] == "isn`t" and live_node.meta["source_fn_stack"] == [("f`s", "gelu")]
+    again = live.encode(gm, id=record.id, stage=record.stage)
+    made = again.graph.nodes[1]
+    assert (made.from_node, made.meta, made.kwargs) == (node.from_node, node.meta, node.kwargs)
+    assert (again.strings[made.stack], again.strings[made.module]) == (record.strings[0], record.strings[-1])
+    assert again.symbols[0].source == "L['x'].size()[0]"
+    assert [guard.message for guard in again.guards] == ['say "so"']
+
+
+def test_a_field_of_tomorrow_is_marked_by_itself() -> None:
+    class Tomorrow(NodeRecord):
+        words: str = ""
+        notes: list[str] = []
+        held: dict[str, str] = {}
+
+    kinds = {f"{place.kind} {place.what}" for place in places(full(Tomorrow("x", "placeholder", "x", value=tensor_value(2))))}
+    assert {"words set", "notes append", "held key", "name set", "value.dtype set", "from_node append"} <= kinds
+    assert put({"a": [""]}, {places({"a": [""]})[2]: "m"}) == {"a": ["m"]}
+    assert all(issubclass(kind, Record) for kind in (Tomorrow, NodeRecord))
+
+
+def test_a_program_that_is_compiled_has_inert_text() -> None:
+    """repro.py goes through torch.compile, which writes the message into C++ once more."""
+    record = chain()
+    evil = WAYS["a message, in C++"].text("/tmp/x")
+    record.graph.nodes[1] = NodeRecord("told", "call_function", MESSAGE, args=[{"node": "x"}, evil])
+    record.config = {"inductor": {"aot_inductor.serialized_in_spec": f'{evil})"'}}
+    made = inert.record(record)
+    assert UNSAFE.search(made.graph.nodes[1].args[1]) is None
+    assert UNSAFE.search(str(made.config["inductor"]["aot_inductor.serialized_in_spec"])) is None
+    assert record.graph.nodes[1].args[1] == evil
+    with trust.granted():
+        assert inert.record(record) == record
+
+
+def test_no_mark_is_left_in_a_live_graph(child: Any, talking: Path) -> None:
+    """Whatever torch can reach of a graph, and so write into any code: names, arguments, metadata, facts on symbols, settings."""
+    found = child("marked", case=str(talking))
+    assert found["left"] == []
+    assert len(found["taken"]) > 100 and set(SINKS) <= set(found["seen"])
+
+
+def test_marks_are_left_without_the_escape(child: Any, talking: Path) -> None:
+    left = "\n".join(child("marked", case=str(talking), off=True)["left"])
+    assert [one for one in SINKS if one not in left] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_mark_is_left_in_generated_code(child: Any, talking: Path, backend: str) -> None:
+    found = child("marked", case=str(talking), backend=backend)
+    assert (found["left"], found["error"]) == ([], "")
+    assert set(SINKS) <= set(found["seen"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_marks_are_left_in_generated_code_without_the_escape(child: Any, talking: Path, backend: str) -> None:
+    found = child("marked", case=str(talking), backend=backend, off=True)
+    assert found["error"] == "" and "args(hostile.tell.default)" in "\n".join(found["left"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("escape", ["on", "off"])
+@pytest.mark.parametrize("name", WAYS)
+def test_a_payload_runs_only_without_the_escape(child: Any, talking: Path, tmp_path: Path, name: str, escape: str) -> None:
+    case, ran = tmp_path / "case", tmp_path / "ran"
+    shutil.copytree(talking, case)
+    graph = json.loads((case / "graph.json").read_bytes())
+    WAYS[name].edit(graph, str(ran))
+    (case / "graph.json").write_text(json.dumps(graph))
+    answer = child("run", case=str(case), backend=WAYS[name].backend, off=escape == "off")
+    assert ran.exists() == (escape == "off"), answer["raised"]
