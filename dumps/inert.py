@@ -1,10 +1,10 @@
 """Text of a dump that ends up in generated source, made inert: the one function between a record's words and a compiler.
 
 Inductor writes names, metadata, messages and string arguments into C++, Python and Triton source: into literals, raw and triple
-quoted ones, comments and templates, some of them one inside the other, and most of them unescaped. So nothing that could end any of
-these is left, in any number of unescapings; what a person reads stays readable. `dumps.torchside` calls it for all that it gives FX,
-`ReplaySpec.of` for settings, and `record` for a program that is compiled. Under `--trust` text stays as it was recorded. Must not
-import torch.
+quoted ones, comments and templates, some of them one inside the other, and most of them unescaped. So nothing that could end any
+of these is left, in any number of unescapings; what a person reads stays readable. `dumps.torchside` calls it for all that it
+gives FX, `ReplaySpec.of` for settings, and `record` for a program that is compiled. Under `--trust` text stays as recorded.
+Must not import torch.
 
 >>> text('say "hi" */ \\\\ \\n')
 'say ``hi`` * / / <0x0a>'
@@ -49,8 +49,8 @@ def name(words: str) -> str:
 
 
 def lines(words: str) -> str:
-    """A text of several lines, such as a stack trace, line by line. Inductor puts it into R"(...)" with its line breaks; the quotes
-    of a frame's file stay, by which torch and we know a frame."""
+    """A text of several lines, such as a stack trace, line by line. Inductor puts it into R"(...)" with its line breaks; the
+    quotes of a frame's file stay, by which torch and we know a frame."""
     return "\n".join(map(_line, words.split("\n")))
 
 
@@ -73,7 +73,8 @@ def value(held: T) -> T:
         pairs = cast("dict[Any, Any]", held)
         return cast("T", {value(key): value(item) for key, item in pairs.items()})
     if isinstance(held, msgspec.Struct):
-        return cast("T", msgspec.structs.replace(held, **{field: value(getattr(held, field)) for field in held.__struct_fields__}))
+        fields = {field: value(getattr(held, field)) for field in held.__struct_fields__}
+        return cast("T", msgspec.structs.replace(held, **fields))
     return held
 
 

@@ -22,7 +22,9 @@ RICH_ROWS = 200
 """A rich table lays out every cell twice; above this many rows the aligned text is used on a terminal too."""
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_SEEN = re.compile(rf"\x1b\[(?:(?:[0-47]|2[2-7]|3[0-9]|4[0-9]|9[0-7]|10[0-7]|[34]8;5;\d+|[34]8;2;\d+;\d+;\d+);?)*m|{CONTROL.pattern}")
+_COLOUR = r"[0-47]|2[2-7]|3[0-9]|4[0-9]|9[0-7]|10[0-7]|[34]8;5;\d+|[34]8;2;\d+;\d+;\d+"
+"""Colours and weights; nothing that hides or blinks."""
+_SEEN = re.compile(rf"\x1b\[(?:(?:{_COLOUR});?)*m|{CONTROL.pattern}")
 
 
 class Column(msgspec.Struct):
@@ -42,8 +44,8 @@ def plain(text: str) -> str:
 
 
 def visible(text: str, *, colours: bool = False) -> str:
-    """A text of several lines as a terminal may get it: line breaks and tabs stay, and with `colours` the colours and weights that our
-    own tables have; every other control character is written as an escape."""
+    """A text of several lines as a terminal may get it: line breaks and tabs stay, and with `colours` the colours and weights
+    that our own tables have; every other control character is written as an escape."""
     return (_SEEN if colours else CONTROL).sub(_seen, text) if CONTROL.search(text) else text
 
 

@@ -116,11 +116,12 @@ class SymbolWriter:
         self._close_over(env, [fact for fact, *_ in facts])
         guards = [
             GuardRecord(
-                expr=self.text(expr), kind=kind, symbol=symbol, message=self.originals.get(message, message), size_oblivious=oblivious
+                expr=self.text(expr), kind=kind, symbol=symbol, message=self.originals.get(message, message),
+                size_oblivious=oblivious,
             )
             for expr, kind, symbol, message, oblivious in facts
             if expr.free_symbols and expr.free_symbols <= self._used
-        ]
+        ]  # fmt: skip
         ordered = sorted(self._used, key=lambda symbol: (len(symbol.name), symbol.name))
         return [self._symbol(symbol) for symbol in ordered], guards, _environment(env)
 

@@ -35,7 +35,8 @@ def _node(graph: Graph, target: str) -> Graph:
 
 
 def _settings(graph: Graph, **values: Any) -> None:
-    graph.setdefault("config", {}).setdefault("inductor", {}).update({name.replace("__", "."): one for name, one in values.items()})
+    room = graph.setdefault("config", {}).setdefault("inductor", {})
+    room.update({name.replace("__", "."): one for name, one in values.items()})
 
 
 def _function(key: str) -> Callable[[Graph, str], object]:

@@ -45,13 +45,15 @@ LOUD = {
     "profiler_mark_wrapper_call": True, "trace.provenance_tracking_level": 1, "debug_index_asserts": True,
 }  # fmt: skip
 """Settings with which Inductor writes more text."""
-NOT_MARKED = {"rounding_mode", "static_input_idxs", "inductor_realize_to_strides", "recompute", "is_wrapped"}
+NOT_MARKED = {
+    "rounding_mode", "static_input_idxs", "inductor_realize_to_strides", "recompute", "cudagraph_annotation", "is_wrapped",
+}  # fmt: skip
 """What torch compares with words of its own or with numbers, so that nothing compiles with a mark there; and what has it wrap an
 operator for good."""
 STACK = '  File "model.py", line 1, in forward\n    x = self.fc(x)\n'
 META = {
-    "source_fn_stack": [["sin", "torch.sin"]], "custom": {"dict": [["k", {"string": 2}]]}, "torch_fn": {"tuple": ["sin_1", "sin"]},
-    "desc": "PlainAOTOutput(idx=0)", "partition_names": ["p"],
+    "source_fn_stack": [["sin", "torch.sin"]], "custom": {"dict": [["k", {"string": 2}]]},
+    "torch_fn": {"tuple": ["sin_1", "sin"]}, "desc": "PlainAOTOutput(idx=0)", "partition_names": ["p"],
 }  # fmt: skip
 
 
@@ -150,13 +152,14 @@ def run(payload: Payload) -> Payload:
 
 def _world(gm: torch.fx.GraphModule) -> None:
     """A world of one whose group has every name that the graph calls a group by."""
-    import torch.distributed as dist
+    import torch.distributed
 
+    dist: Any = torch.distributed
     if not dist.is_initialized():
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     for node in gm.graph.nodes:
         if "all_reduce" in str(node.target) and node.args[2] != "0":
-            torch._C._distributed_c10d._register_process_group(node.args[2], dist.group.WORLD)
+            dist.distributed_c10d._register_process_group(node.args[2], dist.group.WORLD)
 
 
 def switched_off(payload: Payload) -> None:
@@ -168,8 +171,8 @@ def switched_off(payload: Payload) -> None:
 
 
 def marked(payload: Payload) -> Payload:
-    """Marks every text of the case that a record can have there, and says which marks stand where in what comes of it: in the source
-    of a `backend`, without one in the live graph."""
+    """Marks every text of the case that a record can have there, and says which marks stand where in what comes of it: in the
+    source of a `backend`, without one in the live graph."""
     switched_off(payload)
     form = full(load_graph(payload["case"]).record)
     keys = node_meta.KEPT - NOT_MARKED
@@ -182,7 +185,8 @@ def marked(payload: Payload) -> Payload:
         text, error = apart(lambda: source(read(put(form, taken)), payload["backend"]))
     else:
         text, error = "|".join(live_texts(read(put(form, taken)))), ""
-    left = [one for one in LEFT.finditer(text) if not (one[0].endswith("\n") and kinds[int(one[1])] == "strings.*")]  # a stack's lines
+    of_stacks = {f"zq{number}\n" for number, kind in kinds.items() if kind == "strings.*"}  # their lines stay lines
+    left = [one for one in LEFT.finditer(text) if one[0] not in of_stacks]
     return {
         "left": sorted({f"{kinds[int(one[1])]}: {text[max(0, one.start() - 80): one.end() + 80]}" for one in left}),
         "seen": sorted({kinds[int(one)] for one in re.findall(r"zq(\d+)", text)}),
@@ -199,7 +203,7 @@ def _loads(form: Any, marks: dict[Place, str]) -> bool:
 
 
 def live_texts(record: GraphRecord) -> list[str]:
-    """Every text that torch can reach from a live graph: names, arguments and metadata, the facts on symbols, what was its code."""
+    """Every text that torch can reach from a live graph: names, arguments and metadata, the facts on symbols, its code."""
     gm, fakes, mode = live.fake_module(record, None)
     texts: list[str] = [gm.code]
     seen: set[int] = set()

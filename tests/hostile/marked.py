@@ -1,7 +1,7 @@
 """Marks the text fields of a record: whatever the schema has, one mark at a time or many at once.
 
-A place is where a text stands or could stand in the record's full JSON form, defaults included: a string, a None, an end of a list,
-a key of a dict. A field that the schema gets tomorrow is a place by itself.
+A place is where a text stands or could stand in the record's full JSON form, defaults included: a string, a None, an end of a
+list, a key of a dict. A field that the schema gets tomorrow is a place by itself.
 
 >>> [place for place in places(full(record)) if place.kind == "graph.nodes.*.name"]
 """
@@ -19,8 +19,8 @@ Path = tuple[str | int, ...]
 ENDS = ("'", '"', "\\", "\n", "*/", "'''", '"""', ')"', "\x1b", "\u2028")
 LEFT = re.compile(r"""zq(\d+)(?:['"\\\n\x1b\u2028]|\*/|\)")""")
 """A mark that stands where it could end something."""
-_APART = ("args", "kwargs", "meta")
-"""What means another thing on each node."""
+_APART = ("args", "kwargs", "meta", "from_node")
+"""What means another thing on each node, and at each place."""
 
 
 class Place(NamedTuple):
@@ -56,21 +56,21 @@ def places(form: Any) -> list[Place]:
 
 
 def _places(form: Any, path: Path, kind: str, node: str) -> Iterator[Place]:
-    inside = f"{kind}." if kind else ""
+    inside, apart = f"{kind}." if kind else "", "(" in kind
     if form is None or isinstance(form, str):
         yield Place(kind, path, "set")
     elif isinstance(form, list):
         if path[-1] not in ("args", "kwargs"):
             yield Place(kind, path, "append")
         for index, item in enumerate(form):
-            yield from _places(item, (*path, index), f"{inside}*", node)
+            yield from _places(item, (*path, index), f"{inside}{index if apart else '*'}", node)
     elif isinstance(form, dict):
         if not path or path[-1] not in ("value", "kwargs"):
             yield Place(kind, path, "key")
-        node = form["target"] if "target" in form else node
+        node = form.get("target", node)
         for key, item in form.items():
-            apart = f"{inside}{key}({node})" if key in _APART else f"{inside}{key}"
-            yield from _places(item, (*path, key), apart, node)
+            named = f"{inside}{key}({node})" if key in _APART and not apart else f"{inside}{key}"
+            yield from _places(item, (*path, key), named, node)
 
 
 def nested(path: Path, keys: Iterable[str]) -> list[Place]:

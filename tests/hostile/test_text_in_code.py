@@ -1,7 +1,7 @@
 """Text of a dump never ends the literal or the comment that Inductor writes it into: not in C++, Python or Triton source.
 
-Each claim is made twice: with the one function that makes text inert, and with that switched off, where the marks are found and the
-payloads run. What compiles is slow: C++ takes seconds, and its headers are compiled once for each cache.
+Each claim is made twice: with the one function that makes text inert, and with that switched off, where the marks are found and
+the payloads run. What compiles is slow: C++ takes seconds, and its headers are compiled once for each cache.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from .marked import ENDS, full, mark, places, put
 BACKENDS = ("cpp", "cpp_wrapper", "aoti", "triton")
 UNSAFE = re.compile(r"""['"\\{}\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]|\*/|/\*|\?\?|<[A-Z_]""")
 SINKS = (
-    "graph.nodes.*.args(aten._assert_async.msg).*", "graph.nodes.*.args(hostile.tell.default).*", "graph.nodes.*.from_node.*",
-    "graph.nodes.*.args(_c10d_functional.all_reduce.default).*", "graph.nodes.*.meta(aten.sin.default).source_fn_stack.*.*",
+    "graph.nodes.*.args(aten._assert_async.msg).1", "graph.nodes.*.args(hostile.tell.default).1",
+    "graph.nodes.*.args(_c10d_functional.all_reduce.default).2", "graph.nodes.*.from_node(aten.sin.default).0",
+    "graph.nodes.*.meta(aten.sin.default).source_fn_stack.0.1",
 )  # fmt: skip
 """Texts that do stand in the source of every backend, as words."""
 

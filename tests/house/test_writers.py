@@ -47,7 +47,8 @@ def printed(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize(
-    "text", ["print(1)", "click.echo(x)", "sys.stdout.write(x)", "sys.stderr.buffer.write(x)", "Console(stderr=True)", "os.write(2, x)"]
+    "text",
+    ["print(1)", "click.echo(x)", "sys.stdout.write(x)", "sys.stderr.buffer.write(x)", "Console(stderr=True)", "os.write(2, x)"],
 )
 def test_each_way_to_print_is_found(text: str) -> None:
     assert list(printed(ast.parse(text)))
