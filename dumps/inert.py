@@ -9,7 +9,7 @@ Must not import torch.
 >>> text('say "hi" */ \\\\ \\n')
 'say ``hi`` * / / <0x0a>'
 >>> name("torch.nn.functional.gelu"), name("x(); system(1)")
-('gelu', 'x___system_1_')
+('gelu', 'x____system_1_')
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _UNSAFE = re.compile(r"""['"\\{}]|\*/|/\*|\?\?|<[A-Z_]""")
 _PAIRS = re.compile(r"\*(?=/)|/(?=\*)|\?(?=\?)|<(?=[A-Z_])")
 """Ends and starts of C comments, trigraphs, and the marks that Inductor's templates fill in."""
 _FRAME = re.compile(r'(\s*File )"([^"]*)"(, line \d+, in )(.*)')
+_DOTTED = re.compile(r"\w+(?:\.\w+)*", re.ASCII)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 _LONGEST_NAME = 100
 _PROGRAMS = ("kernels", "definitions")
@@ -45,7 +46,10 @@ def text(words: str) -> str:
 
 def name(words: str) -> str:
     """The last part of a dotted name as an identifier, for names of kernels."""
-    return words if trust.given() else _NOT_IN_NAMES.sub("_", text(words).rpartition(".")[2])[:_LONGEST_NAME]
+    if trust.given():
+        return words
+    last = words.rpartition(".")[2] if _DOTTED.fullmatch(words) else words
+    return _NOT_IN_NAMES.sub("_", last)[:_LONGEST_NAME]
 
 
 def lines(words: str) -> str:

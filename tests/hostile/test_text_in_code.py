@@ -31,6 +31,8 @@ SINKS = (
     "graph.nodes.*.meta(aten.sin.default).source_fn_stack.0.1",
 )  # fmt: skip
 """Texts that do stand in the source of every backend, as words."""
+ALSO_AHEAD = (SINKS[0], SINKS[2], "graph.nodes.*.meta(aten.sin.default).source_fn_stack.0.1")
+"""Those of them that do so ahead of time, too, where the graph is traced once more, and operators of libraries go to a JSON file."""
 
 
 @given(st.text() | st.lists(st.sampled_from([*ENDS, "<", "DEF", "?", "/", "*", "x"])).map("".join))
@@ -135,14 +137,14 @@ def test_marks_are_left_without_the_escape(child: Any, talking: Path) -> None:
 def test_no_mark_is_left_in_generated_code(child: Any, talking: Path, backend: str) -> None:
     found = child("marked", case=str(talking), backend=backend)
     assert (found["left"], found["error"]) == ([], "")
-    assert set(SINKS) <= set(found["seen"])
+    assert set(SINKS if backend != "aoti" else ALSO_AHEAD) <= set(found["seen"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_marks_are_left_in_generated_code_without_the_escape(child: Any, talking: Path, backend: str) -> None:
     found = child("marked", case=str(talking), backend=backend, off=True)
-    assert found["error"] == "" and "args(hostile.tell.default)" in "\n".join(found["left"])
+    assert found["error"] == "" and [one for one in ALSO_AHEAD if one not in "\n".join(found["left"])] == []
 
 
 @pytest.mark.slow
