@@ -9,7 +9,6 @@ graphdbg 0.1.0
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import errno
 import sys

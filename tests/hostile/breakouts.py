@@ -61,11 +61,6 @@ def _table(graph: Graph, text: str) -> None:
     _node(graph, MESSAGE)["args"][1] = {"string": 2}
 
 
-def _graph_id(graph: Graph, text: str) -> None:
-    graph["compile_kwargs"]["graph_id"] = text
-    _settings(graph, profiler_mark_wrapper_call=True)
-
-
 MESSAGE, WORDS, GROUP = "aten._assert_async.msg", "hostile.tell.default", "_c10d_functional.all_reduce.default"
 _message, _words = _argument(MESSAGE, 1), _argument(WORDS, 1)
 _cpp_message = '"), 0)); system("touch {0}"); (0 ? 0 : (throw std::runtime_error("'
@@ -92,7 +87,4 @@ WAYS = {
         ')"); system("touch {0}"); KernelContextGuard _more("x", R"('.format, _stack, "cpp_wrapper"
     ),
     "a stack, in the Python around a C++ wrapper": Way(_python_triple.format, _stack, "cpp_wrapper"),
-    "the number of a graph, in the wrapper": Way(
-        "'), __import__('os').system('touch {0}') or record_function('".format, _graph_id
-    ),
 }  # fmt: skip

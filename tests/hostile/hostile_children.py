@@ -85,7 +85,7 @@ def make(payload: Payload) -> Payload:
     """Saves the graph as a case folder, with text wherever a record of it can have some."""
     inputs = [torch.randn(8, 16), torch.ones(8, 16), torch.tensor(3)]
     gm = make_fx(talk, t.select_decomp_table(), tracing_mode="symbolic")(*inputs)
-    live.save_graph(gm, inputs, payload["case"], stage="inference", compile_kwargs={"static_input_idxs": [], "graph_id": "7"})
+    live.save_graph(gm, inputs, payload["case"], stage="inference", compile_kwargs={"static_input_idxs": []})
     file = Path(payload["case"]) / "graph.json"
     graph = json.loads(file.read_bytes())
     graph["strings"] = [STACK, "L['self'].fc: torch.nn.Linear", "a long text"]
@@ -124,7 +124,8 @@ def _compiled(record: GraphRecord, tensors: Any, backend: str, pipeline: Pipelin
     with contextlib.ExitStack() as stack:
         stack.enter_context(settings(spec.config))
         stack.enter_context(in_force(spec))
-        stack.enter_context(t.inductor_config.patch(cpp_wrapper=backend == "cpp_wrapper"))
+        own = spec.config.get("inductor", {})  # whatever a dump may set
+        stack.enter_context(t.inductor_config.patch(own | {"cpp_wrapper": backend == "cpp_wrapper"}))
         if backend == "triton":
             fakes = retargeted(gm, list(fakes), mode_of(gm, list(fakes))).fakes
             stack.enter_context(pretending(target_of("cuda:90")))

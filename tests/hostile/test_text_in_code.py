@@ -32,7 +32,7 @@ SINKS = (
 )  # fmt: skip
 """Texts that do stand in the source of every backend, as words."""
 ALSO_AHEAD = (SINKS[0], SINKS[2], "graph.nodes.*.meta(aten.sin.default).source_fn_stack.0.1")
-"""Those of them that do so ahead of time, too, where the graph is traced once more, and operators of libraries go to a JSON file."""
+"""Those of them that do so ahead of time, too, where the graph is traced once more, and operators of libraries go to JSON."""
 
 
 @given(st.text() | st.lists(st.sampled_from([*ENDS, "<", "DEF", "?", "/", "*", "x"])).map("".join))
@@ -101,7 +101,7 @@ def test_a_field_of_tomorrow_is_marked_by_itself() -> None:
         held: dict[str, str] = {}
 
     kinds = {f"{place.kind} {place.what}" for place in places(full(Tomorrow("x", "placeholder", "x", value=tensor_value(2))))}
-    assert {"words set", "notes append", "held key", "name set", "value.dtype set", "from_node append"} <= kinds
+    assert {"words set", "notes append", "held key", "name set", "value.dtype set", "from_node(x) append"} <= kinds
     assert put({"a": [""]}, {places({"a": [""]})[2]: "m"}) == {"a": ["m"]}
     assert all(issubclass(kind, Record) for kind in (Tomorrow, NodeRecord))
 
