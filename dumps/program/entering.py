@@ -71,6 +71,9 @@ ENTERS: dict[Entry, str] = {
 }  # fmt: skip
 """Where a program enters, in words."""
 
+CHECKED_BY = "CrossRefFakeMode"
+"""Torch's own comparison of what operators return with what they promise: it compiles nothing."""
+
 
 def stands_for(rung: str) -> tuple[Stand, ...]:
     """What stands for a rung; raises CannotExpressError where torch has nothing that could."""

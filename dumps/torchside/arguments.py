@@ -100,10 +100,11 @@ class ArgumentReader:
     """Decodes arguments. `reader` makes symbolic values, `texts` makes text inert."""
 
     def __init__(
-        self, reader: ValueReader, strings: list[str], texts: Texts, tensors: Mapping[str, torch.Tensor] | None = None
-    ) -> None:
+        self, reader: ValueReader, strings: list[str], texts: Texts | None = None,
+        tensors: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:  # fmt: skip
         self.reader = reader
-        self.texts = texts
+        self.texts = Texts() if texts is None else texts
         self.strings = strings
         self.tensors = tensors or {}
         self.nodes: dict[str, torch.fx.Node] = {}

@@ -278,7 +278,7 @@ class ValueReader:
 
         held = {name: self.tensor(part, f"{where}, {name}") for name, part in record.inner.items()}
         size, stride = ([self.symbols.dim(dim) for dim in dims] for dims in (record.shape, record.stride))
-        context = ArgumentReader(self, []).decode(record.context, where)
+        context = ArgumentReader(self, [], self.symbols.texts).decode(record.context, where)
         with torch.no_grad(), t.suppress_guards(self.symbols.env):
             made = wrappers.rebuilt(record.subclass, held, context, size, stride, where)
         return made.requires_grad_(True) if record.requires_grad else made

@@ -21,7 +21,7 @@ from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE
 from ...dumps.output import say
 from ...dumps.program.case import Case
-from ...dumps.program.entering import RUNG
+from ...dumps.program.entering import CHECKED_BY, RUNG
 from ...dumps.program.repro import flaky_sentence
 from ...dumps.program.settings import plain_change
 from ...dumps.program.text import CannotExpressError
@@ -122,7 +122,7 @@ def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
     report.repro = lay_down(script, report.out, asked.redactor)
     written.remember(report.repro)
     report.sidecar = report.repro.with_suffix(".safetensors") if script.sidecar is not None else None
-    report.entry, report.inputs = script.entry, script.way
+    report.entry, report.inputs = CHECKED_BY if case.checked else script.entry, script.way
     report.shown, report.times = found.runs.shown, len(found.runs.trials)
     report.first_layer = first_layer(found.layers, case.rung)
     if case.imports:

@@ -32,7 +32,7 @@ from ...dumps.hints import numbers
 from ...dumps.program import sizes
 from ...dumps.program.case import Case, Off, Registered
 from ...dumps.program.dying import plain
-from ...dumps.program.entering import ENTERS, RUNG, Entry, Stand, entries_of, stands_for
+from ...dumps.program.entering import CHECKED_BY, ENTERS, RUNG, Entry, Stand, entries_of, stands_for
 from ...dumps.program.inputs import Way
 from ...dumps.program.repro import MOST_LINES, Script, script_of
 from ...dumps.program.settings import plain_change, sources
@@ -230,6 +230,8 @@ def search(case: Case, asked: Asked) -> Found:
 
 def _entering(script: Script) -> str:
     """How it enters, and what stands for the rung, in words."""
+    if script.case.checked:
+        return f"through `{CHECKED_BY}`"
     stands = [script.stand.mode, *([script.stand.backend] if not script.stand.is_inductor else [])]
     named = ", ".join(one for one in stands if one)
     return ENTERS[script.entry] + (f", {named}" if named else "")
@@ -312,7 +314,7 @@ def _tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
     known = known or Memo(key="")
     how, stop = asked.for_program(script.text), threading.Event()
     alone = "subprocess" not in script.text  # what a probe puts in the place of torch.compile does not reach a child
-    ask = script.entry == "torch.compile" and not known.layers and alone
+    ask = script.entry == "torch.compile" and not (known.layers or script.case.checked) and alone
     with (
         owned("graphdbg-report-") as folder,
         ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool,

@@ -72,7 +72,7 @@ def in_child(name: str, backend: str, way: str, folder: Path) -> dict[str, Any]:
 
 def _counted_program(name: str, backend: str, way: str, folder: Path) -> dict[str, Any]:
     import torch
-    from capture_programs import PROGRAMS
+    from capture_programs import HOOKED, PROGRAMS
 
     import graphdbg
 
@@ -81,7 +81,7 @@ def _counted_program(name: str, backend: str, way: str, folder: Path) -> dict[st
     if way != WAYS[0]:
         recording = graphdbg.record(folder / f"{name}-{backend}-{WAYS.index(way)}", compiled_autograd=way == WAYS[2])
     with recording:
-        return counted(lambda: PROGRAMS[name].run(backend))
+        return counted(lambda: {**PROGRAMS, **{one.name: one for one in HOOKED}}[name].run(backend))
 
 
 def differences(name: str, backend: str, folder: Path) -> list[str]:
@@ -130,9 +130,9 @@ def main() -> int:
     options.add_argument("--backends", default=",".join(BACKENDS))
     chosen = options.parse_args()
     prepare()
-    from capture_programs import ROWS
+    from capture_programs import HOOKED, ROWS
 
-    names = [one.name for one in ROWS if not one.api and one.ranks == 1 and re.search(chosen.only, one.name)]
+    names = [one.name for one in [*ROWS, *HOOKED] if not one.api and one.ranks == 1 and re.search(chosen.only, one.name)]
     backends = chosen.backends.split(",")
     found = matrix(names, backends)
     print(json.dumps({"runs": len(names) * len(backends), "different": found}, indent=1))
