@@ -39,7 +39,7 @@ def test_a_missing_package_is_no_answer(flags: tuple[str, ...], code: int, tmp_p
 )  # fmt: skip
 def test_a_command_of_the_users(command: str, flags: tuple[str, ...], code: int, tmp_path: Path) -> None:
     program = tmp_path / "repro.py"
-    program.write_text(PROGRAM.format(command=command, ending="exit code 3"))
+    program.write_text(PROGRAM.format(command=command, ending="exit code 3", which="0a1b2c3d"))
     assert subprocess.run([sys.executable, str(program), *flags], capture_output=True, check=False).returncode == code
 
 
