@@ -13,10 +13,12 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.schema import Ambient
+from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.walk import plain
 from graphdbg.toolkit import philox
-from graphdbg.toolkit.case import Live
+from graphdbg.toolkit.case import Case, Live
 from graphdbg.toolkit.eager import run_graph
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.rungs import NAMES, CannotRun, Rung, rung
@@ -45,6 +47,12 @@ def test_a_healthy_graph_is_ok(name: str) -> None:
     assert torch.equal(outcome.outputs[0], X.relu() * 2)
     assert outcome.errors[0].rung == pytest.approx(0.0, abs=1e-7)
     assert outcome.seconds > 0
+
+
+def test_a_constant_that_a_graph_holds_is_used_as_it_is(tmp_path: Path) -> None:
+    weights = torch.linspace(1, 2, 64).reshape(8, 8)
+    saved = load_graph(save_graph(traced(lambda x: [torch.relu(x) * weights], X), [X], tmp_path / "case"))
+    assert judge(Case(saved).live(), "inductor").text == "ok"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,9 @@ def shared_fakes(
     alike = all(_stands_for(*pair, dynamic) for pair in zip(recorded, inputs, strict=True))
     traced = any("example_value" in node.meta for node in gm.graph.nodes if node.op == "placeholder")
     if not known and len(modes) == 1 and alike and _share_as_promised(recorded, inputs, views=traced and not dynamic):
-        return recorded, next(iter(modes.values()))
+        mode = next(iter(modes.values()))  # below Dynamo a graph may use constants that it holds as they are
+        mode.allow_non_fake_inputs |= not traced and any(node.op == "get_attr" for node in gm.graph.nodes)
+        return recorded, mode
     gm.shape_env = None  # type: ignore[assignment]  # Inductor prefers it to the one of the inputs
     given = next((value for value in inputs if isinstance(value, t.FakeTensor)), None)
     if given is not None:
