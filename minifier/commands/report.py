@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
 from ...toolkit.imports import TRUST, option_words, without_trust
+from .verify import modules_of, program_of
 
 if TYPE_CHECKING:
     from ..report.as_test import Written
@@ -37,8 +39,9 @@ def report(
     """Write repro.py, issue.md and artifacts.zip for a failing graph.
 
     \b
-    Takes a graph of a run (as recorded: the report says that it is not minimised), the folder
-    that minify wrote, or a case folder. repro.py needs torch alone; it is run three times in
+    Takes a graph of a run (as recorded: the report says that it is not minimised), a case folder, or
+    the folder that minify wrote: there repro.py and issue.md stay as they are, the repro is run
+    again and artifacts.zip is written beside it. repro.py needs torch alone; it is run three times in
     fresh processes, and the rate is in the text. Nothing is overwritten, nothing is sent. The text
     is for PyTorch where the compiler is at fault, else for who owns the line that it names.
     With --as-test it is a test instead: a TestCase that fails where the bug shows, seen to fail three
@@ -58,6 +61,8 @@ def report(
 
     if only_look:
         return _previewed(Path(graph), as_json)
+    if not (output or rung or as_test) and all((Path(graph) / name).exists() for name in _WRITTEN):
+        return _packed(Path(graph), TRUST in imports, as_json)
     saved = resolve_graph(graph)
     graph = address(saved)
     out = Path(output) if output else free_path("graphdbg-report", bare=False)
@@ -121,6 +126,36 @@ def report(
     if done.repro:
         say(f"{done.repro} {done.told}\nTry it: python {shlex.quote(str(done.repro))}")
     return done.exit_code
+
+
+_WRITTEN = ("repro.py", "issue.md", "case")
+"""What minify leaves where it wrote a report."""
+
+
+def _packed(out: Path, trusted: bool, as_json: bool) -> int:
+    """A report that is there: its repro is run again, and what is not packed yet is packed."""
+    from ...dumps.redact import Redactor
+    from ...dumps.store import load_graph
+    from ..report.bundle import pack
+    from ..report.issue import Report
+    from ..report.under import shown, torch_of
+
+    with program_of(str(out), trusted) as (program, known):
+        flaky = bool(known and known.rate and known.rate.flaky)
+        found = shown(program, torch_of(sys.executable, program), path=modules_of(known), flaky=flaky)
+    sidecar, archive = program.with_suffix(".safetensors"), out / "artifacts.zip"
+    done = Report(out, out / "issue.md", program, sidecar=sidecar if sidecar.is_file() else None)
+    if archive.exists():
+        say(f"{archive} is there already and stays as it is")
+    else:
+        pack(load_graph(out / "case"), done, Redactor())
+    paths = {"repro_path": str(program), "issue": str(done.issue), "artifacts": str(archive)}
+    emit(found.plain() | paths if as_json else "\n".join(paths.values()), as_json=as_json)
+    say(found.sentence())
+    for note in done.notes:
+        say(note)
+    say("The report holds parts of your program: read issue.md through before you publish it.")
+    return found.exit_code
 
 
 def _tested(done: Written, as_json: bool) -> int:

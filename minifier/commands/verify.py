@@ -42,8 +42,8 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
     from ..report.under import builds, interpreter, shown, torch_of
 
     python = interpreter(python)
-    with _program(subject, trust) as (program, known):
-        path, flaky = _modules(known), bool(known and known.rate and known.rate.flaky)
+    with program_of(subject, trust) as (program, known):
+        path, flaky = modules_of(known), bool(known and known.rate and known.rate.flaky)
 
         def run() -> int:
             found = shown(program, torch_of(python, program), path=path, flaky=flaky)
@@ -61,7 +61,7 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
             run()
 
 
-def _modules(known: CaseFile | None) -> list[str]:
+def modules_of(known: CaseFile | None) -> list[str]:
     """The folders where the program finds the modules that it imports."""
     from ...toolkit.imports import homes_of
 
@@ -69,7 +69,7 @@ def _modules(known: CaseFile | None) -> list[str]:
 
 
 @contextmanager
-def _program(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | None]]:
+def program_of(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | None]]:
     """The repro, and what is known of its case. Raises UsageError where there is none, or it may not be run."""
     from ..report import casefile
 

@@ -100,7 +100,7 @@ def emit_report(
     text = issue.render(issue.facts_of(case, report, known, log, asked.versions, search_for), redactor)
     write_file(report.issue, text.encode())
     if with_artifacts:
-        _pack(saved, report, redactor)
+        pack(saved, report, redactor)
     for note in report.notes:
         narrate(note)
     return report
@@ -143,7 +143,8 @@ def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
     report.without = "ended otherwise" if ended is None else ends.get(ended, "ended otherwise")
 
 
-def _pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:
+def pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:
+    """Writes artifacts.zip beside what was written. Raises UsageError when it exists."""
     written = [path for path in (report.repro, report.sidecar, report.issue) if path is not None]
     members, notes = artifacts.gather(saved, {path.name: path.read_bytes() for path in written}, redactor)
     report.artifacts = report.out / "artifacts.zip"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -244,3 +245,25 @@ def test_an_unminified_graph_says_so(
     assert graphdbg(["report", str(tmp_path / "case"), "-o", str(tmp_path / "out")]) == 0
     assert "is not minimised" in capsys.readouterr().err
     assert "as recorded, not minimised: 3 nodes" in (tmp_path / "out" / "issue.md").read_text()
+
+
+def test_a_report_that_is_there_is_run_again_and_packed_and_nothing_is_written_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "small"
+    case_folder(out / "case", relu_record())
+    (out / "case" / "case.json").write_text(json.dumps({"signature": msgspec.to_builtins(ACCURACY), "rung": "inductor"}))
+    (out / "repro.py").write_text("import sys\nsys.exit(1)\n")
+    (out / "issue.md").write_text("it is wrong\n")
+    assert graphdbg(["report", str(out)]) == 2  # nobody wrote this program here
+    assert "--trust" in capsys.readouterr().err and not (out / "artifacts.zip").exists()
+    for archive in ("written", "there already"):
+        assert graphdbg(["report", str(out), "--trust", "--json"]) == 0, archive
+        told = capsys.readouterr()
+        said = json.loads(told.out)
+        assert (said["repro"], said["shown"], said["times"]) == ("shows", 3, 3)
+        assert ("there already" in told.err) == (archive == "there already")
+    with zipfile.ZipFile(out / "artifacts.zip") as packed:
+        assert packed.read("issue.md") == b"it is wrong\n" and "case/graph.json" in packed.namelist()
+    (out / "repro.py").write_text("import sys\nsys.exit(0)\n")
+    assert graphdbg(["report", str(out), "--trust"]) == 1

@@ -168,11 +168,11 @@ def test_the_watch_goes_on_until_it_is_ended(
     out, python = out_with(tmp_path / "small"), python_with(tmp_path / "py", "__version__ = '9.8'")
 
     def built(folder: Path) -> object:
-        (folder / "__init__.py").write_text("__version__ = '9.9'")
+        (folder / "__init__.py").write_text("__version__ = '9.9.1'")
         yield
         raise KeyboardInterrupt
 
     monkeypatch.setattr(under, "builds", built)
     assert graphdbg(["verify", str(out), "--python", str(python), "--watch", "--json"]) == 130
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(one["torch"], one["repro"]) for one in told] == [("9.8", "shows"), ("9.9", "passes")]
+    assert [(one["torch"], one["repro"]) for one in told] == [("9.8", "shows"), ("9.9.1", "passes")]
