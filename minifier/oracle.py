@@ -205,9 +205,7 @@ class Oracle:
         answer: Answer | None = None
         try:
             answer, found = self.judge(None)
-            if self._lasting and (record := verdict.read(answer.record)) is not None:
-                outcome = Outcome(record, found, seconds=answer.seconds, rung=self.options.rung)
-                judged.remember(load_graph(self.case), self.options.rung, self.options.judged, self.options.seed, outcome)
+            self._remember(answer, found)
             if self.made_up or not (found and made_up.eager_cannot(found)):
                 return answer
             why = found.raw or found.text()
@@ -225,6 +223,12 @@ class Oracle:
         if found is None or found.signature is None:
             return None
         return Answer(Ruling.OTHER, found.signature.text(), seconds=found.seconds)
+
+    def _remember(self, answer: Answer, found: Signature | None) -> None:
+        options, record = self.options, verdict.read(answer.record)
+        if self._lasting and record is not None and self.case.is_dir():
+            outcome = Outcome(record, found, seconds=answer.seconds, rung=options.rung)
+            judged.remember(load_graph(self.case), options.rung, options.judged, options.seed, outcome)
 
     @property
     def _lasting(self) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..dumps import opening
 from ..dumps.errors import UsageError
 from ..toolkit.identity import Identity, of_graph
 from ..toolkit.next_command import with_flags
@@ -155,7 +156,7 @@ def _of_program(path: Path) -> Side:
 
     case = path.parent / "case"
     known = casefile.read(case) if case.is_dir() else None
-    head = path.read_text(encoding="utf-8", errors="replace")[:_HEAD_CHARACTERS]
+    head = opening.read_text(path, named=True)[:_HEAD_CHARACTERS]
     written = _WRITTEN.search(head)
     if known is not None and known.signature is not None:
         return Side.seen(str(path), known.signature, load_graph(case))

@@ -55,6 +55,7 @@ class Parts:
 def parts_of(program: str) -> Parts:
     """The parts of a repro. Raises CannotExpressError for a text that is none."""
     try:
+        program = _faulty(program)
         tree = ast.parse(program)
     except SyntaxError as error:
         raise CannotExpressError("the repro is no Python program", str(error)) from error
@@ -87,8 +88,34 @@ def _is_plain_text(node: ast.stmt) -> bool:
 
 
 def _is_loop(text: str) -> bool:
-    """Whether it is a part of the loop of a flaky program."""
-    return text.startswith(("RUNS = ", "if not sys.argv"))
+    """Whether it is a part of the loop of a flaky program, or reads its flags."""
+    return text.startswith(("RUNS = ", "if not sys.argv", "FAULT, UNSURE = "))
+
+
+def _faulty(program: str) -> str:
+    """The program as it is without a flag: what `--without-fault` chooses from is decided."""
+    asking = (node for node in ast.walk(ast.parse(program)) if isinstance(node, (ast.If, ast.IfExp)))
+    chosen = next(((node, text) for node in asking if (text := _chosen(node, program)) is not None), None)
+    if chosen is None:
+        return program
+    node, text = chosen
+    lines = program.splitlines(keepends=True)
+    before = "".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return _faulty(before + text + lines[node.end_lineno - 1][node.end_col_offset :] + "".join(lines[node.end_lineno :]))
+
+
+def _chosen(node: ast.If | ast.IfExp, program: str) -> str | None:
+    """What stays of a node that asks for the fault; None for any other."""
+    asks = ast.unparse(node.test)
+    if isinstance(node, ast.IfExp) and asks == "FAULT":
+        return ast.get_source_segment(program, node.body)
+    if isinstance(node, ast.If) and asks in ("FAULT", "not FAULT"):
+        body = node.body if asks == "FAULT" else node.orelse
+        under = " " * node.col_offset
+        whole = program.splitlines()[body[0].lineno - 1 : body[-1].end_lineno] if body else ["pass"]
+        return textwrap.indent(textwrap.dedent("\n".join(whole)), under).removeprefix(under)
+    return None
 
 
 def _statement(node: ast.stmt, text: str, found: Parts) -> None:

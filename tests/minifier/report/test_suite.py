@@ -21,7 +21,7 @@ from graphdbg.toolkit.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, tensor
 
-COMPILED = "torch.compile(graph, fullgraph=True, dynamic=False)"
+COMPILED = "torch.compile(graph, backend='inductor', fullgraph=True, dynamic=False)"
 RELU = record_of({"x": tensor(4, 8)}, [call("y", "torch.relu", node("x"), value=tensor(4, 8))], ["y"])
 
 
