@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .. import temporary
 from ..amounts import size_text
 from ..errors import UsageError
 from ..output import emit, say
@@ -27,12 +28,14 @@ _MOST = 12
 @click.option("-o", "--output", metavar="FILE", help="The file to write; it must not exist. Default: RUN.graphdbg.zip.")
 @click.option("--tensors", is_flag=True, help="Keep the stored tensors: weights, inputs and indices as they were.")
 @click.option("--source", is_flag=True, help="Keep the lines of your source that stacks and generated code show.")
+@click.option("--preview", is_flag=True, help="Say what would be packed, and which words look random; write nothing.")
 @json_option()
-def pack(run: str, output: str | None, tensors: bool, source: bool, as_json: bool) -> int:
+def pack(run: str, output: str | None, tensors: bool, source: bool, preview: bool, as_json: bool) -> int:
     """Write one redacted file of a run, to send to somebody who knows compilers.
 
     \b
-    Unzipped it is a run for ls, show, diff, replay and minify. Paths, user and host names, credentials and
+    Unzipped it is a run for ls, show, diff, replay and minify. Absolute paths, user and host names,
+    credentials (values of variables and arguments with such a name, known forms of tokens) and
     environment variables are taken out, tensors and your source lines left out. Names of your
     modules, functions and variables, shapes, constants, statistics and the words of errors stay.
     The finished file is searched for what should be gone.
@@ -42,7 +45,15 @@ def pack(run: str, output: str | None, tensors: bool, source: bool, as_json: boo
     out = Path(output) if output else Path(f"{found.name}.graphdbg.zip")
     from ..pack import making
 
+    if preview:
+        with temporary.folder("graphdbg-preview-") as folder:
+            packed = making.pack(found, folder / out.name, tensors=tensors, source=source)
+            packed.file = out
+            _warn(packed)
+            emit(_document(packed) if as_json else making.table(packed.rows, terminal=on_terminal()), as_json=as_json)
+        return LEAK_EXIT if packed.leaks else 0
     packed = making.pack(found, out, tensors=tensors, source=source)
+    _warn(packed)
     _tell(packed)
     if as_json:
         emit(_document(packed), as_json=True)
@@ -63,7 +74,7 @@ def _resolved(text: str) -> Path:
     return found.path
 
 
-def _tell(packed: Packed) -> None:
+def _warn(packed: Packed) -> None:
     for sentence in packed.unreadable[:_MOST]:
         say(f"left out, because it cannot be read: {sentence}")
     if len(packed.unreadable) > _MOST:
@@ -74,6 +85,11 @@ def _tell(packed: Packed) -> None:
         say(f"STILL THERE: {leak.what} {leak.text!r} in {leak.member}")
     if packed.leaks:
         say(f"{counted(len(packed.leaks), 'trace is', 'traces are')} left in {packed.file}: look there before you send it")
+    for word in packed.random[:_MOST]:
+        say(f"looks random, see that it is no credential: {word}")
+
+
+def _tell(packed: Packed) -> None:
     left = next(row[3] for row in packed.rows if row[0] == "tensors")
     if left:
         kept_out = counted(left, "tensor is", "tensors are")
@@ -86,6 +102,7 @@ def _tell(packed: Packed) -> None:
 def _document(packed: Packed) -> dict[str, object]:
     return {
         "file": str(packed.file), "graphs": packed.graphs, "unreadable": packed.unreadable, "not_searched": packed.not_searched,
+        "random": packed.random,
         "rows": [dict(zip(("what", "kept", "changed", "left_out"), row, strict=True)) for row in packed.rows],
         "leaks": [{"member": leak.member, "what": leak.what, "text": leak.text} for leak in packed.leaks],
     }  # fmt: skip

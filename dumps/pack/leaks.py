@@ -18,7 +18,8 @@ import msgspec
 
 from ..errors import UnreadableError
 from ..reading import unpacked
-from ..redact import SECRETS
+from ..secrets import RULES, Secrets
+from .places import Places
 from .texts import Machine, path_pattern, pattern
 
 _TENSORS = "/tensors/"
@@ -32,10 +33,12 @@ class Leak(msgspec.Struct, frozen=True, order=True):
     text: str
 
 
-def search(path: Path, machine: Machine) -> list[Leak]:
+def search(path: Path, machine: Machine, known: Secrets) -> list[Leak]:
     """What is left in the archive, each kind once per member; also member names are looked at."""
     looked_for = [(what, word.encode(), re.compile(text.encode())) for what, word, text in _patterns(machine)]
-    secrets = [("credential", b"", re.compile(each.pattern.encode())) for each in SECRETS]
+    secrets = [("credential", b"", re.compile(rule.pattern.pattern.encode())) for rule in RULES]
+    secrets += [("credential", value.encode(), re.compile(re.escape(value.encode()))) for value in known.values]
+    places = Places([])
     found: set[Leak] = set()
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
@@ -46,6 +49,9 @@ def search(path: Path, machine: Machine) -> list[Leak]:
                 hit = next((match for layer in layers if word in layer and (match := each.search(layer))), None)
                 if hit is not None:
                     found.add(Leak(name, what, "..." if what == "credential" else hit[0].decode(errors="replace")))
+            if _TENSORS not in name:
+                texts = (layer.decode(errors="replace") for layer in layers if layer[:2] != b"\x1f\x8b")
+                found |= {Leak(name, "absolute path", path) for text in texts for path in places.left(text)}
     return sorted(found)
 
 

@@ -11,6 +11,7 @@ cannot be read is named and left out. Must not change the run, and must not wait
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,7 @@ from ..process import EXIT_FILE, host_name
 from ..process import FILE as PROCESS_FILE
 from ..redact import user_name
 from ..schema import FORMAT, RunRecord
+from ..secrets import Secrets, random_looking
 from ..sources import Sources
 from ..store import Run, SavedGraph, open_run
 from ..tables import Column, render
@@ -38,31 +40,52 @@ from .archive import write_archive
 from .places import Places, is_absolute
 from .texts import Machine, Texts
 
-_FILE = re.compile(r'File "(/[^"\n]+)"')
+_FILE = re.compile(r'File "((?:/|[A-Za-z]:[\\/]|\\\\)[^"\n]+)"')
 _CACHE_USER = re.compile(r"/torchinductor_([A-Za-z0-9][\w.-]*)/")
 _SCRIPTS = (".py", ".ipynb")
 
 
+def secrets_of(run: Run | None) -> Secrets:
+    """What is secret of a run: in its command lines, and in its variables and those of this process."""
+    if run is None:
+        return Secrets(os.environ)
+    secrets = Secrets(os.environ, run.record.environment)
+    for words in (run.record.command, *(process.record.argv for process in run.processes)):
+        secrets.learn(words)
+    return secrets
+
+
+def texts_of(saved: SavedGraph, secrets: Secrets) -> Texts:
+    """Redacts the texts of one graph, with its source: for a report of it."""
+    record = saved.record
+    machine, places = _told([*record.strings, *_leaves([record.compile_kwargs, record.config])])
+    if saved.run is not None:
+        machine.hosts.update(process.record.host for process in saved.run.processes if process.record.host)
+    return Texts(places, machine, source=True, secrets=secrets)
+
+
 def gather(run: Run) -> tuple[Machine, Places]:
     """The machine that the run tells of, and the places of its source files."""
-    machine = Machine({str(Path.home())}, {user_name()}, {host_name()})
+    machine, places = _told(_texts(run))
+    machine.hosts.update(process.record.host for process in run.processes if process.record.host)
+    for path in (run.path.absolute(), run.path.resolve()):
+        machine.folders |= {str(path), str(path.parent)}
+    machine.folders |= set(places.roots)
+    machine.folders = {folder for folder in machine.folders if folder.count("/") > 1}
+    return machine, places
+
+
+def _told(texts: Iterable[str]) -> tuple[Machine, Places]:
+    machine = Machine({str(Path.home())}, set(filter(None, [user_name()])), set(filter(None, [host_name()])))
     files: dict[str, None] = {}
-    for text in _texts(run):
+    for text in texts:
         machine.learn(text)
         machine.users.update(_CACHE_USER.findall(text))
         if is_absolute(text) and text.endswith(_SCRIPTS):
             files[text] = None
         else:
             files.update(dict.fromkeys(_FILE.findall(text)))
-    machine.hosts.update(process.record.host for process in run.processes)
-    machine.hosts.discard("")
-    machine.users.discard("")
-    places = Places(files)
-    for path in (run.path.absolute(), run.path.resolve()):
-        machine.folders |= {str(path), str(path.parent)}
-    machine.folders |= set(places.roots)
-    machine.folders = {folder for folder in machine.folders if folder.count("/") > 1}
-    return machine, places
+    return machine, Places(files)
 
 
 def _texts(run: Run) -> Iterator[str]:
@@ -90,7 +113,7 @@ def _texts(run: Run) -> Iterator[str]:
 
 
 def _lines_with_paths(text: str) -> Iterable[str]:
-    marks = ("/torchinductor_", "File: /", "/home/", "/Users/")
+    marks = ("/torchinductor_", "File: /", "/home/", "/Users/", "\\Users\\")
     return (line for line in text.splitlines() if any(mark in line for mark in marks))
 
 
@@ -125,6 +148,8 @@ class Packed(msgspec.Struct):
     unreadable: list[str]
     leaks: list[leaks.Leak]
     not_searched: list[str]
+    random: list[str]
+    """Words in command lines and errors that look as if made at random, each with its place."""
 
 
 def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) -> Packed:
@@ -135,15 +160,16 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
     unreadable: list[str] = []
     run = _opened(path, unreadable)
     machine, places = gather(run)
-    texts = Texts(places, machine, source=source)
+    secrets = secrets_of(run)
+    texts = Texts(places, machine, source=source, secrets=secrets)
     with temporary.folder("graphdbg-pack-") as folder:
         work = _Work(run, texts, folder / (out.name.partition(".")[0] or "run"), unreadable, tensors=tensors)
         work.whole()
         rows = work.rows()
         note = _NOTE.format(version=__version__, file=out.name, folder=work.out.path.name, table=table(rows))
         write_file(work.out.path / NOTE_FILE, note.encode())
-        found = write_archive(work.out.path, out, lambda temporary: leaks.search(temporary, machine))
-    return Packed(out, work.counts["graphs"], rows, unreadable, found, leaks.not_searched(machine))
+        found = write_archive(work.out.path, out, lambda temporary: leaks.search(temporary, machine, secrets))
+    return Packed(out, work.counts["graphs"], rows, unreadable, found, leaks.not_searched(machine), list(work.random))
 
 
 def table(rows: list[tuple[str, int, int, int]], *, terminal: bool = False) -> str:
@@ -179,6 +205,7 @@ class _Work:
         self.tensors = tensors
         self.counts: Counter[str] = Counter()
         self.storages: dict[str, bool] = {}
+        self.random: dict[str, None] = {}
         self.out = RunWriter.create(out, records.run(run.record, texts))
 
     def whole(self) -> None:
@@ -186,6 +213,7 @@ class _Work:
         given = self.run.record.environment
         self.counts["variables kept"] = len(self.out.record.environment)
         self.counts["variables left"] = len(given) - len(self.out.record.environment)
+        self._look("the command", self.out.record.command)
         for process in self.run.processes:
             self._process(process)
         ended = exit_record(self.run.path, self.unreadable)
@@ -203,13 +231,21 @@ class _Work:
         writer.write_programs()
         writer.journal.close()
         told = [records.event(event, self.texts) for event in events]
+        for line in told:
+            if line.kind == "failed":
+                self._look(f"what {line.graph} failed with", _leaves(line.fields))
         self.counts["lines"] += len(told)
         self.counts["lines changed"] += sum(before != after for before, after in zip(events, told, strict=True))
         write_file(writer.path / JOURNAL_FILE, b"".join(map(journal.line, told)))
         described = records.process(process.record, self.texts, gone=process.liveness == "dead")
+        self._look(f"the command of {process.name}", described.argv)
         write_file(writer.path / PROCESS_FILE, encode(described))
         if process.exit is not None:
             write_file(writer.path / EXIT_FILE, encode(process.exit))
+
+    def _look(self, where: str, texts: Iterable[str]) -> None:
+        """Notes what looks random in texts that are packed."""
+        self.random.update((f"{word!r} in {where}", None) for text in texts for word in random_looking(text))
 
     def _graph(self, writer: ProcessWriter, row: Row) -> None:
         saved = SavedGraph(row.path, self.run, row)

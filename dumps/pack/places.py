@@ -19,25 +19,58 @@ _PACKAGES = re.compile(r".*[/\\]((?:site|dist)-packages[/\\].+)", re.DOTALL)
 _TORCH = re.compile(r".*(/torch/(?:_\w+|ao|autograd|cuda|distributed|export|fx|func|library|nn|optim|utils)/.+\.py)", re.DOTALL)
 _STANDARD = re.compile(r".*/lib(?:64)?/python3(?:\.\d+)?t?/(.+)", re.DOTALL)
 _CACHE = re.compile(r".*/(?:torchinductor|\.triton)[^/]*/(?:cache/)?(.+)", re.DOTALL)
-_SYSTEM = re.compile(
-    r"/(?:usr/(?:bin|include|lib(?:32|64|exec)?|share|local/(?:bin|include|lib(?:64)?|cuda[^/]*))|lib(?:32|64)?|s?bin|proc|dev|sys)(?:/.*)?",
-    re.DOTALL,
+_EVERYWHERE = re.compile(r"/proc/(?:self|meminfo)(?:/\w+)*|/dev/(?:null|full|zero|shm|u?random|std(?:in|out|err))")
+"""Files that every machine has: a path of them tells nothing."""
+
+_DRIVE = r"[A-Za-z]:"
+_WINDOWS = re.compile(rf"{_DRIVE}[\\/]|\\\\[\w.]")
+_BETWEEN = re.compile(r"\\+")
+_PART = r"[\w.+@%~=$#-]"
+_KEPT = r"<(?:path|folder(?:-\d+)?|tmp|cache|python|torch|site-packages|graphdbg|user|secret|host-\d+)>(?:[\w.+@%~-]|/)*"
+_BEGIN = r"(?:(?<![\w.~/\\$)\]}-])|(?<=\s-[A-Zo])|(?<=^-[A-Zo])|(?<=-isystem)|(?<=file:)|(?<=file://)|(?<=file:///)|(?<=\\[nrt]))"
+_ABSOLUTE = re.compile(
+    rf"(?P<kept>{_KEPT})"
+    r"|(?<=[\"'`])/[^\"'`\n\\]*?/[^\"'`\n\\]+(?=\\?[\"'`])"  # between quotes, with spaces
+    r"|(?<=File: )/[^\n:]+(?=:\d+ in )"
+    rf"|{_BEGIN}/(?!\d+/\d){_PART}+(?:/{_PART}+)+/?"
+    r"|(?<=[\"'`])/\w[\w.+-]*(?=\\?[\"'`])"  # a file or folder of the root
+    rf"|{_BEGIN}/\w[\w+-]*\.[A-Za-z]\w{{0,7}}\b(?!\()"
+    rf"|{_BEGIN}{_DRIVE}"
+    rf"(?:\\{{1,2}}(?![nrt\"'](?:\W|$))|/)(?:(?:\w[\w .+@%~$-]*?|{_PART}+)(?:\\{{1,2}}|/))*{_PART}+"
+    rf"|{_BEGIN}\\\\\w[\w.-]*(?:\\{_PART}+)+|{_BEGIN}\\{{4}}\w[\w.-]*(?:\\\\{_PART}+)+"
 )
 _PUBLIC = re.compile(r"site-packages[/\\](?:torch|torchgen|functorch|triton|numpy|sympy|networkx)[/\\]|^<python>/|^<torch>/")
 _CODE = frozenset({".py", ".pyx", ".so", ".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".ipynb", ".ptx", ".o"})
+_TOOLS = frozenset({
+    "g++", "gcc", "clang", "clang++", "c++", "cc", "nvcc", "ptxas", "ld", "ldd", "cl.exe", "python", "python3", "bash", "sh",
+})  # fmt: skip
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 _MANY_USERS = ("home", "Users", "mnt", "data", "scratch", "work", "srv", "export", "var", "tmp", "opt", "nfs", "fs")
 
 
 class Places:
     """Names for the files of one run. `files` are the absolute paths of the user's own files that its stacks mention; the
-    first of them lies in the main project."""
+    first of them lies in the main project, unless `root` names the folder that files are told relative to."""
 
-    def __init__(self, files: Iterable[str]) -> None:
-        own = list(dict.fromkeys(file for file in files if is_absolute(file) and known(file) is None))
+    def __init__(self, files: Iterable[str], root: str = "") -> None:
+        named = (slashed(file) for file in files if is_absolute(file))
+        own = list(dict.fromkeys(file for file in named if known(file) is None))
         self.files = frozenset(own)
-        self.roots = roots(own)
+        self.root = slashed(root)
+        self.roots = [one for one in roots(own) if not root or not f"{one}/".startswith(f"{self.root}/")]
+        self.roots[:0] = filter(None, [self.root])
         self._names: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        """A text with each absolute path in it, also one of Windows, by its name."""
+        if "/" not in text and "\\" not in text:
+            return text
+        return _ABSOLUTE.sub(lambda found: found[0] if found["kept"] else self.name(found[0]), text)
+
+    def left(self, text: str) -> list[str]:
+        """The absolute paths that are in a text, but for those that every machine has."""
+        paths = (found[0] for found in _ABSOLUTE.finditer(text) if not found["kept"])
+        return [path for path in paths if self.name(path) != path]
 
     def name(self, path: str) -> str:
         """The name of an absolute path; any other text as it is."""
@@ -46,7 +79,7 @@ class Places:
         return self._names[path]
 
     def _name(self, path: str) -> str:
-        path = os.path.normpath(path) + ("/" if path.endswith("/") else "")
+        path = os.path.normpath(slashed(path)) + ("/" if path.endswith("/") else "")
         found = known(path)
         if found is not None:
             return found
@@ -65,11 +98,18 @@ class Places:
 
 def is_absolute(path: str) -> bool:
     """Whether the text is an absolute path."""
-    return path.startswith("/") and "\n" not in path
+    return (path.startswith("/") or bool(_WINDOWS.match(path))) and "\n" not in path
+
+
+def slashed(path: str) -> str:
+    """The path with slashes, without a drive: of Windows as elsewhere."""
+    if _WINDOWS.match(path):
+        path = "/" + _BETWEEN.sub("/", re.sub(f"^{_DRIVE}", "", path)).lstrip("/")
+    return path
 
 
 def known(path: str) -> str | None:
-    """The name of a file that is not the user's: of an installed package, Python, a compiler's cache, the system."""
+    """The name of a file that is not the user's: of an installed package, Python, a compiler's cache, every machine."""
     if found := _PACKAGES.match(path):
         return found[1]
     if found := _CACHE.match(path):
@@ -78,7 +118,7 @@ def known(path: str) -> str | None:
         return f"<python>/{found[1]}"
     if found := _TORCH.match(path):
         return f"<torch>{found[1]}"
-    return path if _SYSTEM.fullmatch(path) else None
+    return path if _EVERYWHERE.fullmatch(path) else None
 
 
 def public(name: str) -> bool:
@@ -89,8 +129,8 @@ def public(name: str) -> bool:
 def without_folder(name: str) -> str:
     """A file of which nothing but its name may be told, and that only if it holds code."""
     suffix = PurePosixPath(name).suffix
-    if suffix in _CODE:
-        return f"<path>/{name}"
+    if suffix in _CODE or name in _TOOLS:
+        return f".../{name}"
     return f"<path>{suffix}" if _SUFFIX.fullmatch(suffix) else "<path>"
 
 

@@ -80,7 +80,7 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
         guards=[replace(guard, message=texts.text(guard.message)) for guard in record.guards],
         shape_env=tree(record.shape_env, texts), strings=strings, kernels=kernels,
         definitions=[_definition(one, texts) for one in record.definitions],
-        compile_kwargs=_arguments(record.compile_kwargs, texts),
+        compile_kwargs={texts.text(name): _argument(arg, texts) for name, arg in record.compile_kwargs.items()},
         config={room: _arguments(settings, texts) for room, settings in record.config.items()},
     )  # fmt: skip
 
@@ -126,7 +126,7 @@ def tree(value: Any, texts: Texts) -> Any:
             return [file, items[1], items[2], code]
         return [tree(item, texts) for item in items]
     if isinstance(value, dict):
-        return {key: _field(key, item, texts) for key, item in cast("dict[str, Any]", value).items()}
+        return {texts.text(key): _field(key, item, texts) for key, item in cast("dict[str, Any]", value).items()}
     return value
 
 

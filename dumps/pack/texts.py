@@ -16,12 +16,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ..redact import ANY_HOME, COMMON_USERS, WINDOWS_HOME, without_secrets
+from ..redact import ANY_HOME, COMMON_USERS
+from ..secrets import STAND_IN, Secrets
 from .places import Places, is_absolute, public, without_folder
 
 _FRAME = re.compile(r'^(?P<indent>\s*)File "(?P<file>[^"\n]*)"(?P<rest>.*)$')
-_QUOTED = re.compile(r"""(?<=["'`])/[^"'`\n]*?/[^"'`\n]+(?=["'`])""")
-_PATH = re.compile(r"(?:(?<![\w.~>/\\$-])|(?<=\s-[A-Z])|(?<=-isystem)|(?<=file:/))/[\w.+@%~-]+(?:/[\w.+@%~-]+)+/?")
 _GUARD = re.compile(r"[ \t]+# [^\n]*?(?=[ \t]+# \S+:\d+ in )")
 _PLACE = re.compile(r"(?<=# )(?P<file>[^\s:]+)(?=:\d+ in )")
 _CONSTANT = re.compile(r"(?<=Variable\(str: )(?:'[^'\n]*'|\"[^\"\n]*\")")
@@ -30,7 +29,6 @@ _REPEATS = 10_000
 _COMPARED = re.compile(r"(?<=[=!]= )(?:'[^'\n]*'|\"[^\"\n]*\")")
 _ADDRESS = re.compile(r"(?<![\w.])(?!127\.0\.0\.1|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
-_SECRET_FLAG = re.compile(r"(?i)(?:token|secret|passw|pwd|credential|api[_-]?key|access[_-]?key|auth)")
 _KEY = re.compile(r"[\w.+~-]+")
 _RANDOM = re.compile(r"(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9_-]{32,}")
 _USERS_KERNEL = re.compile(
@@ -88,7 +86,8 @@ def path_pattern(path: str) -> str:
 class Texts:
     """Redacts the texts of one run; `changed` counts by kind what was replaced. `source` keeps the lines of the user's code."""
 
-    def __init__(self, places: Places, machine: Machine, *, source: bool = False) -> None:
+    def __init__(self, places: Places, machine: Machine, *, source: bool = False, secrets: Secrets | None = None) -> None:
+        self.secrets = secrets or Secrets()
         self.places = places
         self.machine = machine
         self.source = source
@@ -106,7 +105,7 @@ class Texts:
         """Any free text: an error, a stack, a remark, a setting."""
         found = self._known.get(text)
         if found is None:
-            found = self._text(text) if self._mark.search(text) else without_secrets(text)
+            found = self._text(text) if self._mark.search(text) else self.secrets.text(text)
             if len(text) <= _REPEATS:
                 self._known[text] = found
             self.changed["texts"] += found != text
@@ -140,32 +139,34 @@ class Texts:
         """A command line: flags stay, paths and credentials go, and so does a program that is given as text."""
         shown: list[str] = []
         before = ""
-        for word in words:
-            flag, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
-            if not equals and word.startswith("-"):
-                shown.append(self.text(word))
+        words = list(words)
+        for word, safe in zip(words, self.secrets.command(words), strict=True):
+            flag, equals, value = safe.partition("=") if safe.startswith("-") else ("", "", safe)
+            if not equals and safe.startswith("-"):
+                shown.append(self.text(safe))
             elif before == "-c" and not self.source:
                 shown.append("<program>")
             else:
-                secret = _SECRET_FLAG.search(flag or (before if before.startswith("-") else ""))
-                shown.append(f"{self.text(flag)}{equals}{'<secret>' if secret and value else self._value(value)}")
+                shown.append(f"{self.text(flag)}{equals}{self._value(value)}")
             self.changed["words of command lines"] += shown[-1] != word
             before = "" if equals else word
         return shown
 
     def _value(self, word: str) -> str:
+        if word == STAND_IN:
+            return word
         name, equals, value = word.partition("=")
         if equals and _KEY.fullmatch(name):
-            return f"{name}=" + ("<secret>" if _SECRET_FLAG.search(name) else self._value(value))
+            return f"{name}={self._value(value)}"
         if _URL.match(word):
             return "<url>"
         if _RANDOM.fullmatch(word):
-            return "<secret>"
+            return STAND_IN
         if is_absolute(word):
             return self.places.name(word)
         if "/" in word or "\\" in word:
             last = re.split(r"[/\\]", word.rstrip("/\\"))[-1]
-            return self.places.ending_in(word.removeprefix("./")) or without_folder(last)
+            return self.text(word) if " " in word else self.places.ending_in(word.removeprefix("./")) or without_folder(last)
         return self.text(word)
 
     def generated(self, source: str) -> str | None:
@@ -183,18 +184,17 @@ class Texts:
         return found["head"].replace("Original path:", "A kernel of the user's own, left out:") + found["tail"]
 
     def _text(self, text: str) -> str:
+        text = self.secrets.text(text)
         if 'File "' in text:
             text = self._frames(text)
         if not self.source:
             text = _GUARD.sub(self._dropped_guard, text)
             text = _CONSTANT.sub("'<text>'", text)
         text = _PLACE.sub(lambda found: self._relative(found["file"]), text)
-        text = _QUOTED.sub(lambda found: self.places.name(found[0]), text)
-        text = _PATH.sub(lambda found: self.places.name(found[0]), text)
-        text = WINDOWS_HOME.sub("~", ANY_HOME.sub("~", text))
+        text = self.places.text(text)
+        text = ANY_HOME.sub("<path>", text)
         for literal in self._literals:
             text = literal.sub("<path>", text)
-        text = without_secrets(text)
         for word, stand_in in self._host_words:
             text = word.sub(stand_in, text)
         for word in self._users:

@@ -18,27 +18,33 @@ from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.atomic import temporary_beside
 from ...dumps.errors import RefusedError, UsageError
-from ...dumps.graph_folder import PROGRAM_FILE, stored_names
+from ...dumps.graph_folder import GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, encode, stored_names
+from ...dumps.pack import records
+from ...dumps.pack.making import texts_of
+from ...dumps.pack.texts import Texts
+from ...dumps.program.module import program
 from ...dumps.reading import read_bytes, stored
-from ...dumps.redact import Redactor
+from ...dumps.secrets import Secrets
 from ...dumps.store import SavedGraph
+from .casefile import NAME
 
 MAX_TENSOR_BYTES = 64 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)
-_CASE_TEXTS = ("graph.json", PROGRAM_FILE, "inputs.json", "case.json")
 
 
-def gather(saved: SavedGraph, files: Mapping[str, bytes], redactor: Redactor) -> tuple[dict[str, bytes], list[str]]:
+def gather(saved: SavedGraph, files: Mapping[str, bytes], secrets: Secrets) -> tuple[dict[str, bytes], list[str]]:
     """All members by name, and a sentence for each thing left out. `files` are the written reports (already redacted)."""
     members: dict[str, bytes] = dict(files)
     notes: list[str] = []
-    for name in _CASE_TEXTS:
-        path = saved.path / name
-        if stored(path) is not None:
-            members[f"case/{name}"] = _redacted(read_bytes(path), redactor)
-    if f"case/{PROGRAM_FILE}" not in members:  # a run whose process has not ended
-        with suppress(RefusedError):
-            members[f"case/{PROGRAM_FILE}"] = redactor.text(saved.program()).encode()
+    texts = texts_of(saved, secrets)
+    record = records.graph(saved.record, texts, keep=lambda _: True)
+    members[f"case/{GRAPH_FILE}"] = encode(record)
+    with suppress(RefusedError):
+        members[f"case/{PROGRAM_FILE}"] = program(record).encode()
+    if saved.own_inputs_record is not None:
+        members[f"case/{INPUTS_FILE}"] = encode(records.inputs(saved.own_inputs_record, texts, keep=lambda _: True))
+    if stored(saved.path / NAME) is not None:
+        members[f"case/{NAME}"] = _redacted(read_bytes(saved.path / NAME), texts)
     room = MAX_TENSOR_BYTES
     for name in sorted({name for name in stored_names(saved.record, saved.inputs_record) if name}):
         size = saved.tensors.size_bytes(name)
@@ -50,10 +56,11 @@ def gather(saved: SavedGraph, files: Mapping[str, bytes], redactor: Redactor) ->
             room -= size
             members[f"case/tensors/{name}"] = opening.read(saved.tensors_dir / name)
     for path in saved.code_files():
-        members[f"code/{path.name}"] = _redacted(path.read_bytes(), redactor)
+        if (told := texts.generated(path.read_bytes().decode(errors="replace"))) is not None:
+            members[f"code/{path.name}"] = told.encode()
     excerpt = journal_excerpt(saved)
     if excerpt:
-        members["journal.jsonl"] = redactor.text(excerpt).encode()
+        members["journal.jsonl"] = b"".join(_redacted(line.encode(), texts) + b"\n" for line in excerpt.splitlines())
     return members, notes
 
 
@@ -101,5 +108,9 @@ class _Line(msgspec.Struct):
     graph: str | None = None
 
 
-def _redacted(data: bytes, redactor: Redactor) -> bytes:
-    return redactor.text(data.decode(errors="replace")).encode()
+def _redacted(data: bytes, texts: Texts) -> bytes:
+    """JSON with all its texts redacted; what is none is redacted as a text."""
+    try:
+        return msgspec.json.encode(records.tree(msgspec.json.decode(data), texts))
+    except (msgspec.MsgspecError, RecursionError):
+        return texts.text(data.decode(errors="replace")).encode()

@@ -20,6 +20,7 @@ from ...dumps.atomic import write_file
 from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE
 from ...dumps.output import say
+from ...dumps.pack.making import secrets_of
 from ...dumps.program.case import Case
 from ...dumps.program.entering import CHECKED_BY, RUNG
 from ...dumps.program.repro import flaky_sentence
@@ -75,7 +76,7 @@ def emit_report(
         record, inputs, read = inert.record(saved.record), saved.inputs_record, saved.kept
         needed = _checked(record, imports, str(saved.path / GRAPH_FILE)) if imports or not trusted else False
     out.mkdir(parents=True, exist_ok=True)
-    redactor = Redactor()
+    redactor = Redactor(secrets=secrets_of(saved.run))
     before = len(list(nodes(original.record.graph))) if isinstance(original, SavedGraph) else original
     report = issue.Report(out, out / "issue.md", nodes=len(list(nodes(record.graph))), original_nodes=before)
     known = casefile.read(saved.path)
@@ -146,7 +147,7 @@ def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
 def pack(saved: SavedGraph, report: issue.Report, redactor: Redactor) -> None:
     """Writes artifacts.zip beside what was written. Raises UsageError when it exists."""
     written = [path for path in (report.repro, report.sidecar, report.issue) if path is not None]
-    members, notes = artifacts.gather(saved, {path.name: path.read_bytes() for path in written}, redactor)
+    members, notes = artifacts.gather(saved, {path.name: path.read_bytes() for path in written}, redactor.secrets)
     report.artifacts = report.out / "artifacts.zip"
     artifacts.write_zip(report.artifacts, members)
     report.notes += notes

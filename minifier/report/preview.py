@@ -19,16 +19,18 @@ from typing import Any
 from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.redact import Redactor
+from ...dumps.secrets import random_looking
 from ...dumps.wording import counted
 from .issue import PRIVACY, user_lines
 
 ISSUE, REPRO, SIDECAR, ARTIFACTS = "issue.md", "repro.py", "repro.safetensors", "artifacts.zip"
 MARKERS = {
-    "~": "home folder", "<tmp>": "scratch folder", "<site-packages>": "library folder", "<python>": "library folder",
+    "...": "folder", "<path>": "path", "<folder>": "folder", "<cache>": "scratch folder", "<tmp>": "scratch folder",
+    "<site-packages>": "library folder", "<python>": "library folder",
     "<graphdbg>": "library folder", "<user>": "user name", "<secret>": "credential",
 }  # fmt: skip
 """What stands for something that was taken out -> what that was."""
-_MARKER = re.compile(r"~(?=[/\\])|<(?:tmp|site-packages|python|graphdbg|user|secret)>")
+_MARKER = re.compile(r"\.\.\.(?=/)|<(?:path|folder|cache|tmp|site-packages|python|graphdbg|user|secret)>")
 _LINES = re.compile(r"The operations come from these lines:\n\n```\n(?P<lines>.*?)\n```", re.DOTALL)
 _PLACE = re.compile(r"^(?P<file>.+?):\d+ in ")
 _OPERATION = re.compile(r"\btorch\.ops\.(\w+\.\w+)")
@@ -45,6 +47,8 @@ class Preview:
     source_lines: list[str] = field(default_factory=list[str])
     replaced: Counter[str] = field(default_factory=Counter[str])
     leaks: list[str] = field(default_factory=list[str])
+    random: list[str] = field(default_factory=list[str])
+    """Words that look as if made at random: a credential that no rule knows may be among them."""
     members: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Of artifacts.zip: name and size in bytes."""
     sidecar_bytes: int = 0
@@ -63,6 +67,7 @@ class Preview:
         rest = found.issue.replace(found.repro.rstrip(), "") if found.repro else found.issue
         found.replaced = Counter(MARKERS[marker] for marker in _MARKER.findall(rest + found.repro))
         found.leaks = list(dict.fromkeys((redactor or Redactor()).leaks(both)))
+        found.random = random_looking(rest)
         rate = _RATE.search(found.issue)
         if rate:
             found.shown, found.times = (int(number) for number in rate.groups() if number is not None)
@@ -85,6 +90,7 @@ class Preview:
         """For --json: what is shared, in numbers and words."""
         return {
             "folder": str(self.folder), "source_lines": self.source_lines, "replaced": dict(self.replaced), "leaks": self.leaks,
+            "random": self.random,
             "artifacts": [name for name, _ in self.members], "shown": self.shown, "times": self.times,
             "says": self.sentences(), "warning": PRIVACY,
         }  # fmt: skip
@@ -106,7 +112,9 @@ class Preview:
         if self.leaks:
             lines.append(f"STILL THERE, look at it: {', '.join(self.leaks[:4])}")
         else:
-            lines.append("looked through now: no home folder, scratch folder or user name of this machine is left in it")
+            lines.append("looked through now: no absolute path is left in it, but for those of every machine (/dev/null)")
+        if self.random:
+            lines.append(f"looks random, see that it is no credential: {', '.join(self.random[:4])}")
         rate = f"{self.shown} of {counted(self.times, 'fresh process')}"
         lines.append(f"the repro failed in {rate}" if self.times else "the repro was not run")
         if self.members:
@@ -118,10 +126,11 @@ class Preview:
 
 def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
     """What a report of a graph would share, before there is one. Raises GraphdbgError where the graph cannot be read."""
+    from ...dumps.pack.making import secrets_of
     from ...dumps.store import resolve_graph
 
     saved = resolve_graph(graph)
-    record, redactor = saved.record, redactor or Redactor()
+    record, redactor = saved.record, redactor or Redactor(secrets=secrets_of(saved.run))
     lines = [redactor.text(line) for line in user_lines(record)]
     files = list(dict.fromkeys(found["file"] for line in lines if (found := _PLACE.match(line))))
     operations = dict.fromkeys(node.target for node in record.graph.nodes if node.op.startswith("call_"))

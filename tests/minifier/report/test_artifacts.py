@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.schema import FORMAT, InputRecord, InputsRecord, RunRecord
+from graphdbg.dumps.secrets import Secrets
 from graphdbg.dumps.store import SavedGraph, open_run
 from graphdbg.dumps.writer import RunWriter
 from graphdbg.minifier.report import artifacts
 
 from .cases import relu_record, stored, tensor
 
-REDACTOR = Redactor(home="/home/ann", user="ann", folders=[])
+SECRETS = Secrets()
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def saved(tmp_path: Path) -> SavedGraph:
 
 
 def test_members(saved: SavedGraph) -> None:
-    members, notes = artifacts.gather(saved, {"repro.py": b"x"}, REDACTOR)
+    members, notes = artifacts.gather(saved, {"repro.py": b"x"}, SECRETS)
     assert {"repro.py", "case/graph.json", "case/inputs.json", "code/kernel.cpp", "journal.jsonl"} <= set(members)
     assert sum(name.startswith("case/tensors/") for name in members) == 1
     assert not notes
@@ -49,13 +49,13 @@ def test_members(saved: SavedGraph) -> None:
 
 def test_large_tensors_are_left_out_and_named(saved: SavedGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "MAX_TENSOR_BYTES", 10)
-    members, notes = artifacts.gather(saved, {}, REDACTOR)
+    members, notes = artifacts.gather(saved, {}, SECRETS)
     assert not any(name.startswith("case/tensors/") for name in members)
     assert "left out of artifacts.zip for its size" in notes[0]
 
 
 def test_the_same_report_gives_the_same_bytes(saved: SavedGraph, tmp_path: Path) -> None:
-    members, _ = artifacts.gather(saved, {"repro.py": b"x", "issue.md": b"y"}, REDACTOR)
+    members, _ = artifacts.gather(saved, {"repro.py": b"x", "issue.md": b"y"}, SECRETS)
     for name in ("a.zip", "b.zip"):
         artifacts.write_zip(tmp_path / name, dict(reversed(members.items())) if name == "b.zip" else members)
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
