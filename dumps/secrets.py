@@ -41,7 +41,7 @@ RULES = (
     _rule("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", _START + r"(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}"),
     _rule("GitLab token", "gl", _START + r"gl(?:pat|ptt|dt|rt|rtr|cbt|ft|soat|imt|agent|oas|ffct)-[A-Za-z0-9_.-]{16,}"),
     _rule("Hugging Face token", "hf_ api_org_", _START + r"(?:hf|api_org)_[A-Za-z0-9]{16,}"),
-    _rule("OpenAI or Anthropic key", "sk- sk_", _START + r"sk[-_][A-Za-z0-9_-]{16,}"),
+    _rule("OpenAI or Anthropic key", "sk-", _START + r"sk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"),
     _rule("Slack token", "xox xapp-", _START + r"(?:xox[abceoprs]|xapp)-[A-Za-z0-9-]{10,}"),
     _rule("Slack address", "hooks.slack.com", r"(?<=hooks\.slack\.com/)[a-z]+/[A-Za-z0-9_/+-]{16,}"),
     _rule("Google key", "AIza GOCSPX- ya29.",
@@ -52,13 +52,15 @@ RULES = (
     _rule("header", "uthorization UTHORIZATION",
           r"(?i)(?<=authorization)(?:\\?[\"'])?\s?[:=]\s?\\?[\"']?(?:[a-z]+ )?[^\s\"'\\,;<>]{4,}"),
     _rule("bearer token", "earer EARER", r"(?i)(?<=bearer )[A-Za-z0-9._~+/-]{12,}=*"),
-    _rule("package registry token", "npm_ pypi- rubygems_", _START + r"(?:npm_|pypi-|rubygems_)[A-Za-z0-9_-]{16,}"),
+    _rule("cookie", "ookie: ", r"(?<=[Cc]ookie: )[^\s\"'\\<>]{8,}"),
+    _rule("package registry token", "npm_ pypi- rubygems_",
+          _START + r"(?:npm_|pypi-|rubygems_)(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"),
     _rule("container registry token", "dckr_", _START + r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{16,}"),
     _rule("cloud token", "do dapi hvs. SG. AccountKey",
           _START + r"(?:do[opr]_v1_[a-f0-9]{32,}|dapi[a-f0-9]{32}(?:-\d)?|hvs\.[A-Za-z0-9_-]{16,}"
           r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|(?<=AccountKey=)[A-Za-z0-9+/=]{30,})"),
     _rule("model service token", "r8_ gsk_ nvapi- pplx- wandb_v1_ KGAT_",
-          _START + r"(?:r8_|gsk_|nvapi-|pplx-|wandb_v1_|KGAT_)[A-Za-z0-9_-]{16,}"),
+          _START + r"(?:r8_|gsk_|nvapi-|pplx-|wandb_v1_|KGAT_)(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"),
 )  # fmt: skip
 """Known forms. They match nothing of what they have replaced."""
 
@@ -69,7 +71,7 @@ _NAME = (
 _SECRET_NAME = re.compile(
     rf"(?i){_NAME}|token(?!s|i[sz])|passw|authorization|(?:^|[_.-])(?:key|auth|pwd|pw|pat|pass|sas|dsn|cookie)(?:$|[_.-])"
 )
-_VALUE = r"[^\s\"'`,;&)}\]\\<>]"
+_VALUE = r"(?:[^\s\"'`,;&)}\]\\<>]|\\(?![nrt\"'\\]))"
 _ASSIGNED = re.compile(
     rf"(?i)(?P<head>(?<![A-Za-z0-9])[\w.-]{{0,40}}?(?:{_NAME})(?:\\?[\"'])?\s?[=:]\s?\\?[\"']?)(?P<value>{_VALUE}{{4,}})"
 )
@@ -77,6 +79,12 @@ _EXPORTED = re.compile(rf"(?P<head>\b(?P<name>[A-Z][A-Z0-9_]{{2,60}})(?:\\?[\"']
 _FLAGGED = re.compile(
     rf"(?P<head>(?<![\w-])--?(?P<name>[A-Za-z][\w-]{{0,60}})(?:\\?[\"'],)?(?:=| )\s?\\?[\"']?)(?P<value>(?!-){_VALUE}{{4,}})"
 )
+_LIKELY = re.compile(
+    r"(?i)(?P<head>(?<![A-Za-z0-9])(?:[\w-]{0,40}[_-])?(?:token|auth|cookie|session|key)(?:\\?[\"'])?\s?[=:]\s?(?P<quote>\\?[\"'])?)"
+    r"(?P<value>(?=[^\s\d]*\d)(?=[^\sA-Za-z]*[A-Za-z])[A-Za-z0-9+/=_.-]{12,})"
+)
+"""Names that hold other things, too: the value must look like a credential, and must be no name of a program's."""
+
 _ATTACHED = re.compile(r"-p(?=\S*\d)[^\s=]{5,}")
 _PAIR = re.compile(r"[^\s:]+:\S+")
 _HEADER = re.compile(r"(?P<name>[\w-]+)\s*:\s*(?P<value>.+)", re.DOTALL)
@@ -157,13 +165,21 @@ class Secrets:
         if "=" in text or ":" in text:
             text = _ASSIGNED.sub(_hidden, text)
             text = _EXPORTED.sub(_hidden, text)
+            text = _LIKELY.sub(_hidden, text)
         return _FLAGGED.sub(_hidden, text) if "-" in text else text
+
+    def left(self, text: str) -> list[str]:
+        """Names of what a text still holds; empty after `text`."""
+        rules = [rule.name for rule in RULES if rule.pattern.search(text)]
+        return rules + ["value of a secret variable or argument"] * any(value in text for value in self.values)
 
 
 def _hidden(found: re.Match[str]) -> str:
     name = found.groupdict().get("name")
     if found["value"].lower() in _ORDINARY or (name is not None and name != "p" and not looks_secret(name)):
         return found[0]
+    if "quote" in found.groupdict() and not found["quote"] and all(map(str.isidentifier, found["value"].split("."))):
+        return found[0] if "_" in found["value"] else found["head"] + STAND_IN
     plain_number = name is not None and found["value"].isdecimal()
     path = found["value"].startswith(("/", ".", "~"))
     return found[0] if plain_number or path else found["head"] + STAND_IN

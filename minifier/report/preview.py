@@ -112,7 +112,7 @@ class Preview:
         if self.leaks:
             lines.append(f"STILL THERE, look at it: {', '.join(self.leaks[:4])}")
         else:
-            lines.append("looked through now: no absolute path is left in it, but for those of every machine (/dev/null)")
+            lines.append("looked through now: no known credential and no absolute path (but /dev/null and such) is left in it")
         if self.random:
             lines.append(f"looks random, see that it is no credential: {', '.join(self.random[:4])}")
         rate = f"{self.shown} of {counted(self.times, 'fresh process')}"

@@ -58,7 +58,8 @@ def test_redacting_twice_changes_nothing() -> None:
 
 def test_leaks_names_what_is_left() -> None:
     assert REDACTOR.leaks("/home/ann/x /home/eve") == ["/home/ann", "/home/eve", "/home/ann/x"]
-    assert REDACTOR.leaks(REDACTOR.text("/home/ann/x /home/eve")) == []
+    assert REDACTOR.leaks("token ghp_abcdefghijklmnopqrstuvwxyz0123") == ["GitHub token"]
+    assert REDACTOR.leaks(REDACTOR.text("/home/ann/x /home/eve ghp_abcdefghijklmnopqrstuvwxyz0123")) == []
 
 
 def test_this_machine() -> None:

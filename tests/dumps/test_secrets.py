@@ -51,7 +51,7 @@ def test_each_rule_matches_what_is_planted_or_named_here() -> None:
         "https://hooks.slack.com/services/T00/B00/" + BODY, "npm_" + BODY, "dckr_pat_" + BODY, "hvs." + BODY, "gsk_" + BODY,
         "AccountKey=" + BODY,
     )  # fmt: skip
-    every = "\n".join([TEXT, *others])
+    every = "\n".join([TEXT, *others, "Set-Cookie: session=abcdef12345"])
     assert [rule.name for rule in RULES if not rule.pattern.search(every)] == []
     once = Secrets().text(every)
     assert [rule.name for rule in RULES if rule.pattern.search(once)] == []
@@ -75,12 +75,26 @@ def test_command_lines(words: str, wanted: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "next_token = argmax(x)", "token: Tensor", "num_tokens=512", "y = q@k", "basic transformations", "DispatchKeySet(CPU)",
+        "next_token = argmax(x)", "token: Tensor", "num_tokens=512",
+        "y = q@k", "basic transformations", "DispatchKeySet(CPU)",
         "disk-usage sk-learn", "hf_hub", "a -p b", "key=value", "--token-count 5", "password: None", "KeyError: 'tokens'",
+        "sk_hidden_dimension_of_model2", "sk-learn-like-name-here-long", "npm_config_registry_url", "next_token = view_default_12",
     ],
 )  # fmt: skip
 def test_words_stay(text: str) -> None:
     assert Secrets().text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'client_secret: "{}"', "{{'token': '{}'}}", "session_token={}", "X-Api-Key: {}",
+        "redis://:{}@host:1", "MYSQL_PWD={} mysql",
+        "sshpass -p {} ssh", "Cookie: id={}", r"'err\npassword={}\n'", '{{\\"api_key\\": \\"{}\\"}}',
+    ],
+)  # fmt: skip
+def test_what_a_text_says_of_a_secret(text: str) -> None:
+    assert "efgh5678" not in Secrets().text(text.format("abcd1234efgh5678"))
 
 
 def test_an_ordinary_value_is_no_secret() -> None:

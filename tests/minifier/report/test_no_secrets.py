@@ -60,16 +60,18 @@ def test_the_test_finds_them_where_they_are_left(run: Run, monkeypatch: pytest.M
     assert len(paths_in(written(run, Path("paths.zip")))) > len(PATHS)
 
 
-def test_a_packed_run_fails_as_before(run: Run) -> None:
+def test_a_packed_run_opens_and_runs(run: Run) -> None:
     packed = resolve_graph(f"{pack(run.path, Path('bug.zip')).file}/0_0/forward")
-    before, after = (replay(saved, outputs=False).signature for saved in (run.graph("0_0/forward"), packed))
-    assert before is not None and after is not None and before.kind == after.kind == "accuracy"
+    assert packed.record.graph.nodes == run.graph("0_0/forward").record.graph.nodes
+    assert replay(packed, rung="nop").verdict.verdict == "ok"
 
 
 @pytest.mark.slow
 def test_a_packed_run_is_minified_and_reported(run: Run) -> None:
     pack(run.path, Path("bug.zip"))
-    assert command(["minify", "bug.zip/0_0/forward", "-o", "small"]) == 0
+    with pytest.raises(SystemExit) as end:
+        command(["minify", "bug.zip/0_0/forward", "-o", "small"])
+    assert end.value.code == 0
     assert command(["report", "myrun/0_0/forward", "-o", "out"]) == 0
     with zipfile.ZipFile("texts.zip", "w") as archive:
         for path in (*Path("out").glob("*.py"), *Path("out").glob("*.md")):
