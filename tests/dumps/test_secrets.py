@@ -78,7 +78,8 @@ def test_command_lines(words: str, wanted: str) -> None:
         "next_token = argmax(x)", "token: Tensor", "num_tokens=512",
         "y = q@k", "basic transformations", "DispatchKeySet(CPU)",
         "disk-usage sk-learn", "hf_hub", "a -p b", "key=value", "--token-count 5", "password: None", "KeyError: 'tokens'",
-        "sk_hidden_dimension_of_model2", "sk-learn-like-name-here-long", "npm_config_registry_url", "next_token = view_default_12",
+        "sk_hidden_dimension_of_model2", "sk-learn-like-name-here-long", "npm_config_registry_url",
+        "next_token = view_default_12",
     ],
 )  # fmt: skip
 def test_words_stay(text: str) -> None:
