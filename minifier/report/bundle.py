@@ -76,7 +76,8 @@ def emit_report(
         record, inputs, read = inert.record(saved.record), saved.inputs_record, saved.kept
         needed = _checked(record, imports, str(saved.path / GRAPH_FILE)) if imports or not trusted else False
     out.mkdir(parents=True, exist_ok=True)
-    redactor = Redactor(secrets=secrets_of(saved.run))
+    recorded = saved.run or (original.run if isinstance(original, SavedGraph) else None)
+    redactor = Redactor(secrets=secrets_of(recorded))
     before = len(list(nodes(original.record.graph))) if isinstance(original, SavedGraph) else original
     report = issue.Report(out, out / "issue.md", nodes=len(list(nodes(record.graph))), original_nodes=before)
     known = casefile.read(saved.path)

@@ -1,4 +1,4 @@
-"""Nothing of home folders, users, scratch folders or credentials leaves; the program's own words stay."""
+"""No absolute path, user name or credential leaves; the program's own words stay."""
 
 from __future__ import annotations
 

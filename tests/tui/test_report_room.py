@@ -50,7 +50,7 @@ ISSUE = f"""<!-- {PRIVACY} -->
 The operations come from these lines:
 
 ```
-~/train.py:63 in forward: return relu(x)
+.../train.py:63 in forward: return relu(x)
 ```
 """
 
@@ -91,8 +91,8 @@ def test_what_is_there_is_shown_with_the_warning_and_copied_as_it_is(out: Path) 
         await until(app, lambda: "its repro failed in 3 of 3 fresh processes" in shown(app), "the report")
         told = " ".join(" ".join(texts(app)).split())
         assert PRIVACY in told
-        assert "what will be shared: 1 source line of 1 file (~/train.py), 1 operation (aten.relu)" in told
-        assert "1 path or name replaced: 1 folder" in told and "no home folder, scratch folder or user name" in told
+        assert "what will be shared: 1 source line of 1 file (.../train.py), 1 operation (aten.relu)" in told
+        assert "1 path or name replaced: 1 folder" in told and "no known credential and no absolute path" in told
         await to_view(app, "Issue")
         assert "Describe the bug" in texts(app) and "• Expected: numbers." in texts(app)
         assert "  import torch  # noqa" in texts(app) and "```" not in "\n".join(texts(app))
