@@ -97,6 +97,7 @@ _ORDINARY = frozenset({
 _LEAST = 5
 """So long is a value that is looked for everywhere."""
 
+_MOST_SLASHES = 4
 _WORDS = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
 _KERNEL_FILE = re.compile(r"c[a-z2-7]{50,51}")
 
@@ -192,7 +193,7 @@ def random_looking(text: str) -> list[str]:
 
 def _is_random(word: str) -> bool:
     digits, upper, lower = (sum(map(kind, word)) for kind in (str.isdigit, str.isupper, str.islower))
-    if _KERNEL_FILE.fullmatch(word):  # a name that Inductor makes from a hash of what is in the file
+    if _KERNEL_FILE.fullmatch(word) or word.count("/") > _MOST_SLASHES:  # Inductor's name by a hash of the contents; a path
         return False
     if re.fullmatch(r"[0-9a-f]{32,}|[0-9A-F]{32,}", word):
         return digits > 0

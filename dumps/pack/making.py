@@ -169,7 +169,8 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
         note = _NOTE.format(version=__version__, file=out.name, folder=work.out.path.name, table=table(rows))
         write_file(work.out.path / NOTE_FILE, note.encode())
         found = write_archive(work.out.path, out, lambda temporary: leaks.search(temporary, machine, secrets))
-    return Packed(out, work.counts["graphs"], rows, unreadable, found, leaks.not_searched(machine), list(work.random))
+    random = [f"{word!r} in {where}" for word, where in work.random.items()]
+    return Packed(out, work.counts["graphs"], rows, unreadable, found, leaks.not_searched(machine), random)
 
 
 def table(rows: list[tuple[str, int, int, int]], *, terminal: bool = False) -> str:
@@ -205,7 +206,7 @@ class _Work:
         self.tensors = tensors
         self.counts: Counter[str] = Counter()
         self.storages: dict[str, bool] = {}
-        self.random: dict[str, None] = {}
+        self.random: dict[str, str] = {}
         self.out = RunWriter.create(out, records.run(run.record, texts))
 
     def whole(self) -> None:
@@ -245,7 +246,8 @@ class _Work:
 
     def _look(self, where: str, texts: Iterable[str]) -> None:
         """Notes what looks random in texts that are packed."""
-        self.random.update((f"{word!r} in {where}", None) for text in texts for word in random_looking(text))
+        for word in (word for text in texts for word in random_looking(text)):
+            self.random.setdefault(word, where)
 
     def _graph(self, writer: ProcessWriter, row: Row) -> None:
         saved = SavedGraph(row.path, self.run, row)

@@ -27,7 +27,7 @@ _WINDOWS = re.compile(rf"{_DRIVE}[\\/]|\\\\[\w.]")
 _BETWEEN = re.compile(r"\\+")
 _PART = r"[\w.+@%~=$#-]"
 _KEPT = r"<(?:path|folder(?:-\d+)?|tmp|cache|python|torch|site-packages|graphdbg|user|secret|host-\d+)>(?:[\w.+@%~-]|/)*"
-_BEGIN = r"(?:(?<![\w.~/\\$)\]}-])|(?<=\s-[A-Zo])|(?<=^-[A-Zo])|(?<=-isystem)|(?<=file:)|(?<=file://)|(?<=file:///)|(?<=\\[nrt]))"
+_BEGIN = r"(?:(?<![\w.~+/\\$)\]}-])|(?<=\s-[A-Zo])|(?<=^-[A-Zo])|(?<=-isystem)|(?<=file:)|(?<=file://)|(?<=file:///)|(?<=\\[nrt]))"
 _ABSOLUTE = re.compile(
     rf"(?P<kept>{_KEPT})"
     r"|(?<=[\"'`])/[^\"'`\n\\]*?/[^\"'`\n\\]+(?=\\?[\"'`])"  # between quotes, with spaces

@@ -33,6 +33,7 @@ REDACTOR = Redactor(
         (r"\\server\share\model.py", ".../model.py"),
         ("s0 /2/3, (a)/b/c, x[0]/64/y, L['n']/2/3, a / b", "s0 /2/3, (a)/b/c, x[0]/64/y, L['n']/2/3, a / b"),
         ("https://github.com/pytorch/pytorch/issues", "https://github.com/pytorch/pytorch/issues"),
+        ("AAb+/1bsTutt++/Q4zUN/dgus7", "AAb+/1bsTutt++/Q4zUN/dgus7"),  # bytes as base64
         ("annotate(ann, planning)", "annotate(ann, planning)"),
         ("https://ann:hunter22@host/x", "https://<secret>@host/x"),
         ("token ghp_abcdefghijklmnopqrstuvwxyz0123", "token <secret>"),

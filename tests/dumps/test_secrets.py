@@ -106,7 +106,8 @@ def test_an_ordinary_value_is_no_secret() -> None:
 
 def test_what_looks_random_is_shown_in_the_preview(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     odd = "Zq8Xv2Lw9Rt4Yb7Nc3Kd"
-    assert random_looking(f"triton_poi_fused_add_mul_relu_0 CUDAGraphTreeManager2Run c{'a2b3c' * 10} {odd}") == [odd]
+    words = f"triton_poi_fused_add_mul_relu_0 CUDAGraphTreeManager2Run c{'a2b3c' * 10} x/ATen/cpu/vec/vec512/vec512 {odd}"
+    assert random_looking(words) == [odd]
     process = next(run.path.glob("*/journal.jsonl"))
     with process.open("a") as journal:
         journal.write(json.dumps({"t": 1.0, "kind": "failed", "graph": "0_0/forward", "message": f"bad answer {odd}"}) + "\n")

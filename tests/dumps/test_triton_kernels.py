@@ -176,4 +176,4 @@ def test_a_pack_without_sources_has_none_of_them(record: GraphRecord, tmp_path: 
 
     (packed, _) = records.graph(record, TEXTS, keep=lambda name: False).kernels
     assert (packed.program, packed.decorators) == ("", "")
-    assert packed.file.startswith("<path>/triton_models.py:")
+    assert packed.file.startswith(".../triton_models.py:")
