@@ -24,6 +24,7 @@ from ...dumps.pack.making import texts_of
 from ...dumps.pack.texts import Texts
 from ...dumps.program.module import program
 from ...dumps.reading import read_bytes, stored
+from ...dumps.redact import Redactor
 from ...dumps.secrets import Secrets
 from ...dumps.store import SavedGraph
 from .casefile import NAME
@@ -33,8 +34,12 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def gather(saved: SavedGraph, files: Mapping[str, bytes], secrets: Secrets) -> tuple[dict[str, bytes], list[str]]:
-    """All members by name, and a sentence for each thing left out. `files` are the written reports (already redacted)."""
-    members: dict[str, bytes] = dict(files)
+    """All members by name, and a sentence for each thing left out. `files` are the written reports, which are redacted once more:
+    the program of a case that a command decides about holds the command as it was given."""
+    redactor = Redactor(secrets=secrets)
+    members = {
+        name: redactor.text(data.decode()).encode() if name.endswith((".py", ".md")) else data for name, data in files.items()
+    }
     notes: list[str] = []
     texts = texts_of(saved, secrets)
     record = records.graph(saved.record, texts, keep=lambda _: True)

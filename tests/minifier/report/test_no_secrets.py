@@ -34,7 +34,7 @@ def written(run: Run, out: Path) -> Path:
     saved = run.graph("0_0/forward")
     redactor = Redactor(secrets=secrets_of(run))
     facts = replace(FACTS, graph=saved.record, log=TEXT, title=TEXT, symptom=TEXT, versions=TEXT)
-    files = {"issue.md": render(facts, redactor).encode(), "repro.py": redactor.text(CODE).encode()}
+    files = {"issue.md": render(facts, redactor).encode(), "repro.py": CODE.encode()}
     members, _ = artifacts.gather(saved, files, redactor.secrets)
     artifacts.write_zip(out, members)
     return out
