@@ -96,7 +96,7 @@ def _screened(
         options.seed, None, options.hangs or LIMIT_S, options.imports, measured=measured, anyway=options.anyway,
         known=not options.anyway,
     )  # fmt: skip
-    verdict, graph = worst_graph(run, how, amount=amount, max_time_s=SCREEN_S, told=told)
+    verdict, graph = worst_graph(run, how, amount=amount, max_time_s=min(SCREEN_S, options.max_time or SCREEN_S), told=told)
     if graph is not None:
         return graph, text(verdict)[:200] if amount is None or options.check == ROUNDING else "it has most of what was asked for"
     look = with_flags(f"graphdbg triage {shlex.quote(shown_path(run.path))}", options.imports)

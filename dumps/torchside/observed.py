@@ -201,6 +201,8 @@ def snapshot(names: Sequence[str], inputs: Sequence[Any]) -> tuple[list[InputRec
         record = _tensor(value, storage.nbytes())
         if key in shared:
             record.storage = groups.setdefault(key, len(groups))
+            if record.base is not None:
+                record.base.storage = record.storage
         return StoredTensor(f"#{places[key]}", record, isinstance(value, torch.nn.Parameter))
 
     def apart(value: Any, record: TensorValue) -> StoredTensor:

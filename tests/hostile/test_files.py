@@ -184,9 +184,10 @@ def test_a_fifo_in_the_place_of_a_run_does_not_block(tmp_path: Path) -> None:
 # Temporary folders
 
 OWNER = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from graphdbg.dumps import temporary
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who runs tests may ignore it
 if sys.argv[1] == "handled":
     temporary.go_on_signals()
 folder = temporary.make("graphdbg-zip-")
