@@ -116,6 +116,8 @@ class HomeRoom(ListRoom):
 
     def show_lines(self) -> None:
         """Takes over what was read; the cursor stays on its line."""
+        if not self.query("#heads"):  # the screen is being taken down
+            return
         at = self.line.key if self.line else None
         lines = self.overview.lines
         self._fold(lines)
