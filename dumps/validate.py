@@ -341,15 +341,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _ambient(checker: Checker, ambient: Ambient) -> None:
-    """Global state is put in force by name."""
-    named = {"matmul_precision": ambient.matmul_precision, "default_dtype": ambient.default_dtype}
-    for place, word in (named | {f"autocast of {device[:20]!r}": dtype for device, dtype in ambient.autocast.items()}).items():
-        checker.name(word, f"ambient state, {place}", _WORD, "a plain word")
-    for device in ambient.autocast:
-        checker.name(device, "ambient state, autocast", _DEVICE, "a device")
-
-
 def check_graph(record: GraphRecord, where: str) -> None:
     """Raises RefusedError for a name that must not reach generated code or the file system, UnreadableError for the rest."""
     checker = Checker(where)
@@ -367,7 +358,6 @@ def check_graph(record: GraphRecord, where: str) -> None:
         checker.name(kernel.name, f"kernel {index}")
     checker.body(record.graph, len(record.strings), "")
     checker.inputs(record.inputs)
-    _ambient(checker, record.ambient)
     checker.mapping(record.compile_kwargs, "compile_kwargs")
     for name, arg in record.compile_kwargs.items():
         if tag_of(arg)[0] != "opaque" and (why := argument_refusal(name, plain(arg))):
@@ -383,4 +373,4 @@ def check_inputs(record: InputsRecord, where: str) -> None:
     checker = Checker(where)
     checker.inputs(record.inputs)
     if record.ambient is not None:
-        _ambient(checker, record.ambient)
+        checker.ambient(record.ambient)

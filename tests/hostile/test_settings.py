@@ -236,9 +236,9 @@ def test_a_repro_does_not_set_them(hostile: Callable[..., Path]) -> None:
     ({"compile_kwargs": {"graph_id": '0"; x'}}, "compile_kwargs, 'graph_id'"),
     ({"compile_kwargs": {"static_input_idxs": ["x"]}}, "compile_kwargs, 'static_input_idxs'"),
     ({"ambient": {"threads": 10**7}}, "ambient, threads: 10000000 is no number of threads (0 to 4096)"),
-    ({"ambient": {"default_dtype": "_C; x"}}, "ambient state, default_dtype"),
+    ({"ambient": {"default_dtype": "_C; x"}}, "ambient, default_dtype"),
     ({"ambient": {"matmul_precision": "x"}}, "ambient, matmul_precision"),
-    ({"ambient": {"autocast": {"cpu": "x y"}}}, "ambient state, autocast"),
+    ({"ambient": {"autocast": {"cpu": "x y"}}}, "ambient, autocast"),
     ({"config": {"inductor\nx": {"debug": True}}}, "config: 'inductor\\nx' is not a plain identifier"),
     ({"config": {"inductor": {"debug = 1\nx": True}}}, "config 'inductor'"),
 ])  # fmt: skip
