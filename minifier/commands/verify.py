@@ -84,6 +84,8 @@ def program_of(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | No
         what = f"verifying {subject} imports {', '.join(map(repr, known.imports))}"
         raise UsageError(what, "its case.json says so, and nobody has said it here", f"read it, then: {again}")
     if program is not None:
+        if not program.stat().st_size:
+            raise UsageError(f"{program} is not run", "the file is empty", "name the folder that minify or report wrote")
         if not (trust or written.here(program)):
             why = "it was not written on this machine, or was changed since"
             raise UsageError(f"{program} is not run", why, f"read it, then: {again}")
@@ -91,7 +93,8 @@ def program_of(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | No
         return
     if case is None or known is None or known.signature is None:
         why = "there is no such folder" if not path.exists() else f"it holds no {REPRO}, and no case that failed"
-        fix = f"write a report: {shlex.join(['graphdbg', 'report', subject])}"
+        minify = shlex.join(["graphdbg", "minify", subject])
+        fix = "name a folder that minify or report wrote" if case is None else f"minify it: {minify}"
         raise UsageError(f"there is nothing to verify in {subject}", why, fix)
     with tempfile.TemporaryDirectory(prefix="graphdbg-verify-") as folder:
         yield _made(case, known, Path(folder), trust), known

@@ -85,5 +85,7 @@ def read(folder: Path) -> CaseFile | None:
         return None
     try:
         return msgspec.json.decode(read_bytes(path), type=CaseFile)
+    except UnreadableError as error:
+        raise UnreadableError(error.what, error.why, "minify the graph again") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableError(f"cannot read {path}", str(error), "minify the graph again") from error

@@ -176,3 +176,9 @@ def test_the_watch_goes_on_until_it_is_ended(
     assert graphdbg(["verify", str(out), "--python", str(python), "--watch", "--json"]) == 130
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(one["torch"], one["repro"]) for one in told] == [("9.8", "shows"), ("9.9.1", "passes")]
+
+
+def test_an_empty_program_is_no_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "repro.py").touch()
+    assert graphdbg(["verify", str(tmp_path), "--trust"]) == 2
+    assert "the file is empty" in capsys.readouterr().err
