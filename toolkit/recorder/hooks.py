@@ -17,7 +17,7 @@ from typing import Any
 
 from ...dumps import kernels
 from ...dumps.reading import LARGE_BYTES
-from . import live_torch, roles, unsaved, why_hooks
+from . import captured, live_torch, roles, unsaved, why_hooks
 from .flight import Flight, Graph, here, in_flight, in_pass, level
 from .live_torch import bypassed
 from .observe import watch_callable, watch_inductor
@@ -60,8 +60,10 @@ def _of_dynamo(flight: Flight, output_graph: Any, gm: Any) -> Graph | None:
         flight.dynamo_outputs = session.outputs[flight.name] = roles.dynamo_outputs(output_graph, gm)
     name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None) or type(backend).__name__
     options = {"options": dict(flight.options)} if flight.options else {}
-    graph = flight.capture(gm, "dynamo", {"backend": str(name), **options})
+    scope = getattr(output_graph, "local_scope", None) or {}
+    graph = flight.capture(captured.spelt_out(flight, gm, scope), "dynamo", {"backend": str(name), **options})
     if graph is not None:
+        captured.save_code(session, graph.id, scope)
         with session.guarded(f"the backend of {graph.id}"):
             unsaved.note_backend(session, backend)
         why_hooks.symbols(session, flight.name, graph)
