@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CODE = "compiled_autograd.txt"
 """Torch's own graph of a backward, beside the graph that was made of it."""
 _ORIGIN = re.compile(r"in set_node_origin\n\s*(\S.*? \(NodeCall \d+\))")
+_PART = re.compile(r"aot\d+_")
 _LINE = re.compile(r'File "(<eval_with_key>[^"]*)", line \d+, in \w+\n\s*(\w+)(?:\s*:[^=]*)? = ')
 
 
@@ -36,9 +37,18 @@ class Capture:
         self.origins: dict[str, str] = {}
         self.calls: dict[str, tuple[int, str]] = {}
         self.named: dict[int, str] = {}
+        self.inputs: dict[Any, str] = {}
+        parts: dict[str, str] = {}
         for node in gm.graph.nodes:
-            if (origin := _origin(node)) and node.op == "call_function":
+            if node.op != "call_function" or _is_size(node):  # a size has the stack of the input before it
+                continue
+            part = _PART.match(node.name)
+            origin = _origin(node) or parts.get(part[0] if part else "", "")  # the operators of a compiled part have no stack
+            if origin:
                 self.origins[node.name] = origin
+                parts.update({part[0]: origin} if part else {})
+                if getattr(node.args[0] if node.args else None, "name", "") == "inputs":
+                    self.inputs[node.args[1]] = origin
             kind = node.kwargs.get("hook_type") if node.op == "call_function" else None
             if kind and (index := _index(node.args[0])) is not None:
                 self.calls[node.name] = index, str(kind)
@@ -61,6 +71,8 @@ class _Silent:
 _silent = _Silent()
 """Torch keeps no reference to its log."""
 _reasons: dict[int, list[str]] = {}
+_sizes: dict[int, dict[str, str]] = {}
+_SIZE = re.compile(r"sizes\[\d+\]")
 
 
 @hook
@@ -72,10 +84,20 @@ def enable(session: Session, original: Function, *args: Any, **kwargs: Any) -> A
 
 
 @hook
+def begin_capture(session: Session, original: Function, self: Any, *args: Any) -> Any:
+    """begin_capture(inputs, sizes, scalars, origins, ...); `origins` names the autograd node of each."""
+    made = original(self, *args)
+    with session.guarded("compiled autograd"):
+        _sizes[self.id] = {f"sizes[{index}]": f"{name} (NodeCall {at})" for index, (at, name) in enumerate(args[3][1])}
+    return made
+
+
+@hook
 def log_compile_reasons(session: Session, original: Function, self: Any, compile_reasons: list[str]) -> Any:
     """Called with the reasons after a capture began."""
     with session.guarded("compiled autograd"):
-        _reasons[self.id] = [str(reason) for reason in compile_reasons]
+        own = f"!{self.id}: "  # torch may repeat those of captures before
+        _reasons[self.id] = [str(reason).removeprefix(own) for reason in compile_reasons if str(reason).startswith(own)]
     return original(self, compile_reasons)
 
 
@@ -86,7 +108,9 @@ def create_graph_module(session: Session, original: Function, self: Any, id: str
     with session.guarded("compiled autograd"):
         if not id.endswith("PreReordering") and not hasattr(self, "told"):  # a capture of ours, which is looked at only
             session.captures[gm.forward.__code__.co_filename] = Capture(gm)
-            why_hooks.journal(session, "capture", compile=f"ca{self.id}", reasons=_reasons.pop(self.id, []))
+            reasons, sizes = _reasons.pop(self.id, []), _sizes.pop(self.id, {})
+            named = {name: sizes[name] for reason in reasons for name in _SIZE.findall(reason) if name in sizes}
+            why_hooks.journal(session, "capture", compile=f"ca{self.id}", reasons=reasons, sizes=named or None)
     return gm
 
 
@@ -99,7 +123,7 @@ def spelt_out(flight: Flight, gm: Any, scope: Mapping[str, Any] | None = None) -
         from ..capture.compiled_autograd.steps import spelt_out as spelt
 
         capture = _called(session, scope or {})
-        shown = spelt(gm, lambda node: _place(session, node))
+        shown = spelt(gm, lambda node: _place(session, capture, node))
         if shown is not gm:
             shown.meta = {**gm.meta, "custom": {"compiled_autograd": _facts(capture)}} if capture else dict(gm.meta)
         return shown
@@ -124,8 +148,11 @@ def _called(session: Session, scope: Mapping[str, Any]) -> Capture | None:
     return capture
 
 
-def _place(session: Session, node: Any) -> dict[str, str]:
+def _place(session: Session, capture: Capture | None, node: Any) -> dict[str, str]:
     """Where in the backward a node of Dynamo's graph is."""
+    whole = node.args[0] if node.op == "call_function" and node.args else None
+    if getattr(whole, "name", "") == "l_inputs_" and capture is not None:
+        return {"autograd_node": capture.inputs[node.args[1]]} if node.args[1] in capture.inputs else {}
     trace = node.meta.get("stack_trace") or ""
     line = _LINE.search(trace)
     if line and line[1] in session.captures:
@@ -146,6 +173,12 @@ def _facts(capture: Capture) -> dict[str, Any]:
 def _origin(node: Any) -> str:
     found = _ORIGIN.search(node.meta.get("stack_trace") or "")
     return found[1] if found else ""
+
+
+def _is_size(node: Any) -> bool:
+    """Whether a node of a capture takes a size out, or unwraps it."""
+    whole = node.args[0] if node.args else None
+    return getattr(whole, "op", "") == "placeholder" and whole.name == "sizes" or node.target is t.unwrap_maybe_dynamic_int
 
 
 def _index(node: Any) -> int | None:

@@ -156,7 +156,7 @@ def _model_outputs(model: Any) -> dict[str, Any]:
 def pre_grad_passes(flight: Flight, original: Function, *args: Any, **kwargs: Any) -> Any:
     """_recursive_pre_grad_passes(gm, example_inputs): its result is the pre_grad graph."""
     result = original(*args, **kwargs)
-    flight.capture(result, "pre_grad", flight.main)
+    flight.capture(captured.spelt_out(flight, result), "pre_grad", flight.main)
     return result
 
 

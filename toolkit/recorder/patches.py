@@ -41,6 +41,7 @@ WRAPPERS: dict[str, Callable[[Function], Function]] = {
     "SubmodCompiler.compile_submod": why_hooks.compile_submod,
     "compiled_autograd_on": captured.enable,
     "AutogradCompilerInstance.log_compile_reasons": captured.log_compile_reasons,
+    "AutogradCompilerInstance.begin_capture": captured.begin_capture,
     "AutogradCompilerInstance.create_graph_module": captured.create_graph_module,
 }
 """Row of `HOOKS` -> its wrapper."""

@@ -71,6 +71,8 @@ HOOKS = (
         "why a backward was captured again by the program's compiled autograd"),
     Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance.log_compile_reasons", "record",
         "why a backward was captured again by the program's compiled autograd"),
+    Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance.begin_capture", "record",
+        "what became dynamic in a backward that was captured again"),
     Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance.create_graph_module", "record",
         "autograd nodes and hooks of a backward that the program's compiled autograd captured"),
 )  # fmt: skip
@@ -331,6 +333,7 @@ NAMES = Names((
         "peek_interpreter_stack=_functorch.peek_interpreter_stack", _BACKWARD),
     Row("torch._dynamo.eval_frame", "eval_frame_stance=_stance", _BACKWARD),
     Row("torch._dynamo.external_utils", "call_accumulate_grad", _BACKWARD),
+    Row("torch._dynamo.external_utils", "unwrap_maybe_dynamic_int", "record"),
     Row("torch._inductor", "cudagraph_trees", _BACKWARD),
     Row("torch._subclasses.functional_tensor", "FunctionalTensorMode", _BACKWARD),
     Row("torch.fx.experimental.proxy_tensor", "ProxyTorchDispatchMode", _BACKWARD),

@@ -73,7 +73,6 @@ def _traced(step: fx.Node) -> fx.GraphModule | None:
         with torch.no_grad(), quiet, unbacked, mode or nullcontext():
             body = t.make_fx(run)(*values)
     except Exception:  # noqa: BLE001 - a subclass, a C++ node without a fake form: shown as it is, and refused by name when loaded
-        import traceback; traceback.print_exc()
         return None
     return None if body.graph.find_nodes(op="get_attr") else body
 
