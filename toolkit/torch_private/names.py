@@ -326,7 +326,8 @@ NAMES = Names((
 
     # A backward as a graph. torch._dynamo.config.compiled_autograd only acts inside torch.compile.
     Row("torch._dynamo", "compiled_autograd", _BACKWARD),
-    Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance compiled_autograd_enabled in_compiled_autograd_region",
+    Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance compiled_autograd_enabled extract_bw_module "
+        "in_compiled_autograd_region",
         _BACKWARD),
     Row("torch._C", "set_autograd_compiler=_dynamo.compiled_autograd.set_autograd_compiler "
         "set_verbose_logger=_dynamo.compiled_autograd.set_verbose_logger "
