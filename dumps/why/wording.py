@@ -184,9 +184,10 @@ def captured(reason: str, sizes: dict[str, Any]) -> str:
     node = _NEW_NODE.search(reason)
     if node:
         before = [f"{size} bytes" for size in node[3].split(",") if size.strip()]
-        known = f"what it saved differs in kind or number: {node[2]} bytes of key, before {', '.join(before)}"
-        at = "a backward of another structure" if node[1].startswith("torch::autograd::GraphRoot") else f"at {node[1]}"
-        return f"{at}, {known if before else 'no backward had this node here'}" if before or at.startswith("at ") else ""
+        if "GraphRoot" in node[1]:
+            return "no backward before began like this one" if before else ""
+        known = f"it differs from those before in what it saved, or in what comes next (a key of {node[2]} bytes, not {', '.join(before)})"
+        return f"at {node[1]}, {known if before else 'which no backward had there'}"
     changed = _NEW_SIZES.search(reason)
     if changed is None:
         return _joined(reason)
