@@ -13,7 +13,7 @@ next. A step that cannot be traced stays what it is.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -47,7 +47,15 @@ def spelt_out(gm: fx.GraphModule, place_of: Callable[[fx.Node], dict[str, str]] 
         else:
             made[node] = graph.node_copy(node, now)
             made[node].meta.update(place_of(node))
+            if node.op == "placeholder" and isinstance(value := node.meta.get("example_value"), (list, tuple)):
+                made[node].meta["example_value"] = _items(node, value)
     return fx.GraphModule(gm, graph, type(gm).__name__)
+
+
+def _items(node: fx.Node, value: Sequence[Any]) -> list[Any]:
+    """The values of a list of inputs: Dynamo makes sizes symbols where an item is taken, not in the list."""
+    taken = {user.args[1]: user.meta.get("example_value") for user in node.users if user.target is operator.getitem}
+    return [taken.get(index, item) for index, item in enumerate(value)]
 
 
 def is_step(node: fx.Node) -> bool:
