@@ -186,7 +186,8 @@ def captured(reason: str, sizes: dict[str, Any]) -> str:
         before = [f"{size} bytes" for size in node[3].split(",") if size.strip()]
         if "GraphRoot" in node[1]:
             return "no backward before began like this one" if before else ""
-        known = f"it differs from those before in what it saved, or in what comes next (a key of {node[2]} bytes, not {', '.join(before)})"
+        sizes_told = f"a key of {node[2]} bytes, not {', '.join(before)}"
+        known = f"it differs from those before in what it saved, or in what comes next ({sizes_told})"
         return f"at {node[1]}, {known if before else 'which no backward had there'}"
     changed = _NEW_SIZES.search(reason)
     if changed is None:

@@ -178,7 +178,7 @@ def _origin(node: Any) -> str:
 def _is_size(node: Any) -> bool:
     """Whether a node of a capture takes a size out, or unwraps it."""
     whole = node.args[0] if node.args else None
-    return getattr(whole, "op", "") == "placeholder" and whole.name == "sizes" or node.target is t.unwrap_maybe_dynamic_int
+    return (getattr(whole, "op", "") == "placeholder" and whole.name == "sizes") or node.target is t.unwrap_maybe_dynamic_int
 
 
 def _index(node: Any) -> int | None:
@@ -190,7 +190,7 @@ def _name(function: Any) -> str:
     """A hook by its function, file and line, as far as it has them."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
-    code = getattr(function, "__code__", None) or getattr(getattr(type(function), "__call__", None), "__code__", None)
+    code = getattr(function, "__code__", None) or getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
     module = getattr(function, "__module__", None) or type(function).__module__
     name = f"{module}.{getattr(function, '__qualname__', None) or type(function).__qualname__}"
     return f"{name} ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else name

@@ -46,8 +46,8 @@ class Backward:
 
     `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by number,
     `forward` the forward as they tell it (`places.forward_of`); `reason` says why it was recorded again; `fixed` counts numbers
-    that were read from tensors, `hooks` are those that ran (also the ones that run no operator), `shared` names inputs of one memory that is written to, which a replay keeps apart; `error` is
-    what the backward raised.
+    that were read from tensors, `hooks` are those that ran, operators or not; `shared` names inputs of one memory that is written
+    to, which a replay keeps apart; `error` is what the backward raised.
     """
 
     number: int
