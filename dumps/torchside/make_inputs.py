@@ -137,8 +137,10 @@ class _Maker:
         items: list[Any] = []
         for index, item in enumerate(value.items):
             one, stored = f"{name}.{index}", kept.get(str(index))
-            whole = stored is not None and stored.storage
-            items.append(self.reader.load(stored, one) if whole else self.value(one, item, None, False, where))
+            if stored is not None and stored.storage:
+                items.append(self.reader.load(stored, one))
+            else:
+                items.append(self.value(one, item, None, False, where))
         return items if value.kind == "list" else tuple(items)
 
     def wrapper(self, name: str, stored: StoredTensor | None, value: TensorValue, where: str) -> torch.Tensor:

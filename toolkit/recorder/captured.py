@@ -77,7 +77,7 @@ _SIZE = re.compile(r"sizes\[\d+\]")
 
 @hook
 def enable(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
-    """compiled_autograd._enable(compiler_fn, ...): where torch's verbose log is on, it is set inside."""
+    """Torch's own context that switches compiled autograd on; where its verbose log is on, it is set inside."""
     with session.guarded("compiled autograd"):
         t.set_verbose_logger(_silent)
     return original(*args, **kwargs)
@@ -178,7 +178,7 @@ def _origin(node: Any) -> str:
 def _is_size(node: Any) -> bool:
     """Whether a node of a capture takes a size out, or unwraps it."""
     whole = node.args[0] if node.args else None
-    return (getattr(whole, "op", "") == "placeholder" and whole.name == "sizes") or node.target is t.unwrap_maybe_dynamic_int
+    return (getattr(whole, "op", "") == "placeholder" and getattr(whole, "name", "") == "sizes") or node.target is t.unwrap_maybe_dynamic_int
 
 
 def _index(node: Any) -> int | None:

@@ -237,13 +237,14 @@ class _Part(fx.Interpreter):
     def __init__(self, tape: Tape, module: fx.GraphModule, given: Sequence[tuple[Any, Any]], place: Place) -> None:
         super().__init__(module, garbage_collect_values=False)
         self.tape, self.given, self.place = tape, given, place
+        self.copied = module.graph
         self.nodes: dict[fx.Node, Any] = {}
 
-    def write(self) -> Sequence[Any]:
+    def write(self) -> Any:
         """The nodes of the outputs; None and numbers stand for themselves."""
-        self.nodes.update(zip(self.module.graph.find_nodes(op="placeholder"), (node for node, _ in self.given), strict=True))
+        self.nodes.update(zip(self.copied.find_nodes(op="placeholder"), (node for node, _ in self.given), strict=True))
         self.run(*(value for _, value in self.given), enable_io_processing=False)
-        return fx.map_arg(self.module.graph.output_node().args[0], self.nodes.__getitem__)
+        return fx.map_arg(self.copied.output_node().args[0], self.nodes.__getitem__)
 
     def run_node(self, n: fx.Node) -> Any:
         """One node, on fake values; written where it makes a tensor."""
