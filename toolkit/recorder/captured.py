@@ -178,7 +178,8 @@ def _origin(node: Any) -> str:
 def _is_size(node: Any) -> bool:
     """Whether a node of a capture takes a size out, or unwraps it."""
     whole = node.args[0] if node.args else None
-    return (getattr(whole, "op", "") == "placeholder" and getattr(whole, "name", "") == "sizes") or node.target is t.unwrap_maybe_dynamic_int
+    taken = getattr(whole, "op", "") == "placeholder" and getattr(whole, "name", "") == "sizes"
+    return taken or node.target is t.unwrap_maybe_dynamic_int
 
 
 def _index(node: Any) -> int | None:
