@@ -25,8 +25,9 @@ import sys
 import torch
 import graphdbg
 
+x, y = torch.ones(5, 5), torch.ones(5, 5)
 with graphdbg.record(sys.argv[1], inputs="first"):
-    torch.compile(lambda x, y: torch.where(x > 0, x @ y, x.sum(-1, keepdim=True)) * 2.0, dynamic=True)(torch.ones(5, 5), torch.ones(5, 5))
+    torch.compile(lambda x, y: torch.where(x > 0, x @ y, x.sum(-1, keepdim=True)) * 2.0, dynamic=True)(x, y)
 """
 SCRIPT = """
 import sys

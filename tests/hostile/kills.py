@@ -1,5 +1,4 @@
-"""SIGKILL at random moments of a recording and of a minification: what the journal calls captured loads, and `--resume` ends as if
-nothing had happened.
+"""SIGKILL at random moments of recordings and minifications: what the journal calls captured loads; resumed it ends the same.
 
 Most recordings are those of a fork of one warm parent (`graphdbg.record` around a small training loop), one in ten is
 `graphdbg dump`; minifications are real command lines. The moment is a random time, or just after a random line of the journal.
@@ -100,7 +99,7 @@ def prepare(home: Path, checks: tuple[str, ...]) -> dict[str, Any]:
 def warm(known: dict[str, Any]) -> None:
     """Imports what a recording needs, and makes the kernels that it will find again; nothing of that runs in this process."""
     import torch
-    import torch._inductor.compile_fx  # noqa: F401
+    import torch._inductor.compile_fx
 
     torch.set_num_threads(1)
     from graphdbg import record  # noqa: F401
@@ -134,7 +133,7 @@ def _recording(run: Path) -> int:
         os.dup2(silent, 1)
         os.dup2(silent, 2)
         room: dict[str, Any] = {}
-        exec(compile(TRAINING, "training.py", "exec"), room)  # noqa: S102 - ours
+        exec(compile(TRAINING, "training.py", "exec"), room)
         with record(run, inputs="first"):
             room["train"]()
         code = 0
@@ -154,7 +153,7 @@ def of_dump(seed: int, known: dict[str, Any], number: int) -> Told:
             words = [sys.executable, "-m", "graphdbg", "dump", "-o", run, "--", known["script"]]
             process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
             whom = functools.partial(_script, run) if random.random() < 0.5 else None
-            killed = _kill(process.pid, moment, lines, lambda: process.poll() is not None, whom)
+            killed = _kill(process.pid, moment, lines, functools.partial(_over, process), whom)
             with contextlib.suppress(ProcessLookupError):
                 process.wait(LIMIT_S)
                 os.killpg(process.pid, signal.SIGKILL)
@@ -218,8 +217,8 @@ def of_minify(seed: int, known: dict[str, Any], number: int) -> Told:
             with (place / "said").open("wb") as said:
                 process = subprocess.Popen(asked, stdout=said, stderr=said, cwd=place, start_new_session=True)
             moment = _moment(random, calm["seconds"], calm["lines"])
-            killed = _kill(process.pid, moment, lambda: _lines(journal), lambda: process.poll() is not None,
-                           None if random.random() < 0.3 else lambda pid=process.pid: pid)  # fmt: skip
+            whom = None if random.random() < 0.3 else functools.partial(int, process.pid)
+            killed = _kill(process.pid, moment, functools.partial(_lines, journal), functools.partial(_over, process), whom)
             process.wait()
             if not killed:
                 break
@@ -248,6 +247,10 @@ def _differs(done: subprocess.CompletedProcess[str], calm: dict[str, Any], journ
     found = [wrong("differs", f"{one}: {ended[one]!r:.80}, calm {calm[one]!r:.80}") for one in SAME if ended[one] != calm[one]]
     asked = [(line["case"], line["run"]) for line in map(json.loads, journal.read_bytes().splitlines()) if "case" in line]
     return found + ([wrong("asked twice")] if len(asked) != len(set(asked)) else [])
+
+
+def _over(process: subprocess.Popen[Any]) -> bool:
+    return process.poll() is not None
 
 
 def _begun(journal: Path) -> bool:

@@ -33,17 +33,18 @@ else:
 
 STAGES = {
     "damaged": "were damaged", "opened": "were found to be a dump", "listed": "whose graphs were listed",
-    "loaded": "one of whose graphs was loaded", "built": "that reached replay: the program was built", "replayed": "that were judged",
+    "loaded": "one of whose graphs was loaded", "built": "that reached replay: the program was built",
+    "replayed": "that were judged",
 }  # fmt: skip
 CODES = frozenset({0, 1, 2, 3, 4, 141})
 OF_RUNS = (
-    "ls", "ls R", "ls R --why", "ls R --time", "ls R --stages --json", "show G", "show G --code", "show G --kernel", "show G --json",
-    "show G --stats", "show G --node N", "diff G H", "diff R R", "draw G -o O1.dot", "draw G --by-module -o O2.dot",
-    "pack R -o O3.zip", "pack R -o O4.html", "ls O3.zip",
+    "ls", "ls R", "ls R --why", "ls R --time", "ls R --stages --json", "show G", "show G --code", "show G --kernel",
+    "show G --json", "show G --stats", "show G --node N", "diff G H", "diff R R", "draw G -o O1.dot",
+    "draw G --by-module -o O2.dot", "pack R -o O3.zip", "pack R -o O4.html", "ls O3.zip",
 )  # fmt: skip
 OF_CASES = (
-    "ls", "ls R", "show R", "show R --json", "show R --code", "show R --stats", "show R --node N", "diff R R", "draw R -o O1.dot",
-    "steer R", "steer R pause", "pack R -o O3.zip", "report R --preview --json",
+    "ls", "ls R", "show R", "show R --json", "show R --code", "show R --stats", "show R --node N", "diff R R",
+    "draw R -o O1.dot", "steer R", "steer R pause", "pack R -o O3.zip", "report R --preview --json",
 )  # fmt: skip
 
 

@@ -120,7 +120,7 @@ class Sandbox:
 
     def _without(self) -> None:
         """From now on something is lacking."""
-        most = max(map(int, os.listdir("/proc/self/fd"))) + 1 + self.room % 10
+        most = max(int(path.name) for path in Path("/proc/self/fd").iterdir()) + 1 + self.room % 10
         if self.lack == "descriptors":
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         elif self.lack == "file size":
