@@ -104,7 +104,7 @@ ARGUMENTS = {
     "the words of a scattered reduction": "_c10d_functional.reduce_scatter_tensor.default).1",
     "the group of a scattered reduction": "_c10d_functional.reduce_scatter_tensor.default).3",
     "the group of a broadcast": "_c10d_functional.broadcast.default).2",
-    "a text that may be none": "hostile.more.default).1",
+    "a text by its place": "hostile.more.default).1",
     "a text by its keyword": "hostile.more.default).last",
 }
 """Arguments that Inductor writes into code as they are, unless they are made inert."""

@@ -81,16 +81,16 @@ def talk(x: torch.Tensor, y: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
     return (aten.div.Tensor_mode(waited, y, rounding_mode="floor"), aten.cos.default(sine), number)
 
 
-torch.library.define("hostile::more", "(Tensor x, str? maybe, *, str last) -> Tensor")
-torch.library.impl("hostile::more", "CompositeExplicitAutograd", lambda x, maybe, *, last: x + 1)
-torch.library.register_fake("hostile::more", lambda x, maybe, *, last: torch.empty_like(x))
+torch.library.define("hostile::more", "(Tensor x, str first, *, str last) -> Tensor")
+torch.library.impl("hostile::more", "CompositeExplicitAutograd", lambda x, first, *, last: x + 1)
+torch.library.register_fake("hostile::more", lambda x, first, *, last: torch.empty_like(x))
 
 
 def talk_more(x: torch.Tensor, y: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
-    """Further operators that have a text: collectives, reductions by name, texts that may be none or stand last."""
+    """Further operators that have a text: collectives, reductions by name, a text by its place and one by its keyword."""
     collective = torch.ops._c10d_functional
     wait = collective.wait_tensor
-    more = torch.ops.hostile.more(x.sin(), "maybe", last="last")
+    more = torch.ops.hostile.more(x.sin(), "first", last="last")
     gathered = wait(collective.all_gather_into_tensor(more, 1, "0"))
     scattered = wait(collective.reduce_scatter_tensor(gathered, "sum", 1, "0"))
     sent = wait(collective.broadcast(scattered, 0, "0"))
@@ -114,7 +114,7 @@ def make(payload: Payload) -> Payload:
     """Saves a graph as a case folder, with text wherever a record of it can have some."""
     inputs = [torch.randn(8, 16), torch.ones(8, 16), torch.tensor(3)]
     if payload.get("of") == "held":
-        gm = torch.fx.symbolic_trace(Held())
+        gm = torch.fx.symbolic_trace(Held().requires_grad_(False))
     elif payload.get("of") == "more":
         gm = make_fx(talk_more, tracing_mode="fake")(*inputs)
     else:
@@ -127,7 +127,7 @@ def make(payload: Payload) -> Payload:
         node |= {"stack": 0, "module": 1, "from_node": ["one", "two"], "original_aten": "aten.sin.default"}
         node["meta"] = META if node["name"] == "sin" else {}
     held = [node["name"] for node in graph["graph"]["nodes"] if node["op"] == "get_attr"]
-    graph["graph"]["meta"]["dynamo_flat_name_to_original_fqn"] = {"dict": [[one, "fc.weight"] for one in held or ["x_1"]]}
+    graph["graph"].setdefault("meta", {})["dynamo_flat_name_to_original_fqn"] = {"dict": [[one, "fc.weight"] for one in held or ["x_1"]]}
     file.write_text(json.dumps(graph))
     return {}
 
@@ -165,6 +165,7 @@ def _compiled(record: GraphRecord, tensors: Any, backend: str, pipeline: Pipelin
             fakes = retargeted(gm, list(fakes), mode_of(gm, list(fakes))).fakes
             stack.enter_context(pretending(target_of("cuda:90")))
         if backend == "aoti":
+            mode_of(gm, fakes).allow_non_fake_inputs = True  # as the rung does: constants are written into the library
             return compile_ahead_of_time(gm, fakes, path=package, pipeline=pipeline)
         spec.compile_kwargs |= {"cpp_wrapper": True} if backend == "cpp_wrapper" else {}
         return enter(gm, fakes, spec, pipeline)

@@ -10,6 +10,11 @@ from random import Random
 
 import pytest
 
+from graphdbg.dumps import names
+from graphdbg.dumps.errors import UnreadableError
+from graphdbg.dumps.validate import check_graph
+
+from ..dumps.graphs import chain
 from . import mutations
 from .counts import Counts
 
@@ -59,3 +64,15 @@ def test_what_is_the_same_is_counted_once(tmp_path: Path) -> None:
     again = Counts(3, tmp_path)
     assert again.wrong == {"code 70 · x.py:3 · KeyError: 1": [0, 1]}
     assert (again.done, again.codes["70"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "meta", [{"dict": [[]]}, {"dict": [["outputs", 5]]}, {"dict": [["outputs", [["x"]]]]}, {"dict": 1}, {"odd": []}]
+)
+def test_names_of_no_form_are_refused(meta: object) -> None:
+    """The fuzzer's: a graph's own metadata was not checked, and ended a replay in a ValueError."""
+    record = chain()
+    record.graph.meta[names.NAMES] = meta  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UnreadableError):
+        check_graph(record, "graph.json")
+        names.result_names(record)

@@ -170,7 +170,7 @@ def of_arguments(child: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     """What is left of marks in the code of a graph with further operators, with the escape and without."""
     case = tmp_path_factory.mktemp("more") / "case"
     child("make", case=str(case), of="more")
-    return {escape: child("marked", case=str(case), backend="cpp_wrapper", off=escape == "off") for escape in ("on", "off")}
+    return {escape: child("marked", case=str(case), backend="cpp", off=escape == "off") for escape in ("on", "off")}
 
 
 @pytest.mark.slow
