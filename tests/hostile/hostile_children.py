@@ -127,7 +127,8 @@ def make(payload: Payload) -> Payload:
         node |= {"stack": 0, "module": 1, "from_node": ["one", "two"], "original_aten": "aten.sin.default"}
         node["meta"] = META if node["name"] == "sin" else {}
     held = [node["name"] for node in graph["graph"]["nodes"] if node["op"] == "get_attr"]
-    graph["graph"].setdefault("meta", {})["dynamo_flat_name_to_original_fqn"] = {"dict": [[one, "fc.weight"] for one in held or ["x_1"]]}
+    fqns = {"dict": [[one, "fc.weight"] for one in held or ["x_1"]]}
+    graph["graph"].setdefault("meta", {})["dynamo_flat_name_to_original_fqn"] = fqns
     file.write_text(json.dumps(graph))
     return {}
 
