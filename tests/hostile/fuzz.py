@@ -18,7 +18,6 @@ import functools
 import gc
 import json
 import math
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -47,7 +46,7 @@ def one(seed: int, number: int, made: dict[str, Path], kept: Path | None = None)
     kind = random.choice(KINDS)
     lack = random.choice(LACKS) if random.random() < 0.1 else ""
     asked = random.random() < 0.01
-    with _place(kept, lack) as place:
+    with _place(kept, lack) as (place, lack):
         box = Sandbox(place, made[kind], random, lack)
         told = box.watched(lambda said: read_all(box, "run" if kind == "small" else kind, said))
         told["wrong"] += box.wrong()
@@ -57,16 +56,14 @@ def one(seed: int, number: int, made: dict[str, Path], kept: Path | None = None)
 
 
 @contextlib.contextmanager
-def _place(kept: Path | None, lack: str) -> Iterator[Path]:
-    if kept is not None:
-        yield kept
-    elif lack == "disk":
-        with small_disk() as place, tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as other:
-            yield (place or Path(other)) / "one"
-    else:
-        place = Path(tempfile.mkdtemp(prefix="hostile-"))
-        yield place / "one"
-        shutil.rmtree(place, ignore_errors=True)
+def _place(kept: Path | None, lack: str) -> Iterator[tuple[Path, str]]:
+    """A folder, on a small disk where that lacks; where none can be mounted, the size of files is what lacks."""
+    with contextlib.ExitStack() as stack:
+        disk = stack.enter_context(small_disk()) if lack == "disk" and kept is None else None
+        if disk is None:
+            lack = "file size" if lack == "disk" else lack
+            disk = kept or stack.enter_context(tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True))
+        yield (kept or Path(disk) / "one"), lack
 
 
 def fuzz(seed: int, minutes: float, most: int | None = None, home: Path = HOME, jobs: int = 1) -> Counts:

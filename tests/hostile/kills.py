@@ -337,6 +337,7 @@ def main() -> int:
     parser.add_argument("--only", metavar="dump:N|minify:N", help="this try alone")
     asked = parser.parse_args()
     importable(HOME)
+    os.environ |= {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}  # there are many of them at once
     known = prepare(HOME / "kills", ("command",) if asked.no_inductor else tuple(CHECKS))
     dumps, minifies = (Counts(f"{asked.seed}-{of}", asked.counts) for of in ("dump", "minify"))
     if asked.kills_dump > killed(dumps) or (asked.only or "").startswith("dump"):
