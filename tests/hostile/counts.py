@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import re
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
@@ -99,6 +100,15 @@ class Counts:
         return "\n".join([*lines, f"  {sum(map(len, self.wrong.values())):>6}  wrong"])
 
 
+def guarded(work: Callable[[int], dict[str, Any]], number: int) -> dict[str, Any]:
+    """What the work tells; where it fails itself, that, so that thousands of others go on."""
+    try:
+        return work(number)
+    except Exception:  # noqa: BLE001 - told
+        found = {"kind": "the campaign failed", "what": "", "text": traceback.format_exc()}
+        return {"number": number, "stage": "damaged", "codes": {}, "wrong": [found]}
+
+
 def go_on(
     counts: Counts, work: Callable[[int], dict[str, Any]], minutes: float, left: Callable[[], float], jobs: int
 ) -> Counts:  # fmt: skip
@@ -125,7 +135,7 @@ def go_on(
                     take(0)
                     if time.monotonic() > until or left() <= 0:
                         break
-                waiting.add(pool.submit(work, number))
+                waiting.add(pool.submit(guarded, work, number))
                 take(2 * jobs)
     finally:
         counts.keep()
