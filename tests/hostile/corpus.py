@@ -77,6 +77,7 @@ def corpus(folder: Path) -> dict[str, Path]:
             packed.extractall(folder / "tour")
         out = next(path.parent for path in (folder / "tour").rglob("case.json") if path.parent.name == "case").parent
         shutil.copytree(out, made["out"])
+        shutil.copytree(made["case"], made["out"] / "case", dirs_exist_ok=True)  # the tour's own has no tensors
         whole.touch()
     return made
 
