@@ -55,7 +55,7 @@ def name(words: str) -> str:
 
 def option(words: str) -> str:
     """A word, maybe in quotes, for keys and texts of the options of kernels, which Inductor writes into Triton source as code."""
-    return words if trust.given() or _OPTION.fullmatch(words) else name(words)
+    return words if trust.given() or _OPTION.fullmatch(words) else f"{_NOT_IN_NAMES.sub('_', words)[:_LONGEST_NAME]}_"
 
 
 def lines(words: str) -> str:

@@ -109,6 +109,7 @@ class ArgumentReader:
         self.strings = strings
         self.tensors = tensors or {}
         self.nodes: dict[str, torch.fx.Node] = {}
+        self.options = False
 
     def decode(self, arg: Arg, where: str, depth: int = 0) -> Any:
         """The value of an argument; raises RefusedError, UnreadableError or EnvironmentLackError naming `where`."""
@@ -170,7 +171,7 @@ class ArgumentReader:
     def _option(self, arg: Arg, where: str, depth: int) -> Any:
         """A key or a value of a dict: texts of those are options of kernels, which become code as they are."""
         words = self.strings[arg["string"]] if isinstance(arg, dict) and [*arg] == ["string"] else arg
-        if isinstance(words, str):
+        if self.options and isinstance(words, str):
             return self.texts.kept(inert.option(words), words)
         return self.decode(arg, where, depth)
 
