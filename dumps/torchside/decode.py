@@ -105,7 +105,7 @@ class Decoder:
         for name in record.kwargs:
             if not targets.is_identifier(name):
                 raise RefusedError(where, f"the keyword argument {name[:60]!r} is not a plain identifier")
-        arguments.options = True  # dicts in what a node is called with, unlike those in its metadata
+        arguments.options = record.target.startswith("higher_order.")  # options of kernels, unlike dicts in metadata
         args = tuple(arguments.decode(argument, where) for argument in record.args)
         kwargs = {name: arguments.decode(argument, where) for name, argument in record.kwargs.items()}
         arguments.options = False

@@ -198,6 +198,7 @@ def test_a_name_that_is_code_is_refused(talking: Path, tmp_path: Path, name: str
 def test_options_of_kernels_are_words(words: str) -> None:
     """Inductor writes `KEY : tl.constexpr = VALUE` into Triton source, with no quotes around either."""
     record = chain()
+    record.graph.nodes[1].target = "higher_order.flex_attention"
     record.graph.nodes[1].kwargs = {"kernel_options": {"dict": [[words, words], ["PRECISION", "'ieee'"], ["BLOCK_M", 64]]}}
     gm, _, _ = live.fake_module(record, None)
     options = next(node for node in gm.graph.nodes if "kernel_options" in node.kwargs).kwargs["kernel_options"]
