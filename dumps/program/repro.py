@@ -216,7 +216,7 @@ def _inputs(case: Case, source: Source, names: Sequence[str], sizing: Sizing | N
 
     It seeds what it draws and what the graph draws after it, so that every run starts alike.
     """
-    lines = ["def make_inputs():"]
+    lines = [f"def {source.maker}:"]
     if source.seeded or case.facts.is_random:
         lines.append("    torch.manual_seed(0)")
     sidecar = sidecar_bytes(source.file) if source.file else None

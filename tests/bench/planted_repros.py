@@ -70,7 +70,7 @@ def cases() -> list[tuple[str, str, str]]:
 
 
 def environment(kind: str, *, alone: bool = False) -> dict[str, str]:
-    """One thread, and the planted modules where Python finds them; `alone`: torch does not look for our entry point."""
+    """One thread, the planted modules where Python finds them; `alone`: torch does not look for our entry point."""
     own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTHONPATH": str(PLANTED)}
     own |= {"DROPOUT": "0.2" if kind == "wrong dropout" else "0"}
     return os.environ | own | ({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if alone else {})
@@ -105,9 +105,9 @@ def judged(model: str, kind: str, module: str, folder: Path, seconds: int) -> di
         with contextlib.suppress(ValueError):
             event = json.loads(line)
             done = event if event.get("event") == "done" else done
-    seen = done.get("signature") or {}
-    row |= {name: done.get(name) for name in ("verdict", "kind", "signature_id", "nodes", "original_nodes", "verified", "repro")}
-    row |= {"failure": row["kind"], "kind": kind, "text": seen.get("raw"), "why": done.get("reason") or ""}
+    names = ("verdict", "kind", "signature", "signature_id", "nodes", "original_nodes", "verified", "repro")
+    row |= {name: done.get(name) for name in names}
+    row |= {"failure": row["kind"], "kind": kind, "why": done.get("reason") or ""}
     repro = folder / "out" / "repro.py"
     if repro.exists():
         limit = 60 if kind == "hang" else 300
