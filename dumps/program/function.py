@@ -43,7 +43,7 @@ _INFIX = {
 }  # fmt: skip
 _WORDS = """torch sys os math operator subprocess traceback resource time graph compiled make_inputs run f expected actual
     bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex getattr divmod pow
-    tuple list held mode fakes gm plain text widened memory name value"""
+    tuple list held mode fakes gm plain text widened memory name value leaf device"""
 _SETITEM = ("operator.setitem", "_operator.setitem")
 _OF_TORCH = re.compile(r"prims\.(?!_|inductor_|fma|mul_rn|prepare_softmax)")
 """Primitives that `import torch` registers; the others are Inductor's own."""
@@ -52,6 +52,8 @@ _PLAIN = {name: f"import {name}" for name in ("math", "operator", "os", "resourc
 }
 _INSIDE = {
     "compile_fx_inner": "from torch._inductor.compile_fx import compile_fx_inner",
+    "partition_fn": "from torch._inductor.compile_fx import partition_fn",
+    "min_cut_rematerialization_partition": "from torch._functorch.partitioners import min_cut_rematerialization_partition",
     "compile_fx": "from torch._inductor.compile_fx import compile_fx",
     "select_decomp_table": "from torch._inductor.decomposition import select_decomp_table",
     "symbolic_trace": "from torch.fx import symbolic_trace",

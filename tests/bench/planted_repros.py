@@ -79,8 +79,8 @@ def environment(kind: str, *, alone: bool = False) -> dict[str, str]:
 def ran(command: list[str], folder: Path, name: str, limit_s: float, kind: str) -> tuple[int | None, str]:
     """The exit code (None: over its time) and standard output; both streams are kept in the folder."""
     with (folder / f"{name}.out").open("w") as out, (folder / f"{name}.err").open("w") as err:
-        own = {"cwd": folder, "stdout": out, "stderr": err, "env": environment(kind, alone="-I" in command), "start_new_session": True}
-        process = subprocess.Popen(command, **own)
+        env = environment(kind, alone="-I" in command)
+        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=err, env=env, start_new_session=True)
         try:
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:

@@ -13,7 +13,7 @@ class Larger(CustomPartitionerFn):
     """Inductor's partition, with a product too many in the backward."""
 
     def __call__(self, gm: fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-        forward, backward = min_cut_rematerialization_partition(gm, joint_inputs, compiler="inductor", **kwargs)
+        forward, backward = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs | {"compiler": "inductor"})
         for node in list(backward.graph.nodes):
             if not node.name.startswith("tanh"):
                 continue
