@@ -135,7 +135,8 @@ def facts_of(record: GraphRecord) -> Facts:
         writes=any(map(_writes, every_node(record.graph))),
         shares=len(set(homes)) < len(homes),
         views=record.stage in GRAD_STAGES
-        and any(isinstance(value, TensorValue) and value.base and homes.count(value.storage) > 1 for value in inputs),
+        and any(isinstance(one, TensorValue) and one.base and one.storage is not None and homes.count(one.storage) > 1
+                for one in inputs),
         outputs_want=any(isinstance(value, TensorValue) and value.requires_grad for value in outputs),
         unbacked=any(_UNBACKED.search(str(dim)) for value in outputs if isinstance(value, TensorValue) for dim in value.shape),
         with_floats=any(not isinstance(value, TensorValue) or value.dtype.startswith(FLOATING) for value in computed),
