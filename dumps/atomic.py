@@ -121,9 +121,8 @@ def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
     if path.exists():
         raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = temporary_beside(path)
-        temporary.mkdir()
+        temporary.mkdir(parents=True)
     except OSError as error:
         raise cannot_write(path, error) from error
     try:
@@ -134,7 +133,8 @@ def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
         if synced:
             _sync_files(temporary)
         temporary.rename(path)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    finally:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise cannot_write(path, error) from error
+        raise

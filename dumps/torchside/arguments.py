@@ -42,6 +42,7 @@ class ArgumentWriter:
         self.symbols = values.symbols
         self.keep_tensor = keep_tensor
         self.opaque = 0
+        self.functions: set[str] = set()
 
     def encode(self, value: Any) -> Arg:
         """The JSON form of an argument."""
@@ -87,6 +88,7 @@ class ArgumentWriter:
         if callable(value):
             name = targets.name_of(value)
             if not name.startswith(targets.OPAQUE):
+                self.functions.add(name)
                 return {"function": name}
         self.opaque += 1
         try:

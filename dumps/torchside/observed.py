@@ -153,14 +153,14 @@ def _float_statistics(value: torch.Tensor) -> dict[str, float | int | None]:
     low, high, total, squares, count, nan = math.inf, -math.inf, 0.0, 0.0, 0, 0
     for part in _pieces(value):
         wide = part if part.dtype is torch.float64 else part.to(torch.float32)
-        nan += int(torch.isnan(wide).sum())
-        finite = torch.isfinite(wide)
-        if not bool(finite.all()):
-            wide = wide[finite]
-        if not wide.numel():
-            continue
-        least, most = torch.aminmax(wide)
-        low, high = min(low, float(least)), max(high, float(most))
+        least, most = map(float, torch.aminmax(wide))
+        if not math.isfinite(least) or not math.isfinite(most):  # as they are with a NaN anywhere
+            nan += int(torch.isnan(wide).sum())
+            wide = wide[torch.isfinite(wide)]
+            if not wide.numel():
+                continue
+            least, most = map(float, torch.aminmax(wide))
+        low, high = min(low, least), max(high, most)
         mean, spread, size = float(wide.mean()), float(wide.var(correction=0)), wide.numel()
         gap, count = mean - (total / count if count else mean), count + size
         squares += spread * size + gap * gap * (count - size) * size / count  # Chan et al., updating formulae for variances

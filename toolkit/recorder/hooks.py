@@ -17,10 +17,10 @@ from typing import Any
 
 from ...dumps import kernels
 from ...dumps.reading import LARGE_BYTES
-from . import live_torch, roles, unsaved, why_hooks
+from . import live_torch, roles, steps, unsaved, why_hooks
 from .flight import Flight, Graph, here, in_flight, in_pass, level
 from .live_torch import bypassed
-from .observe import watch_callable, watch_inductor
+from .observe import instead_of, watch_callable, watch_inductor
 from .session import Function, Session, hook
 
 _JOINT_KWARGS = ("num_fwd_outputs", "static_lifetime_input_indices")
@@ -37,13 +37,17 @@ def call_user_compiler(flight: Flight, original: Function, self: Any, gm: Any, *
     graph = _of_dynamo(flight, self, gm)
     with bypassed(session, flight.name, "AOTAutograd", "the joint, forward, backward and inference graphs"):
         compiled = original(self, gm, *args, **kwargs)
-    if graph is None:
+    stepping = steps.compiled_into(self)
+    if graph is None and not stepping:
         return compiled
-    with session.guarded(f"first run of {graph.id}"):
+    what = f"first run of {graph.id if graph else flight.name}"
+    with session.guarded(what):
         if getattr(self, "package", None) is not None or live_torch.is_serializable(compiled):
-            session.note(f"first run of {graph.id} not observed: its compiled form is saved by a precompile package")
+            session.note(f"{what} not observed: its compiled form is saved by a precompile package")
         else:
-            return watch_callable(session, [graph], live_torch.plain_callable(compiled))
+            plain = live_torch.plain_callable(compiled)
+            plain = instead_of(plain, steps.marking(plain, stepping)) if stepping else plain
+            return plain if graph is None else watch_callable(session, [graph], plain)
     return compiled
 
 
