@@ -101,7 +101,8 @@ def _screened(
         return graph, text(verdict)[:200] if amount is None or options.check == ROUNDING else "it has most of what was asked for"
     look = with_flags(f"graphdbg triage {shlex.quote(shown_path(run.path))}", options.imports)
     if verdict.exit_code:
-        what = f"whether a graph of {run.path} fails cannot be told"
+        told_of = f"whether a graph of {run.path} fails cannot be told"
+        what = f"no graph of {run.path} was seen to fail by itself" if verdict.failed else told_of
         raise CannotJudgeError(what, verdict.reason, f"see {look}", verdict.then(*verdict.next or [look]))
     why = "each was judged under Inductor; what Dynamo does in Python, outside of its graphs, is in none of them"
     raise DoesNotFailError(f"no graph of {run.path} fails", why, f"see {look}", verdict.then(look))

@@ -34,7 +34,7 @@ from ..toolkit.isolation import JUDGING, Servers, raise_refusal
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.next_command import with_flags
 from ..toolkit.outcome import Outcome
-from ..toolkit.signature import Signature, from_answer
+from ..toolkit.signature import RAISED_TOO, Signature, from_answer
 from . import made_up
 from .asking import RUNNING, TASKS, Asking
 from .options import HANG_LIMIT_S, Options
@@ -292,9 +292,20 @@ class Oracle:
         why = why or "it passed"
         if record.exit_code or answers[0].verdict is not Ruling.PASS:
             record = record if record.exit_code else verdict.cannot_tell(why)
+            if RAISED_TOO in answers[0].signature and (wider := self._wider()):
+                look = with_flags(f"graphdbg minify {shlex.quote(wider)}", self.options.imports)
             return CannotJudgeError(f"cannot judge {named} under {self.options.rung}", why, f"see {look}", record.then(look))
         what = f"the case does not fail under {self.options.rung}"
         return DoesNotFailError(what, why, f"see what it does with {look}", record.then(look))
+
+    def _wider(self) -> str:
+        """The graph that this one was made from, where what made it may be at fault; empty where none is recorded."""
+        from ..toolkit.stages.asking import stages_of
+        from ..toolkit.triage.words import address
+
+        saved = load_graph(self.case)
+        first = next(iter(stages_of(saved)), saved)
+        return address(first) if first.id != saved.id else ""
 
     def find_hints(self) -> None:
         """Notes the atoms that the failure names, in the graph that is cut from here on. After `prepare` and `settle`."""

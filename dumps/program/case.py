@@ -84,6 +84,8 @@ class Facts:
     """Whether an operator writes in place, or may: what the graph is given is a result then, too."""
     shares: bool
     """Whether two of the things that it is given, or holds, lie in one memory."""
+    views: bool
+    """Whether autograd, which sees this graph, knows some of what shares memory as views."""
     unbacked: bool
     """Whether an output has a size that is known only as it runs."""
     with_floats: bool
@@ -106,6 +108,11 @@ class Facts:
     wants_backward: bool
     """Whether gradients are computed."""
 
+    @property
+    def moved(self) -> bool:
+        """Whether the inputs are as autograd knew them, so that they cannot be copied: what makes them makes them float64."""
+        return self.views and self.writes and self.wants_backward
+
 
 def facts_of(record: GraphRecord) -> Facts:
     """All of them, in one look at the record."""
@@ -127,6 +134,9 @@ def facts_of(record: GraphRecord) -> Facts:
         held=[value.dtype for value in held],
         writes=any(map(_writes, every_node(record.graph))),
         shares=len(set(homes)) < len(homes),
+        views=record.stage in GRAD_STAGES
+        and any(isinstance(one, TensorValue) and one.base and one.storage is not None and homes.count(one.storage) > 1
+                for one in inputs),
         outputs_want=any(isinstance(value, TensorValue) and value.requires_grad for value in outputs),
         unbacked=any(_UNBACKED.search(str(dim)) for value in outputs if isinstance(value, TensorValue) for dim in value.shape),
         with_floats=any(not isinstance(value, TensorValue) or value.dtype.startswith(FLOATING) for value in computed),

@@ -49,8 +49,17 @@ def _ending_of(case: Case, compiled: str, inner: bool, wide: str | None) -> Endi
     run = Runs(case, compiled, wide)
     ending = _float64(run, wide) if case.against_float64 else _KINDS.get(kind, _unknown)(run)
     if run.function:
-        ending.functions.insert(0, run.function)
+        ending.functions[:0] = [*([_LEAF] if run.facts.moved else []), run.function]
     return ending
+
+
+_LEAF = [
+    "def leaf(x):  # what gets the gradient of an input that was computed",
+    "    node = x.grad_fn",
+    '    while node is not None and not hasattr(node, "variable"):',
+    "        node = next((n for n, _ in node.next_functions if n is not None), None)",
+    "    return x if node is None else node.variable",
+]
 
 
 def _gone(how: str) -> str:
@@ -108,11 +117,13 @@ class Runs:
         tensor = "" if all(self.facts.outputs) or drop else "torch.is_tensor(y) and "
         unused = "allow_unused" if self.failure.kind == "metadata" else "materialize_grads"
         after = " + inputs" if self.writes and all([*self.facts.inputs, *self.facts.held]) else ""
-        leaves = "leaves" if after else sources
+        moved = self.facts.moved
+        leaves = "leaves" if after or moved else sources
         gradients = f"torch.autograd.grad(sources, {leaves}, tangents, {unused}=True)"
         return [
             f"def run(function, inputs{self.dtypes}):  # the outputs, then the gradients of the inputs that want one",
-            *([f"    leaves, inputs = {sources}, [x.clone() for x in inputs]"] if after else []),
+            *([f"    leaves, inputs = {sources}, [x.clone() for x in inputs]"] if after and not moved else []),
+            *([f"    leaves = [leaf(x) for x in {sources}]"] if moved else []),
             f"    outputs = {outputs}",
             f"    sources = [y for y in outputs if {tensor}y.requires_grad]",
             "    tangents = [torch.randn(y.shape, dtype=torch.float64).to(y) for y in sources]",
@@ -232,6 +243,7 @@ def _float64(run: Runs, wide: str | None) -> Ending:
     given, functions = f"[{_in_float64(run)} for x in make_inputs()]", [_FLOAT64_MODE] if wide is None else []
     if run.writes and run.facts.shares and not run.backward and all([*run.facts.inputs, *run.facts.held]):
         given, functions = "widened(make_inputs())", [*functions, _WIDENED]
+    given = "make_inputs(torch.Tensor.double)" if run.facts.moved else given
     exact = run.of("graph", given, wide or "")
     mode = ["with Float64():", f"    exact = {exact}"] if wide is None else []
     test = _test(run)

@@ -25,6 +25,9 @@ Entry = Literal["torch.compile", "compile_fx_inner", "as recorded"]
 RUNG = "triton_interpret"
 """Inductor's Triton kernels on Triton's interpreter: what fails there is written as a program for the GPU that they are for."""
 
+LAZY = "lazy"
+"""Torch's lazy tensors: no backend of `torch.compile`, but a device that a program can move its inputs to."""
+
 Settings = Mapping[str, Mapping[str, Arg]]
 
 
@@ -58,6 +61,7 @@ STANDS: dict[str, tuple[Stand, ...]] = {
     "aot_inductor": (Stand(),),
     "inductor_cudagraphs": (Stand(), Stand("cudagraphs")),
     "torchscript": (Stand("aot_ts"),),
+    LAZY: (Stand(LAZY),),
     "eager": (Stand("eager"),),
     "nop": (Stand("aot_eager"),),
     "debug_nop": (Stand("aot_eager"),),
@@ -86,17 +90,23 @@ def stands_for(rung: str) -> tuple[Stand, ...]:
 def entries_of(case: Case, stand: Stand) -> list[Entry]:
     """The entries that a program can have for that graph."""
     entries: list[Entry] = ["torch.compile"]
-    body = case.record.graph
-    if case.record.kernels or case.record.stage == "joint" or case.failure.stage == "eager":
+    if stand.backend == LAZY and case.failure.stage != "eager":
+        if case.facts.wants_backward:
+            raise CannotExpressError("no repro can be written for the rung 'lazy'", "the graph computes gradients")
+        return ["as recorded"]
+    if case.record.kernels or case.failure.stage == "eager":
         return entries  # make_fx takes no call of a kernel, and eager enters nothing
+    if _is_training_joint(case):
+        plain = stand.is_inductor and not (case.record.symbols or case.record.graph.subgraphs or case.only_compiled)
+        return [*entries, "as recorded"] if plain else entries
     if stand.is_inductor and not case.facts.grad:
         entries.append("compile_fx_inner")
     known = stand.backend in ("inductor", "aot_eager", "aot_eager_decomp_partition")
     if not known or case.only_compiled or (case.facts.grad and (not stand.is_inductor or case.record.symbols)):
         return entries
-    if not body.subgraphs and case.record.stage != "compiled_autograd":
+    if case.record.stage != "compiled_autograd" and not (case.record.graph.subgraphs and case.facts.grad):
         entries.append("as recorded")
-    return entries
+    return entries  # Dynamo's graphs with bodies are traced by Dynamo alone
 
 
 def compiled_at(case: Case, entry: Entry, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
@@ -166,6 +176,8 @@ def _by_inner_compiler(case: Case, function: str) -> Lines:
 def _as_recorded(case: Case, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
     """The nodes as they were saved, from the stage on where that was."""
     stage, named, facts = case.record.stage, ", ".join(parameters), case.facts
+    if stand.backend == LAZY:
+        return _on_lazy_device(case)
     lines = ["def compiled(*inputs):"]
     function = f"lambda {named}: graph({named})" if wide else "graph"
     if constants:
@@ -176,18 +188,22 @@ def _as_recorded(case: Case, stand: Stand, parameters: Sequence[str], constants:
     if stand.backend == "aot_eager_decomp_partition":
         table = "decomposition_table=select_decomp_table()"
         return [*lines, f"    return make_fx({function}, {table}{allowed})(*inputs)(*inputs)"]
-    if case.record.symbols:
-        lines.append(f'    gm = make_fx({function}, tracing_mode="symbolic"{allowed})(*inputs)')
+    traced = bool(case.record.symbols or case.record.graph.subgraphs)  # symbolic_trace takes no call with bodies
+    if traced:
+        tracing = "symbolic" if case.record.symbols else "fake"
+        lines.append(f'    gm = make_fx({function}, tracing_mode="{tracing}"{allowed})(*inputs)')
     else:
         lines.append(f"    gm = symbolic_trace({function})")
     if not stand.is_inductor:
         return [*lines, "    return gm(*inputs)"]
     if stage in ("dynamo", "pre_grad"):
         return [*lines[:-1], f"    return compile_fx(symbolic_trace({function}), list(inputs))(*inputs)"]
-    if not case.record.symbols:
+    if not traced:
         mode = ", FakeTensorMode(allow_non_fake_inputs=True)" if constants else ""
         lines.append(f"    FakeTensorProp(gm{mode}).propagate(*inputs)")
-    fake = 'n.meta["val"]' if all(facts.inputs) or case.record.symbols else 'n.meta.get("val", x)'
+    if _is_training_joint(case):
+        return [*lines, *_in_halves(case)]
+    fake = 'n.meta["val"]' if all(facts.inputs) or traced else 'n.meta.get("val", x)'
     over = 'gm.graph.find_nodes(op="placeholder")'
     pairs = f"n in {over}" if fake == 'n.meta["val"]' else f"n, x in zip({over}, inputs, strict=True)"
     lines.append(f"    fakes = [{fake} for {pairs}]")
@@ -196,6 +212,45 @@ def _as_recorded(case: Case, stand: Stand, parameters: Sequence[str], constants:
     if visible := _visible(case):
         lines.append(f'    gm.graph.output_node().meta["user_visible_output_idxs"] = {visible!r}')
     return [*lines, f"    return compile_fx_inner(gm, fakes{_kwargs(case)})(list(inputs))"]
+
+
+def _on_lazy_device(case: Case) -> Lines:
+    """Each operator of the graph by its lazy kernel; what is written comes back to where it was."""
+    moved = "x.to(device)" if all([*case.facts.inputs, *case.facts.held]) else "x.to(device) if torch.is_tensor(x) else x"
+    there = "" if moved == "x.to(device)" else "if torch.is_tensor(x): "
+    back = ["    for x, y in zip(inputs, moved, strict=True):", f"        {there}x.copy_(y.cpu())"] if case.facts.writes else []
+    return [
+        *["torch._C._lazy_ts_backend._init()", 'device = torch.device("lazy")', "", "def compiled(*inputs):"],
+        f"    moved = [{moved} for x in inputs]",
+        "    results = [y.cpu() if torch.is_tensor(y) else y for y in graph(*moved)]",
+        *back,
+        "    return results",
+    ]
+
+
+def _is_training_joint(case: Case) -> bool:
+    return case.record.stage in ("joint", "joint_passed") and "num_fwd_outputs" in case.record.compile_kwargs
+
+
+def _in_halves(case: Case) -> Lines:
+    """A joint graph, which `gm` is, from its partition on: the forward, then the backward on what it saved."""
+    kept, passed = case.record.compile_kwargs["num_fwd_outputs"], case.record.stage == "joint_passed"
+    partition = "min_cut_rematerialization_partition" if passed else "partition_fn"
+    compiler = ', compiler="inductor"' if passed else ""
+    return [
+        '    places = gm.graph.find_nodes(op="placeholder")',
+        "    values = {n.name: x for n, x in zip(places, inputs, strict=True)}",
+        '    fakes = [n.meta["val"] for n in places]',
+        f"    halves, results = {partition}(gm, fakes, num_fwd_outputs={kept}{compiler}), []",
+        "    for half in halves:",
+        '        places, last = half.graph.find_nodes(op="placeholder"), half.graph.output_node()',
+        '        last.meta["user_visible_output_idxs"] = range(len(last.args[0]))',
+        '        fakes, given = [n.meta["val"] for n in places], [values[n.name] for n in places]',
+        "        made = compile_fx_inner(half, fakes, is_backward=half is halves[1])(given)",
+        "        values |= {str(n): y for n, y in zip(last.args[0], made, strict=True)}",
+        f"        results += made if results else made[:{kept}]",
+        "    return results",
+    ]
 
 
 def _kwargs(case: Case) -> str:

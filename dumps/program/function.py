@@ -9,6 +9,7 @@ Constants are parameters, subgraphs inner functions. Must not import torch, and 
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -42,15 +43,17 @@ _INFIX = {
 }  # fmt: skip
 _WORDS = """torch sys os math operator subprocess traceback resource time graph compiled make_inputs run f expected actual
     bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex getattr divmod pow
-    tuple list held mode fakes gm plain text widened memory name value"""
+    tuple list held mode fakes gm plain text widened memory name value leaf device"""
 _SETITEM = ("operator.setitem", "_operator.setitem")
-_WITH_TORCH = frozenset({"torch._inductor.inductor_prims"})
-"""Modules of operators that torch.compile imports by itself."""
+_OF_TORCH = re.compile(r"prims\.(?!_|inductor_|fma|mul_rn|prepare_softmax)")
+"""Primitives that `import torch` registers; the others are Inductor's own."""
 _PLAIN = {name: f"import {name}" for name in ("math", "operator", "os", "resource", "subprocess", "sys", "time", "traceback")} | {
     "Path": "from pathlib import Path"
 }
 _INSIDE = {
     "compile_fx_inner": "from torch._inductor.compile_fx import compile_fx_inner",
+    "partition_fn": "from torch._inductor.compile_fx import partition_fn",
+    "min_cut_rematerialization_partition": "from torch._functorch.partitioners import min_cut_rematerialization_partition",
     "compile_fx": "from torch._inductor.compile_fx import compile_fx",
     "select_decomp_table": "from torch._inductor.decomposition import select_decomp_table",
     "symbolic_trace": "from torch.fx import symbolic_trace",
@@ -250,7 +253,8 @@ class Function(Printer):
             if other.helper:
                 self.above.setdefault(other.text.partition("(")[0], other.helper)
             return other.text
-        self.imports |= set(OP_HOMES.get(node.target.partition(".")[0], ())[-1:]) - _WITH_TORCH
+        if not _OF_TORCH.match(node.target):
+            self.imports |= set(OP_HOMES.get(node.target.partition(".")[0], ())[-1:])
         root, _, last = node.target.rpartition(".")
         if len(args) == 2 and not named and node.target in GETITEM:
             return f"{args[0]}[{_index(node.args[1], args[1])}]"

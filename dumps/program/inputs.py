@@ -20,7 +20,7 @@ import msgspec
 from ..dtypes import ITEM_BYTES
 from ..hints import Numbers, numbers_and_bounds, size
 from ..schema import GraphBody, GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
-from .case import Case, Read, placeholders
+from .case import REAL, Case, Read, placeholders
 from .text import CannotExpressError, quoted
 
 Way = Literal["seeded", "literal", "stored"]
@@ -58,6 +58,8 @@ class Source:
     expressions: list[str] = field(default_factory=list[str])
     file: dict[str, bytes] = field(default_factory=dict[str, bytes])
     seeded: bool = False
+    maker: str = "make_inputs()"
+    """The head of the function that returns them."""
 
 
 def slots_of(
@@ -83,13 +85,15 @@ def slots_of(
 
 
 def source_of(
-    slots: Sequence[Slot], way: Way, read: Read | None = None, hints: Numbers | None = None, *, plain: bool = False
-) -> Source:
+    slots: Sequence[Slot], way: Way, read: Read | None = None, hints: Numbers | None = None, *, plain: bool = False,
+    views: bool = False, moved: bool = False,
+) -> Source:  # fmt: skip
     """Renders the slots. `stored` and `literal` fall back to seeded for a slot whose bytes were not kept.
 
-    `plain`: `requires_grad=True` stands among the arguments, where it can.
+    `plain`: `requires_grad=True` stands among the arguments, where it can. `views`: what shares memory are views of the tensors
+    that autograd knew them as views of. `moved`: the function that makes them has one that all floating memory goes through.
     """
-    writer = _Writer(way, read, dict(hints or {}), plain)
+    writer = _Writer(way, read, dict(hints or {}), plain, views, moved)
     groups: dict[int, list[Slot]] = {}
     for slot in slots:
         if isinstance(slot.value, TensorValue) and slot.value.storage is not None:
@@ -102,15 +106,21 @@ def source_of(
 def inputs_of(case: Case, constants: Mapping[str, str], way: Way, *, plain: bool = False) -> tuple[list[Slot], Source]:
     """The inputs of a case and the constants of its function, and how a program makes them."""
     slots, known = slots_of(case.record, case.inputs, constants, grad=case.facts.grad)
-    return slots, source_of(slots, way, case.read, known, plain=plain)
+    views = {"views": case.facts.views, "moved": case.facts.moved}
+    return slots, source_of(slots, way, case.read, known, plain=plain, **views)
 
 
 class _Writer:
     """Renders slot after slot, sharing the storages of those that alias."""
 
-    def __init__(self, way: Way, read: Read | None, hints: dict[str, float], plain: bool) -> None:
-        self.way, self.read, self.hints, self.plain = way, read, hints, plain
+    def __init__(
+        self, way: Way, read: Read | None, hints: dict[str, float], plain: bool, views: bool, moved: bool
+    ) -> None:
+        self.way, self.read, self.hints, self.plain, self.views, self.moved = way, read, hints, plain, views, moved
         self.source = Source()
+        if moved:
+            self.source.maker = "make_inputs(to=lambda x: x)"
+        self.wholes: dict[tuple[object, ...], str] = {}
         self.shared: dict[int, list[Slot]] = {}
         self.bases: dict[int, str] = {}
         self.files: dict[str, str] = {}
@@ -119,7 +129,9 @@ class _Writer:
         """One slot as an expression."""
         value = slot.value
         if isinstance(value, TensorValue):
-            text = self._tensor(slot, value)
+            if self.views and value.storage in self.shared and not (value.conj or value.neg):
+                return self._viewed(slot, value)
+            text = self._to(value, self._tensor(slot, value))
             told = self.plain and text.endswith(_WANTS)
             return f"{text}.requires_grad_()" if slot.requires_grad and not told else text
         if slot.scalar is not None:
@@ -159,6 +171,25 @@ class _Writer:
             return self._view(self._base(slot, value), shape, stride, offset)
         return self._seeded(slot, value, shape, stride, offset)
 
+    def _to(self, value: TensorValue, text: str) -> str:
+        return f"to({text})" if self.moved and value.dtype.startswith(REAL) else text
+
+    def _viewed(self, slot: Slot, value: TensorValue) -> str:
+        """A view of the tensor that it was a view of, or that tensor."""
+        base = value.base or value
+        (shape, stride, offset), flat = self._form(base), self._base(slot, value)
+        key = (flat, *shape, 0, *stride, 0, offset)
+        computed = base.requires_grad and not base.leaf and stride == contiguous(shape)
+        if key not in self.wholes:
+            self.wholes[key] = f"whole{len(self.wholes)}"
+            ends = ".requires_grad_()" * base.requires_grad + ".clone()" * computed
+            self.source.statements.append(f"{self.wholes[key]} = {self._view(flat, shape, stride, offset)}.detach(){ends}")
+        if value.base is None:
+            return self.wholes[key]
+        own = self._form(value)
+        text = self._view(self.wholes[key], own[0], own[1], own[2] - offset * computed)
+        return f"{text}.requires_grad_()" if slot.requires_grad and not base.requires_grad else text
+
     def _form(self, value: TensorValue) -> tuple[list[int], list[int], int]:
         """Shape, stride and offset as numbers."""
         return [self._size(d) for d in value.shape], [self._size(d) for d in value.stride], self._size(value.offset)
@@ -195,7 +226,10 @@ class _Writer:
         sizes += [self._size(member.storage_bytes) for member in members if member.storage_bytes is not None]
         if value.storage not in self.bases:
             self.bases[value.storage] = name = f"base{len(self.bases)}"
-            self.source.statements.append(f"{name} = {self._generate(slot, members[0], [-(-max(sizes) // width)])}")
+            kept = slot.stored if self.views and self.way != "seeded" and self.read is not None else None
+            flat = self._flat(kept, value) if kept is not None and kept.storage else None
+            text = flat or self._generate(slot, members[0], [-(-max(sizes) // width)])
+            self.source.statements.append(f"{name} = {self._to(value, text)}")
         name = self.bases[value.storage]
         return name if value.dtype == members[0].dtype else f"{name}.view(torch.{value.dtype})"
 
@@ -225,24 +259,37 @@ class _Writer:
 
     def _kept(self, stored: StoredTensor, value: TensorValue, *, alone: bool) -> str:
         """The recorded bytes: written out when they are few, else read from the file beside the program."""
-        assert self.read is not None
-        data = bytes(self.read(stored.storage))
+        data, device = self._bytes(stored), "" if value.device == "cpu" else f".to({quoted(value.device)})"
         shape, stride, offset = self._form(stored.value)
         count = prod(shape)
-        device = "" if value.device == "cpu" else f".to({quoted(value.device)})"
         if self.way == "literal" and alone and value.dtype in _FORMATS:
             if count <= SMALL_ELEMENTS and offset == 0 and stride == contiguous(shape):
                 return _literal(data, shape, value.dtype) + device
             held = len(data) // ITEM_BYTES[value.dtype]
             if held <= SMALL_ELEMENTS and extent(shape, stride, offset) <= held:
                 return self._view(_literal(data, [held], value.dtype), shape, stride, offset) + device
-        if stored.storage not in self.files:
-            self.files[stored.storage] = str(len(self.files))
-            self.source.file[self.files[stored.storage]] = data
-        text = f'stored["{self.files[stored.storage]}"].view(torch.{value.dtype})'
+        text = self._from_file(stored, value, data)
         if stride == contiguous(shape) and not offset and prod(shape) * ITEM_BYTES[value.dtype] == len(data):
             return (f"{text}.view({', '.join(map(str, shape))})" if len(shape) != 1 else text) + device
         return self._view(text, shape, stride, offset) + device
+
+    def _bytes(self, stored: StoredTensor) -> bytes:
+        assert self.read is not None
+        return bytes(self.read(stored.storage))
+
+    def _from_file(self, stored: StoredTensor, value: TensorValue, data: bytes) -> str:
+        """All of the recorded bytes, from the file beside the program."""
+        if stored.storage not in self.files:
+            self.files[stored.storage] = str(len(self.files))
+            self.source.file[self.files[stored.storage]] = data
+        return f'stored["{self.files[stored.storage]}"].view(torch.{value.dtype})'
+
+    def _flat(self, stored: StoredTensor, value: TensorValue) -> str:
+        """All of the recorded bytes, as one row."""
+        data, device = self._bytes(stored), "" if value.device == "cpu" else f".to({quoted(value.device)})"
+        count = len(data) // ITEM_BYTES[value.dtype]
+        written = self.way == "literal" and value.dtype in _FORMATS and count <= SMALL_ELEMENTS
+        return (_literal(data, [count], value.dtype) if written else self._from_file(stored, value, data)) + device
 
     def _view(self, base: str, shape: list[int], stride: list[int], offset: int) -> str:
         return f"{base}.as_strided({tuple(shape)}, {tuple(stride)}{f', {offset}' if offset else ''})"

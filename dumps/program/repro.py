@@ -84,6 +84,8 @@ def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, stand: St
     ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide, loose=loose)
     state = state_of(case, settings_at(case, entry, stand))
     settings = [*state.settings, *mode_lines(entry, stand)]
+    changed = bool(case.imports) and stand.is_inductor and not case.needs_imports
+    own = ["torch._inductor.config.force_disable_caches = True  # they know nothing of what a module changes"] * changed
     if case.off == "left out" and state.settings:
         settings = ["if FAULT:", *indented(settings)]
     elif case.off == "work-around":
@@ -97,7 +99,7 @@ def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, stand: St
         inputs,
         inner,
         *ending.functions,
-        [*ending.expected, *settings, *state.around, *made, *ending.lines],
+        [*ending.expected, *own, *settings, *state.around, *made, *ending.lines],
     )
     loop = until_shown(case.rate) if case.rate is not None and case.rate.flaky else []
     text = "\n".join([
@@ -216,7 +218,7 @@ def _inputs(case: Case, source: Source, names: Sequence[str], sizing: Sizing | N
 
     It seeds what it draws and what the graph draws after it, so that every run starts alike.
     """
-    lines = ["def make_inputs():"]
+    lines = [f"def {source.maker}:"]
     if source.seeded or case.facts.is_random:
         lines.append("    torch.manual_seed(0)")
     sidecar = sidecar_bytes(source.file) if source.file else None

@@ -151,7 +151,7 @@ def worst_graph(
             if row is None or not amount(row):
                 return worst(one.verdict for one in work.rows), None
             return row.verdict, run.graph(row.id)
-        failing = sorted((row for row in work.rows if row.failed and row.rung != STAGES), key=rank)
+        failing = sorted((row for row in work.rows if row.failed and row.rung != STAGES), key=rank) or work.before_passes()
         if not failing:
             return worst(row.verdict for row in work.rows), None
         row, graph = work.narrowed(failing[0])[:2]
@@ -206,6 +206,14 @@ class _Work:
             self.told(f"{graph.id}: {word(verdict)}")
             self.rows.append(self._row(graph, Row(STAGES, verdict), inputs=inputs_given(graph)))
         return found is not None
+
+    def before_passes(self) -> list[GraphRow]:
+        """Where stages parted: the first widest graph of such a compile that fails by itself, the wrong stage made anew."""
+        for row in [row for row in self.rows if row.failed]:
+            made = self.judge(stages_of(self.run.graph(row.id))[0])
+            if made.failed:
+                return [made]
+        return []
 
     def _same(self, candidate: Candidate) -> None:
         """The verdict of the equal graph is this one's, too."""

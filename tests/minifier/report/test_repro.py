@@ -114,8 +114,12 @@ def test_dynamic_graphs_stay_dynamic() -> None:
 def test_another_rung_names_its_stock_backend() -> None:
     assert 'backend="aot_eager_decomp_partition"' in first(relu_record(), rung="decomposed").text
     assert 'backend="aot_ts"' in first(relu_record(), rung="torchscript").text
+    lazy = first(relu_record(), rung="lazy")
+    assert lazy.entry == "as recorded"
+    assert "moved = [x.to(device) for x in inputs]" in lazy.text
+    wanted = record_of({"x": tensor(2, requires_grad=True)}, [], ["x"], stage="dynamo")
     with pytest.raises(CannotExpressError, match="lazy"):
-        first(relu_record(), rung="lazy")
+        first(wanted, rung="lazy")
 
 
 def test_a_rung_without_a_backend_is_looked_for_under_inductor_then_by_settings() -> None:
@@ -220,6 +224,17 @@ def test_random_ops_are_drawn_as_eager_draws_them() -> None:
     own = record_of({"x": tensor(2)}, [call("y", "prims.inductor_random.default", [2], node("x"), "rand")], ["y"])
     with pytest.raises(CannotExpressError, match="random generator"):
         first(own)
+    assert "import torch._inductor.inductor_prims" in first(own, CRASH).text, "it runs before the first compile"
+    torchs = call("y", "prims.convert_element_type.default", node("x"), {"dtype": "float64"})
+    assert "inductor_prims" not in first(record_of({"x": tensor(2)}, [torchs], ["y"])).text
+
+
+def test_what_a_module_changes_is_in_no_cache() -> None:
+    off = "torch._inductor.config.force_disable_caches = True"
+    case = replace(case_of(relu_record(None)), imports=("planted",), off="left out")
+    texts = {bool(one.case.imports): one.text for one in candidates(case)}
+    assert f"\n{off}" in texts[True], "with and without the module"
+    assert off not in texts[False]
 
 
 def test_a_text_that_is_no_program_is_refused() -> None:

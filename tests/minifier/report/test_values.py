@@ -19,9 +19,9 @@ from ...dumps.graphs import MemoryTensors
 from .cases import call, node, record_of, stored, tensor
 
 
-def made(source: Source) -> list[Any]:
+def made(source: Source, **given: Any) -> list[Any]:
     """Runs the source as make_inputs() would."""
-    space: dict[str, Any] = {"torch": torch}
+    space: dict[str, Any] = {"torch": torch, **given}
     space["stored"] = {name: torch.frombuffer(bytearray(data), dtype=torch.uint8) for name, data in source.file.items()}
     for statement in source.statements:
         exec(statement, space)
@@ -160,3 +160,22 @@ def test_scalars_come_from_the_execution() -> None:
 def test_the_file_is_the_same_for_the_same_tensors() -> None:
     data = {"0": struct.pack("<4f", 1, 2, 3, 4), "1": b"\x00"}
     assert sidecar_bytes(data) == sidecar_bytes(dict(data))
+
+
+@pytest.mark.parametrize("way", ["seeded", "literal", "stored"])
+@pytest.mark.parametrize("leaf", [False, True])
+def test_views_are_views_of_the_base_that_autograd_knew(way: Any, leaf: bool) -> None:
+    store = MemoryTensors()
+    data = struct.pack("<24f", *range(24))
+    base = tensor(4, 6, requires_grad=True, leaf=leaf, storage=0, storage_bytes=96)
+    part = tensor(2, 6, requires_grad=True, leaf=False, storage=0, offset=6, base=base)
+    slots = [Slot("x", value, stored=stored(store, data, value), requires_grad=True) for value in (base, part)]
+    source = source_of(slots, way, store.get, views=True, moved=True)
+    whole, row = made(source, to=torch.Tensor.double)
+    assert row._base is whole
+    assert whole._base is None
+    assert whole.is_leaf == leaf
+    assert whole.requires_grad and row.requires_grad and row.dtype == torch.float64
+    assert (row.shape, row.stride(), whole.shape) == ((2, 6), (6, 1), (4, 6))
+    if way != "seeded":
+        assert row.tolist() == [[float(6 * at + place) for place in range(6)] for at in (1, 2)]

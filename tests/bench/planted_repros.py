@@ -1,0 +1,179 @@
+"""Planted failures in small models, as a user goes about them: dump, minify, the repro. A row per case is appended; resumable.
+
+    python tests/bench/planted_repros.py [--only 'transformer|nan'] [--rows FILE] [--minutes 60] [--keep FOLDER] [--table]
+
+14 kinds of fault x 6 models (planted_programs.py). The run is minified by `minify RUN --import FAULT --max-time 60`. A repro is
+run three times by `python -I` with graphdbg not importable, and once with --without-fault. Cases are asked for along the
+diagonals, so that what was run so far is a fair part of all. --table prints what the rows say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PLANTED = HERE.parent / "toolkit" / "planted"
+PROGRAM = HERE / "planted_programs.py"
+MODELS = ("transformer", "convnet", "recurrent", "embedding", "experts", "dynamic")
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "pass raises": ("planted_raising_pass",),
+    "lowering raises": ("planted_crash",),
+    "code does not compile": ("planted_codegen_error",),
+    "wrong decomposition": ("planted_decomposition",),
+    "wrong pass": ("planted_pre_grad_pass", "planted_post_grad_pass"),
+    "wrong lowering": ("planted_lowering",),
+    "wrong when fused": ("planted_fusion",),
+    "wrong partition": ("planted_partition",),
+    "wrong write": ("planted_write",),
+    "wrong strides": ("planted_strides",),
+    "wrong dtype": ("planted_wide_decomposition",),
+    "NaN": ("planted_nan_decomposition",),
+    "hang": ("planted_hang",),
+    "wrong dropout": ("planted_dropout",),
+}
+"""Kind -> the modules that plant it, in turn."""
+
+FLAGS = {
+    "hang": ["--check", "hang", "--hangs", "15"],
+    "wrong strides": ["--rung", "debug_nop", "--check", "metadata"],
+}
+"""What `minify` is told beside the fault."""
+
+ALONE = """import runpy, sys
+sys.modules["graphdbg"] = None
+sys.path.insert(0, sys.argv.pop(1))
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")"""
+
+
+def cases() -> list[tuple[str, str, str]]:
+    """Model, kind and module, along the diagonals."""
+    found = []
+    for step in range(len(KINDS)):
+        for at, model in enumerate(MODELS):
+            kind = list(KINDS)[(step + at * 2) % len(KINDS)]
+            found.append((model, kind, KINDS[kind][at % len(KINDS[kind])]))
+    return found
+
+
+def environment(kind: str, *, alone: bool = False) -> dict[str, str]:
+    """One thread, the planted modules where Python finds them; `alone`: torch does not look for our entry point."""
+    own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTHONPATH": str(PLANTED)}
+    own |= {"DROPOUT": "0.2" if kind == "wrong dropout" else "0"}
+    return os.environ | own | ({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if alone else {})
+
+
+def ran(command: list[str], folder: Path, name: str, limit_s: float, kind: str) -> tuple[int | None, str]:
+    """The exit code (None: over its time) and standard output; both streams are kept in the folder."""
+    with (folder / f"{name}.out").open("w") as out, (folder / f"{name}.err").open("w") as err:
+        env = environment(kind, alone="-I" in command)
+        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=err, env=env, start_new_session=True)
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait()
+            code = None
+    return code, (folder / f"{name}.out").read_text(errors="replace")
+
+
+def judged(model: str, kind: str, module: str, folder: Path, seconds: int) -> dict[str, Any]:
+    """One case, from the recording to the repro."""
+    began = time.monotonic()
+    graphdbg = [sys.executable, "-m", "graphdbg"]
+    row: dict[str, Any] = {"model": model, "kind": kind, "module": module}
+    # a program that hangs is ended by the limit, and what it recorded is there
+    dump = [*graphdbg, "dump", "-o", "run", "--inputs", "first", "--", sys.executable, str(PROGRAM), model, module]
+    row["dump"], _ = ran(dump, folder, "dump", 40 if kind == "hang" else 300, kind)
+    flags = ["--import", module, "--max-time", str(seconds), *FLAGS.get(kind, []), "--json", "-o", "out"]
+    row["minify"], told = ran([*graphdbg, "minify", *flags, "run"], folder, "minify", seconds + 600, kind)
+    done: dict[str, Any] = {}
+    for line in told.splitlines():
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            done = event if event.get("event") == "done" else done
+    names = ("verdict", "kind", "signature", "signature_id", "nodes", "original_nodes", "verified", "repro")
+    row |= {name: done.get(name) for name in names}
+    row |= {"failure": row["kind"], "kind": kind, "why": done.get("reason") or ""}
+    repro = folder / "out" / "repro.py"
+    if repro.exists():
+        limit = 60 if kind == "hang" else 300
+        alone = [sys.executable, "-I", "-c", ALONE, str(PLANTED), str(repro)]
+        runs = [ran(alone, folder, f"repro{at}", limit, kind) for at in range(3)]
+        row["codes"] = [code for code, _ in runs]
+        row["says"] = next((line for line in reversed(runs[0][1].splitlines()) if line.strip()), "")[:200]
+        row["without"], _ = ran([*alone, "--without-fault"], folder, "without", limit, kind)
+        row["entry"] = (re.search(r"\(entered ([^)]*)\)", repro.read_text()) or [""])[0]
+        row["id_in_repro"] = (re.search(r"Signature (\w{8})", repro.read_text()) or ["", ""])[1]
+    row["seconds"] = round(time.monotonic() - began)
+    return row
+
+
+def word(row: dict[str, Any]) -> str:
+    """What a row comes to: good; none (minify did not verify a case); or what is wrong."""
+    if not row["verified"] or row["verified"][0] == 0:
+        return "none"
+    if row.get("codes") != [1, 1, 1]:
+        return f"repro {row.get('codes', 'none')}"
+    if row["without"] != 0:
+        return f"without {row['without']}"
+    return "good" if row["signature_id"] == row["id_in_repro"] else "another id"
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Kinds down, models across, and the sums."""
+    known = {(row["kind"], row["model"]): row for row in rows}
+    lines = [f"| kind | {' | '.join(MODELS)} |", "|---" * (len(MODELS) + 1) + "|"]
+    for kind in KINDS:
+        cells = [known.get((kind, model)) for model in MODELS]
+        told = [f"{word(row)} {row['original_nodes'] or '-'}→{row['nodes'] or '-'}" if row else "not run" for row in cells]
+        lines.append(f"| {kind} | {' | '.join(told)} |")
+    sums = Counter(map(word, known.values()))
+    return [*lines, "", f"{len(known)} of {len(KINDS) * len(MODELS)} cases: {dict(sums)}"]
+
+
+def main() -> int:
+    """Runs what the rows do not have."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", default="", help="a pattern that 'MODEL KIND' has to match")
+    options.add_argument("--rows", type=Path, default=Path(".cache/planted_repros.jsonl"))
+    options.add_argument("--minutes", type=float, default=600.0, help="no new case after so long")
+    options.add_argument("--max-time", type=int, default=60, help="of each minification")
+    options.add_argument("--keep", type=Path, help="leave the folders of the cases here")
+    options.add_argument("--table", action="store_true", help="run nothing")
+    chosen = options.parse_args()
+    chosen.rows.parent.mkdir(parents=True, exist_ok=True)
+    rows = [json.loads(line) for line in chosen.rows.read_text().splitlines()] if chosen.rows.exists() else []
+    there, until = {(row["model"], row["kind"]) for row in rows}, time.monotonic() + 60 * chosen.minutes
+    for model, kind, module in [] if chosen.table else cases():
+        if (model, kind) in there or not re.search(chosen.only, f"{model} {kind}") or time.monotonic() > until:
+            continue
+        with tempfile.TemporaryDirectory(prefix="graphdbg-planted-") as temporary:
+            folder = (chosen.keep or Path(temporary)).resolve() / f"{model}-{kind.replace(' ', '-')}"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            row = judged(model, kind, module, folder, chosen.max_time)
+        rows.append(row)
+        with chosen.rows.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        sizes = f"({row['original_nodes']} -> {row['nodes']})"
+        print(f"{model} {kind}: {word(row)} {sizes} {row['seconds']} s {row['why'][:120]}", flush=True)
+    print("\n".join(table(rows)))
+    return int(any(word(row) not in ("good", "none") for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
