@@ -64,6 +64,11 @@ def remove(path: Path) -> None:
         os.close(handle)
 
 
+def mine(path: Path) -> bool:
+    """Whether a path lies in a folder that this process made."""
+    return any(known in _mine and _mine[known][0] == os.getpid() for known in (path, *path.parents))
+
+
 @atexit.register
 def remove_mine() -> None:
     """Removes the folders that this process made and did not remove yet."""

@@ -115,7 +115,8 @@ def lending(cache: Path) -> Iterator[Lender]:
 
     def submitting(self: ForkServer, function: str, payload: dict[str, Any], *args: Any, **options: Any) -> Pending:
         shared = function != PROGRAM and (self._process in lender.lent or lender.lends(self))
-        if shared and (here := Path.cwd()) != TESTS.parent:
+        options.setdefault("ours", client.trusted(payload))
+        if shared and function != "in_folder:call" and (here := Path.cwd()) != TESTS.parent:
             function, payload = "in_folder:call", {"folder": str(here), "function": function, "payload": payload}
         return submit(self, function, payload, *args, **options)
 

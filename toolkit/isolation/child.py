@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from ...dumps import trust
 from ..imports import import_modules
 from .processes import bind_child
 from .protocol import Failure, Query, frames_of
@@ -106,6 +107,8 @@ def _live(query: Query, folder: Path, output_fd: int, server: int) -> int:
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
     os.close(output_fd)
+    if query.trusted:
+        trust.settle()
     if (become := LIVES.get(query.function)) is not None:
         return become(query.payload)
     sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115

@@ -25,7 +25,9 @@ from typing import Any
 
 import msgspec
 
+from ...dumps import temporary, trust
 from ...dumps.errors import EnvironmentLackError
+from ..imports import TRUST
 from . import cache, child, folders
 from .child import WARM
 from .heartbeat import waited
@@ -72,6 +74,20 @@ def server_environment(cache_dir: Path, tmp: Path, user: Mapping[str, str] = os.
     kept = {name: value for name, value in user.items() if name not in _REMOVED and not name.startswith("GRAPHDBG")}
     single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
     return kept | FORKING | single | _private(cache_dir, tmp)
+
+
+READ = ("path", "case", "ready", "before", "forward", "after", "work")
+"""What a payload calls the folders that its task reads."""
+
+
+def trusted(payload: Mapping[str, Any]) -> bool:
+    """Whether a task is about what this user recorded here, or trusts, alone (see `dumps.trust`); of nothing it is not."""
+    if TRUST in (payload.get("imports") or ()):
+        return True
+    read = {name: Path(payload[name]) for name in READ if payload.get(name)}
+    if "work" in read and temporary.mine(read["work"]):  # this process made it, for what came of the others
+        del read["work"]
+    return bool(read) and all(map(trust.trusted, read.values()))
 
 
 class Pending(Asked):
@@ -252,18 +268,21 @@ class ForkServer:
         self._closed = False
 
     def submit(self, function: str, payload: dict[str, Any], limit_s: float = 600.0, *,
-               stage_limits: Mapping[str, float] | None = None) -> Pending:  # fmt: skip
+               stage_limits: Mapping[str, float] | None = None, ours: bool | None = None) -> Pending:  # fmt: skip
         """Starts `function` ("package.module:name") with `payload` in a child of its own; the value must have a JSON form.
 
-        `limit_s` is for the whole, `stage_limits` for single stages (see `child.mark`).
+        `limit_s` is for the whole, `stage_limits` for single stages (see `child.mark`). `ours`: whether what it reads is
+        trusted, where the payload does not tell.
         """
+        ours = trusted(payload) if ours is None else ours
         with self._lock:
             if self._closed:
                 raise EnvironmentLackError(
                     "cannot ask a closed fork server", "close() was called", "make a new ForkServer"
                 )
             self._last_id += 1
-            query = Query(self._last_id, function, payload, limit_s, self._threads, self._memory_bytes, dict(stage_limits or {}))
+            limits = dict(stage_limits or {})
+            query = Query(self._last_id, function, payload, limit_s, self._threads, self._memory_bytes, limits, ours)
             process = self._started()
         pending = Pending(query, process)
         process.send(pending)

@@ -29,7 +29,8 @@ class Query(msgspec.Struct, omit_defaults=True):
 
     `limit_s` is for the whole, `stage_limits` (stage -> seconds) for single stages, counted from their marks. Time that the
     machine spent on other processes is not counted, up to three times the limit. `memory_bytes`: what the child and its own
-    children may use on top of the warm server's memory. `kills`: instead of that, end the query with this id.
+    children may use on top of the warm server's memory. `trusted`: what it reads was recorded here by the user, or is
+    trusted by word (see `dumps.trust`). `kills`: instead of that, end the query with this id.
     """
 
     id: int
@@ -39,6 +40,7 @@ class Query(msgspec.Struct, omit_defaults=True):
     threads: int = 1
     memory_bytes: int | None = None
     stage_limits: dict[str, float] = {}
+    trusted: bool = False
     kills: int = 0
 
 
