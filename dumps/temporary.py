@@ -24,7 +24,8 @@ from types import FrameType
 
 ALIVE = "alive"
 PREFIXES = tuple(
-    f"graphdbg-{what}-" for what in ("zip", "pack", "values", "bisect", "compile", "import", "launches", "tour", "doctor")
+    f"graphdbg-{what}-"
+    for what in ("zip", "pack", "values", "bisect", "compile", "import", "launches", "tour", "doctor", "handed")
 )
 """How folders are named whose removal ends no process."""
 

@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True):
 class Order(msgspec.Struct, frozen=True):
     """One query. `token` names the minification, `trees` are the folders in `payload` by key (None: not yet named, they lie where
     the client is). `client` is a folder that the client holds as long as it lives, where that is on this machine: a file
-    `stop-<number>` in it ends the query. `ours`: the client trusts what it reads.
+    `stop-<number>` in it ends the query. `ours`: whether the client trusts what it reads.
     """
 
     token: str
@@ -58,7 +58,7 @@ class Order(msgspec.Struct, frozen=True):
     stage_limits: dict[str, float]
     settings: Settings
     client: str
-    ours: bool = False
+    ours: bool | None = None
 
 
 class Lacks(msgspec.Struct, tag="lacks"):

@@ -33,6 +33,12 @@ def beating(tell: Tell) -> Iterator[None]:
         _telling.remove(tell)
 
 
+def told(text: str) -> None:
+    """A line at once."""
+    for tell in _telling[-1:]:
+        tell(text)
+
+
 def waited(done: threading.Event, function: str, payload: Mapping[str, Any], limit_s: float) -> None:
     """Waits for a question's end, however long that takes."""
     began = time.monotonic()
