@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..dumps import bound, trust
 from ..dumps.errors import GraphdbgError, UsageError
 from ..toolkit import judged
-from ..toolkit.isolation import Servers, default_memory_bytes, fork_server
+from ..toolkit.isolation import Servers, default_memory_bytes, fork_server, heartbeat
 from ..toolkit.isolation.folders import owned
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
@@ -196,7 +196,7 @@ def minify_saved(
     if life.made and trust.trusted(path):
         bound.bind(out)
     try:
-        with ExitStack() as stack:
+        with ExitStack() as stack, heartbeat.listening(said):
             about = {"graph": str(path), "options": options.to_json(), "directory": directory}
             journal = Journal(out / JOURNAL_FILE, _header(saved, options), about=about, resume=resume)
             stack.callback(journal.close)

@@ -81,6 +81,11 @@ def talk(x: torch.Tensor, y: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
     return (aten.div.Tensor_mode(waited, y, rounding_mode="floor"), aten.cos.default(sine), number)
 
 
+def call(payload: Payload) -> Payload:
+    """Another of these: a payload that names no case of its own goes behind no wall."""
+    return globals()[payload["function"]](payload["given"])
+
+
 def make(payload: Payload) -> Payload:
     """Saves the graph as a case folder, with text wherever a record of it can have some."""
     inputs = [torch.randn(8, 16), torch.ones(8, 16), torch.tensor(3)]

@@ -20,7 +20,7 @@ from graphdbg.toolkit.isolation.wall import PARTS, Wall, begin
 
 from .test_trust import GRAPH, made
 
-ALWAYS = {"inside", "temporary", "null", "read"}
+ALWAYS = {"inside", "temporary", "null", "read", "packets"}
 WHAT = {
     "write your files": {"new", "over", "links", "away", "modes", "shorter"},
     "change the modes and times of your files": {"modes"}, "cut your files short": {"shorter"},

@@ -45,6 +45,7 @@ def attempts(payload: Payload) -> Payload:
         "tcp": lambda: reach(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", payload["tcp"])),
         "udp": lambda: reach(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", payload["udp"])),
         "service": lambda: reach(socket.AF_UNIX, socket.SOCK_STREAM, payload["service"]),
+        "packets": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).close(),
         "signal": lambda: os.kill(victim, 0),
         "trace": lambda: Path(f"/proc/{victim}/mem").open("r+b").close(),
         "read": lambda: (outside / "file").read_text(),

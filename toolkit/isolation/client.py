@@ -340,6 +340,12 @@ class ForkServer:
         process.ready.wait()
         return process.warm_seconds
 
+    def wall(self) -> tuple[list[str], list[str]]:
+        """What the wall of its children is built of, and what it leaves open; waits until the server is ready."""
+        process = self.start()
+        process.ready.wait()
+        return process.built_of, process.open
+
     def scratch_file(self, suffix: str) -> Path:
         """A path that a task may write to and that lives as long as this, for what is too large for an answer; in a folder of its
         own, so that a task that is told of another cannot."""

@@ -21,6 +21,7 @@ import os
 import platform
 import socket
 import struct
+import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -122,6 +123,8 @@ class Wall:
         for name in [name for name in os.environ if name.startswith("XDG_")]:
             del os.environ[name]
         os.environ["HOME"] = str(home)
+        if sys.platform != "linux":
+            return
         libc = _libc()
         if places.mounts >= 0:
             here = os.getcwd()  # noqa: PTH109  the same, in the other mounts
@@ -139,6 +142,8 @@ class Wall:
 
 def begin(parts: Collection[str], scratch: Path) -> Wall:
     """What a server begins with: its namespaces; then a child tries what holds, in `scratch`, and its answer counts."""
+    if sys.platform != "linux":
+        return Wall()
     wanted = [mounts for mounts in ("mounts" in parts, False) if "namespaces" in parts]
     mounts = next((one for one in wanted if _succeeds(partial(_own_namespaces, mounts=one))), None)
     if network := mounts is not None:  # a child has tried: what succeeds in part cannot be undone
@@ -153,7 +158,7 @@ def begin(parts: Collection[str], scratch: Path) -> Wall:
 
 def version() -> int:
     """Landlock's version in this kernel, as far as it serves; 0 where there is none."""
-    found = _libc().syscall(_RULESET, None, 0, 1)
+    found = _libc().syscall(_RULESET, None, 0, 1) if sys.platform == "linux" else 0
     return found if found >= _REFER_FROM else 0  # before, no file can be moved between two folders
 
 
@@ -277,16 +282,18 @@ def _drop_rights(libc: Any) -> None:
 
 
 def _filter(libc: Any, families: Collection[int]) -> None:
-    """Refuses sockets of other families, and calls by which one could be made past this."""
+    """Refuses sockets of other families, and calls by which one could be made past this. CUDA begins with a local socket of
+    packets in order, which services do not have."""
     architecture, make_socket, seccomp = _ARCHITECTURES[platform.machine()]
-    load, equal, above, give = 0x20, 0x15, 0x35, 0x06
+    load, equal, above, mask, give = 0x20, 0x15, 0x35, 0x54, 0x06
     allowed, refused = 0x7FFF0000, 0x50000 | errno.EACCES
     tests = [
         (load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, refused),
         (load, 0, 0, 0), (above, 0, 1, 0x40000000), (give, 0, 0, refused),
         (equal, 0, 1, _IO_URING), (give, 0, 0, refused),
         (equal, 1, 0, make_socket), (give, 0, 0, allowed), (load, 0, 0, 16),
-        *((equal, len(families) - at, 0, family) for at, family in enumerate(families)),
+        *((equal, len(families) - at + 4, 0, family) for at, family in enumerate(families)),
+        (equal, 0, 3, socket.AF_UNIX), (load, 0, 0, 24), (mask, 0, 0, 0xF), (equal, 1, 0, socket.SOCK_SEQPACKET),
         (give, 0, 0, refused), (give, 0, 0, allowed),
     ]  # fmt: skip
     packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in tests))
