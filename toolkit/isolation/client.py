@@ -100,12 +100,12 @@ def trusted(payload: Mapping[str, Any]) -> bool | None:
 
 
 def _written(payload: Mapping[str, Any]) -> list[str]:
-    """The folders that a task writes into; those that it fills are made."""
+    """The folders that a task writes into, which are made."""
     folders = [Path(payload[name]) for name in ("work", "folder") if payload.get(name)]
+    folders += [Path(payload[name]).parent for name in ("out", "keep", "shared", "meeting", "cwd") if payload.get(name)]
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-    folders += [Path(payload[name]).parent for name in ("out", "keep", "shared", "meeting", "cwd") if payload.get(name)]
     return [str(folder.absolute()) for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
@@ -374,8 +374,10 @@ class ForkServer:
 
     @property
     def pid(self) -> int | None:
-        """The server's process id, None while it is not running."""
-        return self._process.process.pid if self._process else None
+        """The server's process id, None while it is not running; of two, that of the one for what is trusted."""
+        if self._process is None:
+            return self._walled.pid if self._walled is not None else None
+        return self._process.process.pid
 
     def close(self) -> None:
         """Ends the server and every child, and removes its temporary folder. Can be called twice."""

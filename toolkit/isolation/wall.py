@@ -112,7 +112,7 @@ class Wall:
         if folders not in _trees:
             if len(_trees) > 50:
                 os.close(_trees.pop(next(iter(_trees))))
-            _trees[folders] = _tree(folders)
+            _trees[folders] = _tree(folders, proc=bool(self.landlock) or os.geteuid() != 0)
         return Places(folders, _trees[folders])
 
     def enter(self, places: Places, home: Path) -> None:
@@ -216,13 +216,14 @@ def _own_namespaces(*, mounts: bool) -> None:
             _checked(libc.mount(b"tmpfs", bytes(_SHARED), b"tmpfs", _NOSUID | _NODEV, b"mode=1777"), "mount")
 
 
-def _tree(places: Iterable[Path]) -> int:
-    """A descriptor of mounts that cannot be written but for `places` and shared memory; a child makes them."""
+def _tree(places: Iterable[Path], *, proc: bool) -> int:
+    """A descriptor of mounts that cannot be written but for `places` and shared memory; a child makes them. `proc`: and /proc,
+    where CUDA names its threads, and which root may not write without Landlock."""
     (ready, tell), (wait, go_on) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            _see_read_only(_libc(), [bytes(one) for one in places])
+            _see_read_only(_libc(), [bytes(one) for one in places], [b"/proc"] if proc else [])
             os.write(tell, b"x")
             os.close(go_on)
             os.read(wait, 1)
@@ -239,13 +240,13 @@ def _tree(places: Iterable[Path]) -> int:
         os.waitpid(pid, 0)
 
 
-def _see_read_only(libc: Any, places: Iterable[bytes]) -> None:
+def _see_read_only(libc: Any, places: Iterable[bytes], left: Iterable[bytes]) -> None:
     _checked(libc.unshare(_NEWNS), "unshare")
     _checked(libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None), "mount")
     for name in places:
         _checked(libc.mount(name, name, None, _BIND | _RECURSIVE, None), "mount")
     _set_read_only(libc, b"/", True)
-    for name in [*places, *([bytes(_SHARED)] if _SHARED.is_dir() else [])]:
+    for name in [*places, *left, *([bytes(_SHARED)] if _SHARED.is_dir() else [])]:
         _set_read_only(libc, name, False)
 
 
@@ -264,7 +265,8 @@ def _landlock(libc: Any, places: Iterable[Path], abi: int, *, tcp: bool, shared:
     devices = [path for name in _DEVICES for path in Path("/dev").glob(name) if path.is_char_device()]
     on_gpu = any(not path.name.endswith(("null", "zero", "full", "random")) for path in devices)
     folders = [*places, *([_SHARED] if _SHARED.is_dir() and (shared or on_gpu) else [])]
-    for path, right in [*((one, below) for one in folders), *((one, one_file) for one in devices)]:
+    threads = Path("/proc/self/task")
+    for path, right in [*((one, below) for one in folders), *((one, one_file) for one in (*devices, threads))]:
         handle = os.open(path, getattr(os, "O_PATH", 0) | os.O_CLOEXEC)
         _checked(libc.syscall(_RULE, rules, 1, struct.pack("=Qi", right, handle), 0), "landlock")
         os.close(handle)
