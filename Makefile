@@ -30,11 +30,14 @@ test-pythons:
 zoo: $(STAMP)
 	$(BIN)/python tests/zoo/zoo.py --jobs $(WORKERS) $(ARGS)
 
-# Damaged dumps through all reading commands and a replay; goes on where the seed was left.
+# Damaged dumps through all reading commands and a replay, then recordings and minifications that are killed; goes on where the
+# seed was left.
 MINUTES ?= 30
 SEED ?= 1
 hostile: $(STAMP)
-	$(BIN)/python tests/hostile/fuzz.py --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+	$(BIN)/python tests/hostile/fuzz.py --minutes $(MINUTES) --seed $(SEED) --jobs $(WORKERS) $(ARGS)
+	$(BIN)/python tests/hostile/kills.py --minutes $$(( ($(MINUTES) + 9) / 10 )) --seed $(SEED) --jobs $(WORKERS) \
+	  --kills-dump 1000 --kills-minify 200
 
 # Random small graphs with planted faults: what is verified inside fails in its repro, and passes without the fault; resumable.
 property: $(STAMP)

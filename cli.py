@@ -176,6 +176,7 @@ _OF_THE_SYSTEM = {
     errno.EROFS: "choose another folder", errno.EACCES: "choose another folder, or ask its owner",
     errno.EPERM: "choose another folder, or ask its owner", errno.ENAMETOOLONG: "choose a shorter path",
     errno.ENOTDIR: "choose another folder", errno.EMFILE: "raise the limit with ulimit -n", errno.ENFILE: "", errno.EIO: "",
+    errno.EFBIG: "choose another folder, or raise the limit with ulimit -f", errno.EAGAIN: "",
     errno.EBADF: "", errno.ELOOP: "", errno.EPIPE: "", errno.ENOMEM: "", errno.ESTALE: "",
 }  # fmt: skip
 """What a system refuses that has nothing to do with us, and what to do about it."""

@@ -80,6 +80,19 @@ def cannot_write(path: Path, error: OSError) -> EnvironmentLackError:
     return EnvironmentLackError(f"cannot write {path}", error.strerror or str(error), fix)
 
 
+def check_folder(folder: Path) -> None:
+    """Raises where a folder that is not there cannot be made: asked before what takes long, not after it."""
+    if folder.exists():
+        raise UsageError(f"cannot write {folder}", "it exists already", "choose another name or delete it")
+    parent = next(one for one in folder.absolute().parents if one.exists())
+    probe = temporary_beside(parent / "probe")
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
 def write_file(
     path: Path, data: bytes | Iterable[bytes | memoryview], *, exclusive: bool = False,
     later: Callable[[Path], object] | None = None,
@@ -121,9 +134,8 @@ def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
     if path.exists():
         raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = temporary_beside(path)
-        temporary.mkdir()
+        temporary.mkdir(parents=True)
     except OSError as error:
         raise cannot_write(path, error) from error
     try:
@@ -134,7 +146,8 @@ def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
         if synced:
             _sync_files(temporary)
         temporary.rename(path)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    finally:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise cannot_write(path, error) from error
+        raise

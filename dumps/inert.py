@@ -30,6 +30,7 @@ _PAIRS = re.compile(r"\*(?=/)|/(?=\*)|\?(?=\?)|<(?=[A-Z_])")
 """Ends and starts of C comments, trigraphs, and the marks that Inductor's templates fill in."""
 _FRAME = re.compile(r'(\s*File )"([^"]*)"(, line \d+, in )(.*)')
 _DOTTED = re.compile(r"\w+(?:\.\w+)*", re.ASCII)
+_OPTION = re.compile(r"(\w*|'\w+')", re.ASCII)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 _LONGEST_NAME = 100
 _PROGRAMS = ("kernels", "definitions")
@@ -50,6 +51,11 @@ def name(words: str) -> str:
         return words
     last = words.rpartition(".")[2] if _DOTTED.fullmatch(words) else words
     return _NOT_IN_NAMES.sub("_", last)[:_LONGEST_NAME]
+
+
+def option(words: str) -> str:
+    """A word, maybe in quotes, for keys and texts of the options of kernels, which Inductor writes into Triton source as code."""
+    return words if trust.given() or _OPTION.fullmatch(words) else f"{_NOT_IN_NAMES.sub('_', words)[:_LONGEST_NAME]}_"
 
 
 def lines(words: str) -> str:

@@ -12,8 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+import msgspec
+
 from .browse.levels import input_source
 from .browse.roles import kind_of, of_what
+from .errors import UnreadableError
 from .schema import GraphBody, GraphRecord, InputRecord, NodeRecord
 from .walk import leaves, plain, string, tag_of, user_frame
 
@@ -136,5 +139,14 @@ def _sources(record: GraphRecord) -> dict[str, str]:
 
 
 def _table(body: GraphBody) -> tuple[list[tuple[str, str]], list[str]]:
-    held: Any = plain(body.meta.get(NAMES)) or {}
-    return [(str(node), str(name)) for node, name in held.get("outputs", [])], [str(name) for name in held.get("inputs", [])]
+    try:
+        held = msgspec.convert(plain(body.meta.get(NAMES)) or {}, _Table)
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        raise UnreadableError("cannot read the graph", f"{error} in its {NAMES}", "record the run again") from error
+    return held.outputs, held.inputs
+
+
+class _Table(msgspec.Struct):
+    outputs: list[tuple[str, str]] = []
+    inputs: list[str] = []
+

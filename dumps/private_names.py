@@ -80,7 +80,9 @@ class Names:
         if name not in self:
             raise AttributeError(f"{name} stands in no table of torch's private names")
         owner, last = self.home(name)
-        value = getattr(owner, last)
+        return self._keep(name, getattr(owner, last))
+
+    def _keep(self, name: str, value: Any) -> Any:
         if isinstance(value, _KEPT) or (isinstance(value, FunctionType) and not self.whole(name).startswith(_HOOKED)):
             self._kept[name] = value
         return value
@@ -111,7 +113,7 @@ class Names:
         value: Any = sys.modules.get(module)
         for part in path.split("."):
             value = getattr(value, part, None)
-        return default if value is None else value
+        return default if value is None else self._keep(name, value)
 
     def home(self, name: str) -> tuple[Any, str]:
         """(module or class, attribute) of a name, to replace it there."""

@@ -129,7 +129,7 @@ class NodeRecord(Record):
 
 class StoredTensor(Record):
     """A tensor whose bytes lie in tensors/<storage> (the whole storage), and the view on it. No storage: metadata only, or a
-    tensor that holds others, which are `inner`."""
+    tensor that holds others, which are `inner`; of an input that is a list, the tensors in it by place."""
 
     storage: str
     value: TensorValue

@@ -22,10 +22,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from .errors import EnvironmentLackError
+
 ALIVE = "alive"
 PREFIXES = tuple(
     f"graphdbg-{what}-"
-    for what in ("zip", "pack", "values", "bisect", "compile", "import", "launches", "tour", "doctor", "handed")
+    for what in (
+        "zip", "pack", "values", "bisect", "compile", "import", "launches", "tour", "doctor", "repro", "test", "handed",
+    )
 )
 """How folders are named whose removal ends no process."""
 
@@ -38,12 +42,21 @@ def _remove_tree(path: Path) -> None:
 
 
 def make(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Path:
-    """A fresh folder that goes with this process. Raises OSError."""
-    import tempfile  # late: most commands need none
-
-    path = Path(tempfile.mkdtemp(prefix=prefix))
+    """A fresh folder that goes with this process. Raises OSError, and EnvironmentLackError where nothing can be made anywhere."""
+    path = fresh(prefix)
     _mine[path] = os.getpid(), hold(path), removal
     return path
+
+
+def fresh(prefix: str) -> Path:
+    """A fresh folder for temporary files; raises as `make` does."""
+    import tempfile  # late: most commands need none
+
+    try:
+        return Path(tempfile.mkdtemp(prefix=prefix))
+    except FileNotFoundError as error:
+        why = error.strerror or str(error)
+        raise EnvironmentLackError("cannot make a temporary folder", why, "set TMPDIR to a folder with space") from error
 
 
 @contextmanager

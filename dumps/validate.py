@@ -251,6 +251,8 @@ class Checker:
         for index, node in enumerate(body.nodes):
             self.node(node, body, f"{inside}node {index} {_short(node.name)}", strings, earlier, everything)
             earlier.add(node.name)
+        for key, arg in body.meta.items():
+            self.argument(arg, f"{inside}meta {_short(key)}", lambda name: "", body.attrs)
         self.output(body, place)
 
     def output(self, body: GraphBody, place: Path) -> None:

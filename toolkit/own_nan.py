@@ -25,6 +25,7 @@ from .spec import FULL_STAGES, in_force, settings
 from .suspects import saw_nan
 from .triage.records import REAL, inputs_given
 from .verdict import NO_REFERENCE, Where, cannot_tell, fails
+from .verdict_words import NAN_GIVEN
 
 if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
@@ -59,7 +60,7 @@ def _origin(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
     node = first.node
     if node.op in ("placeholder", "get_attr"):
         name = called.inputs.get(node.name, node.name)
-        return _signature("input", f"NaN comes in with {name}"), Where(node.name, name=name)
+        return _signature("input", f"{NAN_GIVEN} {name}"), Where(node.name, name=name)
     line = _line(node)
     given = [f"{called.inputs.get(name, name)} = {value}" for name, value in first.given.items()]
     text = f"NaN first at {node.name}" + (f" of {', '.join(given)}" if given else "") + (f", {line}" if line else "")

@@ -27,6 +27,8 @@ _KINDS = (
 _WORDS = {"nan": "NaN", "cannot_tell": "cannot tell", "slow_compile": "slow to compile"}
 """A verdict's word or its kind -> how it is said, where that is another than its name with blanks."""
 
+NAN_GIVEN = "NaN comes in with"
+"""How the reason of a NaN begins that no node makes: an input has it."""
 COUNTED = {
     "rounding": "differ by rounding", "nondeterministic": "not deterministic in eager", "cannot_tell": "cannot be judged",
 }  # fmt: skip
@@ -217,7 +219,8 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
             size = seen.size if seen is not None and seen.size is not None else error
             return f"is wrong (error {size:.2g}{own})" if size is not None else f"is wrong ({reason})"
         case "nan" if record.fault == "model":
-            return f"gives a NaN of the model's own ({reason})"
+            own = "gives a NaN of the model's own"
+            return f"{'gives NaN' if reason.startswith(NAN_GIVEN) else own} ({reason})"
         case "nan":
             return f"gives {seen.detail.upper() if seen and seen.detail == 'inf' else 'NaN'} that eager does not have"
         case "metadata":
@@ -247,7 +250,7 @@ def whose_nan(rung: str, found: Sequence[str], eager: Sequence[str]) -> str:
         return f"{text}: the model's own"
     alone = [name for name in found if name not in eager]
     if not alone:
-        return f"{text}; eager gives NaN too: the model's own"
+        return f"{text}; eager gives NaN too: not the compiler's"
     if not eager:
         return f"{text}; only the compiled graph gives NaN, eager does not"
     return f"{text}; of these only the compiled graph gives NaN in {_names(alone)}"
@@ -270,7 +273,7 @@ def _head(record: Verdict) -> str:
         return word(record)
     if record.kind == "nan":
         if record.fault == "model":
-            return "NaN of the model's own"
+            return "NaN that comes in with an input" if record.reason.startswith(NAN_GIVEN) else "NaN of the model's own"
         missing = record.detail.startswith("no ")
         return f"{record.detail} where eager has it" if missing else f"{record.detail} that eager does not have"
     kind = record.kind or record.verdict

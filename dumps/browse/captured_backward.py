@@ -1,4 +1,4 @@
-"""What is recorded beside the nodes of a backward that compiled autograd captured: origins of nodes, gradients, passes.
+"""What is recorded beside the nodes of a backward that compiled autograd captured: origins of nodes, hooks, gradients, passes.
 
 Reads the record alone; everything is empty for graphs of other stages and for records that do not tell it.
 
@@ -8,12 +8,23 @@ Reads the record alone; everything is empty for graphs of other stages and for r
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections import Counter
+from typing import TYPE_CHECKING, Any, cast
 
 from ..schema import GraphRecord
 from ..walk import plain
 from ..wording import counted
 from .roles import OutputRole
+
+if TYPE_CHECKING:
+    from ..store import SavedGraph
+
+_MOST_HOOKS = 12
+
+
+def has(saved: SavedGraph) -> bool:
+    """Whether a graph is a captured backward, or what Dynamo made of one, by its id alone."""
+    return saved.stage == "compiled_autograd" or (saved.stage in ("dynamo", "pre_grad") and saved.local_id.startswith("ca"))
 
 
 def facts(record: GraphRecord) -> dict[str, Any]:
@@ -42,7 +53,29 @@ def outputs(record: GraphRecord) -> list[OutputRole]:
 
 
 def sentences(record: GraphRecord) -> list[str]:
-    """What the passes over torch's capture did."""
+    """The hooks that ran, those too that run no operator, and what the passes over torch's capture did."""
+    return [*_hooks(record), *_passes(record)]
+
+
+def hooks(record: GraphRecord) -> list[dict[str, Any]]:
+    """Each hook that ran: its name, what kind of hook at which autograd node, and how many operators of the graph are its own."""
+    rows: list[dict[str, Any]] = facts(record).get("hooks", [])
+    ran = Counter((node.meta.get("hook"), node.meta.get("autograd_node")) for node in record.graph.nodes)
+    return [{**row, "operators": ran[row.get("hook"), row.get("node")]} for row in rows]
+
+
+def _hooks(record: GraphRecord) -> list[str]:
+    told: list[str] = []
+    for row in hooks(record):
+        where = ", ".join(str(row[key]) for key in ("kind", "node") if row.get(key))
+        runs = counted(row["operators"], "operator") if row["operators"] else "no operator"
+        told.append(f"hook {row.get('hook')} ({where}) runs {runs}")
+    if len(told) > _MOST_HOOKS:
+        told[_MOST_HOOKS:] = [f"and {len(told) - _MOST_HOOKS} more hooks: show --json has them all"]
+    return told
+
+
+def _passes(record: GraphRecord) -> list[str]:
     passes: list[dict[str, Any]] = facts(record).get("passes", [])
     did = [
         f"{one['name']} {' and '.join(f'{word} {one[word]}' for word in ('moved', 'removed') if one.get(word))}"

@@ -99,10 +99,12 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
     roles, outputs = _roles(saved)
     if as_json:
         nodes = [node_json(row, table) | ({"role": roles[row.name]} if row.name in roles else {}) for row in table.rows()]
-        if saved.stage == "compiled_autograd":
+        if captured_backward.has(saved):
             captured_backward.extend(nodes, saved.record)
         told = [{"index": one.index, "name": one.name, "kind": one.kind, "of": one.of} for one in outputs]
-        emit({**_head(saved), "nodes": nodes, **({"outputs": told} if told else {})}, as_json=True)
+        hooks = captured_backward.hooks(saved.record) if captured_backward.has(saved) else []
+        extra = {key: rows for key, rows in (("outputs", told), ("hooks", hooks)) if rows}
+        emit({**_head(saved), "nodes": nodes, **extra}, as_json=True)
         return
     say(f"{saved.id}: stage {saved.stage}, {counted(len(table), 'node')}, {saved.status}")
     if saved.error:
@@ -113,7 +115,7 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
         Column("line", style="green"), Column("code", style="dim", expendable=3),
     ]  # fmt: skip
     rows = [_cells(row, table, roles) for row in table.rows()]
-    if saved.stage == "compiled_autograd":
+    if captured_backward.has(saved):
         told = captured_backward.origins(saved.record)
         columns.append(Column("autograd node, hook", expendable=0))
         rows = [(*cells, one_line(told.get(cells[1], ""), 100)) for cells in rows]

@@ -18,6 +18,7 @@ import msgspec
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
+from .. import inert
 from ..errors import RefusedError, UnreadableError
 from ..inert import Texts
 from ..schema import ARGUMENT_TAGS, Arg, Value
@@ -42,6 +43,7 @@ class ArgumentWriter:
         self.symbols = values.symbols
         self.keep_tensor = keep_tensor
         self.opaque = 0
+        self.functions: set[str] = set()
 
     def encode(self, value: Any) -> Arg:
         """The JSON form of an argument."""
@@ -87,6 +89,7 @@ class ArgumentWriter:
         if callable(value):
             name = targets.name_of(value)
             if not name.startswith(targets.OPAQUE):
+                self.functions.add(name)
                 return {"function": name}
         self.opaque += 1
         try:
@@ -108,6 +111,7 @@ class ArgumentReader:
         self.strings = strings
         self.tensors = tensors or {}
         self.nodes: dict[str, torch.fx.Node] = {}
+        self.options = False
 
     def decode(self, arg: Arg, where: str, depth: int = 0) -> Any:
         """The value of an argument; raises RefusedError, UnreadableError or EnvironmentLackError naming `where`."""
@@ -138,7 +142,7 @@ class ArgumentReader:
             items = [self.decode(item, where, depth) for item in _list(body)]
             return tuple(items) if tag == "tuple" else torch.Size(items)
         if tag == "dict":
-            return {self.decode(key, where, depth): self.decode(item, where, depth) for key, item in _list(body)}
+            return {self._option(key, where, depth): self._option(item, where, depth) for key, item in _list(body)}
         if tag in ("slice", "range"):
             parts = [self.decode(part, where, depth) for part in _list(body)]
             return (slice if tag == "slice" else range)(*parts)
@@ -165,6 +169,13 @@ class ArgumentReader:
         if tag == "opaque":
             raise RefusedError(where, f"an argument of type {body[0]} has no saved form")
         return self._torch_value(tag, body, where)
+
+    def _option(self, arg: Arg, where: str, depth: int) -> Any:
+        """A key or a value of a dict: texts of those are options of kernels, which become code as they are."""
+        words = self.strings[arg["string"]] if isinstance(arg, dict) and [*arg] == ["string"] else arg
+        if self.options and isinstance(words, str):
+            return self.texts.kept(inert.option(words), words)
+        return self.decode(arg, where, depth)
 
     def _torch_value(self, tag: str, body: str, where: str) -> Any:
         if tag == "device":

@@ -105,8 +105,10 @@ class Decoder:
         for name in record.kwargs:
             if not targets.is_identifier(name):
                 raise RefusedError(where, f"the keyword argument {name[:60]!r} is not a plain identifier")
+        arguments.options = record.target.startswith("higher_order.")  # options of kernels, unlike dicts in metadata
         args = tuple(arguments.decode(argument, where) for argument in record.args)
         kwargs = {name: arguments.decode(argument, where) for name, argument in record.kwargs.items()}
+        arguments.options = False
         if record.op == "call_function" and record.target in TRITON_CALLS:
             kwargs = self.kernels.kwargs(record, kwargs, where)
         target = self._target(root, record, args, kwargs, where)

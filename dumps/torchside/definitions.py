@@ -16,7 +16,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -37,11 +37,13 @@ _RESERVED = ("torch", "graphdbg")
 _ran: dict[int, tuple[DefinitionRecord, ModuleType]] = {}
 
 
-def of_record(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -> list[DefinitionRecord]:
-    """The definitions of a graph's operators, and of the settings in force that have no saved form. Never fails for a text that
-    cannot be cut: what is not found is not there."""
+def of_record(
+    record: GraphRecord, config: Mapping[str, Mapping[str, Any]], functions: Iterable[str]
+) -> list[DefinitionRecord]:
+    """The definitions of a graph's operators, which are among its `functions`, and of the settings in force that have no saved
+    form. Never fails for a text that cannot be cut: what is not found is not there."""
     found: list[DefinitionRecord] = []
-    spaces = {op.partition("::")[0] for op in operators(record)}
+    spaces = {op.partition("::")[0] for op in operators(functions)}
     for one, _ in _ran.values():
         if spaces & set(one.spaces):
             found.append(one)
@@ -112,21 +114,22 @@ def _cut(file: str, spaces: frozenset[str] | tuple[()], values: tuple[tuple[str,
     return cut("".join(linecache.getlines(file)), spaces, dict(values))
 
 
-def operators(record: GraphRecord) -> dict[str, None]:
-    """ "namespace::op" of each operator that a graph calls and torch does not bring."""
-    named: dict[str, None] = {}
-    for node in nodes(record.graph):
-        for target in [*([node.target] if node.op == "call_function" else []), *contents(given(node), "function")]:
-            if is_custom(str(target)):
-                named["::".join(str(target).split(".")[:2])] = None
-    return named
+def operators(functions: Iterable[str]) -> set[str]:
+    """ "namespace::op" of each that is an operator which torch does not bring."""
+    return {"::".join(name.split(".")[:2]) for name in functions if is_custom(name)}
+
+
+def _functions(record: GraphRecord) -> set[str]:
+    """The functions that a graph calls or gives to one."""
+    called = {node.target for node in nodes(record.graph) if node.op == "call_function"}
+    return called | {str(name) for node in nodes(record.graph) for name in contents(given(node), "function")}
 
 
 def ensure(record: GraphRecord, where: str) -> None:
     """Runs, where the user trusts the dump, what the graph's own operators and settings need and this process lacks."""
     if not record.definitions or not trust.given():
         return
-    lacking = {op.partition("::")[0] for op in operators(record) if not t.op_schemas(op)}
+    lacking = {op.partition("::")[0] for op in operators(_functions(record)) if not t.op_schemas(op)}
     for one in record.definitions:
         if one.program and not one.missing and (one.values or lacking & set(one.spaces)):
             _run(one, where)

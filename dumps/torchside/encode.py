@@ -81,7 +81,7 @@ def encode(
         inputs=inputs, symbols=symbols, guards=guards, shape_env=shape_env, strings=list(encoder.meta.strings),
         kernels=kernels, compile_kwargs=kwargs, ambient=ambient or Ambient(), config=settings,
     )  # fmt: skip
-    record.definitions = definitions.of_record(record, config or {})
+    record.definitions = definitions.of_record(record, config or {}, encoder.functions)
     return record
 
 
@@ -95,6 +95,7 @@ class _Encoder:
         self.storages = StorageWriter(self.values, sink)
         self.plain = ArgumentWriter(self.values, originals=self.originals)
         self.meta = MetaWriter(self.plain, self.originals, self.carry.get("not_saved", {}))
+        self.functions: set[str] = set()
 
     @cached_property
     def kernels(self) -> KernelWriter:
@@ -134,6 +135,7 @@ class _Encoder:
         keys: Counter[str] = Counter()
         for node in gm.graph.nodes:
             body.nodes.append(self._node(gm, body, node, arguments, keys))
+        self.functions |= arguments.functions
         if keys["example_value"] > keys["val"] or graph_carry.get("value_key") == "example_value":
             body.meta["value_key"] = "example_value"
         if keys["tensor_meta"] or graph_carry.get("tensor_meta"):
@@ -143,7 +145,10 @@ class _Encoder:
     def _node(
         self, gm: GraphModule, body: GraphBody, node: torch.fx.Node, arguments: ArgumentWriter, keys: Counter[str]
     ) -> NodeRecord:
-        target = targets.name_of(node.target) if node.op == "call_function" else str(node.target)
+        target = str(node.target)
+        if node.op == "call_function":
+            target = targets.name_of(node.target)
+            self.functions.add(target)
         record = NodeRecord(name=node.name, op=cast(Any, node.op), target=target)
         record.args = [arguments.encode(argument) for argument in node.args]
         record.kwargs = {name: arguments.encode(argument) for name, argument in node.kwargs.items()}

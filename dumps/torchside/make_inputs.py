@@ -101,6 +101,8 @@ class _Maker:
     def input(self, node: NodeRecord, item: InputRecord | None) -> Any:
         where = f"{self.where}: input {node.name}"
         if item is not None:
+            if item.stored is not None and isinstance(item.value, SequenceValue):
+                return self.sequence(node.name, item.value, item.stored.inner, where)
             if item.stored is not None and item.stored.inner:
                 return self.wrapper(node.name, item.stored, item.stored.value, where)
             if item.stored is not None and item.stored.storage:
@@ -125,11 +127,21 @@ class _Maker:
         if isinstance(value, SymValue):
             return scalar(value, self.numbers)
         if isinstance(value, SequenceValue):
-            items = [self.value(f"{name}.{i}", item, None, False, where) for i, item in enumerate(value.items)]
-            return items if value.kind == "list" else tuple(items)
+            return self.sequence(name, value, {}, where)
         if isinstance(value, ConstValue):
             return inert.value(plain(value.value))
         raise RefusedError(where, f"a value of type {value.type} has no saved form")
+
+    def sequence(self, name: str, value: SequenceValue, kept: Mapping[str, StoredTensor], where: str) -> Any:
+        """A list or tuple of inputs: those that were `kept`, by place, as they were, the others made up."""
+        items: list[Any] = []
+        for index, item in enumerate(value.items):
+            one, stored = f"{name}.{index}", kept.get(str(index))
+            if stored is not None and stored.storage:
+                items.append(self.reader.load(stored, one))
+            else:
+                items.append(self.value(one, item, None, False, where))
+        return items if value.kind == "list" else tuple(items)
 
     def wrapper(self, name: str, stored: StoredTensor | None, value: TensorValue, where: str) -> torch.Tensor:
         """A tensor that holds others: each as it was stored, or made up."""

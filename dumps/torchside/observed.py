@@ -21,7 +21,7 @@ import torch
 from torch.fx import GraphModule
 
 from ..errors import UsageError
-from ..schema import FORMAT, GraphRecord, InputRecord, InputsRecord, StoredTensor, TensorValue
+from ..schema import FORMAT, GraphRecord, InputRecord, InputsRecord, SequenceValue, StoredTensor, TensorValue
 from ..tensors import TensorSink
 from ..wording import counted
 from . import torch_private as t
@@ -82,6 +82,9 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
         if isinstance(item.value, TensorValue) and item.value.inner and policy != "none":
             _met(item.value, value)
             item.stored = _apart(value, item.value, policy, storages)
+        elif isinstance(item.value, SequenceValue) and policy not in ("none", "meta"):
+            kept = {str(index): _apart(one, record, policy, storages) for index, (one, record) in _tensors(value, item.value)}
+            item.stored = StoredTensor("", TensorValue("float32", []), inner=kept) if kept else None
         return item
     item.value = _met(values.tensor(value, whole_storage=value.layout is torch.strided), value)
     item.value.base = values.base(value)
@@ -97,6 +100,13 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
     elif is_parameter:
         item.stored = StoredTensor(storage="", value=item.value, parameter=True)
     return item
+
+
+def _tensors(value: Sequence[Any], record: SequenceValue) -> Iterator[tuple[int, tuple[Any, TensorValue]]]:
+    """Place, tensor and record of the plain tensors in a list (the inputs of a captured backward)."""
+    for index, (one, its) in enumerate(zip(value, record.items, strict=True)):
+        if isinstance(its, TensorValue) and is_plain_tensor(one) and not isinstance(one, t.FakeTensor) and not one.is_meta:
+            yield index, (one, _met(its, one))
 
 
 def _apart(value: Any, record: TensorValue, policy: str, storages: StorageWriter) -> StoredTensor:
@@ -153,14 +163,14 @@ def _float_statistics(value: torch.Tensor) -> dict[str, float | int | None]:
     low, high, total, squares, count, nan = math.inf, -math.inf, 0.0, 0.0, 0, 0
     for part in _pieces(value):
         wide = part if part.dtype is torch.float64 else part.to(torch.float32)
-        nan += int(torch.isnan(wide).sum())
-        finite = torch.isfinite(wide)
-        if not bool(finite.all()):
-            wide = wide[finite]
-        if not wide.numel():
-            continue
-        least, most = torch.aminmax(wide)
-        low, high = min(low, float(least)), max(high, float(most))
+        least, most = map(float, torch.aminmax(wide))
+        if not math.isfinite(least) or not math.isfinite(most):  # as they are with a NaN anywhere
+            nan += int(torch.isnan(wide).sum())
+            wide = wide[torch.isfinite(wide)]
+            if not wide.numel():
+                continue
+            least, most = map(float, torch.aminmax(wide))
+        low, high = min(low, least), max(high, most)
         mean, spread, size = float(wide.mean()), float(wide.var(correction=0)), wide.numel()
         gap, count = mean - (total / count if count else mean), count + size
         squares += spread * size + gap * gap * (count - size) * size / count  # Chan et al., updating formulae for variances

@@ -65,11 +65,16 @@ def name_of(function: Any) -> str:
     return name
 
 
+def is_autograd_step(name: str) -> bool:
+    """Whether the saved name of a target is that of a step of autograd's that torch's capture of a backward leaves whole."""
+    return name.startswith(_OF_A_CAPTURE)
+
+
 def resolve(name: str, where: str) -> Callable[..., Any]:
     """The function of a saved name. Raises RefusedError naming it, or EnvironmentLackError for an op that is not registered."""
     if name.startswith(OPAQUE):
         why = f"the target {name[len(OPAQUE) :]!r} is a Python function that the saved form does not run"
-        if name.startswith(_OF_A_CAPTURE):
+        if is_autograd_step(name):
             why = f"{name[len(OPAQUE) :]!r} stands for a step of autograd's that torch's capture left whole"
             raise RefusedError(where, why)
         own = not name.startswith(f"{OPAQUE}torch.")

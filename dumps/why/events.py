@@ -113,6 +113,7 @@ class Reader:
         self.part: Part | None = None
         self.seen: set[str] = set()
         self.dynamic: dict[str, set[str]] = {}
+        self.captured: dict[str, str] = {}
         self.before_reset: set[tuple[str, str, int]] = set()
 
     def take(self, event: Event) -> None:
@@ -188,10 +189,18 @@ class Reader:
             item.kind = "reset"
         elif item.kind == "first" and any(one.kind == "first" for one in function.compiles):
             item.kind = "again"
+        item.captured = self.captured.pop(item.id.partition("_")[0], "")
         function.compiles.append(item)
         self.before_reset.discard((function.name, function.file, function.line))
         self.current[item.id] = item
         self.part = None
+
+    def capture(self, fields: dict[str, Any]) -> None:
+        sizes = fields.get("sizes")
+        origins = cast("dict[str, Any]", sizes) if isinstance(sizes, dict) else {}
+        reasons = [wording.captured(str(reason), origins) for reason in items(fields.get("reasons"))]
+        name = words(fields, "compile")
+        self.captured[name] = "; ".join(filter(None, reasons))
 
     def _function(self, name: str, file: str, line: int) -> Function:
         for found in self.why.functions:
@@ -287,7 +296,7 @@ class Reader:
 _HANDLERS = {
     "begin": Reader.begin, "frame": Reader.frame, "recompile": Reader.recompile, "limit": Reader.limit, "break": Reader.broke,
     "restart": Reader.restart, "failed": Reader.failed, "symbols": Reader.symbols, "part": Reader.part_begin,
-    "part end": Reader.part_end, "skip": Reader.skip,
+    "part end": Reader.part_end, "skip": Reader.skip, "capture": Reader.capture,
 }  # fmt: skip
 
 

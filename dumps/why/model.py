@@ -95,6 +95,7 @@ class Compile(msgspec.Struct):
     cached: int = 0
     guards: list[Guard] = []
     guards_of: int = 0
+    captured: str = ""
     restarts: list[Restart] = []
     breaks: list[Break] = []
     failure: Break | None = None

@@ -216,6 +216,8 @@ class _Writer:
         return f"first compile{thread}" if item.kind == "first" else "its beginning was lost"
 
     def _details(self, function: Function, item: Compile) -> None:
+        if item.captured:
+            self.add(9, f"captured again: {item.captured}")
         if item.guards:
             guard = item.guards[0]
             if guard.place is not None:

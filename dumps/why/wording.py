@@ -9,6 +9,7 @@ The texts are written for a log; nothing here may fail on one that is worded oth
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from .model import Break, Guard, Place
 
@@ -170,6 +171,32 @@ def restarted(error: str, text: str) -> str:
         "CompileCollectiveRestartAnalysis": "because the ranks disagreed on what is dynamic",
     }
     return known.get(error) or f"because of {_joined(text) or error}"
+
+
+_NEW_NODE = re.compile(r"Cache miss due to new autograd node: (.+) with key size (\d+), previous key sizes=\[(.*)\]")
+_NEW_SIZES = re.compile(r"Cache miss due to \d+ changed tensor shapes \(total of \d+\): (.*)")
+
+
+def captured(reason: str, sizes: dict[str, Any]) -> str:
+    """Why compiled autograd captured a backward, and what became dynamic by it; nothing for the first backward. `sizes` are the
+    autograd nodes that the sizes in the reason belong to.
+    """
+    node = _NEW_NODE.search(reason)
+    if node:
+        before = [f"{size} bytes" for size in node[3].split(",") if size.strip()]
+        if "GraphRoot" in node[1]:
+            return "no backward before began like this one" if before else ""
+        sizes_told = f"a key of {node[2]} bytes, not {', '.join(before)}"
+        known = f"it differs from those before in what it saved, or in what comes next ({sizes_told})"
+        return f"at {node[1]}, {known if before else 'which no backward had there'}"
+    changed = _NEW_SIZES.search(reason)
+    if changed is None:
+        return _joined(reason)
+    of: dict[str, list[str]] = {}
+    for size in changed[1].split(","):
+        of.setdefault(str(sizes.get(size.strip(), "")), []).append(size.strip())
+    told = "; ".join(f"{', '.join(which)}{f' of {node}' if node else ''}" for node, which in of.items())
+    return f"sizes changed, which are dynamic from here on: {told}"
 
 
 def nothing(reason: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...dumps.atomic import free_path
+from ...dumps.atomic import check_folder, free_path
 from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
@@ -68,6 +68,8 @@ def report(
     out = Path(output) if output else free_path("graphdbg-report", bare=False)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"cannot write into {out}", "it exists already", "choose another folder with -o")
+    if not out.exists():
+        check_folder(out)
     known = casefile.read(saved.path)
     if as_test and known and known.check.startswith("cmd:"):
         raise UsageError(f"no test is written of {graph}", "a command of yours decides whether it fails", "leave --as-test out")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...dumps import written
+from ...dumps import temporary, written
 from ...dumps.commands.options import json_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
@@ -96,8 +95,8 @@ def program_of(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | No
         minify = shlex.join(["graphdbg", "minify", subject])
         fix = "name a folder that minify or report wrote" if case is None else f"minify it: {minify}"
         raise UsageError(f"there is nothing to verify in {subject}", why, fix)
-    with tempfile.TemporaryDirectory(prefix="graphdbg-verify-") as folder:
-        yield _made(case, known, Path(folder), trust), known
+    with temporary.folder("graphdbg-repro-") as folder:
+        yield _made(case, known, folder, trust), known
 
 
 def _made(case: Path, known: CaseFile, folder: Path, trust: bool) -> Path:

@@ -7,6 +7,7 @@ The same contents give the same bytes (fixed order, dates and permissions). Tens
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,7 +17,7 @@ import msgspec
 
 from ...dumps import opening
 from ...dumps.amounts import size_text
-from ...dumps.atomic import temporary_beside
+from ...dumps.atomic import write_file
 from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, encode, stored_names
 from ...dumps.pack import records
@@ -85,20 +86,16 @@ def journal_excerpt(saved: SavedGraph) -> str:
 
 
 def write_zip(path: Path, members: Mapping[str, bytes]) -> None:
-    """Writes the archive whole or not at all; raises UsageError when `path` exists."""
-    if path.exists():
+    """Writes the archive whole or not at all; raises UsageError when `path` exists, else as `write_file`."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(members):
+            item = zipfile.ZipInfo(name, _DATE)
+            item.external_attr = 0o644 << 16
+            item.create_system = 3
+            archive.writestr(item, members[name], zipfile.ZIP_DEFLATED)
+    if not write_file(path, data.getvalue(), exclusive=True):
         raise UsageError(f"cannot write {path}", "it exists already", "choose another folder with -o")
-    temporary = temporary_beside(path)
-    try:
-        with zipfile.ZipFile(temporary, "x", zipfile.ZIP_DEFLATED) as archive:
-            for name in sorted(members):
-                item = zipfile.ZipInfo(name, _DATE)
-                item.external_attr = 0o644 << 16
-                item.create_system = 3
-                archive.writestr(item, members[name], zipfile.ZIP_DEFLATED)
-        temporary.rename(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _graph_of(line: str) -> str | None:

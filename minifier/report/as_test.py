@@ -10,14 +10,13 @@ anything, and must not claim what was not seen.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ... import __version__
-from ...dumps import opening, written
+from ...dumps import opening, temporary, written
 from ...dumps.atomic import write_file
 from ...dumps.errors import UsageError
 from ...dumps.program.suite import FORMS, compiles, eager_of, failed_as, suite_of
@@ -77,9 +76,9 @@ def write_test_of(
     beside = saved.path.parent / "repro.py"
     if saved.path.name == "case" and beside.is_file() and written.here(beside):
         return write_test(beside, signature, failure, out, told=told, path=path)
-    with tempfile.TemporaryDirectory(prefix="graphdbg-test-") as folder:
+    with temporary.folder("graphdbg-test-") as folder:
         done = emit_report(
-            saved, Path(folder), signature=signature, rung=rung, original=original, imports=imports, verdict=verdict
+            saved, folder, signature=signature, rung=rung, original=original, imports=imports, verdict=verdict
         )  # fmt: skip
         if done.repro is None:
             raise CannotExpressError("no test can be written", "; ".join(done.notes))
@@ -102,10 +101,10 @@ def write_test(
     name = f"{what}_{KINDS.get(signature.kind, signature.kind)}".lower()
     head = f"{told} Signature {failure.id}.".strip()
     first: tuple[str, Trial, int] | None = None
-    with tempfile.TemporaryDirectory(prefix="graphdbg-test-") as folder:
+    with temporary.folder("graphdbg-test-") as folder:
         for form in range(len(FORMS) if signature.kind == "accuracy" else 1):
             text = suite_of(program, signature, name, form, head)
-            trials = _run(text, kept, Path(folder), path, TIMES)
+            trials = _run(text, kept, folder, path, TIMES)
             failed = sum(failed_as(trial.output, signature.kind, signature.error) for trial in trials)
             if first is None or failed == TIMES:
                 first = text, trials[0], failed
@@ -115,7 +114,7 @@ def write_test(
         text, trial, failed = first
         eager = None
         if compiles(text) and signature.stage != "eager":
-            (calm,) = _run(eager_of(text), kept, Path(folder), path, 1)
+            (calm,) = _run(eager_of(text), kept, folder, path, 1)
             eager = calm.code == GONE
     out.mkdir(parents=True, exist_ok=True)
     write_file(test, text.encode())

@@ -111,7 +111,7 @@ TANGENT = (
 )
 NEGATIVE = (
     "torch's own fault, which the replay reports as it must: generated code reads the memory of a negative view as it lies, "
-    "without its sign"
+    "without its sign (torch/_inductor asks for it once, in `same_meta` of fx_passes/post_grad.py, and never of an input)"
 )
 QUANTISED = "saved and loaded with its values, but no compiler takes it: torch has no fake quantised tensors"
 SPARSE = "saved, loaded and run to the same bits; Dynamo hands no sparse tensor to a compiler, and Inductor takes none"

@@ -1,25 +1,30 @@
 """Whether Dynamo sees the recorder: what it counts in a program that is not recorded, recorded, and with --compiled-autograd.
 
-    python tests/bench/unseen_matrix.py                                  # every program under three backends: an hour on 2 cores
-    python tests/bench/unseen_matrix.py --only 'inside|cond' --backends aot_eager,inductor
+    python tests/bench/unseen_matrix.py --jobs 2         # every program under three backends: an hour on 2 cores; resumable
+    python tests/bench/unseen_matrix.py --only 'inside|cond' --backends aot_eager,inductor --anew
+    python tests/bench/unseen_matrix.py --only '^$' --write docs/unseen-matrix.md        # the page of all rows, from the rows
 
 Each run is a child forked from one process, so that all begin alike, with torch's caches of graphs off: a recording turns them
 off too. Compared: graph breaks by reason, graphs and calls in them, frames, compiles, recompiles; and no code of graphdbg may
-have come to Dynamo. Exit code: 0 all equal, 1 some differ.
+have come to Dynamo. A row is appended for each program and backend. Needs torch and the checkout, which need not be installed.
+Exit code: 0 all equal, 1 some differ.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import io
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -49,25 +54,39 @@ def counted(run: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def in_child(name: str, backend: str, way: str, folder: Path) -> dict[str, Any]:
-    """What Dynamo counts of a program in a forked child; `told` is the child's last words where it died."""
+def forked(function: Callable[[], Any], limit_s: int = 600) -> tuple[int, Any]:
+    """A forked child that makes something: its number, and a pipe that is ready once it has."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
+            signal.alarm(limit_s)
             os.close(reading)
-            with contextlib.redirect_stderr(io.StringIO()):
-                found = _counted_program(name, backend, way, folder)
-            os.write(writing, json.dumps(found).encode())
+            os.write(writing, json.dumps(function()).encode())
         except BaseException:  # noqa: BLE001 - of a child that must not go on as its parent
             os.write(writing, json.dumps({"told": traceback.format_exc()[-2000:]}).encode())
         finally:
             os._exit(0)
     os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
+    return child, os.fdopen(reading, "rb")
+
+
+def answer(child: int, pipe: Any) -> Any:
+    """What a child made; `told` are its last words where it died."""
+    with pipe:
         text = pipe.read()
-    os.waitpid(child, 0)
-    return json.loads(text) if text else {"told": "the process died"}
+    _, status = os.waitpid(child, 0)
+    return json.loads(text) if text else {"told": f"the process died (signal {os.waitstatus_to_exitcode(status)})"}
+
+
+def in_child(name: str, backend: str, way: str, folder: Path) -> dict[str, Any]:
+    """What Dynamo counts of a program in a process of its own."""
+
+    def made() -> dict[str, Any]:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return _counted_program(name, backend, way, folder)
+
+    return answer(*forked(made))
 
 
 def _counted_program(name: str, backend: str, way: str, folder: Path) -> dict[str, Any]:
@@ -84,15 +103,16 @@ def _counted_program(name: str, backend: str, way: str, folder: Path) -> dict[st
         return counted(lambda: {**PROGRAMS, **{one.name: one for one in HOOKED}}[name].run(backend))
 
 
-def differences(name: str, backend: str, folder: Path) -> list[str]:
-    """What a recording changes, a line each; empty where Dynamo counts the same."""
-    plain, *others = [in_child(name, backend, way, folder) for way in WAYS]
+def row_of(name: str, backend: str) -> dict[str, Any]:
+    """The row of a program and a backend: what is counted without a recording, and what a recording changes, a line each."""
+    with tempfile.TemporaryDirectory(prefix="graphdbg-unseen-") as folder:
+        plain, *others = [in_child(name, backend, way, Path(folder)) for way in WAYS]
     lines = [f"{plain['told']}"] if "told" in plain else []
     for way, found in zip(WAYS[1:], others, strict=True):
         keys = [key for key in {**plain, **found} if found.get(key) != plain.get(key)]
         lines += [f"{way}: {key} {found.get(key)}, not {plain.get(key)}" for key in keys]
         lines += [f"{way}: Dynamo saw {found['ours']}"] if found.get("ours") else []
-    return lines
+    return {"program": name, "backend": backend, "different": lines, "plain": plain}
 
 
 def prepare() -> None:
@@ -101,6 +121,10 @@ def prepare() -> None:
     import sympy.core.random
     import torch
 
+    if importlib.util.find_spec("graphdbg") is None:  # the checkout alone, which is the package
+        folder = tempfile.mkdtemp(prefix="graphdbg-checkout-")
+        (Path(folder) / "graphdbg").symlink_to(ROOT)
+        sys.path.insert(0, folder)
     import graphdbg  # noqa: F401
 
     torch.set_num_threads(1)
@@ -110,17 +134,51 @@ def prepare() -> None:
     import torch._inductor.compile_fx
 
 
-def matrix(names: Sequence[str], backends: Sequence[str]) -> dict[str, list[str]]:
-    """Program and backend -> what differs, for those where something does; a line each on stderr."""
-    found: dict[str, list[str]] = {}
-    with tempfile.TemporaryDirectory(prefix="graphdbg-unseen-") as folder:
-        for name in names:
-            for backend in backends:
-                lines = differences(name, backend, Path(folder))
-                print(f"{name} under {backend}: {'; '.join(lines) or 'equal'}", file=sys.stderr, flush=True)
-                if lines:
-                    found[f"{name} under {backend}"] = lines
-    return found
+def matrix(pairs: Sequence[tuple[str, str]], jobs: int = 1) -> Iterator[dict[str, Any]]:
+    """A row for each program and backend, as they come; a line each on stderr."""
+    waiting, running = list(pairs)[::-1], dict[Any, tuple[int, tuple[str, str]]]()
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            pair = waiting.pop()
+            child, pipe = forked(lambda pair=pair: row_of(*pair), 1800)
+            running[pipe] = child, pair
+        for pipe in connection.wait(list(running)):
+            child, (name, backend) = running.pop(pipe)
+            row = answer(child, pipe)
+            if "told" in row:
+                row = {"program": name, "backend": backend, "different": [row["told"]], "plain": row}
+            print(f"{name} under {backend}: {'; '.join(row['different']) or 'equal'}", file=sys.stderr, flush=True)
+            yield row
+
+
+def page(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The Markdown page: what is counted, and what a recording changes."""
+    import torch
+
+    equal = sum(not row["different"] for row in rows)
+    yield "# What a recording changes of what Dynamo counts"
+    yield ""
+    yield "Each program of the [capture matrix](capture-matrix.md) runs not recorded, recorded, and recorded with"
+    yield "`--compiled-autograd`, each time in a process of its own. Compared: graph breaks by reason, graphs, calls in them,"
+    yield "frames, compiles and recompiles; no code of graphdbg may come to Dynamo."
+    yield "Made by `python tests/bench/unseen_matrix.py --write docs/unseen-matrix.md`."
+    yield ""
+    yield f"{equal} of {len(rows)} are equal (torch {torch.__version__})."
+    yield ""
+    yield "| program | backend | breaks | graphs | frames | compiles | recompiles | recorded |"
+    yield "|---" * 8 + "|"
+    notes: list[str] = []
+    for row in rows:
+        plain = row["plain"]
+        notes += [f"{row['program']} under {row['backend']}: {'; '.join(row['different'])}"] if row["different"] else []
+        counts = [
+            sum(plain.get("breaks", {}).values()), plain.get("graphs", {}).get("unique_graphs", 0),
+            plain.get("frames", {}).get("total", 0), plain.get("compiles", ""), plain.get("recompiles", ""),
+        ]  # fmt: skip
+        told = f"[{len(notes)}]" if row["different"] else "refused alike" if plain.get("error") else "equal"
+        yield f"| {row['program']} | {row['backend']} | {' | '.join(map(str, counts))} | {told} |"
+    yield ""
+    yield from (f"{number}. {' '.join(note.split())[:700]}" for number, note in enumerate(notes, 1))
 
 
 def main() -> int:
@@ -128,15 +186,33 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", metavar="REGEX", default="", help="programs whose name matches")
     options.add_argument("--backends", default=",".join(BACKENDS))
+    options.add_argument("--jobs", "-j", type=int, default=1, help="programs at a time")
+    options.add_argument("--anew", action="store_true", help="forget what was found of the chosen programs")
+    options.add_argument("--out", type=Path, metavar="FILE", help="the rows (default: .cache/unseen-TORCH.jsonl)")
+    options.add_argument("--write", type=Path, metavar="FILE", help="write the page of all rows")
     chosen = options.parse_args()
     prepare()
+    import torch
     from capture_programs import HOOKED, ROWS
 
-    names = [one.name for one in [*ROWS, *HOOKED] if not one.api and one.ranks == 1 and re.search(chosen.only, one.name)]
-    backends = chosen.backends.split(",")
-    found = matrix(names, backends)
-    print(json.dumps({"runs": len(names) * len(backends), "different": found}, indent=1))
-    return 1 if found else 0
+    names = [one.name for one in [*ROWS, *HOOKED] if not one.api and one.ranks == 1]
+    places = {(name, backend): at for at, (name, backend) in enumerate((a, b) for a in names for b in BACKENDS)}
+    wanted = {(name, backend) for name in names if re.search(chosen.only, name) for backend in chosen.backends.split(",")}
+    file: Path = chosen.out or ROOT / ".cache" / f"unseen-{torch.__version__}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = file.read_text() if file.exists() else ""
+    found = {(row["program"], row["backend"]): row for row in map(json.loads, text[: text.rfind("\n") + 1].splitlines())}
+    found = {pair: row for pair, row in found.items() if pair in places and not (chosen.anew and pair in wanted)}
+    file.write_text("".join(json.dumps(row) + "\n" for row in found.values()))
+    for row in matrix(sorted(wanted - set(found), key=places.__getitem__), chosen.jobs):
+        found[row["program"], row["backend"]] = row
+        with file.open("a") as rows:
+            rows.write(json.dumps(row) + "\n")
+    if chosen.write:
+        chosen.write.write_text("\n".join([*page([found[pair] for pair in sorted(found, key=places.__getitem__)]), ""]))
+    different = {f"{a} under {b}": found[a, b]["different"] for a, b in sorted(wanted) if found[a, b]["different"]}
+    print(json.dumps({"runs": len(wanted), "different": different}, indent=1))
+    return 1 if different else 0
 
 
 if __name__ == "__main__":

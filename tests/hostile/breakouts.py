@@ -61,6 +61,11 @@ def _table(graph: Graph, text: str) -> None:
     _node(graph, MESSAGE)["args"][1] = {"string": 2}
 
 
+def _flat_name(graph: Graph, text: str) -> None:
+    for pair in graph["graph"]["meta"]["dynamo_flat_name_to_original_fqn"]["dict"]:
+        pair[1] = text
+
+
 MESSAGE, WORDS, GROUP = "aten._assert_async.msg", "hostile.tell.default", "_c10d_functional.all_reduce.default"
 _message, _words = _argument(MESSAGE, 1), _argument(WORDS, 1)
 _cpp_message = '"), 0)); system("touch {0}"); (0 ? 0 : (throw std::runtime_error("'
@@ -87,4 +92,55 @@ WAYS = {
         ')"); system("touch {0}"); KernelContextGuard _more("x", R"('.format, _stack, "cpp_wrapper"
     ),
     "a stack, in the Python around a C++ wrapper": Way(_python_triple.format, _stack, "cpp_wrapper"),
+    "the name of a parameter, in a compiled library": Way(
+        '"; system("touch {0}"); constants_info_[0].original_fqn = "'.format, _flat_name, "aoti"
+    ),
+}  # fmt: skip
+
+ARGUMENTS = {
+    "the words of a reduction of several": "_c10d_functional.all_reduce_coalesced.default).1",
+    "the group of a reduction of several": "_c10d_functional.all_reduce_coalesced.default).2",
+    "the group of a gathering": "_c10d_functional.all_gather_into_tensor.default).2",
+    "the words of a scattered reduction": "_c10d_functional.reduce_scatter_tensor.default).1",
+    "the group of a scattered reduction": "_c10d_functional.reduce_scatter_tensor.default).3",
+    "the group of a broadcast": "_c10d_functional.broadcast.default).2",
+    "a text by its place": "hostile.more.default).1",
+    "a text by its keyword": "hostile.more.default).last",
+}
+"""Arguments that Inductor writes into code as they are, unless they are made inert."""
+
+
+def _of(nodes: str, field: str) -> Callable[[Graph, str], object]:
+    def put(graph: Graph, text: str) -> None:
+        next(node for node in graph["graph"]["nodes"] if node["op"] == nodes)[field] = text
+
+    return put
+
+
+def _value(field: str) -> Callable[[Graph, str], object]:
+    def put(graph: Graph, text: str) -> None:
+        graph["graph"]["nodes"][0]["value"][field] = text if field != "shape" else [text, 16]
+
+    return put
+
+
+def _symbol(graph: Graph, text: str) -> None:
+    graph["symbols"][0]["name"] = text
+
+
+def _guard(graph: Graph, text: str) -> None:
+    graph["guards"] = [{"expr": text, "kind": "assert", "message": text}]
+
+
+NAMES: dict[str, Callable[[Graph, str], object]] = {
+    "a placeholder's name": _of("placeholder", "name"), "a placeholder's target": _of("placeholder", "target"),
+    "the name of a call": _of("call_function", "name"), "the target of a call": _of("call_function", "target"),
+    "a dtype": _value("dtype"), "a device": _value("device"), "a size": _value("shape"), "a symbol's name": _symbol,
+    "an expression": _guard,
+}  # fmt: skip
+"""Names that stand in code as code: nothing but a plain one is taken."""
+
+ENDINGS = {
+    "C++": '0); system("touch {0}"); (0', "Python": "x; __import__('os').system('touch {0}')", "a comment": "*/ system(1); /*",
+    "quotes": "'''\"\"\"\\", "a line": "x\n__import__('os').system('touch {0}')",
 }  # fmt: skip

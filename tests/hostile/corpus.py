@@ -2,20 +2,33 @@
 
 >>> made = corpus(Path(".cache/hostile/corpus"))
 >>> sorted(made)
-['case', 'out', 'pack', 'run']
+['case', 'out', 'pack', 'run', 'small']
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import os
 import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOUR = ROOT / "tui/tour.zip"
 
+SMALL = """
+import sys
+import torch
+import graphdbg
+
+x, y = torch.ones(5, 5), torch.ones(5, 5)
+with graphdbg.record(sys.argv[1], inputs="first"):
+    torch.compile(lambda x, y: torch.where(x > 0, x @ y, x.sum(-1, keepdim=True)) * 2.0, dynamic=True)(x, y)
+"""
 SCRIPT = """
 import sys
 import torch
@@ -50,16 +63,33 @@ graphdbg.save_graph(make_fx(case, tracing_mode="symbolic")(x, y), [x, y], sys.ar
 
 def corpus(folder: Path) -> dict[str, Path]:
     """The dumps by kind; made once in a folder."""
-    made = {"run": folder / "run", "case": folder / "case", "pack": folder / "pack.zip", "out": folder / "out"}
-    if not (folder / "whole").exists():
+    made = {"run": folder / "run", "case": folder / "case", "small": folder / "small", "pack": folder / "pack.zip",
+            "out": folder / "out"}  # fmt: skip
+    whole = folder / f"whole-{zlib.crc32((SMALL + SCRIPT).encode()):x}"
+    if not whole.exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         subprocess.run([sys.executable, "-c", SCRIPT, made["run"], made["case"]], check=True, cwd=folder)
-        words = ["pack", made["run"], "-o", made["pack"], "--tensors"]
+        subprocess.run([sys.executable, "-c", SMALL, made["small"]], check=True, cwd=folder)
+        words = ["pack", made["small"], "-o", made["pack"], "--tensors"]
         subprocess.run([sys.executable, "-m", "graphdbg", *words], check=False, cwd=folder, capture_output=True)
         with zipfile.ZipFile(TOUR) as packed:
             packed.extractall(folder / "tour")
         out = next(path.parent for path in (folder / "tour").rglob("case.json") if path.parent.name == "case").parent
         shutil.copytree(out, made["out"])
-        (folder / "whole").touch()
+        shutil.copytree(made["case"], made["out"] / "case", dirs_exist_ok=True)  # the tour's own has no tensors
+        whole.touch()
     return made
+
+
+def importable(home: Path) -> None:
+    """This checkout is what `import graphdbg` gives, here and in what is started, where it was not installed either."""
+    found = importlib.util.find_spec("graphdbg")
+    if found is not None and found.origin and Path(found.origin).resolve().parent == ROOT:
+        return
+    place = home / "path"
+    place.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (place / "graphdbg").symlink_to(ROOT)
+    sys.path.insert(0, str(place))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(place), os.environ.get("PYTHONPATH"))))

@@ -86,10 +86,44 @@ def call(payload: Payload) -> Payload:
     return globals()[payload["function"]](payload["given"])
 
 
+torch.library.define("hostile::more", "(Tensor x, str first, *, str last) -> Tensor")
+torch.library.impl("hostile::more", "CompositeExplicitAutograd", lambda x, first, *, last: x + 1)
+torch.library.register_fake("hostile::more", lambda x, first, *, last: torch.empty_like(x))
+
+
+def talk_more(x: torch.Tensor, y: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
+    """Further operators that have a text: collectives, reductions by name, a text by its place and one by its keyword."""
+    collective = torch.ops._c10d_functional
+    wait = collective.wait_tensor
+    more = torch.ops.hostile.more(x.sin(), "first", last="last")
+    gathered = wait(collective.all_gather_into_tensor(more, 1, "0"))
+    scattered = wait(collective.reduce_scatter_tensor(gathered, "sum", 1, "0"))
+    sent = wait(collective.broadcast(scattered, 0, "0"))
+    several = [wait(one) for one in collective.all_reduce_coalesced([sent, y], "sum", "0")]
+    return (several[0].cos(), several[1] * k)
+
+
+class Held(torch.nn.Module):
+    """A parameter, whose name torch keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(16))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor]:
+        """Three inputs like the others."""
+        return ((x * self.weight + y) * k,)
+
+
 def make(payload: Payload) -> Payload:
-    """Saves the graph as a case folder, with text wherever a record of it can have some."""
+    """Saves a graph as a case folder, with text wherever a record of it can have some."""
     inputs = [torch.randn(8, 16), torch.ones(8, 16), torch.tensor(3)]
-    gm = make_fx(talk, t.select_decomp_table(), tracing_mode="symbolic")(*inputs)
+    if payload.get("of") == "held":
+        gm = torch.fx.symbolic_trace(Held().requires_grad_(False))
+    elif payload.get("of") == "more":
+        gm = make_fx(talk_more, tracing_mode="fake")(*inputs)
+    else:
+        gm = make_fx(talk, t.select_decomp_table(), tracing_mode="symbolic")(*inputs)
     live.save_graph(gm, inputs, payload["case"], stage="inference", compile_kwargs={"static_input_idxs": []})
     file = Path(payload["case"]) / "graph.json"
     graph = json.loads(file.read_bytes())
@@ -97,7 +131,9 @@ def make(payload: Payload) -> Payload:
     for node in graph["graph"]["nodes"]:
         node |= {"stack": 0, "module": 1, "from_node": ["one", "two"], "original_aten": "aten.sin.default"}
         node["meta"] = META if node["name"] == "sin" else {}
-    graph["graph"]["meta"]["dynamo_flat_name_to_original_fqn"] = {"dict": [["x_1", "fc.weight"]]}
+    held = [node["name"] for node in graph["graph"]["nodes"] if node["op"] == "get_attr"]
+    fqns = {"dict": [[one, "fc.weight"] for one in held or ["x_1"]]}
+    graph["graph"].setdefault("meta", {})["dynamo_flat_name_to_original_fqn"] = fqns
     file.write_text(json.dumps(graph))
     return {}
 
@@ -135,6 +171,7 @@ def _compiled(record: GraphRecord, tensors: Any, backend: str, pipeline: Pipelin
             fakes = retargeted(gm, list(fakes), mode_of(gm, list(fakes))).fakes
             stack.enter_context(pretending(target_of("cuda:90")))
         if backend == "aoti":
+            mode_of(gm, fakes).allow_non_fake_inputs = True  # as the rung does: constants are written into the library
             return compile_ahead_of_time(gm, fakes, path=package, pipeline=pipeline)
         spec.compile_kwargs |= {"cpp_wrapper": True} if backend == "cpp_wrapper" else {}
         return enter(gm, fakes, spec, pipeline)
@@ -145,7 +182,7 @@ def run(payload: Payload) -> Payload:
     switched_off(payload)
     saved = load_graph(payload["case"])
     try:
-        compiled = _compiled(saved.record, saved.tensors, payload["backend"], Pipeline(), payload["case"] + ".pt2")
+        compiled = _compiled(saved.record, saved.tensors, payload["backend"], Pipeline(), f"{payload['folder']}/made.pt2")
         inputs = live.inputs(saved.record, saved.inputs_record, saved.tensors)
         if payload["backend"] == "aoti":
             load_package(compiled)(*inputs)
@@ -164,8 +201,9 @@ def _world(gm: torch.fx.GraphModule) -> None:
     if not dist.is_initialized():
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     for node in gm.graph.nodes:
-        if "all_reduce" in str(node.target) and node.args[2] != "0":
-            dist.distributed_c10d._register_process_group(node.args[2], dist.group.WORLD)
+        if "_c10d_functional" in str(node.target):
+            for name in {one for one in node.args if isinstance(one, str)} - {"0", "sum"}:
+                dist.distributed_c10d._register_process_group(name, dist.group.WORLD)
 
 
 def switched_off(payload: Payload) -> None:
@@ -184,6 +222,7 @@ def marked(payload: Payload) -> Payload:
     keys = node_meta.KEPT - NOT_MARKED
     found = places(form) + nested(("graph", "nodes", -2, "meta"), keys) + nested(("graph", "meta"), keys)
     found = [one for one in found if not NOT_MARKED & set(map(str, one.path)) and "args(output)" not in one.kind]
+    found = [one for one in found if one.what != "append" or ".args(" not in one.kind]  # lists of numbers or of nodes
     kinds = {number: place.kind for number, place in enumerate(found)}
     marks = {place: mark(number) for number, place in enumerate(found)}
     taken = {place: text for place, text in marks.items() if _loads(form, {place: text})}

@@ -61,6 +61,8 @@ SLOW = pytest.mark.slow
         pytest.param("G ls run <&- >&- 2>&-", 3, "", marks=SLOW),
         pytest.param("G diff run/0_0/forward run/0_0/backward >&-", 3, "it is closed", marks=SLOW),
         pytest.param("G show run/0_0/forward > /dev/full", 3, "No space left", marks=SLOW),
+        pytest.param("ulimit -f 0; G pack run -o x.zip", 3, "Set TMPDIR", marks=SLOW),
+        pytest.param("ulimit -f 4; G pack run -o x.zip", 3, "File too large", marks=SLOW),
         pytest.param("G dump -o d >&- 2>&- -- true", 0, "", marks=SLOW),
     ],
 )  # fmt: skip
@@ -96,7 +98,7 @@ FOLDERS = {"a file": "run/run.json", "read-only": "/proc", "a long name": "a" * 
     "words",
     [["pack", "run", "-o", "AT/x.zip"], ["draw", "run/0_0/forward", "-o", "AT/x.dot"], ["dump", "-o", "AT/run", "--", "true"],
      ["ls", "AT/run"], ["show", "AT/run/0_0/forward"], ["replay", "AT/run"], ["steer", "AT/x", "pause"],
-     ["minify", "--resume", "-o", "AT/x"], ["report", "AT/x", "-o", "AT/y"]],
+     ["minify", "--resume", "-o", "AT/x"], ["report", "AT/x", "-o", "AT/y"], ["report", "run/0_0/forward", "-o", "AT/y"]],
     ids=lambda words: words[0],
 )  # fmt: skip
 def test_folders_that_cannot_be_written_or_read(

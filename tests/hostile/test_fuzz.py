@@ -10,21 +10,36 @@ from random import Random
 
 import pytest
 
-from . import mutations
-from .fuzz import Counts
+from graphdbg.dumps import names
+from graphdbg.dumps.errors import UnreadableError
+from graphdbg.dumps.validate import check_graph
 
-FUZZER = Path(__file__).with_name("fuzz.py")
+from ..dumps.graphs import chain
+from . import mutations
+from .counts import Counts
+
+FUZZER, KILLER = (Path(__file__).with_name(name) for name in ("fuzz.py", "kills.py"))
 
 
 @pytest.mark.slow
 def test_damaged_dumps_are_read_or_refused(tmp_path: Path) -> None:
-    words = ["--minutes", "2", "--seed", "1001", "--counts", tmp_path]
+    words = ["--minutes", "1.5", "--seed", "1001", "--counts", tmp_path]
     done = subprocess.run([sys.executable, FUZZER, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     counts = json.loads((tmp_path / "1001.json").read_text())
     assert counts["wrong"] == {}
     assert counts["stages"]["replayed"] > 0
     assert counts["done"] == sum(counts["stages"].values())
+
+
+@pytest.mark.slow
+def test_killed_recordings_and_minifications_lose_nothing(tmp_path: Path) -> None:
+    words = ["--kills-dump", "5", "--kills-minify", "1", "--no-inductor", "--seed", "1001", "--counts", tmp_path]
+    done = subprocess.run([sys.executable, KILLER, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for of, count in (("dump", 5), ("minify", 1)):
+        counts = json.loads((tmp_path / f"1001-{of}.json").read_text())
+        assert counts["wrong"] == {} and sum(counts["stages"].values()) >= count
 
 
 def test_one_number_is_one_dump(tmp_path: Path) -> None:
@@ -44,8 +59,20 @@ def test_what_is_the_same_is_counted_once(tmp_path: Path) -> None:
     text = f'Traceback\n  File "{FUZZER.parents[2]}/dumps/x.py", line 3, in f\nKeyError: 1\n'
     for number in range(2):
         wrong = [{"kind": "code 70", "what": "ls R", "text": text}]
-        counts.add({"number": number, "stage": "opened", "codes": {"70": 1}, "seconds": 1.0, "wrong": wrong})
+        counts.add({"number": number, "stage": "opened", "codes": {"70": 1}, "wrong": wrong})
     counts.keep()
     again = Counts(3, tmp_path)
     assert again.wrong == {"code 70 · x.py:3 · KeyError: 1": [0, 1]}
     assert (again.done, again.codes["70"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "meta", [{"dict": [[]]}, {"dict": [["outputs", 5]]}, {"dict": [["outputs", [["x"]]]]}, {"dict": 1}, {"odd": []}]
+)
+def test_names_of_no_form_are_refused(meta: object) -> None:
+    """The fuzzer's: a graph's own metadata was not checked, and ended a replay in a ValueError."""
+    record = chain()
+    record.graph.meta[names.NAMES] = meta  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UnreadableError):
+        check_graph(record, "graph.json")
+        names.result_names(record)

@@ -17,10 +17,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphdbg.dumps import inert, live, trust
+from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.schema import GuardRecord, NodeRecord, Record
+from graphdbg.dumps.store import load_graph
 
 from ..dumps.graphs import chain, tensor_value
-from .breakouts import MESSAGE, WAYS
+from .breakouts import ARGUMENTS, ENDINGS, MESSAGE, NAMES, WAYS
 from .marked import ENDS, full, mark, places, put
 
 BACKENDS = ("cpp", "cpp_wrapper", "aoti", "triton")
@@ -154,11 +156,58 @@ def test_a_payload_runs_only_without_the_escape_and_the_wall(
     child: Any, talking: Path, tmp_path: Path, name: str, held: str
 ) -> None:
     case, ran = tmp_path / "case", tmp_path / "ran"
-    shutil.copytree(talking, case)
+    if WAYS[name].backend == "aoti":
+        child("make", case=str(case), of="held")
+    else:
+        shutil.copytree(talking, case)
     graph = json.loads((case / "graph.json").read_bytes())
     WAYS[name].edit(graph, str(ran))
     (case / "graph.json").write_text(json.dumps(graph))
+    (tmp_path / "own").mkdir()
     off, wall = held != "by the escape", held == "by the wall"
-    answer = child("run", wall=wall, case=str(case), backend=WAYS[name].backend, off=off)
+    answer = child("run", wall=wall, case=str(case), folder=str(tmp_path / "own"), backend=WAYS[name].backend, off=off)
     assert ran.exists() == (held == "by nothing"), answer["raised"]
     assert not wall or "touch: cannot touch" in answer["output"], answer  # it ran
+
+
+@pytest.fixture(scope="module")
+def of_arguments(child: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What is left of marks in the code of a graph with further operators, with the escape and without."""
+    case = tmp_path_factory.mktemp("more") / "case"
+    child("make", case=str(case), of="more")
+    return {escape: child("marked", case=str(case), backend="cpp", off=escape == "off") for escape in ("on", "off")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_an_argument_stands_in_code_only_as_words(of_arguments: dict[str, Any], name: str) -> None:
+    on, off = of_arguments["on"], of_arguments["off"]
+    assert (on["error"], off["error"], on["left"]) == ("", "", [])
+    assert any(kind.endswith(ARGUMENTS[name]) for kind in on["seen"])
+    assert ARGUMENTS[name] in "\n".join(off["left"])
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_is_code_is_refused(talking: Path, tmp_path: Path, name: str, ending: str) -> None:
+    graph = json.loads((talking / "graph.json").read_bytes())
+    NAMES[name](graph, ENDINGS[ending].format(tmp_path / "ran"))
+    shutil.copytree(talking, tmp_path / "case")
+    (tmp_path / "case" / "graph.json").write_text(json.dumps(graph))
+    with pytest.raises(GraphdbgError):
+        live.fake_module(load_graph(tmp_path / "case").record, None)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("words", ["__import__('os').system('true')", "1; x", "tl.core.os", "'a' + b", "a b", "'''", "x\ny"])
+def test_options_of_kernels_are_words(words: str) -> None:
+    """Inductor writes `KEY : tl.constexpr = VALUE` into Triton source, with no quotes around either."""
+    record = chain()
+    record.graph.nodes[1].target = "higher_order.flex_attention"
+    record.graph.nodes[1].kwargs = {"kernel_options": {"dict": [[words, words], ["PRECISION", "'ieee'"], ["BLOCK_M", 64]]}}
+    gm, _, _ = live.fake_module(record, None)
+    options = next(node for node in gm.graph.nodes if "kernel_options" in node.kwargs).kwargs["kernel_options"]
+    made, *others = options.items()
+    assert all(re.fullmatch(r"\w*", one, re.ASCII) for one in made)
+    assert others == [("PRECISION", "'ieee'"), ("BLOCK_M", 64)]
+    assert live.encode(gm, id=record.id, stage=record.stage).graph.nodes[1].kwargs == record.graph.nodes[1].kwargs

@@ -39,6 +39,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from ..judge import judge
     from ..rungs import rung
     from . import switching
+    from .uncompiled import Uncompiled
 
     mark("load")
     trial = msgspec.convert(payload["trial"], Trial)
@@ -54,11 +55,12 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         room, _, name = name.partition(".")
         config.setdefault(room, {})[name] = default_of(room, name)[1]
     case = dataclasses.replace(case, spec=msgspec.structs.replace(case.spec, config=config))
+    inner = Uncompiled(rung(trial.rung), trial.uncompiled) if trial.uncompiled else rung(trial.rung)
     with tempfile.TemporaryDirectory() as folder:
         asked = _Asked(trial, report)
         with switching.asking(asked, folder):
             outcome = judge(
-                case, _Counted(rung(trial.rung), asked.begin), payload["check"], seed=payload["seed"],
+                case, _Counted(inner, asked.begin), payload["check"], seed=payload["seed"],
                 shared=Path(payload["shared"]),
             )  # fmt: skip
     outcome.notes = [*case.notes, *outcome.notes]

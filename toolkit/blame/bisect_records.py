@@ -47,7 +47,8 @@ class Off(msgspec.Struct, omit_defaults=True):
 class Trial(msgspec.Struct, omit_defaults=True):
     """One way to compile the graph. `settings` is {"inductor": {name: value}}; `fall_back` and `undecomposed` name operators.
 
-    `defaults` names settings ("inductor.cpp.simdlen") that are put back to torch's own value; `rung`: "" is the one asked for.
+    `defaults` names settings ("inductor.cpp.simdlen") that are put back to torch's own value; `uncompiled` nodes that are left to
+    eager; `rung`: "" is the one asked for.
     """
 
     what: str
@@ -56,6 +57,7 @@ class Trial(msgspec.Struct, omit_defaults=True):
     fall_back: list[str] = []
     undecomposed: list[str] = []
     defaults: list[str] = []
+    uncompiled: list[str] = []
     rung: str = ""
 
 

@@ -1,8 +1,8 @@
 """The cheapest change that was seen to make a graph right, as lines to paste at the top of a script.
 
 Tried in the order of what they cost in speed, each in a child, on the graph itself: the run's own settings at torch's values, one
-operator left to eager's kernel (the one that the verdict names first), a few settings, every operator left to eager. A change
-that makes another failure, or only a smaller one, is none. Imports no torch.
+operator left to eager's kernel (the one that the verdict names first), a few settings, one function left uncompiled, every
+operator left to eager. A change that makes another failure, or only a smaller one, is none. Imports no torch.
 
 >>> work_around(load_graph("myrun/0_0/dynamo"), server, How(), verdict)
 'from torch._inductor.lowering import make_fallback\nmake_fallback(torch.ops.aten.amin.default, ...)'
@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...dumps.walk import string, user_frame
 from ..isolation import ForkServer
 from ..replay import How
 from ..verdict import ROUNDING, Verdict
@@ -22,11 +23,12 @@ from .bisect_asking import Asking
 from .bisect_narrowing import own_settings
 from .bisect_records import Bisection, Clock, OutOfTime, Trial
 from .bisect_settings import Setting
+from .uncompiled import EAGER, functions
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
-OPERATORS, SETTINGS, MOST = 3, 4, 12
+OPERATORS, SETTINGS, FUNCTIONS, MOST = 3, 4, 4, 12
 """So many of each are tried alone, and so many operators together; `bisect` searches on."""
 
 _FIRST = {
@@ -42,8 +44,6 @@ _FIRST = {
 LITE = """import torch._inductor
 for name, value in torch._inductor.list_mode_options("lite").items():
     setattr(torch._inductor.config, name, value)"""
-EAGER = 'import torch\ntorch.compiler.set_stance("force_eager")'
-"""What leaves everything uncompiled; eager itself was seen to be right."""
 
 
 class Change(NamedTuple):
@@ -92,6 +92,19 @@ def changes(asking: Asking, verdict: Verdict) -> Iterator[Change]:
     settings = [known["inductor", name] for name in names if ("inductor", name) in known][:SETTINGS]
     lines = [Change(_of(one), words.setting_code(one)) for one in settings]
     yield from [*lines, *fallbacks] if rounding else [*fallbacks, *lines]
+    if asking.saved.stage == "dynamo":
+        for one in functions(asking.saved, _named(asking, verdict))[:FUNCTIONS]:
+            yield Change(Trial(f"{one.name} uncompiled", uncompiled=one.nodes), one.code)
+
+
+def _named(asking: Asking, verdict: Verdict) -> Iterator[str]:
+    """The nodes of a Dynamo graph that a verdict names, by name or by line; all of them, the last first, where it names none."""
+    record, where = asking.saved.record, verdict.where
+    nodes = [node for node in record.graph.nodes if node.op.startswith("call_")]
+    found = [node for node in nodes if where is not None and node.name == where.node]
+    if where is not None and where.line:
+        found += [node for node in nodes if user_frame(string(record.strings, node.stack))[0] == where.line]
+    return (node.name for node in found or reversed(nodes))
 
 
 def operators(asking: Asking, verdict: Verdict) -> list[str]:

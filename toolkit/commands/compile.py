@@ -63,6 +63,7 @@ def compile(
     A stage can be replaced from Python: graphdbg.toolkit.compile_fx.compile_fx(gm, inputs, replace={"joint": mine}).
     Exit code: 0 it compiled as far as asked, 1 a stage failed, 3 it needs a device or a compiler that is not here.
     """
+    from ...dumps.atomic import check_folder
     from ...dumps.errors import UsageError
     from ..compile_fx.passes import listing
     from ..compile_fx.showing import asked
@@ -86,7 +87,7 @@ def compile(
         asked.check_package(package, {"--until": until, "--skip": skip, "--diff": diff, "--emit": emit, "--target": target})
     asked.entry_of(saved)
     if folder is not None:
-        asked.check_folder(folder)
+        check_folder(folder)
     if until is not None:
         asked.check_stage(saved, until, "--until")
     if diff is not None:

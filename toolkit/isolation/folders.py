@@ -10,7 +10,6 @@ next to come, and a server whose client is dead, remove it. Must never remove a 
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -28,7 +27,7 @@ def make(prefix: str) -> tuple[Path, int]:
     """A fresh folder and the descriptor that holds it; `prefix` is one of PREFIXES. Removes left-over folders first."""
     assert prefix in PREFIXES
     remove_left_over()
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    folder = temporary.fresh(prefix)
     return folder, hold(folder)
 
 

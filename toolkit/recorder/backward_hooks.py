@@ -198,6 +198,7 @@ def _facts(backward: Backward) -> dict[str, Any]:
     """What is shown of the capture beside the graph: gradients by place, autograd nodes, what each pass did."""
     return {
         "outputs": backward.outputs,
+        "hooks": backward.hooks,
         "autograd_nodes": len(backward.nodes),
         "forward": [list(row) for row in backward.forward],
         "passes": [

@@ -187,11 +187,21 @@ class Copy:
         """Gives the memory back, and deletes the file."""
         with self.lock:
             self.budget.grant(-self.size_bytes)
+            if self._pinned and _device_failed():  # torch ends the process where it cannot free pinned memory: keep it to the end
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._host))
             self.whole, self._host, self._record = False, None, None
             self._events.clear()
             if self._file is not None:
                 self._file.remove()
                 self._file = None
+
+
+def _device_failed() -> bool:
+    try:
+        torch.cuda.current_stream().query()
+    except RuntimeError:
+        return True
+    return False
 
 
 def _empty(size: int, pinned: bool) -> tuple[torch.Tensor, bool]:

@@ -17,10 +17,10 @@ from typing import Any
 
 from ...dumps import kernels
 from ...dumps.reading import LARGE_BYTES
-from . import live_torch, roles, unsaved, why_hooks
+from . import captured, live_torch, roles, steps, unsaved, why_hooks
 from .flight import Flight, Graph, here, in_flight, in_pass, level
 from .live_torch import bypassed
-from .observe import watch_callable, watch_inductor
+from .observe import instead_of, watch_callable, watch_inductor
 from .session import Function, Session, hook
 
 _JOINT_KWARGS = ("num_fwd_outputs", "static_lifetime_input_indices")
@@ -37,13 +37,17 @@ def call_user_compiler(flight: Flight, original: Function, self: Any, gm: Any, *
     graph = _of_dynamo(flight, self, gm)
     with bypassed(session, flight.name, "AOTAutograd", "the joint, forward, backward and inference graphs"):
         compiled = original(self, gm, *args, **kwargs)
-    if graph is None:
+    stepping = steps.compiled_into(self)
+    if graph is None and not stepping:
         return compiled
-    with session.guarded(f"first run of {graph.id}"):
+    what = f"first run of {graph.id if graph else flight.name}"
+    with session.guarded(what):
         if getattr(self, "package", None) is not None or live_torch.is_serializable(compiled):
-            session.note(f"first run of {graph.id} not observed: its compiled form is saved by a precompile package")
+            session.note(f"{what} not observed: its compiled form is saved by a precompile package")
         else:
-            return watch_callable(session, [graph], live_torch.plain_callable(compiled))
+            plain = live_torch.plain_callable(compiled)
+            plain = instead_of(plain, steps.marking(plain, stepping)) if stepping else plain
+            return plain if graph is None else watch_callable(session, [graph], plain)
     return compiled
 
 
@@ -60,8 +64,10 @@ def _of_dynamo(flight: Flight, output_graph: Any, gm: Any) -> Graph | None:
         flight.dynamo_outputs = session.outputs[flight.name] = roles.dynamo_outputs(output_graph, gm)
     name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None) or type(backend).__name__
     options = {"options": dict(flight.options)} if flight.options else {}
-    graph = flight.capture(gm, "dynamo", {"backend": str(name), **options})
+    scope = getattr(output_graph, "local_scope", None) or {}
+    graph = flight.capture(captured.spelt_out(flight, gm, scope), "dynamo", {"backend": str(name), **options})
     if graph is not None:
+        captured.save_code(session, graph.id, scope)
         with session.guarded(f"the backend of {graph.id}"):
             unsaved.note_backend(session, backend)
         why_hooks.symbols(session, flight.name, graph)
@@ -154,7 +160,7 @@ def _model_outputs(model: Any) -> dict[str, Any]:
 def pre_grad_passes(flight: Flight, original: Function, *args: Any, **kwargs: Any) -> Any:
     """_recursive_pre_grad_passes(gm, example_inputs): its result is the pre_grad graph."""
     result = original(*args, **kwargs)
-    flight.capture(result, "pre_grad", flight.main)
+    flight.capture(captured.spelt_out(flight, result), "pre_grad", flight.main)
     return result
 
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.schema import Ambient
 from ..torch_private import loaded
 from ..torch_private.names import CONFIGS
+from . import steps
 
 if TYPE_CHECKING:
     from .session import Session
@@ -211,6 +213,8 @@ def changed_settings(extra_inductor: Mapping[str, Any] | None = None, *, but_cac
     for room in CONFIGS:
         module = loaded(f"{room}_config")
         values = dict(_not_default(module)) if module is not None else {}
+        if (left_out := values.pop("ignore_logging_functions", None)) and (theirs := steps.not_ours(left_out)):
+            values["ignore_logging_functions"] = theirs
         if room == "inductor":
             values.update({name.replace("-", "_"): value for name, value in (extra_inductor or {}).items()})
         if but_caches:
@@ -230,7 +234,9 @@ def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
     is_default = getattr(module, "_is_default", None)
     if not isinstance(entries, dict) or is_default is None:
         return
-    for name in _own_names(module, len(entries)):
+    variables, others = _own_names(module, len(entries))
+    touched = (variables[variable] for variable in copy_context() if variable in variables)
+    for name in dict.fromkeys([*others, *touched]):
         if is_default(name):
             continue
         value, default = getattr(module, name), getattr(entries[name], "default", None)
@@ -240,11 +246,15 @@ def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
 
 
 @functools.cache
-def _own_names(module: Any, _: int) -> list[str]:
-    """The settings of a module that are none of another one's by a second name; `_` is how many it has."""
+def _own_names(module: Any, _: int) -> tuple[dict[Any, str], list[str]]:
+    """The settings of a module that are none of another one's by a second name: those at their default where their context
+    variable was never set, by that variable, and the names of the others; `_` is how many it has. All would be asked for long."""
     entries: dict[str, Any] = module._config
     of_another = lambda one: getattr(one, "alias", None) is not None or getattr(one, "deprecated", False)  # noqa: E731
-    return [name for name, one in entries.items() if not of_another(one)]
+    own = {name: getattr(one, "user_override", None) for name, one in entries.items() if not of_another(one)}
+    untouched = Context().run(lambda: {name for name in own if module._is_default(name)})
+    named = {variable: name for name, variable in own.items() if name in untouched and isinstance(variable, ContextVar)}
+    return named, [name for name in own if name not in named.values()]
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -152,6 +152,11 @@ def watch_callable(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
             watch = None
         return watching.call(number, compiled, inputs, arguments)
 
+    return instead_of(compiled, run)
+
+
+def instead_of(compiled: Any, run: Any) -> Any:
+    """`run`, looking like the compiled callable that it calls."""
     functools.update_wrapper(run, compiled, updated=("__dict__",) if hasattr(compiled, "__code__") else ())
     for name in [name for name in vars(run) if name.startswith("_torchdynamo")]:
         delattr(run, name)  # they say that `run` is a wrapper of Dynamo's own, which older versions would take off

@@ -18,7 +18,7 @@ from ...dumps.private_names import Row
 from ..torch_private import home, importing, loaded
 from ..torch_private.names import HOOKS
 from ..torch_private.replacing import Replaced
-from . import hooks, why_hooks
+from . import captured, hooks, why_hooks
 from .session import Function
 
 WRAPPERS: dict[str, Callable[[Function], Function]] = {
@@ -39,6 +39,10 @@ WRAPPERS: dict[str, Callable[[Function], Function]] = {
     "exception_handler": why_hooks.exception_handler,
     "CatchErrorsWrapper._handle_skip": why_hooks.handle_skip,
     "SubmodCompiler.compile_submod": why_hooks.compile_submod,
+    "compiled_autograd_on": captured.enable,
+    "AutogradCompilerInstance.log_compile_reasons": captured.log_compile_reasons,
+    "AutogradCompilerInstance.begin_capture": captured.begin_capture,
+    "AutogradCompilerInstance.create_graph_module": captured.create_graph_module,
 }
 """Row of `HOOKS` -> its wrapper."""
 

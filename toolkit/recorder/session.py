@@ -39,6 +39,7 @@ from .options import Options
 if TYPE_CHECKING:
     from .backward_hooks import Backwards
     from .budget import Budget
+    from .captured import Capture
     from .hold import Hold, Holder
     from .steps import Waiting
 
@@ -65,6 +66,8 @@ class Session:
         self.roles: dict[str, list[InputRecord]] = {}
         self.outputs: dict[str, list[tuple[str, str]]] = {}
         self.functions: dict[str, str] = {}
+        self.captures: dict[str, Capture] = {}
+        """Backwards that the program's compiled autograd captured, by the file name of their code."""
         self.backwards: Backwards | None = None
         self._refused: tuple[float, GraphdbgError] | None = None
         self.afresh()

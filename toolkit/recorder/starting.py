@@ -62,6 +62,7 @@ def end(session: Session, *, programs: bool = True) -> None:
         sessions.remove(session)
     if not sessions:
         patches.uninstall()
+        steps.forget()
     session.close(programs=programs)
 
 

@@ -1,9 +1,10 @@
 """The optimizer's steps in this process, counted through torch's public global hook, and what waits for one of them.
 
 A hook that is hidden from Dynamo would break the graph of a compiled `optimizer.step`, which `fullgraph=True` does not survive.
-So Dynamo traces this one: it sees one attribute that is written and never read, which adds no node and no guard, and `count()`,
-asked before each execution of a graph, takes the mark away and counts. Optimizers that do not call torch's hooks are not
-counted: `count()` then stays 0, which means "unknown".
+So Dynamo is told to leave it out, and each run of a graph that steps were compiled into leaves a mark: `count()`, asked before
+each execution of a graph, takes the marks away and counts. In a torch that cannot leave it out Dynamo traces the hook: one
+attribute that is written and never read. Optimizers that do not call torch's hooks are not counted: `count()` then stays 0, which
+means "unknown".
 
 `--after-step N`: what is captured before the Nth step waits in memory, and is written only if it runs after it. A model that is
 compiled once, in its first step, is so recorded whole with the inputs of a step that matters, while compiles that belong to the
@@ -18,9 +19,13 @@ True
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from .. import torch_private as t
+from ..unseen import passed_over, unseen
 
 Action = Callable[[], object]
 
@@ -28,10 +33,12 @@ Action = Callable[[], object]
 class _Steps:
     def __init__(self) -> None:
         self.count = 0
-        self.marked = False  # by a step that was compiled, since `count` was last asked
+        self.marked = 0  # by steps that were compiled, since `count` was last asked
         self.handle: Any = None
+        self.hook: Any = None
         self.called: list[Callable[[], None]] = []
 
+    @unseen
     def stepped(self) -> None:
         self.count += 1
         for function in self.called:
@@ -51,28 +58,65 @@ def watch(function: Callable[[], None] | None = None) -> None:
 
         def stepped(*_: Any) -> None:
             if torch.compiler.is_compiling():
-                _steps.marked = True
+                _steps.marked += 1
             else:
                 _steps.stepped()
 
-        _steps.handle = register_optimizer_step_post_hook(stepped)
+        passed_over(stepped)
+        _steps.hook, _steps.handle = stepped, register_optimizer_step_post_hook(stepped)
+        if (config := _config()) is not None:
+            config.ignore_logging_functions = {*config.ignore_logging_functions, stepped}
 
 
-def forget(function: Callable[[], None]) -> None:
+def forget(function: Callable[[], None] | None = None) -> None:
     """Calls the function no more; takes the hook off when nobody else listens."""
-    if function in _steps.called:
+    if function is not None and function in _steps.called:
         _steps.called.remove(function)
     if not _steps.called and _steps.handle is not None:
         _steps.handle.remove()
-        _steps.handle = None
+        if (config := _config()) is not None:
+            config.ignore_logging_functions = not_ours(config.ignore_logging_functions)
+        _steps.hook = _steps.handle = None
 
 
 def count() -> int:
     """Steps since `watch`."""
-    if _steps.marked:
-        _steps.marked = False
+    marked, _steps.marked = _steps.marked, 0
+    for _ in range(marked):
         _steps.stepped()
     return _steps.count
+
+
+def _config() -> Any:
+    """Dynamo's settings where one of them names functions that it leaves out."""
+    config = t.loaded("dynamo_config")
+    return config if hasattr(config, "ignore_logging_functions") else None
+
+
+def not_ours(functions: Any) -> Any:
+    """The functions that the program wants to be left out, of those that Dynamo is told to."""
+    return {one for one in functions if one is not _steps.hook}
+
+
+def compiled_into(output_graph: Any) -> int:
+    """How many steps Dynamo compiled into a graph of which the hook was left out."""
+    config = _config()
+    if config is None or _steps.hook not in config.ignore_logging_functions:
+        return 0
+    codes = getattr(output_graph, "traced_code", ())
+    file = sys.modules["torch.optim.optimizer"].__file__
+    return sum(code.co_filename == file and code.co_name == "wrapper" for code in codes)
+
+
+def marking(compiled: Callable[..., Any], steps: int) -> Callable[..., Any]:
+    """The compiled graph, each run of which marks as many steps."""
+
+    def run(*arguments: Any, **keywords: Any) -> Any:
+        result = compiled(*arguments, **keywords)
+        _steps.marked += steps
+        return result
+
+    return run
 
 
 class Waiting:

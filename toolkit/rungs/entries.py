@@ -74,6 +74,8 @@ def _any_shared(inputs: Sequence[Any]) -> bool:
 
 def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
     """Whether a recorded value describes a real input: the same layout, or symbols in their place when they are wanted."""
+    if isinstance(fake, (list, tuple)) and isinstance(real, (list, tuple)):  # the inputs of a captured backward are one list
+        return len(fake) == len(real) and all(_stands_for(one, other, dynamic) for one, other in zip(fake, real, strict=True))
     if not isinstance(fake, torch.Tensor) or not isinstance(real, torch.Tensor):
         numbers = isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, type(None)))
         if type(fake).__name__ == "FakeScriptObject":  # an input that the graph hands through, a device mesh for instance

@@ -66,6 +66,15 @@ HOOKS = (
     # DDPOptimizer keeps its buckets on an object that nobody can reach.
     Row("torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod", "record",
         "the parts into which DDP cuts a graph"),
+    # Compiled autograd has no public door at all. 2.13.0; 2.11.0 has the same names.
+    Row("torch._dynamo.compiled_autograd", "compiled_autograd_on=_enable", "record",
+        "why a backward was captured again by the program's compiled autograd"),
+    Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance.log_compile_reasons", "record",
+        "why a backward was captured again by the program's compiled autograd"),
+    Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance.begin_capture", "record",
+        "what became dynamic in a backward that was captured again"),
+    Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance.create_graph_module", "record",
+        "autograd nodes and hooks of a backward that the program's compiled autograd captured"),
 )  # fmt: skip
 """What the recorder wraps, each with what it learns there, and the stages that it cannot record without."""
 
@@ -309,19 +318,23 @@ NAMES = Names((
     Row("torch._dynamo.debug_utils", "InputReader", "import"),
     Row("torch._subclasses.functional_tensor", "FunctionalTensor", f"{_CAPTURE}, {_BACKWARD}"),
     Row("torch.fx.experimental.proxy_tensor", "get_proxy_mode get_proxy_slot", _CAPTURE),
-    Row("torch.fx.experimental.symbolic_shapes", "DimDynamic StatelessSymbolicContext", f"{_CAPTURE}, {_BACKWARD}"),
+    Row("torch.fx.experimental.symbolic_shapes", "DimDynamic StatelessSymbolicContext no_guards=_suppress_guards",
+        f"{_CAPTURE}, {_BACKWARD}"),
     Row("torch.utils._pytree", "tree_flatten tree_unflatten tree_map_only", f"{_CAPTURE}, {_BACKWARD}"),
     Row("torch._C", "current_autograd_node=_current_autograd_node", f"{_CAPTURE}, {_BACKWARD}"),
     Row("torch.autograd", "autograd_sequence_number=_get_sequence_nr", _CAPTURE),
 
     # A backward as a graph. torch._dynamo.config.compiled_autograd only acts inside torch.compile.
     Row("torch._dynamo", "compiled_autograd", _BACKWARD),
-    Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance compiled_autograd_enabled in_compiled_autograd_region",
+    Row("torch._dynamo.compiled_autograd", "AutogradCompilerInstance compiled_autograd_enabled extract_bw_module "
+        "in_compiled_autograd_region",
         _BACKWARD),
     Row("torch._C", "set_autograd_compiler=_dynamo.compiled_autograd.set_autograd_compiler "
+        "set_verbose_logger=_dynamo.compiled_autograd.set_verbose_logger "
         "peek_interpreter_stack=_functorch.peek_interpreter_stack", _BACKWARD),
     Row("torch._dynamo.eval_frame", "eval_frame_stance=_stance", _BACKWARD),
     Row("torch._dynamo.external_utils", "call_accumulate_grad", _BACKWARD),
+    Row("torch._dynamo.external_utils", "unwrap_maybe_dynamic_int", "record"),
     Row("torch._inductor", "cudagraph_trees", _BACKWARD),
     Row("torch._subclasses.functional_tensor", "FunctionalTensorMode", _BACKWARD),
     Row("torch.fx.experimental.proxy_tensor", "ProxyTorchDispatchMode", _BACKWARD),

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from graphdbg.dumps.store import load_graph, open_run
 from graphdbg.toolkit.blame.bisect_records import Application
+from graphdbg.toolkit.blame.uncompiled import Uncompiled, functions
 from graphdbg.toolkit.blame.workaround import operators
+from graphdbg.toolkit.case import Case
+from graphdbg.toolkit.eager import copy_graph
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 from graphdbg.toolkit.replay import How
+from graphdbg.toolkit.rungs.base import Around
 from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.triage.easing import eased
 from graphdbg.toolkit.triage.ladder import triage
@@ -23,6 +32,27 @@ TRIP = """
 import torch
 torch.manual_seed(0)
 torch.compile(lambda x, w: ((x @ w).half().float() * 3 - 1).sin())(torch.randn(8, 8), torch.randn(8, 8))
+"""
+GELU = """
+import torch
+from torch import nn
+
+def act(x):
+    return nn.functional.gelu(x)
+
+class Mine(nn.Module):
+    def forward(self, x):
+        return act(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.act, self.last = nn.Linear(8, 16), ACT, nn.Linear(16, 8)
+    def forward(self, x):
+        return self.last(self.act(self.inner(x)))
+
+torch.manual_seed(0)
+torch.compile(Net())(torch.randn(4, 8)).sum().backward()
 """
 NET = """
 import torch
@@ -56,6 +86,53 @@ def test_a_wrong_lowering_is_left_to_eager(recorded_script: Callable[..., Path],
     found = triage(saved, imports=["planted_lowering"], server=server)
     assert (found.verdict.verdict, found.verdict.fault) == ("fails", "compiler")
     assert "make_fallback(torch.ops.aten.tanh.default" in (found.verdict.workaround or "")
+
+
+@pytest.mark.parametrize(("written", "name", "nodes"), [
+    ("torch.nn.GELU()", "torch.nn.modules.activation.GELU", ["gelu"]), ("Mine()", "act (train.py)", ["gelu"]),
+])
+def test_the_function_of_a_node(written: str, name: str, nodes: list[str], recorded_script: Callable[..., Path]) -> None:
+    from graphdbg.toolkit.rungs import rung
+
+    saved = load_graph(recorded_script(GELU.replace("ACT", written), inputs="first") / "0_0/dynamo")
+    (found,) = functions(saved, ["gelu", "gelu"])
+    assert (found.name, found.nodes) == (name, nodes)
+    case = Case.at(saved.path).live(seed=0)
+    asked: list[list[str]] = []
+
+    class Seen(Around):
+        def build(self, gm: Any, fake_inputs: Any, spec: Any) -> Any:
+            asked.append([node.name for node in gm.graph.nodes if node.op == "call_function"])
+            return self.inner.build(gm, fake_inputs, spec)
+
+    compiled = Uncompiled(Seen(rung("nop")), found.nodes).build(copy_graph(case.gm), case.inputs, case.spec)
+    assert torch.equal(compiled([*case.inputs])[0], case.gm(*case.inputs)[0])
+    assert asked == [["linear"], ["linear"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("written", ["torch.nn.GELU()", "Mine()"])
+def test_one_function_is_left_uncompiled(
+    written: str, recorded_script: Callable[..., Path], server: ForkServer, tmp_path: Path
+) -> None:
+    script = GELU.replace("ACT", written)
+    saved = load_graph(recorded_script(script, inputs="first") / "0_0/dynamo")
+    found = triage(saved, imports=["planted_pre_grad_crash"], server=server)
+    lines = found.verdict.workaround or ""
+    if written == "Mine()":
+        assert lines.startswith("# @torch.compiler.disable above `def act` of ")
+        pasted = script.replace("def act", "@torch.compiler.disable\ndef act")
+        assert lines.endswith('set_stance("force_eager")')
+    else:
+        path = "torch.nn.modules.activation.GELU.forward"
+        pasted = f"{lines}\n{script}"
+        assert lines == f"import torch\n{path} = torch.compiler.disable({path})"
+    for text, code in ((script, 1), (pasted, 0), (f"{lines}\n{script}", 0)):
+        ran = subprocess.run(
+            [sys.executable, "-c", f"import planted_pre_grad_crash\n{text}"], capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": str(PLANTED)},
+        )  # fmt: skip
+        assert ran.returncode == code, ran.stderr
 
 
 def test_what_would_take_long_is_named_and_not_done(recorded_script: Callable[..., Path], server: ForkServer) -> None:

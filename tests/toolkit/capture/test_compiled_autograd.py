@@ -174,7 +174,7 @@ def test_double_backward_inputs_and_grad_are_recorded() -> None:
 
 def test_formulas_that_notice_a_mode_are_left_alone() -> None:
     x = torch.rand(5, requires_grad=True)
-    with capturing() as captures:
+    with pytest.warns(UserWarning, match="no backward was recorded"), capturing() as captures:
         x.prod().backward()
     plain = x.grad
     x.grad = None
@@ -328,12 +328,44 @@ def test_inputs_of_one_memory_that_is_written_to_are_named() -> None:
     assert len(captures[0].shared) == 2
 
 
-def test_what_is_compiled_keeps_its_own_backward() -> None:
-    net = nn.Linear(3, 3)
-    compiled = torch.compile(net, backend="aot_eager")
+def test_a_compiled_part_is_part_of_the_graph_and_hooks_that_run_no_operator_are_named() -> None:
+    net, seen = nn.Linear(3, 3), []
+    compiled = torch.compile(lambda x: net(x).sin(), backend="aot_eager")
+    scale = torch.rand(3, requires_grad=True)
+
+    def count(grad: Any) -> None:
+        seen.append(grad.shape)
+
+    net.bias.register_hook(count)
+
+    def loss(size: int) -> Any:
+        return (compiled(torch.ones(size, 3) * scale) ** 2).sum()
+
+    loss(2).backward()
+    wanted = [scale.grad, net.weight.grad, net.bias.grad]
+    scale.grad = net.weight.grad = net.bias.grad = None
     with capturing() as captures:
-        compiled(torch.ones(2, 3)).sum().backward()
-    assert captures == [] and net.weight.grad is not None
+        loss(2).backward()
+    assert not captures.reasons and len(seen) == 2
+    assert all(same(one, other) for one, other in zip(wanted, [scale.grad, net.weight.grad, net.bias.grad], strict=True))
+    (backward,) = captures
+    with torch.no_grad():
+        made = backward.module(*backward.values)
+    assert sorted(value.sum().item() for value in made) == sorted(grad.sum().item() for grad in wanted if grad is not None)
+    cos = next(node for node in backward.module.graph.nodes if node.target is torch.ops.aten.cos.default)
+    assert cos.meta["autograd_node"].startswith("CompiledFunctionBackward (NodeCall ") and "lambda" in cos.meta["stack_trace"]
+    (hook,) = backward.hooks
+    assert qualified("<locals>.count") in hook["hook"] and "AccumulateGrad (NodeCall " in hook["node"]
+
+
+def test_an_empty_list_has_its_reasons() -> None:
+    with pytest.warns(UserWarning, match="no backward was recorded: the block called no backward"), capturing() as captures:
+        pass
+    assert captures == [] and "no backward was recorded: the block called no backward" in repr(captures)
+    x = torch.rand(5, requires_grad=True)
+    with pytest.warns(UserWarning, match="ProdBackward0 computes otherwise while it is watched"), capturing() as captures:
+        x.prod().backward()
+    assert list(captures.reasons.values()) == [1]
 
 
 def scalars_graph(device: str) -> Any:

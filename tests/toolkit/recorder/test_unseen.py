@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch._dynamo.config
+import torch._dynamo.utils
 
+from graphdbg import open_run, record
+from graphdbg.toolkit.recorder import steps
 from graphdbg.toolkit.unseen import alone, seen, unseen
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -23,20 +27,22 @@ if sys.argv[2] == "without":
     unseen.passed_over = lambda function: None  # so Dynamo is never switched off
 import unseen_matrix
 unseen_matrix.prepare()
-unseen_matrix.matrix(["eager_backward_inside"], ["aot_eager"])
+list(unseen_matrix.matrix([("eager_backward_inside", "aot_eager")]))
 """
 
 
-def different(*words: str) -> dict[str, list[str]]:
+def different(rows: Path, *words: str) -> dict[str, list[str]]:
     done = subprocess.run(
-        [sys.executable, str(BENCH / "unseen_matrix.py"), *words], capture_output=True, text=True, check=False
-    )
+        [sys.executable, str(BENCH / "unseen_matrix.py"), "--out", str(rows), *words],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)["different"]
 
 
-def test_a_compiled_training_step_is_counted_alike() -> None:
-    assert not different("--only", "eager_backward_inside", "--backends", "aot_eager,aot_eager_decomp_partition")
+def test_a_compiled_training_step_is_counted_alike(tmp_path: Path) -> None:
+    backends = "aot_eager,aot_eager_decomp_partition"
+    assert not different(tmp_path / "rows.jsonl", "--only", "eager_backward_inside", "--backends", backends)
 
 
 @pytest.mark.slow
@@ -46,8 +52,8 @@ def test_it_would_be_seen() -> None:
 
 
 @pytest.mark.slow
-def test_all_programs_are_counted_alike() -> None:
-    assert not different()
+def test_all_programs_are_counted_alike(tmp_path: Path) -> None:
+    assert not different(tmp_path / "rows.jsonl")
 
 
 def dynamo_state() -> object:
@@ -97,3 +103,39 @@ def test_each_thread_has_its_own() -> None:
 
     ours()
     assert told == [None]
+
+
+class Minus(torch.optim.Optimizer):
+    """One whose step is compiled whole; torch's own break the graph."""
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.sub_(parameter.grad)
+
+
+@pytest.mark.skipif(not hasattr(torch._dynamo.config, "ignore_logging_functions"), reason="this torch traces every hook")
+def test_a_step_that_is_compiled_holds_nothing_of_ours(tmp_path: Path) -> None:
+    weight = torch.ones(3, requires_grad=True)
+    optimizer = Minus([weight], {})
+    weight.grad = torch.ones(3)
+    traced: list[str] = []
+    before = torch._dynamo.config.ignore_logging_functions
+
+    def backend(gm: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        traced.extend(code.co_filename for code in torch._dynamo.utils.get_traced_code() or ())
+        return gm
+
+    with record(tmp_path / "run", after_step=3) as session:
+        step = torch.compile(lambda: optimizer.step(), backend=backend, fullgraph=True)
+        for _ in range(2):
+            step()
+        optimizer.step()
+        assert not session.early and steps.count() == 3
+        step()
+    assert any("torch/optim" in file for file in traced) and not [file for file in traced if "graphdbg" in file]
+    assert not [file for file in traced if Path(file).is_relative_to(Path(steps.__file__).parents[2] / "toolkit")]
+    assert torch._dynamo.config.ignore_logging_functions == before
+    saved = open_run(tmp_path / "run").graph("0_0/dynamo")
+    assert saved.status == "ran" and "ignore_logging_functions" not in saved.record.config.get("dynamo", {})

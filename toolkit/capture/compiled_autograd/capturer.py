@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,7 +31,7 @@ from ... import torch_private as t
 from ...unseen import alone, seen, unseen
 from .contexts import enable
 from .passes import PassReport, Told, watched
-from .places import Names, Places, agrees, forward_of, roots_of, shape_of, walk
+from .places import Calls, Names, Places, agrees, forward_of, roots_of, shape_of, walk
 from .symbols import with_symbols
 from .tape import Tape
 
@@ -45,8 +46,8 @@ class Backward:
 
     `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by number,
     `forward` the forward as they tell it (`places.forward_of`); `reason` says why it was recorded again; `fixed` counts numbers
-    that were read from tensors, `shared` names inputs of one memory that is written to, which a replay keeps apart; `error` is
-    what the backward raised.
+    that were read from tensors, `hooks` are those that ran, operators or not; `shared` names inputs of one memory that is written
+    to, which a replay keeps apart; `error` is what the backward raised.
     """
 
     number: int
@@ -62,6 +63,7 @@ class Backward:
     reason: str = ""
     fixed: int = 0
     shared: list[str] = field(default_factory=list[str])
+    hooks: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     error: BaseException | None = field(default=None, repr=False)
 
     def save(self, path: str | Path) -> Path:
@@ -107,6 +109,7 @@ class _Run:
     new: _New
     returned: Any
     error: BaseException | None
+    hooks: list[dict[str, str]]
 
 
 class _Here(threading.local):
@@ -168,7 +171,7 @@ class Capturer:
             return None
         try:
             order = walk(roots_of(t_outputs))
-            if reason := _not_to_be_watched(node.name() for node in order[1:]):
+            if reason := _not_to_be_watched(order[1:]):
                 self.left_out[reason] += 1
                 return None
             structure, sizes = shape_of(order)
@@ -219,15 +222,17 @@ class Capturer:
             order = [None]
         try:
             names = Names(args[0] if args else ())
-            tape = Tape(Places(order, names.source).now, names.name, self.kept)
+            places = Places(order, names.source)
+            tape = Tape(places.now, names.name, self.kept)
             self.begun(number, look.graph)
         except Exception as error:  # noqa: BLE001 - the script must not fail of it; said at the end
             self.left_out[f"it could not be prepared ({type(error).__name__}: {error})"] += 1
             return original(t_outputs, *args, **kwargs)
         error: BaseException | None = None
         returned: Any = ()
+        calls = Calls(places)
         try:
-            with torch.autograd.set_multithreading_enabled(False), tape:
+            with torch.autograd.set_multithreading_enabled(False), _parts_written(order, tape, calls), calls, tape:
                 returned = original(t_outputs, *args, **kwargs)
             return returned
         except BaseException as raised:
@@ -235,7 +240,7 @@ class Capturer:
             raise
         finally:
             try:
-                self._write(tape, names, order, look, _Run(number, new, returned, error))
+                self._write(tape, names, order, look, _Run(number, new, returned, error, calls.found))
             except Exception as failed:  # noqa: BLE001 - the same
                 self.left_out[f"it could not be written down ({type(failed).__name__}: {failed})"] += 1
 
@@ -257,7 +262,7 @@ class Capturer:
         self.made(Backward(
             run.number, gm, names.described(gm), [None] * len(gm.graph.find_nodes(op="placeholder")), sources, look.told.nodes,
             forward_of(order, names.source), look.told.passes, look.graph, look.why_not, reason, tape.fixed,
-            tape.shared_and_written(), run.error,
+            tape.shared_and_written(), run.hooks, run.error,
         ))  # fmt: skip
 
 
@@ -290,14 +295,29 @@ def _text(sizes: Any) -> str:
     return ", ".join("[" + ", ".join(map(str, size)) + "]" for size in sizes) or "nothing"
 
 
+class Captures(list[Backward]):
+    """The recorded backwards. `reasons` says of those that were not recorded why not, and how many there were of each; where
+    there is none at all, why that is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        if self or not self.reasons:
+            return super().__repr__()
+        return f"[] (no backward was recorded: {'; '.join(self.reasons)})"
+
+
 @contextmanager
-def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[list[Backward]]:
+def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[Captures]:
     """Records every new top-level backward in the block into the list it gives. `keep`: copies of the inputs are kept in
-    `values`.
+    `values`. Warns when the block ended and nothing was recorded, and says why, as the list's `reasons` do.
 
     `skip` names passes of `passes.PASSES` to leave out.
     """
-    found: list[Backward] = []
+    found = Captures()
     values: dict[str, torch.Tensor] = {}
 
     def kept(name: str, value: torch.Tensor) -> None:
@@ -309,8 +329,14 @@ def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[list
         values.clear()
         found.append(backward)
 
-    with interposed(Capturer(made, kept=kept, skip=skip)):
+    capturer = Capturer(made, kept=kept, skip=skip)
+    found.reasons = capturer.left_out
+    with interposed(capturer):
         yield found
+    if not found:
+        if not found.reasons:
+            found.reasons["the block called no backward() and no autograd.grad() outside of compiled code"] += 1
+        warnings.warn(f"no backward was recorded: {'; '.join(found.reasons)}", stacklevel=3)
 
 
 @contextmanager
@@ -328,14 +354,35 @@ _OTHERWISE_UNDER_A_MODE = frozenset({"ProdBackward0", "ProdBackward1", "CumprodB
 with other last bits. 52 formulas were compared on 2.11.0 and 2.13.0."""
 
 
-def _not_to_be_watched(names: Iterable[str]) -> str:
+def _not_to_be_watched(nodes: Iterable[Any]) -> str:
     """Why a backward with these autograd nodes is not run under a tape, or nothing."""
-    for name in names:
-        if name in _OTHERWISE_UNDER_A_MODE:
-            return f"{name} computes otherwise while it is watched"
-        if name.startswith("CompiledFunction"):
-            return "a part of its forward is compiled, and that part's backward is a graph of its own"
+    for node in nodes:
+        if node.name() in _OTHERWISE_UNDER_A_MODE:
+            return f"{node.name()} computes otherwise while it is watched"
+        part = _part_of(node)
+        if part is not None and (getattr(part, "_lazy_backward_info", None) is None or not hasattr(part, "_backward_impl")):
+            return "torch kept no graph of a compiled part of it (one from a cache, or of a double backward)"
     return ""
+
+
+def _part_of(node: Any) -> Any:
+    """The autograd.Function of AOTAutograd's that an autograd node belongs to, or None."""
+    function = getattr(node, "_forward_cls", None)
+    return function if hasattr(function, "_aot_id") else None
+
+
+@contextmanager
+def _parts_written(order: Sequence[Any], tape: Tape, calls: Calls) -> Iterator[None]:
+    """Compiled parts of a backward are run as they are, and their graphs become part of the tape's."""
+    with ExitStack() as stack:
+        for part in {_part_of(node) for node in order if node is not None} - {None}:
+
+            def run(ctx: Any, args: list[Any], part: Any = part, original: Any = part._backward_impl) -> Any:
+                with calls.paused():
+                    return tape.part(t.extract_bw_module(part), list(args), lambda: original(ctx, args))
+
+            stack.enter_context(t.replaced(part, "_backward_impl", staticmethod(unseen(run))))
+        yield
 
 
 def _is_traced(outputs: Sequence[Any]) -> bool:

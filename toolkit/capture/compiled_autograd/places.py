@@ -12,9 +12,11 @@ torch/csrc/dynamo/python_compiled_autograd.cpp. The forward's lines are those th
 from __future__ import annotations
 
 import gc
+import logging
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -35,6 +37,8 @@ _BETWEEN = tuple(f"{torch.__path__[0]}/{name}" for name in (
 """Torch's own frames between the engine and a hook, and between an operator and the mode that sees it."""
 _ENGINE_CALL = "_engine_run_backward"
 _TORCH = str(Path(torch.__path__[0]))
+_HOOK_FILES = tuple(f"{_TORCH}/{name}" for name in ("utils/hooks.py", "autograd/graph.py", "distributed/", "nn/"))
+"""Where torch's own hooks are."""
 
 
 @dataclass
@@ -59,6 +63,11 @@ class Places:
         self.numbers = {node: number for number, node in enumerate(order) if node is not None}
         self._known: dict[Any, Place] = {}
 
+    def label(self, node: Any) -> str:
+        """The name of an autograd node with its number."""
+        number = self.numbers.get(node)
+        return node.name() + (f" (NodeCall {number})" if number is not None else "")
+
     def now(self) -> Place:
         """The place now; of what runs before the first node, an empty one."""
         node = t.current_autograd_node()
@@ -66,14 +75,50 @@ class Places:
             return Place(hook=_python())
         place = self._known.get(node)
         if place is None:
-            number = self.numbers.get(node)
-            name = node.name() + (f" (NodeCall {number})" if number is not None else "")
-            place = self._known[node] = Place(name, "", forward_lines(node), _sequence(node))
+            place = self._known[node] = Place(self.label(node), "", forward_lines(node), _sequence(node))
             if hasattr(node, "variable"):
                 place.accumulates = node
                 place.gradient = re.sub(r"\W+", "_", f"grad_{self._called(node.variable)}", flags=re.ASCII).lower()
         hook = _python()
         return Place(place.node, hook, place.stack, place.seq_nr) if hook else place
+
+
+class Calls:
+    """The hooks that the engine calls while this is entered, those too that run no operator; callbacks at the end as well.
+
+    The interpreter tells of calls (`sys.setprofile`); where the program has a profiler of its own there, nothing is told.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self.found: list[dict[str, str]] = []
+        self._places = places
+        self._on = False
+
+    def __enter__(self) -> Calls:
+        self._on = sys.getprofile() is None
+        if self._on:
+            sys.setprofile(self._called)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._on:
+            sys.setprofile(None)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is looked at in the block."""
+        self.__exit__()
+        try:
+            yield
+        finally:
+            if self._on:
+                sys.setprofile(self._called)
+
+    def _called(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and _is_engine(frame.f_back) and _may_be_hook(frame.f_code.co_filename):
+            node = t.current_autograd_node()
+            kind = {} if node is not None else {"kind": "at the end of the backward"}
+            self.found.append({"hook": _called_name(frame), **kind, "node": self._places.label(node) if node is not None else ""})
 
 
 def walk(roots: Sequence[Any]) -> list[Any]:
@@ -157,16 +202,29 @@ def _python() -> str:
     found: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        if code.co_name == _ENGINE_CALL and code.co_filename.startswith(_TORCH):
+        if _is_engine(frame):
             break
-        if not code.co_filename.startswith((_OURS, *_BETWEEN)):
+        if not frame.f_code.co_filename.startswith((_OURS, *_BETWEEN)):
             found = frame
         frame = frame.f_back
     if found is None or frame is None:
         return ""
-    code = found.f_code
-    module = str(found.f_globals.get("__name__", ""))
+    return _called_name(found)
+
+
+def _is_engine(frame: FrameType | None) -> bool:
+    """Whether a frame is torch's own, which calls the engine."""
+    return frame is not None and frame.f_code.co_name == _ENGINE_CALL and frame.f_code.co_filename.startswith(_TORCH)
+
+
+def _may_be_hook(file: str) -> bool:
+    """Torch's dispatcher calls Python too, below the engine, and its engine call a log before."""
+    return file.startswith(_HOOK_FILES) or not file.startswith((_OURS, _TORCH, *_BETWEEN, logging.__file__))
+
+
+def _called_name(frame: FrameType) -> str:
+    code = frame.f_code
+    module = str(frame.f_globals.get("__name__", ""))
     return f"{module}.{getattr(code, 'co_qualname', code.co_name)} ({Path(code.co_filename).name}:{code.co_firstlineno})"
 
 

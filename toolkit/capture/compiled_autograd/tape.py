@@ -60,10 +60,13 @@ class Tape(t.TorchDispatchMode):
         self._memory: dict[fx.Node, int] = {}
         self._memories: dict[int, tuple[Any, Any]] = {}
         self._written: set[int] = set()
+        self._paused = False
         self._bodies = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         kwargs = dict(kwargs or {})
+        if self._paused:
+            return func(*args, **kwargs)
         if any(kind not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) for kind in types):
             return NotImplemented  # a subclass takes itself apart first; what it is made of comes by here again
         place = self._guarded(self._where)
@@ -72,6 +75,40 @@ class Tape(t.TorchDispatchMode):
         if given is not None:
             self._guarded(self._write, func, given, made, place)
         return made
+
+    def part(self, module: fx.GraphModule, args: Sequence[Any], run: Callable[[], Sequence[Any]]) -> Any:
+        """Runs a compiled part of the backward, whose kernels no operator tells, and writes the graph it was compiled from."""
+        place = self._guarded(self._where) or Place()
+        given = self._guarded(lambda: [self._part_input(value, Place(place.node)) for value in args])
+        self._paused = True
+        try:
+            made = run()
+        finally:
+            self._paused = False
+        if given is not None:
+            with t.modes_off(), self._mode, torch.no_grad():
+                self._guarded(self._part_written, _Part(self, module, given, place), made)
+        return made
+
+    def _part_input(self, value: Any, place: Place) -> tuple[Any, Any]:
+        if not isinstance(value, torch.Tensor):
+            if not isinstance(value, (int, float, bool, type(None))):
+                raise TypeError(f"a compiled part is called with {type(value).__name__}")
+            return value, value
+        node = self._node_of(value, place)
+        return node, self._fake(value)
+
+    def _part_written(self, part: _Part, made: Sequence[Any]) -> None:
+        for value, node in zip(made, part.write(), strict=True):
+            if isinstance(value, torch.Tensor) and isinstance(node, fx.Node):
+                self._bind(value, node)
+
+    def hold(self, value: Any) -> fx.Node:
+        """A node for what is no tensor and is called or passed on: the body of a higher-order operator, a process group."""
+        name = f"held_{self._bodies}"
+        self._bodies += 1
+        setattr(self.root, name, value)
+        return self.graph.get_attr(name)
 
     def seen(self, value: torch.Tensor) -> fx.Node | None:
         """The node that made the value, or its placeholder; None once something could not be written."""
@@ -148,10 +185,7 @@ class Tape(t.TorchDispatchMode):
             if isinstance(value, torch.Tensor):
                 return self._node_of(value, place)
             if isinstance(value, (fx.GraphModule, torch.ScriptObject)):  # the body of a higher-order operator, a process group
-                name = f"held_{self._bodies}"
-                self._bodies += 1
-                setattr(self.root, name, value)
-                return self.graph.get_attr(name)
+                return self.hold(value)
             return value
 
         return t.tree_map(argument, given, is_leaf=lambda value: isinstance(value, fx.GraphModule))
@@ -193,6 +227,39 @@ class Tape(t.TorchDispatchMode):
             made = torch.empty(0, dtype=value.dtype, device="meta")
             made.set_(memory, value.storage_offset(), value.shape, value.stride())
             return t.FakeTensor(self._mode, made, value.device)
+
+
+class _Part(fx.Interpreter):
+    """Copies the graph of a compiled part into a tape's, with this run's sizes as numbers. `given`: node and fake value of each
+    input.
+    """
+
+    def __init__(self, tape: Tape, module: fx.GraphModule, given: Sequence[tuple[Any, Any]], place: Place) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.tape, self.given, self.place = tape, given, place
+        self.copied = module.graph
+        self.nodes: dict[fx.Node, Any] = {}
+
+    def write(self) -> Any:
+        """The nodes of the outputs; None and numbers stand for themselves."""
+        self.nodes.update(zip(self.copied.find_nodes(op="placeholder"), (node for node, _ in self.given), strict=True))
+        self.run(*(value for _, value in self.given), enable_io_processing=False)
+        return fx.map_arg(self.copied.output_node().args[0], self.nodes.__getitem__)
+
+    def run_node(self, n: fx.Node) -> Any:
+        """One node, on fake values; written where it makes a tensor."""
+        made = super().run_node(n)
+        if n.op == "get_attr":
+            self.nodes[n] = self.tape.hold(made)
+        elif n.op == "call_function" and not any(isinstance(value, torch.Tensor) for value in t.tree_leaves(made)):
+            self.nodes[n] = made
+        elif n.op == "call_function":
+            args, kwargs = fx.map_arg((n.args, n.kwargs), self.nodes.__getitem__)
+            self.nodes[n] = node = self.tape.graph.create_node("call_function", n.target, args, kwargs, name=n.name)
+            node.meta.update({"val": made, "autograd_node": self.place.node})
+            if stack := n.meta.get("stack_trace"):
+                node.meta["stack_trace"] = stack
+        return made
 
 
 def _short(func: Any) -> str:

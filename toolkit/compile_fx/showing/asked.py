@@ -15,7 +15,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ....dumps.atomic import cannot_write, temporary_beside
 from ....dumps.errors import UsageError
 from ....dumps.store import SavedGraph
 from ...next_command import with_flags
@@ -142,19 +141,6 @@ def check_package(path: Path, others: Mapping[str, object]) -> None:
         raise UsageError(f"{path} is there already", "nothing is overwritten", "name another file")
     if given := [name for name, value in others.items() if value]:
         raise UsageError("--package runs every stage as it is", f"{given[0]} asks for something else", f"leave {given[0]} out")
-
-
-def check_folder(folder: Path) -> None:
-    """Raises before anything is compiled where `folder` cannot be made."""
-    if folder.exists():
-        raise UsageError(f"cannot write {folder}", "it exists already", "choose another name or delete it")
-    parent = next(one for one in folder.absolute().parents if one.exists())
-    probe = temporary_beside(parent / "probe")
-    try:
-        probe.mkdir()
-        probe.rmdir()
-    except OSError as error:
-        raise cannot_write(folder, error) from error
 
 
 def _has_backward(saved: SavedGraph) -> bool:

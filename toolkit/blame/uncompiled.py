@@ -1,0 +1,111 @@
+"""One function left uncompiled: whose nodes of a Dynamo graph are its own, the lines that leave it so, and a rung that does.
+
+The rung runs these nodes by eager and compiles what stands between them, as Dynamo does where it breaks the graph. Names of a
+graph become code only where they are identifiers. Must not decide what to try.
+
+>>> functions(load_graph("myrun/0_0/dynamo"), ["gelu"])[0].code
+'import torch\ntorch.nn.modules.activation.GELU.forward = torch.compiler.disable(torch.nn.modules.activation.GELU.forward)'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...dumps.walk import calls, string
+from ..rungs.base import Around, Compiled, Rung
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from ...dumps.schema import NodeRecord
+    from ...dumps.store import SavedGraph
+    from ..spec import ReplaySpec
+
+EAGER = 'import torch\ntorch.compiler.set_stance("force_eager")'
+"""What leaves everything uncompiled; eager itself was seen to be right."""
+
+_FILE = re.compile(r"[\w.-]+")
+
+
+class Function(NamedTuple):
+    """A function, the nodes that it makes, and the lines that leave it uncompiled."""
+
+    name: str
+    nodes: list[str]
+    code: str
+
+
+def functions(saved: SavedGraph, named: Iterable[str]) -> list[Function]:
+    """The innermost function around each node, where it makes not all of the graph: the `forward` of a module that can be
+    imported, else the function whose `def` takes a decorator."""
+    nodes = {node.name: node for node in saved.record.graph.nodes if node.op.startswith("call_")}
+    found = {one.name: one for name in named for one in _around(saved, nodes[name], list(nodes.values()))}
+    return [one for one in found.values() if len(one.nodes) < len(nodes)]
+
+
+def _around(saved: SavedGraph, node: NodeRecord, nodes: Sequence[NodeRecord]) -> Iterable[Function]:
+    def text(place: int) -> str:
+        return string(saved.record.strings, place)
+
+    frame = next((one for one in reversed(calls(text(node.stack))) if one.user), None)
+    module, _, name = (kinds[-1] if (kinds := _classes(text(node.module))) else "").rpartition(".")
+    path = f"{module}.{name}"
+    if module not in ("", "__main__") and path.replace(".", "").isidentifier() and (frame is None or frame.function == "forward"):
+        imported = "import torch" if module.startswith("torch.") else f"import torch\nimport {module}"
+        own = [one.name for one in nodes if path in _classes(text(one.module))]
+        yield Function(path, own, f"{imported}\n{path}.forward = torch.compiler.disable({path}.forward)")
+    elif frame is not None and frame.function.isidentifier() and _FILE.fullmatch(short := frame.where.rpartition(":")[0]):
+        place = (frame.file, frame.function)
+        own = [one.name for one in nodes if place in {(at.file, at.function) for at in calls(text(one.stack))}]
+        told = f"# @torch.compiler.disable above `def {frame.function}` of {short} leaves that function alone uncompiled;"
+        yield Function(f"{frame.function} ({short})", own, f"{told}\n# the lines below leave all uncompiled\n{EAGER}")
+
+
+def _classes(modules: str) -> list[str]:
+    return [line.rpartition(": ")[2] for line in modules.splitlines()]
+
+
+class Uncompiled(Around):
+    """A rung of Dynamo's graphs that leaves some nodes to eager; what it compiles, it compiles when it is first called."""
+
+    def __init__(self, inner: Rung, names: Collection[str]) -> None:
+        super().__init__(inner)
+        self._names = set(names)
+
+    def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
+        from torch.fx.passes.split_module import split_module
+
+        from ..execution import leaves
+
+        parts: dict[str, int] = {}
+        count = 0
+        for node in gm.graph.nodes:
+            if node.op.startswith("call_"):
+                count += (node.name in self._names) != bool(count % 2)  # odd ones are eager's
+                parts[node.name] = count
+        whole = split_module(gm, gm, lambda node: parts[node.name], keep_original_order=True)
+        for name, part in list(whole.named_children()):
+            if name.startswith("submod_") and not int(name.removeprefix("submod_")) % 2:
+                delattr(whole, name)
+                setattr(whole, name, self._compiled(part, spec))
+        return lambda inputs: leaves(whole(*inputs))
+
+    def _compiled(self, part: Any, spec: ReplaySpec) -> Callable[..., Any]:
+        from ..rungs.entries import shared_fakes
+
+        output = part.graph.output_node()
+        single = not isinstance(output.args[0], tuple)
+        if single:
+            output.args = ((output.args[0],),)
+            part.recompile()
+        built: list[Compiled] = []
+
+        def call(*inputs: Any) -> Any:
+            if not built:
+                built.append(self.inner.build(part, shared_fakes(part, inputs, spec.dynamic)[0], spec))
+            results = built[0](list(inputs))
+            return results[0] if single else tuple(results)
+
+        return call
