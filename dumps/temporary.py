@@ -27,7 +27,9 @@ from .errors import EnvironmentLackError
 ALIVE = "alive"
 PREFIXES = tuple(
     f"graphdbg-{what}-"
-    for what in ("zip", "pack", "values", "bisect", "compile", "import", "launches", "tour", "doctor", "repro", "test")
+    for what in (
+        "zip", "pack", "values", "bisect", "compile", "import", "launches", "tour", "doctor", "repro", "test", "handed",
+    )
 )
 """How folders are named whose removal ends no process."""
 
@@ -74,6 +76,11 @@ def remove(path: Path) -> None:
         del _mine[path]
         removal(path)
         os.close(handle)
+
+
+def mine(path: Path) -> bool:
+    """Whether a path lies in a folder that this process made."""
+    return any(known in _mine and _mine[known][0] == os.getpid() for known in (path, *path.parents))
 
 
 @atexit.register

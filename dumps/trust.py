@@ -1,6 +1,6 @@
-"""Whether source that lies in a dump may be run in this process: no, until the user says `--trust`.
+"""Whether a dump is trusted: its source runs where the user says `--trust`, its settings also where the user recorded it here.
 
-Only the user's own Triton kernels ask. Must not be granted by anything that is read from a dump, a journal or the environment.
+Must not be granted by anything that is read from a dump, a journal or the environment: who recorded a run is known by `bound`.
 
 >>> given()
 False
@@ -14,9 +14,13 @@ import contextlib
 from collections.abc import Callable, Generator
 from pathlib import Path
 
+from . import bound
+
 Ready = Callable[[], object]
 _given = False
 _ready: Ready | None = None
+_ours = False
+_made: set[str] = set()
 
 
 def given() -> bool:
@@ -25,8 +29,22 @@ def given() -> bool:
 
 
 def trusted(run: Path | None = None) -> bool:
-    """Whether the settings of a run may name commands, paths and code (see `permitted`): where the user says `--trust`."""
-    return given()
+    """Whether the settings of a run, or of a graph by its folder, may name commands, paths and code (see `permitted`): where this
+    user recorded it here, or says `--trust`. Without one: of the run that this process is about."""
+    if given() or run is None:
+        return given() or _ours
+    return str(run) in _made or bound.ours(run)
+
+
+def settle() -> None:
+    """This process is about a run that its parent found to be the user's own, and about no other."""
+    global _ours
+    _ours = True
+
+
+def vouch(case: Path) -> None:
+    """This process has just made that case, of a live graph of its own."""
+    _made.add(str(case))
 
 
 def grant(ready: Ready | None = None) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from . import ids, kernels, process, sidecar
+from . import bound, ids, kernels, process, sidecar
 from .atomic import cannot_write, new_folder, temporary_beside, write_file
 from .errors import EnvironmentLackError, GraphdbgError, UnreadableError, UsageError
 from .graph_folder import (
@@ -84,8 +84,9 @@ class RunWriter:
         self.tensors = TensorStore(path / TENSORS_FOLDER)
 
     @classmethod
-    def create(cls, path: str | Path, record: RunRecord, *, join: bool = False) -> RunWriter:
+    def create(cls, path: str | Path, record: RunRecord, *, join: bool = False, ours: bool = False) -> RunWriter:
         """Makes the run folder with run.json; with `join`, adds to a run that another process made (its record then holds).
+        `ours`: what is written into it comes from a program that this user runs (see `bound`).
 
         Raises UsageError when `path` is taken, EnvironmentLackError when it cannot be written.
         """
@@ -102,6 +103,8 @@ class RunWriter:
                 f"cannot record into {path}", "the folder is not empty", "choose another name or delete it"
             )
         if not taken and write_file(path / RUN_FILE, encode(record), exclusive=True):
+            if ours:
+                bound.bind(path)
             return cls(path, record)
         if not join:
             why = "a run is recorded there already, and runs are never overwritten"

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from ..dumps.atomic import write_file
+from ..dumps.bound import MARK
 from ..dumps.errors import GraphdbgError, UsageError
 from ..dumps.opening import refuse_links
 from ..dumps.process import FILE as PROCESS_FILE
@@ -29,7 +30,7 @@ from .events import Ended, EventsFile, Happening, Said, Started
 from .results import WORK
 
 LOCK_FILE = "lock"
-BEFORE_ANYTHING = frozenset({WORK, LOCK_FILE, PROCESS_FILE})
+BEFORE_ANYTHING = frozenset({WORK, LOCK_FILE, PROCESS_FILE, MARK})
 """What a process that was killed before its first query leaves in OUT: no reason to refuse the folder."""
 
 
@@ -45,7 +46,8 @@ class Life(AbstractContextManager["Life"]):
             raise UsageError(f"cannot write into {out}", "it is a file", "choose another -o")
         if out.exists() and not resume and any(path.name not in BEFORE_ANYTHING for path in out.iterdir()):
             raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
-        self._made = not out.exists()
+        self.made = not out.exists()
+        """Whether the folder is new."""
         try:
             out.mkdir(parents=True, exist_ok=True)
             refuse_links(out)
@@ -84,7 +86,7 @@ class Life(AbstractContextManager["Life"]):
             elif self._ended is None:
                 self._ended = Ended("failed", str(error) if error else "it ended without a word")
             self.tell(self._ended)
-        elif self._made and self.out.is_dir() and all(path.name in BEFORE_ANYTHING for path in self.out.iterdir()):
+        elif self.made and self.out.is_dir() and all(path.name in BEFORE_ANYTHING for path in self.out.iterdir()):
             shutil.rmtree(self.out, ignore_errors=True)
         self.events.close()
         os.close(self._descriptor)  # which also gives back the lock

@@ -19,9 +19,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..dumps import bound, trust
 from ..dumps.errors import GraphdbgError, UsageError
 from ..toolkit import judged
-from ..toolkit.isolation import Servers, default_memory_bytes, fork_server
+from ..toolkit.isolation import Servers, default_memory_bytes, fork_server, heartbeat
 from ..toolkit.isolation.folders import owned
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
@@ -100,6 +101,7 @@ def minify(
     ).checked()  # fmt: skip
     with owned("graphdbg-minify-") as folder:
         saved = load_graph(_with_settings(save_graph(gm, list(inputs), folder / "original")))
+        trust.vouch(saved.path.absolute())
         try:
             result = minify_saved(
                 saved, out=folder / "out" if out is None else Path(out), options=options, tell=tell,
@@ -191,8 +193,10 @@ def minify_saved(
         life.say(text)
         narrate(text)
 
+    if life.made and trust.trusted(path):
+        bound.bind(out)
     try:
-        with ExitStack() as stack:
+        with ExitStack() as stack, heartbeat.listening(said):
             about = {"graph": str(path), "options": options.to_json(), "directory": directory}
             journal = Journal(out / JOURNAL_FILE, _header(saved, options), about=about, resume=resume)
             stack.callback(journal.close)

@@ -47,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith("GRAPHDBG")]:
         del os.environ[name]
     os.environ.pop("CI", None)  # torch turns some of its warnings into errors where it is set; users' machines do not set it
+    os.environ["XDG_STATE_HOME"] = str(ROOT / ".cache" / "state")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(CACHE)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 

@@ -27,6 +27,7 @@ import pytest
 from graphdbg.toolkit.isolation import client
 from graphdbg.toolkit.isolation.child import PROGRAM, WARM
 from graphdbg.toolkit.isolation.client import ForkServer, Pending, _Process, server_environment
+from graphdbg.toolkit.isolation.wall import PARTS
 
 TESTS = Path(__file__).resolve().parent
 MODULES = [str(TESTS / place) for place in (".", "toolkit/planted", "toolkit/debug_nop", "minifier", "minifier/passes", "bench")]
@@ -84,7 +85,8 @@ class Lender:
             patch.setattr(sys, "path", self.path)
             patch.setattr(tempfile, "tempdir", self.place)
             patch.chdir(TESTS.parent)
-            usual = {"warm": kind, "preload": list(PRELOAD)}
+            patch.setattr(client, "server_environment", lambda *places, **_: server_environment(*places))
+            usual = {"warm": kind, "preload": list(PRELOAD), "wall": PARTS}
             made = _Process({"warm": kind, "preload": []}, None) if kind == WARM else _Process(usual, self.cache)
         self.processes[kind] = made
         self.lent.append(made)
@@ -115,7 +117,8 @@ def lending(cache: Path) -> Iterator[Lender]:
 
     def submitting(self: ForkServer, function: str, payload: dict[str, Any], *args: Any, **options: Any) -> Pending:
         shared = function != PROGRAM and (self._process in lender.lent or lender.lends(self))
-        if shared and (here := Path.cwd()) != TESTS.parent:
+        options.setdefault("ours", client.trusted(payload))
+        if shared and function != "in_folder:call" and (here := Path.cwd()) != TESTS.parent:
             function, payload = "in_folder:call", {"folder": str(here), "function": function, "payload": payload}
         return submit(self, function, payload, *args, **options)
 

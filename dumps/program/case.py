@@ -228,6 +228,8 @@ class Case:
     needs_imports: bool = False
     trust: bool = False
     """Whether the user's own Triton kernels may be run, and settings may name commands and paths."""
+    ours: bool = False
+    """Whether settings may do so because the user recorded the graph here."""
     only_compiled: bool = False
     recorded_at: str = ""
     """The stage of the graph that it was reduced from, where that is not the record's own."""

@@ -53,7 +53,7 @@ class State(NamedTuple):
 def state_of(case: Case, config: Mapping[str, Mapping[str, Arg]]) -> State:
     """Statements that restore what was recorded, `config` in place of its settings."""
     own = {name: text for one in sources(case) for name, text in one.values.items()}
-    settings, left_out = config_lines(config, own, trusted=case.trust)
+    settings, left_out = config_lines(config, own, trusted=case.trust or case.ours)
     groups, told = group_lines(case.record)
     told += [f"It holds code of {PurePath(one.file).name}: {', '.join(one.values)}." for one in sources(case)]
     return State(settings, [*random_lines(case), *ambient_lines(case), *groups], left_out, told)

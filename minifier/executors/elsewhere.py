@@ -29,6 +29,7 @@ from ...dumps.reading import stored
 from ...dumps.store import load_graph
 from ...toolkit.isolation import Answer as Reply
 from ...toolkit.isolation import Asked, ForkServer, folders
+from ...toolkit.isolation.client import trusted
 from ...toolkit.isolation.protocol import Failure
 from . import worker
 from .parcels import Sender
@@ -133,7 +134,8 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
 
     def _order(self, function: str, payload: dict[str, Any], limit_s: float = 0.0) -> Order:
         return Order(
-            self.token, next(self._numbers), function, payload, None, limit_s, {}, self.settings, str(self._folder)
+            self.token, next(self._numbers), function, payload, None, limit_s, {}, self.settings, str(self._folder),
+            trusted(payload),
         )
 
     def submit(

@@ -23,7 +23,6 @@ import msgspec
 
 from ...toolkit.isolation import Answer as Reply
 from ...toolkit.isolation import Asked, ForkServer, default_memory_bytes, folders, fork_server
-from ...toolkit.isolation import ask as ask_server
 from .parcels import Store
 
 LOOK_S = 0.2
@@ -47,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True):
 class Order(msgspec.Struct, frozen=True):
     """One query. `token` names the minification, `trees` are the folders in `payload` by key (None: not yet named, they lie where
     the client is). `client` is a folder that the client holds as long as it lives, where that is on this machine: a file
-    `stop-<number>` in it ends the query.
+    `stop-<number>` in it ends the query. `ours`: whether the client trusts what it reads.
     """
 
     token: str
@@ -59,6 +58,7 @@ class Order(msgspec.Struct, frozen=True):
     stage_limits: dict[str, float]
     settings: Settings
     client: str
+    ours: bool | None = None
 
 
 class Lacks(msgspec.Struct, tag="lacks"):
@@ -198,7 +198,7 @@ def _asked(
     stopped: Container[int] = (),
 ) -> Reply:
     """A query and its answer; it is ended where the client leaves word in its folder."""
-    asked = ask_server(order.function, payload, order.limit_s, server=server, stage_limits=order.stage_limits)
+    asked = server.submit(order.function, payload, order.limit_s, stage_limits=order.stage_limits, ours=order.ours)
     under_way[order.number] = asked
     if order.number in stopped:
         asked.kill()

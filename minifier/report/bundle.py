@@ -85,7 +85,8 @@ def emit_report(
     failure = of_record(signature, record, reduced=before is not None)
     report.signature_id = failure.id
     case = Case(record, inputs, read, signature, rung, made=f"{_made(report.nodes, before)} Signature {failure.id}.",
-                imports=tuple(imports), needs_imports=needed, trust=given, recorded_at=known.recorded_at if known else "",
+                imports=tuple(imports), needs_imports=needed, trust=given, ours=trust.trusted(saved.path),
+                recorded_at=known.recorded_at if known else "",
                 only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None,
                 torch=environment.package_version("torch") or "",
                 workaround=plain_change(report.verdict.workaround or ""),

@@ -18,7 +18,7 @@ import contextlib
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from ...dumps import opening
+from ...dumps import opening, trust
 from ...dumps.atomic import write_file
 from ...dumps.hints import numbers
 from ...dumps.program import sizes
@@ -46,6 +46,7 @@ from ...toolkit.imports import homes_of
 from ...toolkit.isolation import ForkServer, programs
 from ...toolkit.isolation.cache import toolchain_seed
 from ...toolkit.isolation.folders import owned
+from ...toolkit.isolation.wall import PARTS
 from . import custom_ops, environment, verify
 
 DEVICE = "cuda"
@@ -91,8 +92,13 @@ def beginning(saved: SavedGraph) -> Generator[ForkServer | None]:
     if any(isinstance(value, TensorValue) and value.device != "cpu" for value in values):
         yield None
         return
-    with programs() as bare:
+    with programs(wall_for(saved)) as bare:
         yield bare
+
+
+def wall_for(saved: SavedGraph) -> Collection[str] | None:
+    """The wall that programs of a graph are behind; None where the user recorded it here, or trusts it."""
+    return None if trust.trusted(saved.path.absolute()) else PARTS
 
 
 @contextlib.contextmanager
@@ -102,7 +108,8 @@ def asking(
     """Where programs of the case are run, `times` times one that shows it. `bare`: where they begin; made here where none is."""
     with beginning(saved) if bare is None else contextlib.nullcontext(bare) as begin:
         path = homes_of(case.imports) if case.imports else []
-        how = {"seed": toolchain_seed(), "path": path, "bare": begin}
+        wall = None if case.trust else wall_for(saved)
+        how = {"seed": toolchain_seed(), "path": path, "bare": begin, "wall": wall}
         yield Asked(saved, times, redactor, narrate, how, environment.versions_text())
 
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import site
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,25 +106,28 @@ def run_once(program: Path, *flags: str, limit_s: float = LIMIT_S, python: str =
 def run_command(
     command: Sequence[str], *, limit_s: float, seed: Path | None = None, stop: threading.Event | None = None,
     after: Callable[[Path], None] | None = None, path: Sequence[str] = (), bare: ForkServer | None = None,
+    wall: Collection[str] | None = None,
 ) -> Trial:  # fmt: skip
     """Any command in such a process; `after` may read what it left in its working folder before that vanishes.
 
     `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty. `path`: folders where it
     finds modules beside torch. Setting `stop` from another thread ends it at once. With a `bare` server it begins there, with
-    torch imported.
+    torch imported. `wall`: mechanisms of the wall that it is behind (see `isolation.wall`), as `bare` is.
     """
     with owned("graphdbg-verify-") as scratch:
-        cache, tmp, cwd = (scratch / name for name in ("cache", "tmp", "cwd"))
-        for folder in (cache, tmp, cwd):
+        cache, tmp, cwd, home = (scratch / name for name in ("cache", "tmp", "cwd", "home"))
+        for folder in (cache, tmp, cwd, home):
             folder.mkdir()
-        furnish(scratch, seed)
+        furnish(scratch, seed, safely=wall is not None)
         environment, ran = program_environment(cache, tmp, path), None
+        if wall is not None:
+            environment |= {"HOME": str(home), "PYTHONUSERBASE": site.getuserbase()}
         started = time.monotonic()
         if bare is not None and command[0] == sys.executable and (command[1] == "-c" or not command[1].startswith("-")):
             with contextlib.suppress(EnvironmentLackError):
                 ran = _ran(bare, PROGRAM, command[1:], environment | FORKING, cwd, limit_s, stop)
         if ran is None:
-            with fork_server("nothing", ()) as server:
+            with fork_server("nothing", (), wall=wall) as server:
                 server.wait_ready()
                 ran = _ran(server, COMMAND, command, environment, cwd, limit_s, stop)
         code, output = ran

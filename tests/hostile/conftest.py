@@ -18,15 +18,20 @@ Ask = Any
 
 @pytest.fixture(scope="session")
 def child(one_server: Lender) -> Iterator[Ask]:
-    """`child("make", case="...")`: what a function of hostile_children returns, in a child of its own."""
+    """`child("make", case="...")`: what a function of hostile_children returns, in a child of its own; with the `wall` or not.
+    """
     for name in ("hostile_children", "marked"):
         shutil.copy(Path(__file__).with_name(f"{name}.py"), one_server.modules)
     with ForkServer() as server:
 
-        def call(function: str, **payload: Any) -> Any:
-            answer = server.submit(f"hostile_children:{function}", payload, limit_s=900).answer()
+        def call(function: str, *, wall: bool = False, **payload: Any) -> Any:
+            if wall:  # as every task that is told of such a case
+                answer = server.submit(f"hostile_children:{function}", payload, limit_s=900).answer()
+            else:
+                given = {"function": function, "given": payload}
+                answer = server.submit("hostile_children:call", given, limit_s=900, ours=True).answer()
             assert answer.status == "done", answer
-            return answer.value
+            return answer.value | {"output": answer.output} if wall else answer.value
 
         yield call
 

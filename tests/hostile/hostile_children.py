@@ -81,6 +81,11 @@ def talk(x: torch.Tensor, y: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
     return (aten.div.Tensor_mode(waited, y, rounding_mode="floor"), aten.cos.default(sine), number)
 
 
+def call(payload: Payload) -> Payload:
+    """Another of these: a payload that names no case of its own goes behind no wall."""
+    return globals()[payload["function"]](payload["given"])
+
+
 torch.library.define("hostile::more", "(Tensor x, str first, *, str last) -> Tensor")
 torch.library.impl("hostile::more", "CompositeExplicitAutograd", lambda x, first, *, last: x + 1)
 torch.library.register_fake("hostile::more", lambda x, first, *, last: torch.empty_like(x))
@@ -177,7 +182,7 @@ def run(payload: Payload) -> Payload:
     switched_off(payload)
     saved = load_graph(payload["case"])
     try:
-        compiled = _compiled(saved.record, saved.tensors, payload["backend"], Pipeline(), payload["case"] + ".pt2")
+        compiled = _compiled(saved.record, saved.tensors, payload["backend"], Pipeline(), f"{payload['folder']}/made.pt2")
         inputs = live.inputs(saved.record, saved.inputs_record, saved.tensors)
         if payload["backend"] == "aoti":
             load_package(compiled)(*inputs)

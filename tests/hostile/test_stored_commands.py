@@ -14,6 +14,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.cli import run
+from graphdbg.dumps import bound
 from graphdbg.dumps.live import save_graph
 from graphdbg.minifier.options import Options
 from graphdbg.minifier.starting import again, proposed, resumed
@@ -108,7 +109,8 @@ def test_modules_of_the_journal_are_imported_after_they_were_said_again(here: Pa
 @pytest.mark.slow  # each has a server of its own, which looks for modules here
 @pytest.mark.parametrize("words", [("--import", "their_ops"), ("--trust",)])
 def test_modules_that_were_said_again_or_are_trusted_are_imported(here: Path, told: Told, words: tuple[str, ...]) -> None:
-    begun(here, imports=("their_ops",))
+    bound.bind(begun(here, imports=("their_ops",)))
+    bound.bind(here / "case")  # of the user's own: what is not writes no file here
     told("minify", "--resume", "-o", "out", *words, "--max-queries", "1")
     assert (here / "IMPORTED").exists()
     (here / "IMPORTED").unlink()

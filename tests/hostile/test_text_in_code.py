@@ -150,9 +150,11 @@ def test_marks_are_left_in_generated_code_without_the_escape(child: Any, talking
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("escape", ["on", "off"])
+@pytest.mark.parametrize("held", ["by the escape", "by the wall", "by nothing"])
 @pytest.mark.parametrize("name", WAYS)
-def test_a_payload_runs_only_without_the_escape(child: Any, talking: Path, tmp_path: Path, name: str, escape: str) -> None:
+def test_a_payload_runs_only_without_the_escape_and_the_wall(
+    child: Any, talking: Path, tmp_path: Path, name: str, held: str
+) -> None:
     case, ran = tmp_path / "case", tmp_path / "ran"
     if WAYS[name].backend == "aoti":
         child("make", case=str(case), of="held")
@@ -161,8 +163,11 @@ def test_a_payload_runs_only_without_the_escape(child: Any, talking: Path, tmp_p
     graph = json.loads((case / "graph.json").read_bytes())
     WAYS[name].edit(graph, str(ran))
     (case / "graph.json").write_text(json.dumps(graph))
-    answer = child("run", case=str(case), backend=WAYS[name].backend, off=escape == "off")
-    assert ran.exists() == (escape == "off"), answer["raised"]
+    (tmp_path / "own").mkdir()
+    off, wall = held != "by the escape", held == "by the wall"
+    answer = child("run", wall=wall, case=str(case), folder=str(tmp_path / "own"), backend=WAYS[name].backend, off=off)
+    assert ran.exists() == (held == "by nothing"), answer["raised"]
+    assert not wall or "touch: cannot touch" in answer["output"], answer  # it ran
 
 
 @pytest.fixture(scope="module")

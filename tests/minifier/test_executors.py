@@ -25,6 +25,7 @@ import torch._inductor.config as inductor_config
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.dumps import bound
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.dumps.live import save_graph
 from graphdbg.minifier.asking import Asking
@@ -62,7 +63,9 @@ def network() -> tuple[fx.GraphModule, list[Any]]:
 def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gm, inputs = network()
     with inductor_config.patch(BUG):
-        return _with_settings(save_graph(gm, inputs, tmp_path_factory.mktemp("cases") / "relu"))
+        path = _with_settings(save_graph(gm, inputs, tmp_path_factory.mktemp("cases") / "relu"))
+    bound.bind(path)  # children write where these tests look
+    return path
 
 
 @pytest.fixture

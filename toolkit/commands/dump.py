@@ -150,11 +150,11 @@ def _make_run(output: str | None, options: Options, command: list[str]) -> RunWr
         world_size=int(os.environ.get("WORLD_SIZE") or 1), inputs_policy=options.inputs, stages=options.stages,
     )  # fmt: skip
     if output is not None:
-        return RunWriter.create(Path(output), record)
+        return RunWriter.create(Path(output), record, ours=True)
     while True:
         path = free_path("graphdbg-run", bare=False)
         try:
-            return RunWriter.create(path, record)
+            return RunWriter.create(path, record, ours=True)
         except UsageError:
             if not path.exists():
                 raise  # else another dump took the name meanwhile

@@ -46,6 +46,25 @@ def isolation() -> Finding:
     return Finding("isolation", ok, True, seen, fix)
 
 
+@row("wall", essential=False)
+def wall() -> Finding:
+    """What keeps code that breaks out of a dump from doing harm: of runs that this user did not record here."""
+    from ...dumps.errors import GraphdbgError
+    from ..isolation import fork_server
+    from ..isolation.wall import PARTS
+
+    fix = "Linux 6.12 with Landlock and with namespaces of users closes all; or open only dumps of people whom you trust"
+    lost = ("nothing; what others recorded is judged all the same", "every command")
+    try:
+        with fork_server("nothing", (), wall=PARTS) as server:
+            built_of, is_open = server.wall()
+    except (OSError, GraphdbgError) as error:
+        return Finding("wall", False, False, one_line(error), fix, *lost)
+    seen = f"built of {', '.join(built_of)}" if built_of else "there is none"
+    could = ", ".join([*is_open, "read your files"])
+    return Finding("wall", not is_open, False, f"{seen}; code that breaks out of what others recorded could {could}", fix, *lost)
+
+
 @row("compile", essential=False)
 def compiling() -> Finding:
     """Compiles three nodes with Inductor in a forked child, for the CPU and a GPU where there is one, and compares with eager."""

@@ -106,8 +106,10 @@ def hold(seed: Path) -> int | None:
         return None
 
 
-def plant(cache_dir: Path, seed: Path) -> bool:
-    """Hard-links (or copies, across file systems) a complete seed into `cache_dir`; False when there is none."""
+def plant(cache_dir: Path, seed: Path, *, safely: bool = False) -> bool:
+    """Hard-links (or copies, across file systems) a complete seed into `cache_dir`; False when there is none. `safely`: who may
+    write there must not write into the seed, so that links lead to it.
+    """
     held = hold(seed)
     try:
         if not (seed / MADE).exists():  # asked when it is held: a seed that is being removed has gone by then
@@ -117,19 +119,19 @@ def plant(cache_dir: Path, seed: Path) -> bool:
             if source.is_dir():
                 target.mkdir(parents=True, exist_ok=True)
             elif not target.exists():
-                _link(source, target)
+                target.symlink_to(source) if safely else _link(source, target)
     finally:
         if held is not None:
             os.close(held)
     return True
 
 
-def furnish(home: Path, seed: Path | None) -> bool:
+def furnish(home: Path, seed: Path | None, *, safely: bool = False) -> bool:
     """Plants a seed where programs find it whose cache folder is `home`/cache and whose TMPDIR is `home`/tmp; False without one.
 
     Inductor looks for its precompiled header in TMPDIR/torchinductor_<user>, whatever its cache folder is (torch 2.13.0).
     """
-    if seed is None or not plant(home / "cache", seed):
+    if seed is None or not plant(home / "cache", seed, safely=safely):
         return False
     with contextlib.suppress(KeyError, OSError):  # a uid without a name: the header is made anew
         user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
@@ -148,8 +150,9 @@ def toolchain_seed() -> Path | None:
     return folder if folder.exists() else None
 
 
-def keep(cache_dir: Path, seed: Path) -> None:
+def keep(cache_dir: Path, seed: Path, *, safely: bool = False) -> None:
     """Makes the seed from what `compile_probe_kernels` left in `cache_dir`. A seed that someone else made meanwhile stays.
+    `safely`: as in `plant`; the files are copied.
 
     Raises OSError where the cache folder cannot be written.
     """
@@ -163,7 +166,7 @@ def keep(cache_dir: Path, seed: Path) -> None:
                 continue
             target = fresh / "files" / parts
             target.parent.mkdir(parents=True, exist_ok=True)
-            _link(source, target)
+            shutil.copy2(source, target) if safely else _link(source, target)
         (fresh / MADE).touch()
         with contextlib.suppress(OSError):  # exists and is not empty: another server was first
             fresh.rename(seed)

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+from ...dumps import trust
 from ..imports import import_modules
 from .processes import bind_child
 from .protocol import Failure, Query, frames_of
@@ -85,19 +86,23 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(name, str(error), text[-20_000:], frames_of(error)[:40])
 
 
-def run_child(query: Query, folder: Path, output_fd: int, events_fd: int, server: int) -> None:
-    """The whole life of a child, from just after fork to os._exit. `folder` receives `reply` and `mark`."""
+def run_child(
+    query: Query, folder: Path, output_fd: int, events_fd: int, server: int, enter: Callable[[], object]
+) -> None:
+    """The whole life of a child, from just after fork to os._exit. `folder` receives `reply` and `mark`. `enter` puts it behind
+    the wall, where it must be.
+    """
     global _began, _events_fd
     _events_fd = events_fd
     _began = time.monotonic()
     code = 70
     try:
-        code = _live(query, folder, output_fd, server)
+        code = _live(query, folder, output_fd, server, enter)
     finally:
         os._exit(code)
 
 
-def _live(query: Query, folder: Path, output_fd: int, server: int) -> int:
+def _live(query: Query, folder: Path, output_fd: int, server: int, enter: Callable[[], object]) -> int:
     global _mark_fd
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
@@ -106,6 +111,9 @@ def _live(query: Query, folder: Path, output_fd: int, server: int) -> int:
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
     os.close(output_fd)
+    enter()
+    if query.trusted:
+        trust.settle()
     if (become := LIVES.get(query.function)) is not None:
         return become(query.payload)
     sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import site
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
@@ -25,12 +26,15 @@ from typing import Any
 
 import msgspec
 
+from ...dumps import temporary, trust
 from ...dumps.errors import EnvironmentLackError
-from . import cache, child, folders
+from ..imports import TRUST
+from . import cache, child, folders, heartbeat
 from .child import WARM
 from .heartbeat import waited
 from .processes import default_memory_bytes
 from .protocol import Answer, Asked, Events, Failure, Frames, Query, Ready, frame_of
+from .wall import PARTS
 
 _REMOVED = frozenset({
     "TORCH_COMPILE_DEBUG", "TORCH_COMPILE_DEBUG_DIR", "TORCH_TRACE", "TORCHDYNAMO_REPRO_AFTER", "TORCHDYNAMO_REPRO_LEVEL",
@@ -42,9 +46,11 @@ _REMOVED = frozenset({
 KEPT = (
     "PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH",
     "PYTHONHOME", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH", "SYSTEMROOT",
+    "ROCR_VISIBLE_DEVICES", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH", "SYSTEMROOT", "USER", "LOGNAME", "CPATH",
+    "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
 )  # fmt: skip
 """What a program needs to find Python, compilers and devices. Settings of torch are not among them: a repro makes its own."""
+UNKNOWN = "this was not recorded here by you"
 FORKING = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 """A process that forks must have no worker processes of Inductor's and no CUDA."""
 
@@ -63,15 +69,44 @@ def _private(cache_dir: Path, tmp: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def server_environment(cache_dir: Path, tmp: Path, user: Mapping[str, str] = os.environ) -> dict[str, str]:
+def server_environment(
+    cache_dir: Path, tmp: Path, user: Mapping[str, str] = os.environ, *, by_list: bool = False
+) -> dict[str, str]:
     """The variables for the server: no recorder in it, one thread, CUDA asked for through NVML only, private cache and TMPDIR.
+    `by_list`: of the user's variables it has those in KEPT.
 
     TMPDIR is private because a killed child leaves compilers' temporary files, and because Inductor puts precompiled
     headers there.
     """
     kept = {name: value for name, value in user.items() if name not in _REMOVED and not name.startswith("GRAPHDBG")}
+    if by_list:  # HOME is another one in its children, and what pip installed for the user stays where it was
+        kept = {name: value for name, value in kept.items() if name in KEPT} | {"PYTHONUSERBASE": site.getuserbase()}
     single = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
     return kept | FORKING | single | _private(cache_dir, tmp)
+
+
+READ = ("path", "case", "ready", "before", "forward", "after", "work")
+"""What a payload calls the folders that its task reads."""
+
+
+def trusted(payload: Mapping[str, Any]) -> bool | None:
+    """Whether a task is about what this user recorded here, or trusts, alone (see `dumps.trust`); None where it reads nothing."""
+    if TRUST in (payload.get("imports") or ()):
+        return True
+    read = {name: Path(payload[name]) for name in READ if payload.get(name)}
+    if "work" in read and temporary.mine(read["work"]):  # this process made it, for what came of the others
+        del read["work"]
+    return all(map(trust.trusted, read.values())) if read else None
+
+
+def _written(payload: Mapping[str, Any]) -> list[str]:
+    """The folders that a task writes into, which are made."""
+    folders = [Path(payload[name]) for name in ("work", "folder") if payload.get(name)]
+    folders += [Path(payload[name]).parent for name in ("out", "keep", "shared", "meeting", "cwd") if payload.get(name)]
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+    return [str(folder.absolute()) for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
 class Pending(Asked):
@@ -123,9 +158,11 @@ class _Process:
         self.root, self.held = folders.make("graphdbg-server-")
         compiled = cache_dir or self.root / "cache"
         compiled.mkdir(parents=True, exist_ok=True)
-        for name in ("tmp", "handed", "cwd"):
+        for name in ("tmp", "home", "cwd"):
             (self.root / name).mkdir()
-        self.bare = settings["warm"] == child.WARM
+        self.bare, self.walled = settings["warm"] == child.WARM, settings.get("wall") is not None
+        self.open: list[str] = []
+        self.built_of: list[str] = []
         self.furnished = not self.bare
         self.furnish()
         ours, theirs = socket.socketpair()
@@ -142,7 +179,7 @@ class _Process:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()], start_new_session=True,
                 cwd=self.root / "cwd" if self.bare else None,
                 env=program_environment(compiled, self.root / "tmp") | FORKING if self.bare
-                else server_environment(compiled, self.root / "tmp"),
+                else server_environment(compiled, self.root / "tmp", by_list=self.walled),
             )  # fmt: skip
         theirs.close()
         first = {
@@ -159,7 +196,7 @@ class _Process:
     def furnish(self) -> None:
         """Gives whole programs the toolchain probes, also those that were made since this began."""
         if not self.furnished:
-            self.furnished = cache.furnish(self.root, cache.known_seed())
+            self.furnished = cache.furnish(self.root, cache.known_seed(), safely=self.walled)
 
     def send(self, pending: Pending) -> None:
         self.furnish()
@@ -194,6 +231,9 @@ class _Process:
         message = msgspec.json.decode(body, type=Ready | Answer | Events)
         if isinstance(message, Ready):
             self.notes, self.warm_seconds = message.notes, message.seconds
+            self.built_of, self.open = message.built_of, message.open
+            if self.open:
+                heartbeat.told(f"{UNKNOWN}; code of it that breaks out could {', '.join(self.open)} (see graphdbg doctor)")
             self.ready.set()
             return
         if isinstance(message, Events):
@@ -236,15 +276,22 @@ class ForkServer:
     `cache_dir`: the Inductor cache that all queries share (default: a fresh private one, removed at the end). `threads`: for each
     child's CPU operators. `memory_bytes`: what each child may use on top of the libraries (None: no limit). `warm`: "inductor"
     imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing" is an empty Python, "bare" is for
-    whole programs (see `child.PROGRAM`). `preload`: modules that the tasks need, imported once ("package.module", or
-    "package.module:function" to call too). Start-up costs 4 to 8 s, the first ever on a machine about 30 s more.
+    whole programs (see `child.PROGRAM`). `wall`: mechanisms (`wall.PARTS`) of a wall behind which all its children are; without,
+    questions about what the user neither recorded here nor trusts go to a server of their own that has one. `preload`: modules
+    that the tasks need, imported once ("package.module", or "package.module:function" to call too). Start-up costs 4 to 8 s, the
+    first ever on a machine about 30 s more.
     """
 
-    def __init__(self, cache_dir: str | Path | None = None, threads: int = 1, memory_bytes: int | None = None, *,
-                 warm: str = "inductor", preload: Sequence[str] = ()) -> None:  # fmt: skip
+    def __init__(
+        self, cache_dir: str | Path | None = None, threads: int = 1, memory_bytes: int | None = None, *,
+        warm: str = "inductor", preload: Sequence[str] = (), wall: Collection[str] | None = None,
+    ) -> None:  # fmt: skip
         self._cache_dir = Path(cache_dir).absolute() if cache_dir else None
         self._threads, self._memory_bytes = threads, memory_bytes
-        self._settings = {"warm": warm, "preload": list(preload)}
+        self._settings: dict[str, Any] = {"warm": warm, "preload": list(preload), "wall": wall and list(wall)}
+        self._walled: ForkServer | None = None
+        """The server for what is not trusted."""
+        self._handed: Path | None = None
         self._lock = threading.Lock()
         self._process: _Process | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
@@ -252,18 +299,26 @@ class ForkServer:
         self._closed = False
 
     def submit(self, function: str, payload: dict[str, Any], limit_s: float = 600.0, *,
-               stage_limits: Mapping[str, float] | None = None) -> Pending:  # fmt: skip
+               stage_limits: Mapping[str, float] | None = None, ours: bool | None = None) -> Pending:  # fmt: skip
         """Starts `function` ("package.module:name") with `payload` in a child of its own; the value must have a JSON form.
 
-        `limit_s` is for the whole, `stage_limits` for single stages (see `child.mark`).
+        `limit_s` is for the whole, `stage_limits` for single stages (see `child.mark`). `ours`: whether what it reads is
+        trusted, where the payload does not tell.
         """
+        ours, walled = trusted(payload) if ours is None else ours, self._settings["wall"] is not None
+        other = not ours if ours is not None else self._process is None and self._walled is not None
+        if other and not walled and "command" not in payload:  # a command of the user's own goes free
+            return self._behind().submit(function, payload, limit_s, stage_limits=stage_limits, ours=ours)
         with self._lock:
             if self._closed:
                 raise EnvironmentLackError(
                     "cannot ask a closed fork server", "close() was called", "make a new ForkServer"
                 )
             self._last_id += 1
-            query = Query(self._last_id, function, payload, limit_s, self._threads, self._memory_bytes, dict(stage_limits or {}))
+            query = Query(
+                self._last_id, function, payload, limit_s, self._threads, self._memory_bytes, dict(stage_limits or {}),
+                bool(ours), _written(payload) if walled else None,
+            )  # fmt: skip
             process = self._started()
         pending = Pending(query, process)
         process.send(pending)
@@ -285,27 +340,54 @@ class ForkServer:
         process.ready.wait()
         return process.warm_seconds
 
+    def wall(self) -> tuple[list[str], list[str]]:
+        """What the wall of its children is built of, and what it leaves open; waits until the server is ready."""
+        process = self.start()
+        process.ready.wait()
+        return process.built_of, process.open
+
     def scratch_file(self, suffix: str) -> Path:
-        """A path that a task may write to and that lives as long as the server, for what is too large for an answer."""
+        """A path that a task may write to and that lives as long as this, for what is too large for an answer; in a folder of its
+        own, so that a task that is told of another cannot."""
         with self._lock:
             self._last_id += 1
-            return self._started().root / "handed" / f"{self._last_id}{suffix}"
+            if self._handed is None or not temporary.mine(self._handed):
+                self._handed = temporary.make("graphdbg-handed-")
+            (folder := self._handed / str(self._last_id)).mkdir()
+            return folder / f"handed{suffix}"
+
+    def _behind(self) -> ForkServer:
+        with self._lock:
+            if self._closed:
+                raise EnvironmentLackError("cannot ask a closed fork server", "close() was called", "make a new ForkServer")
+            if self._walled is None:
+                cache_dir = self._cache_dir and self._cache_dir.with_name(f"{self._cache_dir.name}-behind")
+                like: dict[str, Any] = {**self._settings, "wall": PARTS}
+                self._walled = ForkServer(cache_dir, self._threads, self._memory_bytes, **like)
+            return self._walled
 
     @property
     def notes(self) -> list[str]:
         """What the server could not prepare, in sentences; empty before it is ready."""
-        return list(self._process.notes) if self._process else []
+        mine = list(self._process.notes) if self._process else []
+        return mine + [note for note in (self._walled.notes if self._walled else []) if note not in mine]
 
     @property
     def pid(self) -> int | None:
-        """The server's process id, None while it is not running."""
-        return self._process.process.pid if self._process else None
+        """The server's process id, None while it is not running; of two, that of the one for what is trusted."""
+        if self._process is None:
+            return self._walled.pid if self._walled is not None else None
+        return self._process.process.pid
 
     def close(self) -> None:
         """Ends the server and every child, and removes its temporary folder. Can be called twice."""
         with self._lock:
             self._closed = True
             self._stop()
+            if self._walled is not None:
+                self._walled.close()
+            if self._handed is not None and temporary.mine(self._handed):
+                temporary.remove(self._handed)
 
     def __enter__(self) -> ForkServer:
         return self
@@ -339,12 +421,12 @@ JUDGING = (
 
 def fork_server(
     warm: str = "inductor", preload: Sequence[str] = JUDGING, *, threads: int | None = None, memory_bytes: int | None = None,
-    cache_dir: Path | None = None,
+    cache_dir: Path | None = None, wall: Collection[str] | None = None,
 ) -> ForkServer:  # fmt: skip
     """A fork server. `threads` of each child: None for all cores; `memory_bytes` of each: None for most of the machine's, but
     no limit where nothing of ours is run."""
     memory = memory_bytes or (None if warm in (WARM, "nothing") else default_memory_bytes())
-    return ForkServer(cache_dir, threads or os.cpu_count() or 1, memory, warm=warm, preload=preload)
+    return ForkServer(cache_dir, threads or os.cpu_count() or 1, memory, warm=warm, preload=preload, wall=wall)
 
 
 @contextmanager
@@ -358,8 +440,8 @@ def opened(given: ForkServer | None, warm: str = "inductor", *tasks: str) -> Ite
 
 
 @contextmanager
-def programs() -> Iterator[ForkServer]:
+def programs(wall: Collection[str] | None = None) -> Iterator[ForkServer]:
     """A server that imports torch from now on, in which whole programs then run without that wait (`child.PROGRAM`). CPU only."""
-    with fork_server(WARM, ()) as server:
+    with fork_server(WARM, (), wall=wall) as server:
         server.start()
         yield server

@@ -21,6 +21,7 @@ BEAT_S = 15.0
 
 Tell = Callable[[str], object]
 _telling: list[Tell] = []
+_listening: list[Tell] = []
 
 
 @contextmanager
@@ -31,6 +32,22 @@ def beating(tell: Tell) -> Iterator[None]:
         yield
     finally:
         _telling.remove(tell)
+
+
+def told(text: str) -> None:
+    """A line at once."""
+    for tell in (_telling or _listening)[-1:]:
+        tell(text)
+
+
+@contextmanager
+def listening(tell: Tell) -> Iterator[None]:
+    """Inside, `tell` gets what is told at once, without the lines in between."""
+    _listening.append(tell)
+    try:
+        yield
+    finally:
+        _listening.remove(tell)
 
 
 def waited(done: threading.Event, function: str, payload: Mapping[str, Any], limit_s: float) -> None:

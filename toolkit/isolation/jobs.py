@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...dumps import opening
 from . import processes
 from .child import TRACE_SIGNAL, Reply
 from .processes import address_space_tells, oom_kills
@@ -125,7 +126,7 @@ class Job:
         if query.stage_limits:
             with contextlib.suppress(OSError):
                 mark = self.folder / "mark"
-                stage, entered = mark.read_text(), mark.stat().st_mtime
+                stage, entered = opening.read_text(mark), mark.stat().st_mtime
                 if entered != self._stage[0]:
                     self._stage = (entered, stalled)
                 limit_s = query.stage_limits.get(stage)
@@ -172,7 +173,7 @@ class Job:
     def _answer(self, code: int) -> Answer:
         answer = Answer(self.query.id, "lost", output=self.output.text(), exit_code=code)
         with contextlib.suppress(OSError):
-            answer.stage = (self.folder / "mark").read_text()
+            answer.stage = opening.read_text(self.folder / "mark")
         reply = self._reply()
         if reply is not None:
             answer.value, answer.error, answer.marks = reply.value, reply.error, reply.marks
@@ -198,7 +199,7 @@ class Job:
 
     def _reply(self) -> Reply | None:
         try:
-            return msgspec.json.decode((self.folder / "reply").read_bytes(), type=Reply)
+            return msgspec.json.decode(opening.read(self.folder / "reply"), type=Reply)
         except OSError:
             return None
 

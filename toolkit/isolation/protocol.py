@@ -29,7 +29,9 @@ class Query(msgspec.Struct, omit_defaults=True):
 
     `limit_s` is for the whole, `stage_limits` (stage -> seconds) for single stages, counted from their marks. Time that the
     machine spent on other processes is not counted, up to three times the limit. `memory_bytes`: what the child and its own
-    children may use on top of the warm server's memory. `kills`: instead of that, end the query with this id.
+    children may use on top of the warm server's memory. `trusted`: what it reads was recorded here by the user, or is
+    trusted by word (see `dumps.trust`). `wall`: the child goes behind the wall, where it may write below these folders and
+    those of its server. `kills`: instead of that, end the query with this id.
     """
 
     id: int
@@ -39,6 +41,8 @@ class Query(msgspec.Struct, omit_defaults=True):
     threads: int = 1
     memory_bytes: int | None = None
     stage_limits: dict[str, float] = {}
+    trusted: bool = False
+    wall: list[str] | None = None
     kills: int = 0
 
 
@@ -88,10 +92,14 @@ class Events(msgspec.Struct, tag="events"):
 
 
 class Ready(msgspec.Struct, tag="ready"):
-    """The server's first frame: how long its warm-up took, and what it could not do (sentences)."""
+    """The server's first frame: how long its warm-up took, what it could not do (sentences); what its wall is built of, and what
+    that leaves open.
+    """
 
     seconds: float
     notes: list[str] = []
+    built_of: list[str] = []
+    open: list[str] = []
 
 
 def frame_of(message: Any) -> bytes:

@@ -17,6 +17,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from .child import run_child
 from .jobs import Job
 from .processes import become_subreaper
 from .protocol import Answer, Failure, Frames, Query, Ready, frame_of
+from .wall import Wall, begin
 
 _SEED_QUERY = -1
 _SEED_LIMIT_S = 300.0
@@ -42,6 +44,8 @@ class Settings(msgspec.Struct):
     preload: list[str] = []
     path: list[str] = []
     tmp: str = ""
+    wall: list[str] | None = None
+    """The mechanisms of a wall that children may have to go behind (see `wall`)."""
 
 
 class Server:
@@ -61,6 +65,7 @@ class Server:
         self.open = True
         self.held = -1
         """The descriptor that says that the temporary folder is in use."""
+        self.wall: Wall | None = None
         self.held_seed: int | None = None
         """The same for the seed of the cache."""
 
@@ -151,6 +156,8 @@ class Server:
     def _prepare(self, settings: Settings) -> None:
         self.settings = settings
         self.held = folders.hold(Path(settings.root))
+        if settings.wall is not None:
+            self.wall = begin(settings.wall, Path(settings.root))
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
         if settings.warm == child.WARM:
             del sys.path[0]  # our working folder
@@ -184,7 +191,7 @@ class Server:
             return
         seed = cache.seed_folder()
         self.held_seed = cache.hold(seed)
-        if cache.plant(cache_dir, seed):
+        if cache.plant(cache_dir, seed, safely=settings.wall is not None):
             warm_toolchain(seed)
         else:
             self.seed = seed
@@ -192,7 +199,9 @@ class Server:
 
     def _be_ready(self) -> None:
         self.ready = True
-        self._send(Ready(time.monotonic() - self.began, self.notes))
+        wall = self.wall
+        told = (wall.built_of, wall.open) if wall is not None else ([], [])
+        self._send(Ready(time.monotonic() - self.began, self.notes, *told))
         self._start_waiting()
 
     def _start_waiting(self) -> None:
@@ -207,6 +216,7 @@ class Server:
         assert self.settings is not None
         folder = Path(self.settings.root) / "queries" / str(query.id)
         folder.mkdir(parents=True)
+        enter = self._entrance(query)
         read, write = os.pipe()
         events, report = os.pipe()
         server = os.getpid()
@@ -216,13 +226,22 @@ class Server:
             os.close(self.held)
             if self.held_seed is not None:
                 os.close(self.held_seed)
-            run_child(query, folder, write, report, server)
+            run_child(query, folder, write, report, server, enter)
         for end in (write, report):
             os.close(end)
         job = Job(query, pid, folder, read, events)
         self.jobs[pid] = job
         self.selector.register(read, selectors.EVENT_READ, job.read)
         self.selector.register(events, selectors.EVENT_READ, partial(self._pass_on, job))
+
+    def _entrance(self, query: Query) -> Callable[[], object]:
+        """What puts the child of a query behind the wall, if it must be there. Raises OSError."""
+        assert self.settings is not None
+        if query.wall is None or self.wall is None:
+            return _open
+        root = Path(self.settings.root)
+        places = self.wall.prepared([root, *map(Path, (self.settings.cache_dir, *query.wall))])
+        return partial(self.wall.enter, places, root / "home")
 
     def _pass_on(self, job: Job) -> bool:
         """Sends what a child reported; False once nothing more can come."""
@@ -265,7 +284,7 @@ class Server:
     def _keep_seed(self, seed: Path) -> None:
         assert self.settings is not None
         try:
-            cache.keep(Path(self.settings.cache_dir), seed)
+            cache.keep(Path(self.settings.cache_dir), seed, safely=self.settings.wall is not None)
         except OSError as error:
             self.notes.append(f"the toolchain probes could not be kept for the next start, which takes 20 s more: {error}")
         else:
@@ -288,6 +307,10 @@ class Server:
             os.environ["TMPDIR"] = self.settings.tmp
             tempfile.tempdir = None
             folders.remove_left_over()
+
+
+def _open() -> None:
+    """No wall."""
 
 
 def main() -> None:

@@ -115,11 +115,11 @@ def open_run(wanted: Path, chosen: Path, record: RunRecord) -> RunWriter:
     rest = itertools.dropwhile(lambda path: path != chosen, _candidates(wanted))
     for candidate in itertools.islice(rest, _ATTEMPTS):
         try:
-            return RunWriter.create(candidate, record, join=_made_by(candidate, record.job))
+            return RunWriter.create(candidate, record, join=_made_by(candidate, record.job), ours=True)
         except UsageError as error:
             refused = error
         if _made_by(candidate, record.job):  # between the two looks
-            return RunWriter.create(candidate, record, join=True)
+            return RunWriter.create(candidate, record, join=True, ours=True)
     raise refused or UsageError(f"cannot record into {wanted}")
 
 

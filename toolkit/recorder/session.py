@@ -108,7 +108,7 @@ class Session:
                 os.environ[origin.OWNER] = str(run.path)
             self.path = run.path
         else:
-            run = RunWriter.create(self.path, self._record(), join=self.join)
+            run = RunWriter.create(self.path, self._record(), join=self.join, ours=True)
         self.join = True
         return run
 

@@ -10,6 +10,7 @@ it, and the name of the stage that did not end.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,9 @@ def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Pa
     """One compile. Files go to `folder`. Raises GraphdbgError for what the child refused, Interrupted after Ctrl-C."""
     told = _Telling(saved, request, watch)
     payload = {"path": str(saved.path.absolute()), "folder": str(folder), **msgspec.to_builtins(request)}
+    made = folder / Path(request.package).name
+    if request.package:  # the child writes into its folder alone
+        payload["package"] = str(made)
     asked = ask(TASK, payload, request.limit_s, server=server)
     try:
         for event in asked:
@@ -61,6 +65,8 @@ def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Pa
         told.interrupted()
         raise Interrupted(told.document) from None
     told.end(asked.end())
+    if request.package and made.exists():
+        shutil.move(made, request.package)
     return told.document
 
 

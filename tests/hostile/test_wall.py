@@ -1,0 +1,186 @@
+"""The wall holds what it says: what a child that was taken over could still do is what `Wall.open` tells, part by part."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdbg.toolkit.isolation import ForkServer, cache, heartbeat
+from graphdbg.toolkit.isolation.wall import PARTS, Wall, begin
+
+from .test_trust import GRAPH, made
+
+ALWAYS = {"inside", "temporary", "null", "read", "packets"}
+WHAT = {
+    "write your files": {"new", "over", "links", "away", "modes", "shorter"},
+    "change the modes and times of your files": {"modes"}, "cut your files short": {"shorter"},
+    "reach the network": {"tcp", "udp"}, "reach the network other than by TCP": {"udp"},
+    "talk to services of this machine (D-Bus, Docker)": {"service"}, "signal your processes": {"signal"},
+    "trace your processes": {"trace"},
+}  # fmt: skip
+"""What of that each sentence on what is open means."""
+
+pytestmark = [pytest.mark.own_server, pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has one")]
+
+
+Reach = tuple[dict[str, Any], socket.socket]
+
+
+@pytest.fixture
+def reach(tmp_path: Path) -> Iterator[Reach]:
+    """What there is to reach outside: files, listening sockets, this process; and the socket that hears of UDP."""
+    outside, own = tmp_path / "outside", tmp_path / "own"
+    own.mkdir()
+    outside.mkdir()
+    for name in ("file", "gone", "long"):
+        (outside / name).write_text("as it was")
+    with ExitStack() as stack:
+        tcp, udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
+        service = socket.socket(socket.AF_UNIX)
+        for one, place in ((tcp, ("127.0.0.1", 0)), (udp, ("127.0.0.1", 0)), (service, str(tmp_path / "service"))):
+            stack.enter_context(one)
+            one.bind(place)
+        tcp.listen()
+        service.listen()
+        yield {
+            "outside": str(outside), "own": str(own), "work": str(own), "victim": os.getpid(), "tcp": tcp.getsockname()[1],
+            "udp": udp.getsockname()[1], "service": str(tmp_path / "service"),
+        }, udp  # fmt: skip
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children find `walled`."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+@pytest.mark.parametrize("parts", [
+    PARTS, ("namespaces", "landlock", "filter"), ("namespaces", "mounts", "filter"), ("namespaces", "mounts", "landlock"),
+    ("landlock", "filter"), ("landlock",), ("filter",), ("namespaces",), (),
+], ids=lambda parts: "+".join(parts) or "none")  # fmt: skip
+def test_what_a_child_can_do_is_what_is_said_to_be_open(
+    parts: tuple[str, ...], reach: Reach, modules: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hunter2")
+    told: list[str] = []
+    with heartbeat.beating(told.append), ForkServer(warm="nothing", wall=parts) as server:
+        answer = server.submit("walled:attempts", reach[0]).answer()
+        assert server._process is not None
+        is_open, root = server._process.open, server._process.root
+    assert answer.status == "done", answer
+    done = set(answer.value["done"]) - {"udp"}  # in a network of its own it is sent, and nobody hears it
+    reach[1].setblocking(False)
+    with suppress(BlockingIOError):
+        done |= {"udp"} if reach[1].recv(1) else set()
+    expected = ALWAYS.union(*(WHAT[one] for one in is_open))
+    assert done - expected == set()
+    assert expected - done <= {"trace"}  # root loses the right to it, and others are held off by Yama
+    assert answer.value["home"] == str(root / "home")
+    assert "MY_TOKEN" not in answer.value["variables"]
+    assert bool(told) == bool(is_open) and all(what in told[0] for what in is_open)
+    left = sorted(one.name for one in Path(reach[0]["outside"]).iterdir())
+    assert "write your files" in is_open or left == ["file", "gone", "long"]
+
+
+def test_all_is_closed_where_the_kernel_has_everything(tmp_path: Path) -> None:
+    assert Wall(network=True, mounts=True, landlock=7, filter=True).open == []
+    assert Wall().open and "write your files" in Wall().open
+    assert Wall(landlock=3).open == [
+        "change the modes and times of your files", "reach the network", "talk to services of this machine (D-Bus, Docker)",
+        "signal your processes",
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+@pytest.mark.parametrize("parts", [PARTS, ("landlock", "filter")], ids="+".join)
+def test_an_ordinary_user_has_it_too(parts: tuple[str, ...]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)
+        for folder in ("root", "outside"):
+            (place / folder).mkdir()
+            os.chown(place / folder, 65534, 65534)
+        pid = os.fork()
+        if pid == 0:
+            code = 9
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                os.chdir("/")
+                ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as if it had begun as that user
+                (place / "outside" / "mine").touch()
+                wall = begin(parts, place / "root")
+                wall.enter(wall.prepared([place / "root"]), place / "root")
+                (place / "root" / "written").touch()
+                code = 1
+                try:
+                    (place / "outside" / "new").touch()
+                except OSError:
+                    with socket.socket() as one:
+                        one.settimeout(5)
+                        code = 2 if one.connect_ex(("192.0.2.1", 9)) == 11 else 0
+            except PermissionError:
+                code = 0 if code == 1 else 8  # not even a socket
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_what_is_trusted_has_no_wall_and_no_server_is_shared(
+    tmp_path: Path, modules: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("MY_TOKEN", "hunter2")
+    mine = made(tmp_path / "mine")
+    shutil.copytree(mine, tmp_path / "theirs")
+
+    def ask(run: str) -> dict[str, Any]:
+        payload = {"path": str(tmp_path / run / Path(*GRAPH))} if run else {}
+        return server.submit("walled:seen", payload).answer().value
+
+    with ForkServer(warm="nothing") as server:
+        theirs, nothing = ask("theirs"), ask("")
+        assert theirs["server"] == server.pid  # what is about no run at all goes where a server is
+        ours, again, later = ask("mine"), ask("theirs"), ask("")
+    assert theirs["filtered"] and nothing["filtered"] and again["filtered"]
+    assert theirs["server"] == nothing["server"] == again["server"] != ours["server"] == later["server"]
+    assert not ours["filtered"] and ours["home"] == os.environ["HOME"] and "MY_TOKEN" in ours["variables"]
+    assert "MY_TOKEN" not in theirs["variables"]
+
+
+def test_a_handed_file_is_written_by_who_was_told_of_it(tmp_path: Path, modules: None) -> None:
+    with ForkServer(warm="nothing") as server:
+        kept, other = server.scratch_file(".pt"), server.scratch_file(".pt")
+        payload = {"path": str(tmp_path), "keep": str(kept), "outside": str(other.parent), "own": str(kept.parent), "victim": 1,
+                   "tcp": 9, "udp": 9, "service": "/nowhere"}  # fmt: skip
+        done = server.submit("walled:attempts", payload).answer().value["done"]
+        assert "inside" in done and "new" not in done
+    assert not kept.parent.exists()
+
+
+def test_the_seed_of_the_cache_is_not_written_through_a_private_cache(tmp_path: Path) -> None:
+    (files := tmp_path / "seed" / "files" / "ab").mkdir(parents=True)
+    (files / "probe.so").write_text("as it was")
+    (tmp_path / "seed" / cache.MADE).touch()
+    assert cache.plant(tmp_path / "private", tmp_path / "seed", safely=True)
+    planted = tmp_path / "private" / "ab" / "probe.so"
+    assert planted.read_text() == "as it was" and planted.is_symlink() and (files / "probe.so").stat().st_nlink == 1
+    cache.keep(tmp_path / "private", tmp_path / "kept", safely=True)
+    assert (tmp_path / "kept" / "files" / "ab" / "probe.so").stat().st_nlink == 1
+
+
+def test_a_reply_that_is_no_file_ends_the_query(tmp_path: Path, modules: None) -> None:
+    with ForkServer(warm="nothing", wall=PARTS) as server:
+        answer = server.submit("walled:instead_of_a_reply", {}).answer(60)
+    assert answer.status in ("exception", "lost")

@@ -1,0 +1,303 @@
+"""The wall that a child goes behind before it reads a run of a stranger's: it writes into its own folders, and to no network.
+
+What the kernel allows is taken: a server has namespaces of its own (network, mounts, shared memory), a child then sees everything
+else read-only; Landlock says the same of files by path, and keeps the child from other processes; a filter of system calls makes
+no sockets but those of the server's own network. Rights of root beyond reading go. Devices stay. `Wall.open` says what is not
+closed. Reading is not closed. Must be built by system calls alone, before the first thread, and must not follow a variable: a
+mechanism is left out by an argument.
+
+>>> wall = begin(PARTS, root)                 # in the server, before it imports torch
+>>> places = wall.prepared([root])            # in the server, before it forks
+>>> wall.enter(places, home=root / "home")    # in the child
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+import socket
+import struct
+import sys
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PARTS = ("namespaces", "mounts", "landlock", "filter")
+"""The mechanisms; each is used where the kernel has it."""
+
+_NEWNS, _NEWIPC, _NEWUSER, _NEWNET = 0x20000, 0x08000000, 0x10000000, 0x40000000
+_BIND, _RECURSIVE, _PRIVATE, _NOSUID, _NODEV = 0x1000, 0x4000, 1 << 18, 2, 4
+_MOUNT_SETATTR, _RULESET, _RULE, _RESTRICT, _IO_URING = 442, 444, 445, 446, 425
+_NO_NEW_PRIVS, _NETLINK = 38, 16
+_ARCHITECTURES = {"x86_64": (0xC000003E, 41, 317), "aarch64": (0xC00000B7, 198, 277)}
+"""The kernel's name of an architecture, and the numbers that `socket` and `seccomp` have there."""
+
+_WRITE, _TRUNCATE, _REFER = 1 << 1, 1 << 14, 1 << 13
+_CHANGES = sum(1 << bit for bit in (4, 5, 7, 8, 9, 10, 12))
+"""Removing folders and files; making folders, files, sockets, FIFOs, links."""
+_DEVICES_MADE = 1 << 6 | 1 << 11
+_REFER_FROM, _TRUNCATE_FROM, _TCP_FROM, _SCOPES_FROM = 2, 3, 4, 6
+"""Versions of Landlock."""
+_DEVICES = ("null", "zero", "full", "random", "urandom", "kfd", "nvidia*", "nvidia-caps/*", "dri/*")
+_SHARED = Path("/dev/shm")
+
+_IGNORING_MODES = 1 << 1
+"""What root keeps: it may read what its users may."""
+
+
+def _libc() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+class Places(NamedTuple):
+    """Where a child may write, and a descriptor of the mounts in which all else is read-only; -1: there are none."""
+
+    folders: tuple[Path, ...]
+    mounts: int = -1
+
+
+_trees: dict[tuple[Path, ...], int] = {}
+"""The mounts that this process has made, by what can be written in them."""
+
+
+@dataclass(frozen=True)
+class Wall:
+    """What holds here. `network`: the server has one of its own; `mounts`: a child gets a tree of its own; `landlock`: the
+    version, 0 for none; `filter`: system calls are filtered."""
+
+    network: bool = False
+    mounts: bool = False
+    landlock: int = 0
+    filter: bool = False
+
+    @property
+    def open(self) -> list[str]:
+        """What code that breaks out can still do, beside reading, in a few words each."""
+        found = {
+            "write your files": not (self.mounts or self.landlock),
+            "change the modes and times of your files": bool(self.landlock) and not self.mounts,
+            "cut your files short": 0 < self.landlock < _TRUNCATE_FROM and not self.mounts,
+            "reach the network": not (self.network or self.filter or self.landlock >= _TCP_FROM),
+            "reach the network other than by TCP": not (self.network or self.filter) and self.landlock >= _TCP_FROM,
+            "talk to services of this machine (D-Bus, Docker)": not self.filter,
+            "signal your processes": self.landlock < _SCOPES_FROM,
+            "trace your processes": not self.landlock,
+        }
+        return [what for what, is_open in found.items() if is_open]
+
+    @property
+    def built_of(self) -> list[str]:
+        """The mechanisms that hold."""
+        found = {"namespaces": self.network, f"Landlock {self.landlock}": self.landlock, "a filter of calls": self.filter}
+        return [name for name, holds in found.items() if holds]
+
+    def prepared(self, writable: Iterable[Path]) -> Places:
+        """What a child needs that may write below these folders, which are there. Raises OSError."""
+        folders = tuple(dict.fromkeys(Path(os.path.realpath(one)) for one in writable))
+        if not self.mounts:
+            return Places(folders)
+        if folders not in _trees:
+            if len(_trees) > 50:
+                os.close(_trees.pop(next(iter(_trees))))
+            _trees[folders] = _tree(folders, proc=bool(self.landlock) or os.geteuid() != 0)
+        return Places(folders, _trees[folders])
+
+    def enter(self, places: Places, home: Path) -> None:
+        """Puts this process, which must have one thread, behind the wall for good. Raises OSError where that fails.
+
+        `home`: becomes its HOME, in one of the places.
+        """
+        for name in [name for name in os.environ if name.startswith("XDG_")]:
+            del os.environ[name]
+        os.environ["HOME"] = str(home)
+        if sys.platform != "linux":
+            return
+        libc = _libc()
+        if places.mounts >= 0:
+            here = os.getcwd()  # noqa: PTH109  the same, in the other mounts
+            _checked(libc.setns(places.mounts, _NEWNS), "setns")
+            os.chdir(here)
+        for handle in _trees.values():
+            os.close(handle)
+        _checked(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+        if self.landlock:
+            _landlock(libc, places.folders, self.landlock, tcp=not self.network, shared=self.mounts)
+        _drop_rights(libc)
+        if self.filter:
+            _filter(libc, (socket.AF_INET, socket.AF_INET6, _NETLINK) if self.network else ())
+
+
+def begin(parts: Collection[str], scratch: Path) -> Wall:
+    """What a server begins with: its namespaces; then a child tries what holds, in `scratch`, and its answer counts."""
+    if sys.platform != "linux":
+        return Wall()
+    wanted = [mounts for mounts in ("mounts" in parts, False) if "namespaces" in parts]
+    mounts = next((one for one in wanted if _succeeds(partial(_own_namespaces, mounts=one))), None)
+    if network := mounts is not None:  # a child has tried: what succeeds in part cannot be undone
+        _own_namespaces(mounts=mounts)
+    known = platform.machine() in _ARCHITECTURES and struct.calcsize("P") == 8
+    wall = Wall(network, bool(mounts), version() if "landlock" in parts else 0, "filter" in parts and known)
+    fewer: list[dict[str, Any]] = [{"mounts": False}, {"landlock": 0}, {"filter": False}]
+    less = [{**one, **other} for one in fewer for other in fewer]  # each alone, then two of them
+    tried = [wall, *(replace(wall, **one) for one in sorted(less, key=len))]
+    return next((one for one in dict.fromkeys(tried) if _holds(one, scratch)), Wall(network))
+
+
+def version() -> int:
+    """Landlock's version in this kernel, as far as it serves; 0 where there is none."""
+    found = _libc().syscall(_RULESET, None, 0, 1) if sys.platform == "linux" else 0
+    return found if found >= _REFER_FROM else 0  # before, no file can be moved between two folders
+
+
+def _holds(wall: Wall, scratch: Path) -> bool:
+    """Whether a child can go behind it, and then write inside and not outside."""
+    inside = scratch / "tmp"
+    inside.mkdir(exist_ok=True)
+    try:
+        places = wall.prepared([inside])
+    except OSError:
+        return False
+
+    def attempt() -> None:
+        wall.enter(places, inside)
+        (inside / "wall").touch()
+        (inside / "wall").unlink()
+        if wall.mounts or wall.landlock:
+            with contextlib.suppress(OSError):
+                (scratch / "wall").touch()
+                raise AssertionError("it was written outside")
+
+    return _succeeds(attempt)
+
+
+def _succeeds(attempt: Callable[[], object]) -> bool:
+    """Whether a child that tries it does not fail."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            attempt()
+            code = 0
+        except (OSError, AssertionError):
+            pass
+        finally:
+            os._exit(code)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def _own_namespaces(*, mounts: bool) -> None:
+    """Gives this process a network of its own, where only it and its children are. Raises OSError where the kernel does not."""
+    libc, flags = _libc(), _NEWNET | _NEWIPC | (_NEWNS if mounts else 0)
+    user, group = os.geteuid(), os.getegid()
+    if libc.unshare(flags) < 0:
+        _checked(libc.unshare(flags | _NEWUSER), "unshare")
+        with contextlib.suppress(OSError):
+            Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
+    with contextlib.suppress(OSError), socket.socket() as any_socket:  # ranks of one graph meet there
+        fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh22x", b"lo", 0x1 | 0x40))
+    if mounts:
+        _checked(libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None), "mount")
+        if _SHARED.is_dir():
+            _checked(libc.mount(b"tmpfs", bytes(_SHARED), b"tmpfs", _NOSUID | _NODEV, b"mode=1777"), "mount")
+
+
+def _tree(places: Iterable[Path], *, proc: bool) -> int:
+    """A descriptor of mounts that cannot be written but for `places` and shared memory; a child makes them. `proc`: and /proc,
+    where CUDA names its threads, and which root may not write without Landlock."""
+    (ready, tell), (wait, go_on) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _see_read_only(_libc(), [bytes(one) for one in places], [b"/proc"] if proc else [])
+            os.write(tell, b"x")
+            os.close(go_on)
+            os.read(wait, 1)
+        finally:
+            os._exit(0)
+    os.close(tell)
+    try:
+        if not os.read(ready, 1):
+            raise OSError(errno.EPERM, "mounts cannot be made here")
+        return os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        for handle in (ready, wait, go_on):
+            os.close(handle)
+        os.waitpid(pid, 0)
+
+
+def _see_read_only(libc: Any, places: Iterable[bytes], left: Iterable[bytes]) -> None:
+    _checked(libc.unshare(_NEWNS), "unshare")
+    _checked(libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None), "mount")
+    for name in places:
+        _checked(libc.mount(name, name, None, _BIND | _RECURSIVE, None), "mount")
+    _set_read_only(libc, b"/", True)
+    for name in [*places, *left, *([bytes(_SHARED)] if _SHARED.is_dir() else [])]:
+        _set_read_only(libc, name, False)
+
+
+def _set_read_only(libc: Any, name: bytes, on: bool) -> None:
+    attributes = struct.pack("QQQQ", int(on), int(not on), 0, 0)
+    _checked(libc.syscall(_MOUNT_SETATTR, -100, name, 0x8000, attributes, len(attributes)), "mount_setattr")
+
+
+def _landlock(libc: Any, places: Iterable[Path], abi: int, *, tcp: bool, shared: bool) -> None:
+    """Lets this process and its children write below `places` and to devices only, and leaves other processes alone."""
+    one_file = _WRITE | (_TRUNCATE if abi >= _TRUNCATE_FROM else 0)
+    below = one_file | _CHANGES | _REFER
+    rights = [below | _DEVICES_MADE, 3 if tcp and abi >= _TCP_FROM else 0, 3 if abi >= _SCOPES_FROM else 0]
+    told = struct.pack("Q" * len(rights), *rights)[: 8 if abi < _TCP_FROM else 16 if abi < _SCOPES_FROM else 24]
+    rules = _checked(libc.syscall(_RULESET, told, len(told), 0), "landlock")
+    devices = [path for name in _DEVICES for path in Path("/dev").glob(name) if path.is_char_device()]
+    on_gpu = any(not path.name.endswith(("null", "zero", "full", "random")) for path in devices)
+    folders = [*places, *([_SHARED] if _SHARED.is_dir() and (shared or on_gpu) else [])]
+    threads = Path("/proc/self/task")
+    for path, right in [*((one, below) for one in folders), *((one, one_file) for one in (*devices, threads))]:
+        handle = os.open(path, getattr(os, "O_PATH", 0) | os.O_CLOEXEC)
+        _checked(libc.syscall(_RULE, rules, 1, struct.pack("=Qi", right, handle), 0), "landlock")
+        os.close(handle)
+    _checked(libc.syscall(_RESTRICT, rules, 0), "landlock")
+    os.close(rules)
+
+
+def _drop_rights(libc: Any) -> None:
+    """Of what root, or who has a namespace of users, may do."""
+    kept = _IGNORING_MODES if os.geteuid() == 0 else 0
+    header, now = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+    _checked(libc.capget(header, now), "capget")
+    effective, permitted = (word & kept for word in struct.unpack_from("II", now.raw))
+    _checked(libc.capset(header, struct.pack("IIIIII", effective, permitted, 0, 0, 0, 0)), "capset")
+
+
+def _filter(libc: Any, families: Collection[int]) -> None:
+    """Refuses sockets of other families, and calls by which one could be made past this. CUDA begins with a local socket of
+    packets in order, which services do not have."""
+    architecture, make_socket, seccomp = _ARCHITECTURES[platform.machine()]
+    load, equal, above, mask, give = 0x20, 0x15, 0x35, 0x54, 0x06
+    allowed, refused = 0x7FFF0000, 0x50000 | errno.EACCES
+    tests = [
+        (load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, refused),
+        (load, 0, 0, 0), (above, 0, 1, 0x40000000), (give, 0, 0, refused),
+        (equal, 0, 1, _IO_URING), (give, 0, 0, refused),
+        (equal, 1, 0, make_socket), (give, 0, 0, allowed), (load, 0, 0, 16),
+        *((equal, len(families) - at + 4, 0, family) for at, family in enumerate(families)),
+        (equal, 0, 3, socket.AF_UNIX), (load, 0, 0, 24), (mask, 0, 0, 0xF), (equal, 1, 0, socket.SOCK_SEQPACKET),
+        (give, 0, 0, refused), (give, 0, 0, allowed),
+    ]  # fmt: skip
+    packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in tests))
+    program = struct.pack("HxxxxxxP", len(tests), ctypes.addressof(packed))
+    _checked(libc.syscall(seccomp, 1, 4, program), "seccomp")  # 4: loads are as fast as before
