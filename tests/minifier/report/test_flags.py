@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.program.settings import plain_change
+from graphdbg.dumps.schema import Ambient
 from graphdbg.minifier.report.by_command import PROGRAM
 from graphdbg.minifier.report.trying import candidates, offs
 from graphdbg.toolkit.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, tensor
 
+PLANTED = Path(__file__).resolve().parents[2] / "toolkit" / "planted"
 WORKAROUND = """import torch
 from torch._inductor.lowering import make_fallback
 make_fallback(torch.ops.aten.relu.default, warn=False, override_decomp=True)
@@ -90,6 +93,29 @@ def test_a_broken_promise_of_an_operator_is_looked_for_by_torchs_own_comparison(
     failure = Signature("metadata", "run", detail="stride")
     text = next(candidates(case_of(relu_record(None), failure, rung="debug_nop"))).text
     assert "with CrossRefFakeMode(only_check_ops_with_meta=False):" in text
+
+
+OLDER = """import torch._prims_common as common
+check = common.check_significant_strides
+def older(a, b, *, only_cuda=True, allow_rhs_unbacked=False):
+    return check(a, b, only_cuda=older.__kwdefaults__["only_cuda"], allow_rhs_unbacked=allow_rhs_unbacked)
+common.check_significant_strides = older
+"""
+"""Torch 2.11 asks about strides without a word of the CPU's."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", ["", OLDER], ids=["torch 2.13", "torch 2.11"])
+def test_strides_on_the_cpu_are_compared_by_each_torch(before: str, tmp_path: Path) -> None:
+    silu = call("silu", "aten.silu.default", node("x"), value=tensor(4, 8))
+    record = record_of({"x": tensor(4, 8)}, [silu], ["silu"], ambient=Ambient(grad=False))
+    case = replace(case_of(record, Signature("metadata", "run", detail="stride"), rung="debug_nop"), imports=("planted_strides",))
+    text = next(one.text for one in candidates(case) if one.case.imports)
+    (tmp_path / "repro.py").write_text(before + text)
+    environ = os.environ | {"PYTHONPATH": str(PLANTED)}
+    done = subprocess.run([sys.executable, str(tmp_path / "repro.py")], capture_output=True, text=True, check=False, env=environ)
+    assert done.returncode == 1, done.stderr
+    assert "Stride mismatch" in done.stderr
 
 
 def test_another_exception_is_raised_on() -> None:
