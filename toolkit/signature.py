@@ -10,11 +10,11 @@ True
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, Literal
 
 import msgspec
 
+from ..dumps.likeness import like, telling
 from . import normalise
 from .isolation.protocol import Answer, frames_of
 
@@ -62,7 +62,7 @@ def _one_factor(one: float, other: float) -> bool:
     return any(abs(value - other) <= SHARP * abs(value) for value in known)
 
 
-VERSION = 3
+VERSION = 4
 """Raised when `same_as` or the normalisation changes, since journals key their verdicts by it."""
 
 Kind = Literal[
@@ -74,7 +74,6 @@ RAISED_TOO = "raised, too"
 """The detail of an "error" where the rung raises what eager raises."""
 
 _SIZE_FACTOR = 1e-3
-_LIKENESS = 0.75
 
 
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -107,7 +106,8 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether two failures are one bug.
 
         Kind, stage, detail and exception type must be equal. Messages must be equal after normalisation; when they differ, the
-        same two innermost library frames and three quarters of the text make up for it; when both are empty, the frames alone do.
+        same two innermost library frames and most words of each in the other make up for it; when both are empty, the frames
+        alone do.
         An accuracy failure must not have shrunk a thousandfold (it would be rounding by then), and the forms must be alike.
         """
         if (self.kind, self.stage, self.group(), self.error) != (other.kind, other.stage, other.group(), other.error):
@@ -120,7 +120,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
             return bool(self.message) or self.frames[:2] == other.frames[:2]
         if not self.frames or self.frames[:2] != other.frames[:2]:
             return False
-        return difflib.SequenceMatcher(None, self.message, other.message, autojunk=False).ratio() >= _LIKENESS
+        return like(telling(self.message), other.message) and like(telling(other.message), self.message)
 
     def group(self) -> str:
         """The detail, one for what a few nodes make of each other: Inf and NaN, wrong integers and the wrong floats from them."""

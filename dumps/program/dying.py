@@ -1,18 +1,12 @@
-"""Endings of a repro for what raises, and for a run that dies, hangs, or needs too much time or memory. Must not import torch.
-
->>> telling_part("expected <n> columns but got <n>", "expected 3 columns but got 4")
-'columns but got'
-"""
+"""Endings of a repro for what raises, and for a run that dies, hangs, or needs too much time or memory. Must not import torch."""
 
 from __future__ import annotations
 
-import difflib
-import inspect
-import re
 import signal as signals
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..likeness import SOURCE
 from .case import Case, Failure
 from .text import Lines, indented
 
@@ -25,7 +19,6 @@ LIMIT_S, LEAST_S = 120, 20
 OUT_OF_MEMORY_BYTES = 2 << 30
 """What the compiled run of a small case may map, where what it was reduced from ran out of memory."""
 
-_PLACEHOLDER = re.compile(r"<[^<>\s]*>|[\[(]?\.\.+[\])]?|\w*\d\w*|…")
 _TEXT_OF = """"".join(traceback.format_exception(error, limit=0)) + str(getattr(error, "inner_exception", ""))"""
 _WARM = "torch.compile(lambda x: x + 1)(torch.ones(2))  # what the first compile of a process loads is not what is measured"
 
@@ -36,8 +29,6 @@ class Ending:
 
     lines: Lines
     functions: list[Lines] = field(default_factory=list[Lines])
-    part: str = ""
-    """The part of an exception's text that is asked for beside its type."""
     expected: Lines = field(default_factory=list[str])
     """Statements that come before all others: which exception is looked for."""
 
@@ -54,26 +45,9 @@ def death_of(failure: Failure) -> str | int:
     return -int(getattr(signals, failure.detail, signals.SIGSEGV))
 
 
-def telling_part(message: str, raw: str) -> str:
-    """The longest stretch of the normalised message that stands in the raw text and holds no name or number, as `plain` leaves
-    it; may be empty."""
-    match = difflib.SequenceMatcher(None, raw, message, autojunk=False).find_longest_match() if raw else None
-    common = raw[match.a : match.a + match.size] if match else message
-    pieces = [plain(piece) for line in common.splitlines() for piece in _PLACEHOLDER.split(line)]
-    best = max(pieces, key=len, default="")
-    return best[:80].strip() if len(best) >= 4 else ""
-
-
-def plain(text: str) -> str:  # the words of an error without numbers, names and signs
-    return " ".join(word for word in text.lower().split() if word.isalpha())
-
-
-PLAIN = inspect.getsource(plain).splitlines()
-"""The function by which texts are compared, where the failure was recorded as in the program."""
-
 _JUDGED = [
     f"    text = {_TEXT_OF}",
-    "    if ERROR not in text or PART not in plain(text):",
+    "    if ERROR not in text or not like(WORDS, text):",
     "        raise",
     "    traceback.print_exc()",
     '    sys.exit(f"BUG: {ERROR}")',
@@ -90,7 +64,7 @@ def crash(run: Runs) -> Ending:
         "except Exception as error:",
         *_JUDGED,
         'print("gone: it compiles and runs")',
-    ], [PLAIN])  # fmt: skip
+    ], [SOURCE])  # fmt: skip
 
 
 def missing_error(run: Runs) -> Ending:
@@ -105,10 +79,10 @@ def missing_error(run: Runs) -> Ending:
     ]
     return Ending([
         f"eager, got = raised(graph), raised({run.compiled})",
-        "other = any(text and (ERROR not in text or PART not in plain(text)) for text in (eager, got))",
+        "other = any(text and (ERROR not in text or not like(WORDS, text)) for text in (eager, got))",
         "print(f\"{'cannot tell: ' * other}eager mode raises {eager or 'nothing'}\\ntorch.compile raises {got or 'nothing'}\")",
         "sys.exit(UNSURE if other else int(bool(eager) and not got))",
-    ], [PLAIN, raised])  # fmt: skip
+    ], [SOURCE, raised])  # fmt: skip
 
 
 def only_compiles(case: Case, compiled: str, *, inner: bool) -> Ending:
@@ -142,7 +116,7 @@ def only_compiles(case: Case, compiled: str, *, inner: bool) -> Ending:
         "except Exception as error:",
         *_JUDGED,
         'raise RuntimeError("nothing was compiled")',
-    ], [PLAIN] if inner else [PLAIN, backend])  # fmt: skip
+    ], [SOURCE] if inner else [SOURCE, backend])  # fmt: skip
 
 
 # -- processes that die, hang, or need too much --------------------------------------------------------------------------------

@@ -12,25 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..likeness import telling
 from . import dying
 from .case import FLOATING, REAL, Case
 from .dying import Ending
 from .text import CannotExpressError, Lines, indented, quoted
 
 
-def ending_of(
-    case: Case, compiled: str = "compiled", *, inner: bool = False, wide: str | None = "", loose: bool = False
-) -> Ending:
+def ending_of(case: Case, compiled: str = "compiled", *, inner: bool = False, wide: str | None = "") -> Ending:
     """What runs, compares and judges; raises CannotExpressError for a kind of failure without a check.
 
     `compiled`: the compiled function as an expression; `inner`: it is Inductor's inner compiler. `wide`: keyword arguments with
     which the graph casts to float64 in place of its own floating dtypes; None: it has no such parameters and needs the mode.
-    `loose`: no part of an exception's text is asked for.
     """
     failure, ending = case.failure, _ending_of(case, compiled, inner, wide)
     if failure.kind in ("crash", "missing_error"):
-        ending.part = "" if loose else dying.telling_part(failure.message, failure.raw)
-        ending.expected = [f"ERROR, PART = {quoted(failure.error.rpartition('.')[2])}, {quoted(ending.part)}"]
+        words = ", ".join(map(quoted, sorted(telling(failure.message), key=failure.message.lower().find)))
+        ending.expected = [f"ERROR, WORDS = {quoted(failure.error.rpartition('.')[2])}, {f'{{{words}}}' if words else 'set()'}"]
     return ending
 
 

@@ -47,41 +47,30 @@ class Script:
     notes: tuple[str, ...] = ()
     sizing: Sizing | None = None
     """Which sizes are dynamic; None: as many as torch makes so."""
-    part: str = ""
-    """The part of the exception's text that it asks for beside its type."""
-    loose: bool = False
-    """Whether it is content with the exception's type."""
 
-    def without_part(self) -> Script:
-        """The same program, content with the exception's type."""
-        return self.like(loose=True)
-
-    def like(self, *, case: Case | None = None, sizing: Sizing | None = None, loose: bool | None = None) -> Script:
+    def like(self, *, case: Case | None = None, sizing: Sizing | None = None) -> Script:
         """The same program but for what is given."""
-        loose = self.loose if loose is None else loose
-        return script_of(case or self.case, self.entry, self.way, sizing or self.sizing, stand=self.stand, loose=loose)
+        return script_of(case or self.case, self.entry, self.way, sizing or self.sizing, stand=self.stand)
 
 
-def script_of(
-    case: Case, entry: Entry, way: Way, sizing: Sizing | None = None, *, stand: Stand | None = None, loose: bool = False
-) -> Script:
-    """One program. `loose`: it asks for no part of the exception's text."""
+def script_of(case: Case, entry: Entry, way: Way, sizing: Sizing | None = None, *, stand: Stand | None = None) -> Script:
+    """One program."""
     made = replace(case, record=sizes.sizes_inside(case.record)) if sizing is not None else case
     stand = stand or Stand()
     if case.off == "left out" and not case.leaves_out:
         case, made = replace(case, off="eager"), replace(made, off="eager")
-    script = _script(made, entry, way, sizing, stand, loose=loose)
+    script = _script(made, entry, way, sizing, stand)
     if way == "literal" and script.text.count("\n") > MOST_LINES and not case.ops:
-        script = replace(_script(made, entry, "stored", sizing, stand, loose=loose), way=way)
+        script = replace(_script(made, entry, "stored", sizing, stand), way=way)
     return replace(script, case=case)
 
 
-def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, stand: Stand, *, loose: bool) -> Script:
+def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, stand: Stand) -> Script:
     program = program_of(case.record, wide=case.against_float64 and case.facts.names_float)
     slots, source = inputs_of(case, program.constants, way)
     inputs, sidecar = _inputs(case, source, [slot.name for slot in slots], sizing)
     compiled, inner, made = _compiled(case, entry, sizing, stand, program)
-    ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide, loose=loose)
+    ending = ending_of(case, compiled, inner=entry != "torch.compile", wide=program.wide)
     state = state_of(case, settings_at(case, entry, stand))
     settings = [*state.settings, *mode_lines(entry, stand)]
     changed = bool(case.imports) and stand.is_inductor and not case.needs_imports
@@ -110,7 +99,7 @@ def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, stand: St
         body,
         "",
     ])  # fmt: skip
-    return Script(text, sidecar, entry, way, source.seeded, case, stand, tuple(notes), sizing, ending.part, loose)
+    return Script(text, sidecar, entry, way, source.seeded, case, stand, tuple(notes), sizing)
 
 
 def _blocks(*parts: str | Lines) -> str:

@@ -31,7 +31,6 @@ from ...dumps.atomic import write_file
 from ...dumps.hints import numbers
 from ...dumps.program import sizes
 from ...dumps.program.case import Case, Off, Registered
-from ...dumps.program.dying import plain
 from ...dumps.program.entering import CHECKED_BY, ENTERS, RUNG, Entry, Stand, entries_of, stands_for
 from ...dumps.program.inputs import Way
 from ...dumps.program.repro import MOST_LINES, Script, script_of
@@ -220,8 +219,6 @@ def search(case: Case, asked: Asked) -> Found:
     for script in candidates(offs(case)[0]):
         asked.narrate(f"running a repro that enters {_entering(script)} with {script.way} inputs, in a fresh process")
         found = _tried(script, asked, Memo.of(script, saved, versions))
-        if found.runs.trials[0].code == verify.UNSURE and case.failure.kind == "crash" and script.part:
-            found = _content_with_type(found, asked)
         if found.shows:
             found = _switched(_narrowed(found, asked), asked)
             if saved.run is None:
@@ -242,20 +239,6 @@ def _entering(script: Script) -> str:
     stands = [script.stand.mode, *([script.stand.backend] if not script.stand.is_inductor else [])]
     named = ", ".join(one for one in stands if one)
     return ENTERS[script.entry] + (f", {named}" if named else "")
-
-
-LIKE = 0.6
-"""What part of an error's words must be in another's text for the two to be one, where the longest stretch of them is not."""
-
-
-def _content_with_type(found: Found, asked: Asked) -> Found:
-    """The same program, content with the exception's type, where what it printed has most words of the recorded error."""
-    failure = found.script.case.failure
-    words, seen = set(plain(failure.raw or failure.message).split()), set(plain(found.runs.output).split())
-    if words and len(words & seen) < LIKE * len(words):
-        return found  # another failure
-    other = _tried(found.script.without_part(), asked)
-    return other if other.shows else found
 
 
 def offs(case: Case) -> list[Case]:

@@ -109,26 +109,6 @@ def test_a_program_that_does_not_fail_is_no_proof(tmp_path: Path, judged: Callab
     assert "does not show it reliably:** it did in 0 of 1 fresh process" in report.issue.read_text()
 
 
-def test_a_crash_with_another_text_is_taken_by_its_type(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
-    seen = judged(lambda text: 1 if 'PART = "CppCompileError", ""' in text else 2)
-    report = bundle.emit_report(
-        case_folder(tmp_path / "case", relu_record("compile_error")), tmp_path / "out", signature=CRASH, narrate=quiet
-    )
-    assert report.verified
-    assert len(set(seen)) == 2
-    assert sum('PART = "CppCompileError", ""' in text for text in seen) == 3
-
-
-def test_a_crash_with_other_words_is_another_failure(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
-    seen = judged(lambda text: 1 if 'PART = "CppCompileError", ""' in text else 2)
-    other = msgspec.structs.replace(CRASH, message="no such file or directory", raw="no such file or directory")
-    report = bundle.emit_report(
-        case_folder(tmp_path / "case", relu_record("compile_error")), tmp_path / "out", signature=other, narrate=quiet
-    )
-    assert (report.says, report.exit_code) == ("none", 4)
-    assert not any('PART = "CppCompileError", ""' in text for text in seen)
-
-
 def test_nothing_is_overwritten(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
     seen = judged(lambda text: 1)
     out = tmp_path / "out"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.program.case import facts_of
-from graphdbg.dumps.program.dying import death_of, plain, telling_part
+from graphdbg.dumps.program.dying import death_of
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.program.settings import ambient_lines, config_lines
 from graphdbg.dumps.program.text import CannotExpressError
@@ -172,29 +172,6 @@ def test_ambient_state_is_restored_where_it_differs() -> None:
     forward = ambient_lines(case_of(record_of({}, [], [], stage="forward", ambient=ambient)))
     assert forward[-1] == "torch.set_grad_enabled(False)"
     assert not any("autocast" in line for line in forward)
-
-
-@pytest.mark.parametrize(
-    ("message", "raw", "part"),
-    [
-        ("‘compile’ was not declared in this scope", "", "was not declared in this scope"),
-        ("expected <name> of size [..] at <path>", "expected buf1 of size [4] at /tmp/x/y", "of size"),
-        ("no lowering for aten.foo <n>", "no lowering for aten.foo 12", "no lowering for"),
-        ("<n>", "12", ""),
-        ("", "", ""),
-    ],
-)
-def test_the_telling_part_stands_in_the_raw_text(message: str, raw: str, part: str) -> None:
-    assert telling_part(message, raw) == part
-    assert part in plain(raw or message)
-
-
-def test_without_part_only_the_type_is_asked_for() -> None:
-    script = first(relu_record(), CRASH)
-    assert script.part
-    loose = script.without_part()
-    assert not loose.part
-    assert 'ERROR, PART = "CppCompileError", ""' in loose.text
 
 
 def test_tolerance_and_reference() -> None:
