@@ -76,6 +76,11 @@ def alone() -> Iterator[None]:
         _here.callback = callback
 
 
+def at_work() -> bool:
+    """Inside an unseen function: whether Dynamo compiles what is called outside of it."""
+    return _here.callback is not _OUTSIDE and bool(_here.callback)
+
+
 def passed_over(function: Any) -> None:
     """Dynamo runs a frame of the function as it is; what it calls is seen. Nothing happens before torch is imported."""
     global _set

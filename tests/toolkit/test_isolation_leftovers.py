@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -164,7 +165,7 @@ def test_time_that_the_machine_spends_on_others_is_not_a_childs() -> None:
 
 def test_a_folder_that_is_being_made_is_not_taken_for_left_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many threads make folders, and each removes what is left over first: nobody loses the one that it works in."""
-    monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def work(number: int) -> int:
         lost = 0

@@ -54,9 +54,13 @@ class MinifyForm(VerticalScroll):
         yield Static("", id="form-command", markup=False)
         yield Static("", id="form-help", markup=False)
 
+    def on_mount(self) -> None:
+        """A proposal that came first is filled in."""
+        self.watch_base(self.base)
+
     def watch_base(self, base: Start | None) -> None:
         """Fills the fields, as soon as they are there."""
-        if base is None:
+        if base is None or not self.query("#form-help"):
             return
         for name, text in base.texts().items():
             self.query_one(f"#form-{name}", Input).value = text

@@ -13,6 +13,7 @@ import torch
 from click.testing import CliRunner
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.dumps import bound
 from graphdbg.dumps.live import encode, save_graph
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
@@ -81,7 +82,8 @@ def saved(path: Path, function: Callable[..., Any], *inputs: torch.Tensor, **ind
     for number, node in enumerate(gm.graph.nodes):
         node.meta["stack_trace"] = f'  File "model.py", line {number}, in forward\n    line()\n'
     like = encode(gm, id="0_0/inference", stage="inference", ambient=Ambient(grad=False), config={"inductor": inductor})
-    return load_graph(save_graph(gm, list(inputs), path, like=like))
+    bound.bind(save_graph(gm, list(inputs), path, like=like))  # what is planted is found by a server that has no wall
+    return load_graph(path)
 
 
 def net(x: torch.Tensor, *weights: torch.Tensor) -> list[torch.Tensor]:

@@ -29,6 +29,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from ....dumps.schema import InputRecord
 from ....dumps.torchside.values import storage_key
 from ... import torch_private as t
+from ...unseen import at_work
 
 _OURS = str(Path(__file__).parent)
 _BETWEEN = tuple(f"{torch.__path__[0]}/{name}" for name in (
@@ -86,7 +87,8 @@ class Places:
 class Calls:
     """The hooks that the engine calls while this is entered, those too that run no operator; callbacks at the end as well.
 
-    The interpreter tells of calls (`sys.setprofile`); where the program has a profiler of its own there, nothing is told.
+    The interpreter tells of calls (`sys.setprofile`). Nothing is told where the program has a profiler of its own there, or where
+    Dynamo is at work, which passes over what runs under a profiler.
     """
 
     def __init__(self, places: Places) -> None:
@@ -95,7 +97,7 @@ class Calls:
         self._on = False
 
     def __enter__(self) -> Calls:
-        self._on = sys.getprofile() is None
+        self._on = sys.getprofile() is None and not at_work()
         if self._on:
             sys.setprofile(self._called)
         return self
