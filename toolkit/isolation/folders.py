@@ -27,8 +27,7 @@ def make(prefix: str) -> tuple[Path, int]:
     """A fresh folder and the descriptor that holds it; `prefix` is one of PREFIXES. Removes left-over folders first."""
     assert prefix in PREFIXES
     remove_left_over()
-    folder = temporary.fresh(prefix)
-    return folder, hold(folder)
+    return temporary.held(prefix)
 
 
 def owned(prefix: str) -> AbstractContextManager[Path]:
