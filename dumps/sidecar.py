@@ -11,7 +11,7 @@ read it as the truth. (`ls` does not need it either: the journal says how many n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -201,6 +201,8 @@ def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator
         count = len(column) if count < 0 else count
         if len(column) != count or (name in _TEXTS and count and not 0 <= min(column) <= max(column) < len(table.strings)):
             raise _damaged(where, "its columns do not fit together")
+        if name in ("shape", "stride"):
+            _check_dims(where, name, (table.strings[at] for at in set(column) if table.strings[at]))
         setattr(table, name, column)
         yield table, name
     for start in range(0, count, INPUTS_AT_ONCE):
@@ -208,6 +210,14 @@ def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator
         if any(used and not 0 <= min(used) <= max(used) < index for index, used in enumerate(part, start)):
             raise _damaged(where, "a node uses a later node")
         yield table, order[-1]
+
+
+def _check_dims(where: str, name: str, texts: Iterable[str]) -> None:
+    try:
+        if not all(isinstance(json.loads(text), str | list) for text in texts):
+            raise ValueError(f"$.{name} is no list and no expression")
+    except (ValueError, RecursionError) as error:
+        raise _damaged(where, str(error)) from error
 
 
 def _damaged(where: str, why: str) -> UnreadableError:
