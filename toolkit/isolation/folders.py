@@ -16,7 +16,8 @@ from pathlib import Path
 
 from ...dumps import temporary
 from ...dumps.temporary import ALIVE as ALIVE
-from ...dumps.temporary import hold, nobody_holds
+from ...dumps.temporary import hold as hold
+from ...dumps.temporary import nobody_holds
 from . import processes
 
 HOST_PREFIX = "graphdbg-host-"
