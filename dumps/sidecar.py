@@ -11,7 +11,7 @@ read it as the truth. (`ls` does not need it either: the journal says how many n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -202,7 +202,7 @@ def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator
         if len(column) != count or (name in _TEXTS and count and not 0 <= min(column) <= max(column) < len(table.strings)):
             raise _damaged(where, "its columns do not fit together")
         if name in ("shape", "stride"):
-            _check_dims(where, name, (table.strings[at] for at in set(column) if table.strings[at]))
+            _check_dims(where, name, table.strings, set(column))
         setattr(table, name, column)
         yield table, name
     for start in range(0, count, INPUTS_AT_ONCE):
@@ -212,9 +212,9 @@ def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator
         yield table, order[-1]
 
 
-def _check_dims(where: str, name: str, texts: Iterable[str]) -> None:
+def _check_dims(where: str, name: str, strings: list[str], used: set[int]) -> None:
     try:
-        if not all(isinstance(json.loads(text), str | list) for text in texts):
+        if not all(isinstance(json.loads(strings[at]), str | list) for at in used if strings[at]):
             raise ValueError(f"$.{name} is no list and no expression")
     except (ValueError, RecursionError) as error:
         raise _damaged(where, str(error)) from error

@@ -116,6 +116,10 @@ def warm(known: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     cpu_vec_isa.valid_vec_isa_list()
     codecache.torch_key()
+    with contextlib.suppress(ImportError):
+        from torch._inductor.runtime.triton_compat import triton_key
+
+        triton_key()
     from graphdbg import record  # noqa: F401
     from graphdbg.dumps import live  # noqa: F401
     from graphdbg.toolkit.recorder import starting  # noqa: F401
