@@ -25,10 +25,10 @@ ARGUMENTS: dict[str, Kind] = {
                     Switch()),
     **dict.fromkeys(("graph_id", "num_fwd_outputs", "num_example_inputs", "num_orig_model_outputs",
                      "num_mutated_inp_runtime_indices", "boxed_forward_device_index"), _COUNT),
-    **dict.fromkeys(("static_input_idxs", "static_input_indices", "static_lifetime_input_indices", "bw_donated_idxs"),
-                    Each(_COUNT, most=2**20)),
+    **dict.fromkeys(("static_input_idxs", "static_input_indices", "static_lifetime_input_indices", "bw_donated_idxs",
+                     "user_visible_output_idxs"), Each(_COUNT, most=2**20)),
 }  # fmt: skip
-"""Arguments of the compilers that a graph was given to; others reach none."""
+"""Arguments of the compilers that a graph was given to, and notes of its outputs beside them; others reach none."""
 
 _OF_THE_PROCESS = (
     "compile_threads", "worker_", "trace.", "fx_graph_cache", "fx_graph_remote_cache", "enable_autograd_cache",

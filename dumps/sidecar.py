@@ -201,6 +201,8 @@ def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator
         count = len(column) if count < 0 else count
         if len(column) != count or (name in _TEXTS and count and not 0 <= min(column) <= max(column) < len(table.strings)):
             raise _damaged(where, "its columns do not fit together")
+        if name in ("shape", "stride"):
+            _check_dims(where, name, table.strings, set(column))
         setattr(table, name, column)
         yield table, name
     for start in range(0, count, INPUTS_AT_ONCE):
@@ -208,6 +210,14 @@ def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator
         if any(used and not 0 <= min(used) <= max(used) < index for index, used in enumerate(part, start)):
             raise _damaged(where, "a node uses a later node")
         yield table, order[-1]
+
+
+def _check_dims(where: str, name: str, strings: list[str], used: set[int]) -> None:
+    try:
+        if not all(isinstance(json.loads(strings[at]), str | list) for at in used if strings[at]):
+            raise ValueError(f"$.{name} is no list and no expression")
+    except (ValueError, RecursionError) as error:
+        raise _damaged(where, str(error)) from error
 
 
 def _damaged(where: str, why: str) -> UnreadableError:

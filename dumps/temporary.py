@@ -14,7 +14,6 @@ import atexit
 import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Generator
@@ -38,25 +37,37 @@ _mine: dict[Path, tuple[int, int, Callable[[Path], object]]] = {}
 
 
 def _remove_tree(path: Path) -> None:
-    shutil.rmtree(path, ignore_errors=True)
+    """Holds one descriptor at a time, `shutil.rmtree` one for every level: there may be no more. Nobody else can write in it."""
+    for place, folders, files in os.walk(path, topdown=False):
+        for remove, names in ((os.unlink, (*files, *folders)), (os.rmdir, folders)):  # of folders, first those that are links
+            for name in names:
+                with contextlib.suppress(OSError):
+                    remove(os.path.join(place, name))  # noqa: PTH118 - there may be 100,000 of them
+    with contextlib.suppress(OSError):
+        path.rmdir()
 
 
 def make(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Path:
     """A fresh folder that goes with this process. Raises OSError, and EnvironmentLackError where nothing can be made anywhere."""
-    path = fresh(prefix)
-    _mine[path] = os.getpid(), hold(path), removal
+    path, handle = held(prefix)
+    _mine[path] = os.getpid(), handle, removal
     return path
 
 
-def fresh(prefix: str) -> Path:
-    """A fresh folder for temporary files; raises as `make` does."""
+def held(prefix: str) -> tuple[Path, int]:
+    """A fresh folder for temporary files and the descriptor that holds it; raises as `make` does, and then leaves none."""
     import tempfile  # late: most commands need none
 
     try:
-        return Path(tempfile.mkdtemp(prefix=prefix))
+        path = Path(tempfile.mkdtemp(prefix=prefix))
     except FileNotFoundError as error:
         why = error.strerror or str(error)
         raise EnvironmentLackError("cannot make a temporary folder", why, "set TMPDIR to a folder with space") from error
+    try:
+        return path, hold(path)
+    except BaseException:
+        _remove_tree(path)
+        raise
 
 
 @contextmanager
@@ -74,8 +85,8 @@ def remove(path: Path) -> None:
     maker, handle, removal = _mine.get(path, (0, -1, _remove_tree))
     if maker == os.getpid():
         del _mine[path]
+        os.close(handle)  # first: removing needs one
         removal(path)
-        os.close(handle)
 
 
 def mine(path: Path) -> bool:

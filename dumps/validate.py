@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 import msgspec
@@ -52,6 +52,7 @@ _DOTTED = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*", re.ASCII)
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.<>:\[\]-]*", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9_.]+", re.ASCII)
 _PRECISIONS, _THREADS = ("highest", "high", "medium"), 4096
+_FLOATS = ("float32", "float64", "float16", "bfloat16")
 _DEVICE = re.compile(r"[a-z_][a-z0-9_]*(?::\d+)?", re.ASCII)
 
 Path = str
@@ -214,6 +215,11 @@ class Checker:
                 self.fail(place, f"{_short(body)} is not a {tag}")
             self.name(body, place, pattern, f"a {tag}")
 
+    def one_of(self, word: str, place: Path, known: Sequence[str]) -> None:
+        """Raises for any other word."""
+        if word not in known:
+            self.fail(place, f"{_short(word)} is none of {', '.join(known)}")
+
     def mapping(self, args: Mapping[str, Arg], place: Path) -> None:
         """Named arguments that refer to no node: compile kwargs, configs, constructor arguments."""
         for key, arg in args.items():
@@ -224,10 +230,9 @@ class Checker:
         """The global state: words that name a device, a dtype or a precision, and a number of threads that a machine may have."""
         for device, dtype in ambient.autocast.items():
             self.name(device, "ambient, autocast", _DEVICE, "a device")
-            self.name(dtype, "ambient, autocast", _WORD, "a dtype")
-        self.name(ambient.default_dtype, "ambient, default_dtype", _WORD, "a dtype")
-        if ambient.matmul_precision not in _PRECISIONS:
-            self.fail("ambient, matmul_precision", f"{_short(ambient.matmul_precision)} is none of {', '.join(_PRECISIONS)}")
+            self.one_of(dtype, "ambient, autocast", _FLOATS)
+        self.one_of(ambient.default_dtype, "ambient, default_dtype", _FLOATS)
+        self.one_of(ambient.matmul_precision, "ambient, matmul_precision", _PRECISIONS)
         if not 0 <= (ambient.threads or 0) <= _THREADS:
             self.fail("ambient, threads", f"{ambient.threads} is no number of threads (0 to {_THREADS})")
 
@@ -291,6 +296,8 @@ class Checker:
             self.argument(arg, f"{place}, {key}", reference, body.attrs)
         for key, arg in node.meta.items():
             self.argument(arg, f"{place}, meta {_short(key)}", any_reference, body.attrs)
+            if key == "user_visible_output_idxs" and (why := argument_refusal(key, plain(arg))):
+                self.fail(f"{place}, meta {_short(key)}", f"{_short(plain(arg))}, where {why}")
         self.value(node.value, f"{place}, value")
         for what, position in (("stack", node.stack), ("module", node.module)):
             if not -1 <= position < strings:

@@ -215,7 +215,7 @@ def _module(root: torch.nn.Module, graph: Graph, where: str) -> GraphModule:
     try:
         graph.lint()
         return GraphModule(root, graph)
-    except (RuntimeError, SyntaxError, AttributeError, ValueError, RecursionError) as error:
+    except (RuntimeError, SyntaxError, AttributeError, ValueError, TypeError, LookupError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UnreadableError(where, f"FX makes no module of it ({first})") from error
 

@@ -212,6 +212,8 @@ class Symbols:
         if kind == "int":
             if expr.is_Integer:
                 return torch.SymInt(t.SymNode(expr, self.env, int, int(expr)))
+            if expr.is_number:
+                raise UnreadableError(self.where, f"{text!r} is no whole number")
             return self.env.create_symintnode(expr, hint=None)
         if kind == "float":
             if expr.is_Float:

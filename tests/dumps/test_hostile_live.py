@@ -131,6 +131,9 @@ UNREADABLE: dict[str, tuple[Edit, str]] = {
     ),
     "a tensor that is missing": (lambda g: g["graph"]["attrs"]["w"].update(storage="0" * 40), "0000"),
     "an argument that FX cannot print": (node(2, kwargs={"k": {"dict": [["a", [{"function": "aten.add.Tensor"}]]]}}), "FX"),
+    "an operand that is not there": (node(1, target="operator.add", args=[]), "FX"),
+    "a size that is no number": (node(1, value={"value_kind": "sym", "kind": "int", "expr": "nan"}), "'nan' is no whole number"),
+    "outputs that are no numbers": (node(-1, meta={"user_visible_output_idxs": ["x"]}), "user_visible_output_idxs"),
     "a text that is not there": (node(1, meta={"output_stack_traces": [{"string": 99}]}), "99"),
     "a bound symbol that is not there": (node(1, meta={"unbacked_bindings": [["u7", []]]}), "'u7'"),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -65,12 +66,15 @@ def test_a_missing_sidecar_is_rebuilt_and_a_damaged_one_told(tmp_path: Path) -> 
     whole = load_graph(tmp_path / "case").table
     file = tmp_path / "case/table.msgpack"
     data = file.read_bytes()
+    known = msgspec.msgpack.decode(data)
     for damaged in (
         b"",
         data[:-3],
         b"\xc1",
         msgspec.msgpack.encode({"format": 1, "strings": [], "name": ["x"]}),
         data[:40],
+        *(msgspec.msgpack.encode(known | {"strings": [re.sub(r"^\[.*", dims, text) for text in known["strings"]]})
+          for dims in ("[8, ", "8", "[" * 10**5)),
     ):
         file.write_bytes(damaged)
         with pytest.raises(UnreadableError, match=r"table\.msgpack"):

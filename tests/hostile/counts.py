@@ -100,8 +100,10 @@ class Counts:
         return "\n".join([*lines, f"  {sum(map(len, self.wrong.values())):>6}  wrong"])
 
 
-def guarded(work: Callable[[int], dict[str, Any]], number: int) -> dict[str, Any]:
-    """What the work tells; where it fails itself, that, so that thousands of others go on."""
+def guarded(work: Callable[[int], dict[str, Any]], number: int, until: float) -> dict[str, Any] | None:
+    """What the work tells; where it fails itself, that, so that thousands of others go on. None where the time is up."""
+    if time.monotonic() > until:
+        return None
     try:
         return work(number)
     except Exception:  # noqa: BLE001 - told
@@ -115,14 +117,15 @@ def go_on(
     """Does the numbers that were not done, in forks of this process, until the time is up or nothing is left to do."""
     begun, before = time.monotonic(), counts.seconds
     until, kept = begun + 60 * minutes, begun
-    waiting: set[Future[dict[str, Any]]] = set()
+    waiting: set[Future[dict[str, Any] | None]] = set()
 
     def take(most: int) -> None:
         nonlocal waiting, kept
         while len(waiting) > most:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for one in done:
-                counts.add(one.result())
+                if told := one.result():
+                    counts.add(told)
             counts.seconds = before + time.monotonic() - begun
             if time.monotonic() - kept > 5:
                 counts.keep()
@@ -135,7 +138,7 @@ def go_on(
                     take(0)
                     if time.monotonic() > until or left() <= 0:
                         break
-                waiting.add(pool.submit(guarded, work, number))
+                waiting.add(pool.submit(guarded, work, number, until))
                 take(2 * jobs)
     finally:
         counts.keep()

@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import shutil
@@ -37,6 +38,7 @@ else:
 
 HOME = ROOT / ".cache" / "hostile"
 LIMIT_S = 600.0
+"""Of a minification that is resumed, and of any other command."""
 TRAINING = """
 import torch
 
@@ -74,13 +76,16 @@ SAME = ("nodes", "input_bytes", "queries", "history", "verified", "verdicts")
 
 
 def prepare(home: Path, checks: tuple[str, ...]) -> dict[str, Any]:
-    """The script, the case, and what calm runs say: how long they take, how many lines they write, how they end."""
+    """The script, the case, and what calm runs say: how long they take, how many lines they write, how they end. Each gets its
+    name when it is whole, as several drivers may prepare at once."""
     home.mkdir(parents=True, exist_ok=True)
     script, case = home / "training.py", home / "case"
-    script.write_text(TRAINING + "\ntrain()\n")
-    if not (case / "graph.json").exists():
-        shutil.rmtree(case, ignore_errors=True)
-        subprocess.run([sys.executable, "-c", CASE, case], check=True)
+    _write(script, TRAINING + "\ntrain()\n")
+    if not case.exists():
+        with _folder(home) as place:
+            subprocess.run([sys.executable, "-c", CASE, place / "case"], check=True)
+            with contextlib.suppress(OSError):  # another was quicker
+                (place / "case").rename(case)
     calm: dict[str, Any] = {}
     for name in checks:
         file = home / f"calm-{name}.json"
@@ -91,33 +96,50 @@ def prepare(home: Path, checks: tuple[str, ...]) -> dict[str, Any]:
                 ended = json.loads(done.stdout.splitlines()[-1])
                 lines = (place / "out" / "journal.jsonl").read_bytes().count(b"\n")
             known = {"seconds": time.monotonic() - begun, "lines": lines, "ended": {one: ended[one] for one in SAME}}
-            file.write_text(json.dumps(known, indent=1))
+            _write(file, json.dumps(known, indent=1))
         calm[name] = json.loads(file.read_text())
     return {"script": script, "case": case, "calm": calm}
 
 
+def _write(path: Path, text: str) -> None:
+    with _folder(path.parent) as place:
+        (place / path.name).write_text(text)
+        (place / path.name).replace(path)
+
+
 def warm(known: dict[str, Any]) -> None:
-    """Imports what a recording needs, and makes the kernels that it will find again; nothing of that runs in this process."""
+    """Imports what a recording needs by the names that a fork tells, looks at the machine as Inductor does, and makes the kernels
+    that forks will find again: these asked a compiler, and a Python, each time. Nothing is traced or run in this process."""
     import torch
-    import torch._inductor.compile_fx
+    from torch._inductor import codecache, compile_fx, cpu_vec_isa  # noqa: F401
 
     torch.set_num_threads(1)
+    cpu_vec_isa.valid_vec_isa_list()
+    codecache.torch_key()
+    with contextlib.suppress(ImportError):
+        from torch._inductor.runtime.triton_compat import triton_key
+
+        triton_key()
     from graphdbg import record  # noqa: F401
     from graphdbg.dumps import live  # noqa: F401
     from graphdbg.toolkit.recorder import starting  # noqa: F401
 
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(HOME / "kernels")
-    gc.freeze()
     with _folder() as place:
-        os.waitpid(_recording(place / "warming"), 0)
+        os.waitpid(_recording(place / "warming", place / "modules"), 0)
+        for name in (place / "modules").read_text().split():
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+        gc.freeze()
         begun = time.monotonic()
         os.waitpid(_recording(place / "run"), 0)
         known["dump_s"] = time.monotonic() - begun
         known["dump_lines"] = sum(_lines(path) for path in (place / "run").glob("*/journal.jsonl"))
 
 
-def _recording(run: Path) -> int:
-    """A fork that records the training."""
+def _recording(run: Path, modules: Path | None = None) -> int:
+    """A fork that records the training, and may write what it imported for that."""
+    known = set(sys.modules)
     child = os.fork()
     if child:
         return child
@@ -136,6 +158,8 @@ def _recording(run: Path) -> int:
         exec(compile(TRAINING, "training.py", "exec"), room)
         with record(run, inputs="first"):
             room["train"]()
+        if modules:
+            modules.write_text("\n".join(name for name in sys.modules if name not in known and not name.startswith("triton")))
         code = 0
     finally:
         os._exit(code)
@@ -148,19 +172,20 @@ def of_dump(seed: int, known: dict[str, Any], number: int) -> Told:
     with _folder() as place:
         run = place / "run"
         lines = lambda: sum(map(_lines, run.glob("*/journal.jsonl")))  # noqa: E731
+        limit_s = 60 + 10 * known["dump_s"]
         moment = _moment(random, known["dump_s"] * (4 if real else 1), known["dump_lines"])
         if real:
             words = [sys.executable, "-m", "graphdbg", "dump", "-o", run, "--", known["script"]]
             process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
             whom = functools.partial(_script, run) if random.random() < 0.5 else None
-            killed = _kill(process.pid, moment, lines, functools.partial(_over, process), whom)
+            killed = _kill(process.pid, moment, lines, functools.partial(_over, process), limit_s, whom)
             with contextlib.suppress(ProcessLookupError):
                 process.wait(LIMIT_S)
                 os.killpg(process.pid, signal.SIGKILL)
         else:
             child = _recording(run)
             look = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            killed = _kill(child, moment, lines, lambda: os.waitid(os.P_PID, child, look) is not None)
+            killed = _kill(child, moment, lines, lambda: os.waitid(os.P_PID, child, look) is not None, limit_s)
             os.waitpid(child, 0)
         stage, found = lost(run) if run.exists() else ("nothing was written yet", [])
         if killed and run.exists():
@@ -218,7 +243,8 @@ def of_minify(seed: int, known: dict[str, Any], number: int) -> Told:
                 process = subprocess.Popen(asked, stdout=said, stderr=said, cwd=place, start_new_session=True)
             moment = _moment(random, calm["seconds"], calm["lines"])
             whom = None if random.random() < 0.3 else functools.partial(int, process.pid)
-            killed = _kill(process.pid, moment, functools.partial(_lines, journal), functools.partial(_over, process), whom)
+            over, lines = functools.partial(_over, process), functools.partial(_lines, journal)
+            killed = _kill(process.pid, moment, lines, over, LIMIT_S, whom)
             process.wait()
             if not killed:
                 break
@@ -271,13 +297,13 @@ def _moment(random: Random, seconds: float, lines: int) -> tuple[str, float, flo
 
 
 def _kill(
-    pid: int, moment: tuple[str, float, float], lines: Callable[[], int], ended: Callable[[], bool],
+    pid: int, moment: tuple[str, float, float], lines: Callable[[], int], ended: Callable[[], bool], limit_s: float,
     whom: Callable[[], int | None] | None = None,
 ) -> bool:  # fmt: skip
-    """Kills a process, or its whole group, at a moment; False where it ended before."""
+    """Kills a process, or its whole group, at a moment, or after so many seconds; False where it ended before."""
     kind, what, after = moment
     begun = time.monotonic()
-    while (time.monotonic() - begun < what) if kind == "time" else (lines() < what and time.monotonic() - begun < LIMIT_S):
+    while (time.monotonic() - begun < what) if kind == "time" else (lines() < what and time.monotonic() - begun < limit_s):
         if ended():
             return False
         time.sleep(0.005)
@@ -304,8 +330,8 @@ def _asked(words: list[Any], place: Path) -> subprocess.CompletedProcess[str]:
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="hostile-"))
+def _folder(below: Path | None = None) -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix="hostile-", dir=below))
     try:
         yield place
     finally:
@@ -331,13 +357,15 @@ def main() -> int:
     parser.add_argument("--kills-dump", type=int, default=20, metavar="N", help="until so many recordings were killed")
     parser.add_argument("--kills-minify", type=int, default=4, metavar="N", help="until so many minifications were")
     parser.add_argument("--jobs", type=int, default=1, help="so many at the same time")
-    parser.add_argument("--minutes", type=float, default=1e6)
+    parser.add_argument("--minutes", type=float, default=1e6, help="no try begins later")
     parser.add_argument("--counts", type=Path, default=HOME, metavar="DIR", help="where the counts lie")
     parser.add_argument("--no-inductor", action="store_true", help="minify only by a command, which compiles nothing")
     parser.add_argument("--only", metavar="dump:N|minify:N", help="this try alone")
     asked = parser.parse_args()
     importable(HOME)
-    os.environ |= {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}  # there are many of them at once
+    threads = ("TORCHINDUCTOR_COMPILE_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    os.environ |= dict.fromkeys(threads, "1")  # there are many of them at once, and what forks has no other thread
+    until = time.monotonic() + 60 * asked.minutes
     known = prepare(HOME / "kills", ("command",) if asked.no_inductor else tuple(CHECKS))
     dumps, minifies = (Counts(f"{asked.seed}-{of}", asked.counts) for of in ("dump", "minify"))
     if asked.kills_dump > killed(dumps) or (asked.only or "").startswith("dump"):
@@ -348,7 +376,8 @@ def main() -> int:
         print(json.dumps(tries[of](int(number)), indent=1))
         return 0
     for of, counts, most in (("dump", dumps, asked.kills_dump), ("minify", minifies, asked.kills_minify)):
-        go_on(counts, tries[of], asked.minutes, lambda counts=counts, most=most: most - killed(counts), asked.jobs)
+        left = lambda counts=counts, most=most: most - killed(counts)  # noqa: E731
+        go_on(counts, tries[of], (until - time.monotonic()) / 60, left, asked.jobs)
         print(text(counts, of), flush=True)
     return bool(dumps.wrong or minifies.wrong)
 

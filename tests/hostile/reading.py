@@ -86,7 +86,8 @@ def _one(box: Sandbox, line: str, names: dict[str, str], told: Told) -> None:
     from graphdbg.dumps.output import settle
 
     said = io.StringIO()
-    with contextlib.redirect_stderr(said), box.stdout(said), _limited():
+    packs = line.startswith("pack")  # every byte is searched, and a small file may hold 480 MB of text
+    with contextlib.redirect_stderr(said), box.stdout(said), _limited(3 * LIMIT_S if packs else LIMIT_S):
         try:
             code = run(words(box, line, names))
         except SystemExit as error:
@@ -106,9 +107,9 @@ def words(box: Sandbox, line: str, names: dict[str, str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _limited() -> Any:
+def _limited(seconds: float = LIMIT_S) -> Any:
     """So much computing for what is done within; SIGPROF ends the fork."""
-    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:

@@ -47,7 +47,7 @@ class Sandbox:
     """A folder with one damaged dump, and beside it what may not be touched."""
 
     def __init__(self, place: Path, source: Path, random: Random | None, lack: str = "") -> None:
-        self.place, self.outside, self.lack = place, place / "outside", lack
+        self.place, self.outside, self.lack, self.killed = place, place / "outside", lack, False
         self.room = random.choice((0, 1, 4, 16, 64)) if random else 64
         self.packed = random.choice(("", "", "O3.zip", "O4.html")) if random else "O3.zip"
         self.outside.mkdir(parents=True)
@@ -62,11 +62,11 @@ class Sandbox:
         self.bytes = sum(path.lstat().st_size for path in (self.dump, *self.dump.rglob("*")))
 
     def wrong(self) -> list[Told]:
-        """What became of the outside, what was written of it, and what temporary folders were left."""
+        """What became of the outside, what was written of it, and what temporary folders were left by who was not killed."""
         found = [f"outside/{path.name}" for path in self.outside.iterdir() if path.name != "secret"]
         if (self.outside / "secret").read_text() != SECRET:
             found.append("outside/secret")
-        left = [path.name for path in self.own.iterdir() if path.name.startswith("graphdbg-")]
+        left = [path.name for path in self.own.iterdir() if path.name.startswith("graphdbg-") and not self.killed]
         return [*(wrong("outside", name) for name in found), *(wrong("left", name.rpartition("-")[0]) for name in left[:1])]
 
     def watched(self, work: Callable[[Callable[[Told], object]], Told]) -> Told:
@@ -84,6 +84,7 @@ class Sandbox:
             told |= json.loads(line)
         usage = os.wait4(child, 0)
         number = os.WTERMSIG(usage[1]) if os.WIFSIGNALED(usage[1]) else 0
+        self.killed = bool(ended or number)
         ended = ended or ("slow" if number == signal.SIGPROF else f"signal {number}" if number else "")
         if ended:
             told["wrong"].append(wrong(ended, told["now"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -240,6 +241,25 @@ def test_a_command_that_opens_a_pack_leaves_nothing(tmp_path: Path) -> None:
     done = subprocess.run(words, env=environment, check=True, capture_output=True)
     assert b"0_0/forward" in done.stdout
     assert list(place.iterdir()) == []
+
+
+def test_too_few_descriptors_leave_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for spare in range(4):
+        child = os.fork()
+        if child == 0:
+            try:
+                most = max(int(path.name) for path in Path("/proc/self/fd").iterdir()) + 1
+                while os.open(os.devnull, os.O_RDONLY) < most:  # takes what is free below
+                    pass
+                resource.setrlimit(resource.RLIMIT_NOFILE, (most + 1 + spare, most + 1 + spare))
+                with temporary.folder("graphdbg-zip-") as folder:
+                    (folder / "a/b/c").mkdir(parents=True)
+                    (folder / "a/link").symlink_to(folder)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert list(tmp_path.iterdir()) == [], spare
 
 
 def test_a_fork_does_not_remove_what_its_parent_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,6 +239,7 @@ def test_a_repro_does_not_set_them(hostile: Callable[..., Path]) -> None:
     ({"ambient": {"default_dtype": "_C; x"}}, "ambient, default_dtype"),
     ({"ambient": {"matmul_precision": "x"}}, "ambient, matmul_precision"),
     ({"ambient": {"autocast": {"cpu": "x y"}}}, "ambient, autocast"),
+    ({"ambient": {"default_dtype": "3.12.3"}}, "ambient, default_dtype: '3.12.3' is none of float32, float64"),
     ({"config": {"inductor\nx": {"debug": True}}}, "config: 'inductor\\nx' is not a plain identifier"),
     ({"config": {"inductor": {"debug = 1\nx": True}}}, "config 'inductor'"),
 ])  # fmt: skip

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from ...dumps import temporary
 from ...dumps.temporary import ALIVE as ALIVE
-from ...dumps.temporary import hold, nobody_holds
+from ...dumps.temporary import hold as hold
+from ...dumps.temporary import nobody_holds
 from . import processes
 
 HOST_PREFIX = "graphdbg-host-"
@@ -27,8 +28,7 @@ def make(prefix: str) -> tuple[Path, int]:
     """A fresh folder and the descriptor that holds it; `prefix` is one of PREFIXES. Removes left-over folders first."""
     assert prefix in PREFIXES
     remove_left_over()
-    folder = temporary.fresh(prefix)
-    return folder, hold(folder)
+    return temporary.held(prefix)
 
 
 def owned(prefix: str) -> AbstractContextManager[Path]:
