@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,9 @@ def candidates(case: Case) -> Iterator[Script]:
         forms = [replace(case, imports=(), ops=ops), *([case] if case.imports else [])]
     for stand in stands:
         for entry in entries_of(case, stand):
-            for form in forms:
-                for way in ways:
-                    for script in _entered(form, entry, way, stand):
+            for way in ways:  # with imports as soon as the same program without them has not shown it
+                for alike in zip_longest(*(_entered(form, entry, way, stand) for form in forms)):
+                    for script in filter(None, alike):
                         if script.text not in seen:
                             seen.add(script.text)
                             yield script
@@ -225,7 +226,8 @@ def search(case: Case, asked: Asked) -> Found:
     versions, saved = asked.versions, asked.saved
     first: Found | None = None
     for script in candidates(offs(case)[0]):
-        asked.narrate(f"running a repro that enters {_entering(script)} with {script.way} inputs, in a fresh process")
+        beside = f" and {', '.join(script.case.imports)} imported" if script.case.imports else ""
+        asked.narrate(f"running a repro that enters {_entering(script)} with {script.way} inputs{beside}, in a fresh process")
         found = tried(script, asked, Memo.of(script, saved, versions))
         if found.runs.trials[0].code == verify.UNSURE and case.failure.kind == "crash" and script.part:
             found = _content_with_type(found, asked)
