@@ -108,7 +108,7 @@ def judged(model: str, kind: str, module: str, folder: Path, seconds: int) -> di
     """One case, from the recording to the repro."""
     began = time.monotonic()
     graphdbg = [sys.executable, "-m", "graphdbg"]
-    row: dict[str, Any] = {"model": model, "kind": kind, "module": module}
+    row: dict[str, Any] = {"model": model, "kind": kind, "module": module, "max_time": seconds}
     # a program that hangs is ended by the limit, and what it recorded is there
     dump = [*graphdbg, "dump", "-o", "run", "--inputs", "first", "--", sys.executable, str(PROGRAM), model, module]
     row["dump"], _ = ran(dump, folder, "dump", 40 if kind == "hang" else 300, kind)
@@ -161,7 +161,10 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     counts = ", ".join(f"{count} {one}" for one, count in sums.most_common())
     bad = [row for row in known.values() if word(row) != "good"]
     odd = [f"* {row['model']}, {row['kind']}: {row['why'] or row.get('says', '')}" for row in bad]
-    return [*lines, "", f"{len(known)} of {len(KINDS) * len(MODELS)} cases were run: {counts}.", *([""] if odd else []), *odd]
+    limits = ", ".join(f"{limit} s" for limit in sorted({row["max_time"] for row in known.values()}))
+    alike = sum(row["nodes"] == row["original_nodes"] for row in known.values())
+    told = f"{len(known)} of {len(KINDS) * len(MODELS)} cases were run: {counts or 'none'}. A search was given `--max-time` {limits},"
+    return [*lines, "", told, f"within which {alike} of them found nothing smaller.", *([""] if odd else []), *odd]
 
 
 def main() -> int:
