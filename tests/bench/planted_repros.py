@@ -163,8 +163,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     odd = [f"* {row['model']}, {row['kind']}: {row['why'] or row.get('says', '')}" for row in bad]
     limits = ", ".join(f"{limit} s" for limit in sorted({row["max_time"] for row in known.values()}))
     alike = sum(row["nodes"] == row["original_nodes"] for row in known.values())
-    told = f"{len(known)} of {len(KINDS) * len(MODELS)} cases were run: {counts or 'none'}. A search was given `--max-time` {limits},"
-    return [*lines, "", told, f"within which {alike} of them found nothing smaller.", *([""] if odd else []), *odd]
+    told = f"{len(known)} of {len(KINDS) * len(MODELS)} cases were run: {counts or 'none'}. A search was given `--max-time`"
+    return [*lines, "", told, f"{limits}, within which {alike} of them found nothing smaller.", *([""] if odd else []), *odd]
 
 
 def main() -> int:
