@@ -338,7 +338,7 @@ def tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
     ):
         program = lay_down(script, folder, asked.redactor)
         missing = max(1, asked.times - len(known.codes))
-        whole: dict[str, Any] = how | {"bare": None} if missing > 1 else how  # one of several imports all that it needs by itself
+        whole: dict[str, Any] = how | {"bare": None} if missing > 1 else how  # one imports all by itself
         begins = [*[how] * (missing - 1), whole]
         runs = [pool.submit(verify.run_once, program, stop=stop, **begin) for begin in begins]
         probing = pool.submit(verify.probe, program, stop=stop, **how | {"seed": None}) if ask else None
