@@ -54,9 +54,13 @@ class Budget:
         """How many more queries the search may make after `queries`; None: any number."""
         return None if self.max_queries is None else max(0, self.max_queries - self.reserved - queries)
 
+    def seconds_left(self) -> float | None:
+        """Until the time is over; None: any number."""
+        return None if self.max_seconds is None else max(0.0, self.max_seconds - self.seconds())
+
     def late(self) -> bool:
         """Whether the time is over."""
-        return self.max_seconds is not None and self.seconds() >= self.max_seconds
+        return self.seconds_left() == 0
 
     def check(self, queries: int) -> None:
         """Raises Stopped where a limit is reached; `queries` were made so far."""

@@ -292,9 +292,11 @@ class Oracle:
         why = why or "it passed"
         if record.exit_code or answers[0].verdict is not Ruling.PASS:
             record = record if record.exit_code else verdict.cannot_tell(why)
-            if RAISED_TOO in answers[0].signature and (wider := self._wider()):
-                look = with_flags(f"graphdbg minify {shlex.quote(wider)}", self.options.imports)
-            return CannotJudgeError(f"cannot judge {named} under {self.options.rung}", why, f"see {look}", record.then(look))
+            wider = self._wider() if RAISED_TOO in answers[0].signature else ""
+            look = with_flags(f"graphdbg minify {shlex.quote(wider)}", self.options.imports) if wider else look
+            error = CannotJudgeError(f"cannot judge {named} under {self.options.rung}", why, f"see {look}", record.then(look))
+            error.wider = wider
+            return error
         what = f"the case does not fail under {self.options.rung}"
         return DoesNotFailError(what, why, f"see what it does with {look}", record.then(look))
 

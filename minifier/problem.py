@@ -43,6 +43,8 @@ class CannotJudgeError(NothingToReduceError):
     """Whether the original case fails cannot be told."""
 
     exit_code = 4
+    wider = ""
+    """The graph that it was made from, where that one would show it."""
 
 
 class Aborted(Exception):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -65,6 +65,10 @@ class Subject(Problem, Protocol):
 
     def before(self) -> Answer | None:
         """What an earlier command judged of the original, if it did."""
+        ...
+
+    def abort(self) -> None:
+        """Ends the judgements that are on their way; they have no answer."""
         ...
 
     def settle(self, answers: Sequence[Answer]) -> list[Answer]:
@@ -183,7 +187,7 @@ class Session:
         before = self.subject.before() if count > 1 else None
         for run in range(count if before is None else 1):
             self._announce("sanity", "original", run, run + 1)
-        raw = [future.result() for future in [pool.submit(self._original, run) for run in range(count if before is None else 1)]]
+        raw = self._in_time([pool.submit(self._original, run) for run in range(count if before is None else 1)])
         if before is not None:
             alike = raw[0].signature == before.signature
             raw.append(self._original(1, partial(replace, raw[0], seconds=before.seconds) if alike else None))
@@ -203,6 +207,16 @@ class Session:
         if place := self.subject.place():
             self.narrate(place)
         return self._flakiness()
+
+    def _in_time(self, runs: Sequence[Future[Answer]]) -> list[Answer]:
+        """Answers of runs of the original: the first that is there, however late, and what others gave within the time."""
+        done, late = wait(runs, self.budget.seconds_left())
+        if not done:
+            done, late = wait(runs, return_when=FIRST_COMPLETED)
+        if late:
+            self.subject.abort()
+            self.notes.append(f"the original was run {counted(len(done), 'time')} only (--max-time {self.budget.max_seconds:g})")
+        return [run.result() for run in runs if run in done]
 
     @property
     def whole(self) -> Answer:
@@ -230,7 +244,7 @@ class Session:
         """Runs the original until its rate of failure is known well enough."""
         most = self.options.max_queries
         left = left if left is not None or most is None else most - len(self.originals)
-        while len(self.originals) < CALIBRATION and (left is None or left > 0):
+        while len(self.originals) < CALIBRATION and (left is None or left > 0) and not self.budget.late():
             self._announce("sanity", "original", len(self.originals), len(self.originals) + 1)
             self._take([self._original(len(self.originals))])
             left = None if left is None else left - 1

@@ -23,7 +23,7 @@ from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life
 from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, Options
-from ..problem import NothingToReduceError
+from ..problem import CannotJudgeError, NothingToReduceError
 from ..starting import again as go_on
 from ..starting import resumed
 
@@ -89,7 +89,8 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
                    "CUDA what torch allocates there. Like 500MB, 2G, 2e9.")
 @seconds_option("--time-limit", help="What a query may take. Default: 600 s at first, then ten times what the original took.")
 @click.option("--memory-limit", type=SIZE, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j.")
-@seconds_option("--max-time", help="Stop after this many seconds.")
+@seconds_option("--max-time", help="Stop after this many seconds; one run of the original is always done, "
+                "and what was found is verified.")
 @click.option("--max-queries", type=click.IntRange(1), metavar="N", help="Stop after this many queries.")
 @click.option("--without", multiple=True, metavar="STEP", callback=checked_steps,
               help=f"Leave a step of the search out: {', '.join(STEPS)}; can be repeated. See graphdbg steer.")
@@ -143,8 +144,16 @@ def minify(
     folder = Path(out) if out else free_path(f"minified-{saved.stage}", first=2)
     where = {"out": folder, "named": (named or graph) if resume else found, "directory": directory, "resume": resume}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was found is kept, nothing is left
-    with Life(folder, resume=resume, complain=say) as life, _beginning(saved, options) as bare:
-        code = _run(saved, folder, options, where | {"life": life}, as_json, bare)
+    while True:
+        try:
+            with Life(folder, resume=resume, complain=say) as life, _beginning(saved, options) as bare:
+                code = _run(saved, folder, options, where | {"life": life}, as_json, bare)
+            break
+        except CannotJudgeError as error:
+            if not error.wider or where["named"] == graph:  # the user named it
+                raise SystemExit(_nothing(error, as_json)) from error
+            saved, where["named"] = _graph(error.wider, options)
+            say(f"{error.what}: {error.why.partition(chr(10))[0]}; minifying {error.wider}, which it was made from")
     raise SystemExit(code)
 
 
@@ -190,6 +199,8 @@ def _run(
     try:
         with following(as_json) as (tell, narrate):
             result = minify_saved(saved, options=options, narrate=narrate, tell=tell, **where)
+    except CannotJudgeError:
+        raise
     except NothingToReduceError as error:
         return _nothing(error, as_json)
     except Interrupted as interrupted:

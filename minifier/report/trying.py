@@ -1,4 +1,5 @@
 """Finds the plainest program that shows a failure, by running programs in fresh processes, and counts how often it shows it.
+One of the runs that count begins with nothing imported, as a user's does.
 
 From the plainest to the most faithful: `torch.compile`, Inductor's inner compiler, the entry where the recording was taken; each
 with seeded inputs before recorded ones. The chosen program must end with 0 when it is run with --without-fault. What earlier
@@ -21,6 +22,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,12 @@ class Found:
         """Whether the first run showed the failure."""
         return self.runs.trials[0].code == verify.BUG
 
+    @property
+    def settled(self) -> bool:
+        """Whether the process that imports all by itself did so, too; a flaky failure need not."""
+        rate, alone = self.script.case.rate, self.runs.trials[-1].code == verify.BUG
+        return self.shows and (alone or (rate is not None and rate.flaky))
+
 
 @contextlib.contextmanager
 def beginning(saved: SavedGraph) -> Generator[ForkServer | None]:
@@ -127,9 +135,9 @@ def candidates(case: Case) -> Iterator[Script]:
         forms = [replace(case, imports=(), ops=ops), *([case] if case.imports else [])]
     for stand in stands:
         for entry in entries_of(case, stand):
-            for form in forms:
-                for way in ways:
-                    for script in _entered(form, entry, way, stand):
+            for way in ways:  # with imports as soon as the same program without them has not shown it
+                for alike in zip_longest(*(_entered(form, entry, way, stand) for form in forms)):
+                    for script in filter(None, alike):
                         if script.text not in seen:
                             seen.add(script.text)
                             yield script
@@ -217,9 +225,10 @@ def search(case: Case, asked: Asked) -> Found:
     versions, saved = asked.versions, asked.saved
     first: Found | None = None
     for script in candidates(offs(case)[0]):
-        asked.narrate(f"running a repro that enters {_entering(script)} with {script.way} inputs, in a fresh process")
-        found = _tried(script, asked, Memo.of(script, saved, versions))
-        if found.shows:
+        beside = f" and {', '.join(script.case.imports)} imported" if script.case.imports else ""
+        asked.narrate(f"running a repro that enters {_entering(script)} with {script.way} inputs{beside}, in a fresh process")
+        found = tried(script, asked, Memo.of(script, saved, versions))
+        if found.settled:
             found = _switched(_narrowed(found, asked), asked)
             if saved.run is None:
                 memo = Memo.of(found.script, saved, versions)
@@ -227,7 +236,7 @@ def search(case: Case, asked: Asked) -> Found:
                 memo.without = found.without.code if found.without else None
                 write_file(saved.path / MEMO, msgspec.json.encode(memo) + b"\n")
             return found
-        first = first or found
+        first = found if first is None or found.runs.shown > first.runs.shown else first
     assert first is not None, "candidates() yields one program or raises"
     return first
 
@@ -262,7 +271,7 @@ def _switched(found: Found, asked: Asked) -> Found:
         if other.text == script.text or other.text.count("\n") > max(MOST_LINES, script.text.count("\n")):
             continue
         asked.narrate("running it without the fault in another way, in a fresh process")
-        if _run(other, asked, WITHOUT).code == verify.GONE and (again := _tried(other, asked)).shows:
+        if _run(other, asked, WITHOUT).code == verify.GONE and (again := tried(other, asked)).settled:
             return again
     return found
 
@@ -283,19 +292,19 @@ def _narrowed(found: Found, asked: Asked) -> Found:
     if plain is None:
         return found
     asked.narrate("does it need dynamic sizes? Running it with fixed ones, in a fresh process")
-    tried = _tried(plain, asked)
-    if tried.shows:
-        return tried
-    for script in marked(found.script, needed=tried.runs.trials[0].code == verify.GONE):
+    seen = tried(plain, asked)
+    if seen.settled:
+        return seen
+    for script in marked(found.script, needed=seen.runs.trials[0].code == verify.GONE):
         assert script.sizing is not None
         asked.narrate(f"running it with {sizes.listing(script.sizing.marks)} dynamic, in a fresh process")
-        tried = _tried(script, asked)
-        if tried.shows:
-            return tried
+        seen = tried(script, asked)
+        if seen.settled:
+            return seen
     return found
 
 
-def _tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
+def tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
     """The runs that are asked for, those known from earlier counted, and what the stock backends give. One run where that one
     shows nothing.
 
@@ -312,7 +321,9 @@ def _tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
     ):
         program = lay_down(script, folder, asked.redactor)
         missing = max(1, asked.times - len(known.codes))
-        runs = [pool.submit(verify.run_once, program, stop=stop, **how) for _ in range(missing)]
+        whole: dict[str, Any] = how | {"bare": None} if missing > 1 else how  # one imports all by itself
+        begins = [*[how] * (missing - 1), whole]
+        runs = [pool.submit(verify.run_once, program, stop=stop, **begin) for begin in begins]
         probing = pool.submit(verify.probe, program, stop=stop, **how | {"seed": None}) if ask else None
         switched = pool.submit(verify.run_once, program, WITHOUT, stop=stop, **how) if known.without is None else None
         first = runs[0].result()
@@ -321,7 +332,7 @@ def _tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
             for run in (*runs, *filter(None, (probing, switched))):
                 run.cancel()
             return Found(script, verify.Verification((first,)), {})
-        trials = [first, *(run.result() for run in runs[1:]), *(verify.Trial(code, "", 0.0) for code in known.codes)]
+        trials = [first, *(verify.Trial(code, "", 0.0) for code in known.codes), *(run.result() for run in runs[1:])]
         without = switched.result() if switched else verify.Trial(known.without, "", 0.0)
         return Found(script, verify.Verification(tuple(trials)), probing.result() if probing else known.layers, without)
 

@@ -4,7 +4,7 @@
 
 14 kinds of fault x 6 models (planted_programs.py). The run is minified by `minify RUN --import FAULT --max-time 60`. A repro is
 run three times by `python -I` with graphdbg not importable, and once with --without-fault. Cases are asked for along the
-diagonals, so that what was run so far is a fair part of all. --table prints what the rows say.
+diagonals, so that what was run so far is a fair part of all. --table runs nothing and prints the page docs/planted-repros.md.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,19 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Kind -> the modules that plant it, in turn."""
 
+HEAD = """# Planted failures, minified, and their repros
+
+Fourteen kinds of fault planted in a training step of six small models, as a user goes about them: `graphdbg dump`, `graphdbg
+minify RUN --import FAULT`, and then its repro alone. Made by `python tests/bench/planted_repros.py --table` from the rows of the
+cases that were run so far; the others say "not run".
+
+* good: the case fails 3 of 3 times in fresh processes, `python -I repro.py` with graphdbg not importable ends with 1 three times
+  of three and with 0 with `--without-fault`, and the repro names the signature that `minify` printed;
+* none: `minify` verified no case; repro, without: the exit codes that were seen in place of 1, 1, 1 and 0.
+
+Behind the word stand the nodes of the graph that was minified, and those of the case.
+"""
+
 FLAGS = {
     "hang": ["--check", "hang", "--hangs", "15"],
     "wrong strides": ["--rung", "debug_nop", "--check", "metadata"],
@@ -60,11 +74,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")"""
 
 
 def cases() -> list[tuple[str, str, str]]:
-    """Model, kind and module, along the diagonals."""
+    """Model, kind and module, along the diagonals: every kind among the first 17."""
     found = []
     for step in range(len(KINDS)):
         for at, model in enumerate(MODELS):
-            kind = list(KINDS)[(step + at * 2) % len(KINDS)]
+            kind = list(KINDS)[(step * 5 + at) % len(KINDS)]
             found.append((model, kind, KINDS[kind][at % len(KINDS[kind])]))
     return found
 
@@ -94,12 +108,12 @@ def judged(model: str, kind: str, module: str, folder: Path, seconds: int) -> di
     """One case, from the recording to the repro."""
     began = time.monotonic()
     graphdbg = [sys.executable, "-m", "graphdbg"]
-    row: dict[str, Any] = {"model": model, "kind": kind, "module": module}
+    row: dict[str, Any] = {"model": model, "kind": kind, "module": module, "max_time": seconds}
     # a program that hangs is ended by the limit, and what it recorded is there
     dump = [*graphdbg, "dump", "-o", "run", "--inputs", "first", "--", sys.executable, str(PROGRAM), model, module]
     row["dump"], _ = ran(dump, folder, "dump", 40 if kind == "hang" else 300, kind)
-    flags = ["--import", module, "--max-time", str(seconds), *FLAGS.get(kind, []), "--json", "-o", "out"]
-    row["minify"], told = ran([*graphdbg, "minify", *flags, "run"], folder, "minify", seconds + 600, kind)
+    words = ["--import", module, "--max-time", str(seconds), *FLAGS.get(kind, []), "--json", "-o", "out"]
+    row["minify"], told = ran([*graphdbg, "minify", *words, "run"], folder, "minify", seconds + 600, kind)
     done: dict[str, Any] = {}
     for line in told.splitlines():
         with contextlib.suppress(ValueError):
@@ -112,10 +126,12 @@ def judged(model: str, kind: str, module: str, folder: Path, seconds: int) -> di
     if repro.exists():
         limit = 60 if kind == "hang" else 300
         alone = [sys.executable, "-I", "-c", ALONE, str(PLANTED), str(repro)]
-        runs = [ran(alone, folder, f"repro{at}", limit, kind) for at in range(3)]
-        row["codes"] = [code for code, _ in runs]
+        flags: list[list[str]] = [[], [], [], ["--without-fault"]]
+        with ThreadPoolExecutor(2) as pool:
+            asked = [pool.submit(ran, [*alone, *more], folder, f"repro{at}", limit, kind) for at, more in enumerate(flags)]
+            runs = [one.result() for one in asked]
+        row["codes"], row["without"] = [code for code, _ in runs[:3]], runs[3][0]
         row["says"] = next((line for line in reversed(runs[0][1].splitlines()) if line.strip()), "")[:200]
-        row["without"], _ = ran([*alone, "--without-fault"], folder, "without", limit, kind)
         row["entry"] = (re.search(r"\(entered ([^)]*)\)", repro.read_text()) or [""])[0]
         row["id_in_repro"] = (re.search(r"Signature (\w{8})", repro.read_text()) or ["", ""])[1]
     row["seconds"] = round(time.monotonic() - began)
@@ -142,7 +158,13 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         told = [f"{word(row)} {row['original_nodes'] or '-'}→{row['nodes'] or '-'}" if row else "not run" for row in cells]
         lines.append(f"| {kind} | {' | '.join(told)} |")
     sums = Counter(map(word, known.values()))
-    return [*lines, "", f"{len(known)} of {len(KINDS) * len(MODELS)} cases: {dict(sums)}"]
+    counts = ", ".join(f"{count} {one}" for one, count in sums.most_common())
+    bad = [row for row in known.values() if word(row) != "good"]
+    odd = [f"* {row['model']}, {row['kind']}: {row['why'] or row.get('says', '')}" for row in bad]
+    limits = ", ".join(f"{limit} s" for limit in sorted({row["max_time"] for row in known.values()}))
+    alike = sum(row["nodes"] == row["original_nodes"] for row in known.values())
+    told = f"{len(known)} of {len(KINDS) * len(MODELS)} cases were run: {counts or 'none'}. A search was given `--max-time`"
+    return [*lines, "", told, f"{limits}, within which {alike} of them found nothing smaller.", *([""] if odd else []), *odd]
 
 
 def main() -> int:
@@ -153,7 +175,7 @@ def main() -> int:
     options.add_argument("--minutes", type=float, default=600.0, help="no new case after so long")
     options.add_argument("--max-time", type=int, default=60, help="of each minification")
     options.add_argument("--keep", type=Path, help="leave the folders of the cases here")
-    options.add_argument("--table", action="store_true", help="run nothing")
+    options.add_argument("--table", action="store_true", help="run nothing, print the page")
     chosen = options.parse_args()
     chosen.rows.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in chosen.rows.read_text().splitlines()] if chosen.rows.exists() else []
@@ -171,7 +193,7 @@ def main() -> int:
             file.write(json.dumps(row) + "\n")
         sizes = f"({row['original_nodes']} -> {row['nodes']})"
         print(f"{model} {kind}: {word(row)} {sizes} {row['seconds']} s {row['why'][:120]}", flush=True)
-    print("\n".join(table(rows)))
+    print("\n".join([*([HEAD] if chosen.table else []), *table(rows)]))
     return int(any(word(row) not in ("good", "none") for row in rows))
 
 

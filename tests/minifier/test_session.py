@@ -143,3 +143,11 @@ def test_a_failure_that_is_not_monotone_is_not_taken_for_a_flaky_one(tmp_path: P
     result = run(problem, tmp_path / "out")
     assert {30, 270} <= core(result)
     assert not any("flaky" in note for note in result.notes)
+
+
+def test_the_time_that_is_over_ends_the_second_run_of_the_original(tmp_path: Path) -> None:
+    problem = Abstract(transformer(30), needs([5]))
+    problem.hanging = {2}
+    result = run(problem, tmp_path, max_time=0.05)
+    assert "the original was run 1 time only (--max-time 0.05)" in result.notes
+    assert (result.verified, result.asked["sanity"]) == ((3, 3), 1)

@@ -9,12 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from graphdbg.dumps.redact import Redactor
+from graphdbg.dumps.store import SavedGraph
 from graphdbg.minifier.report import verify
-from graphdbg.minifier.report.trying import candidates
+from graphdbg.minifier.report.trying import Asked, candidates, tried
 from graphdbg.toolkit.isolation import ForkServer, programs
 from graphdbg.toolkit.isolation.cache import toolchain_seed
 
@@ -103,6 +107,15 @@ def test_a_repro_shows_its_bug_and_its_layer(tmp_path: Path, bare: ForkServer) -
     trial = verify.run_once(file, seed=toolchain_seed(), bare=bare)
     assert trial.code == verify.BUG, trial.output
     assert verify.probe(file, bare=bare) == {"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}
+
+
+@pytest.mark.slow
+def test_one_of_the_runs_that_count_imports_all_by_itself(bare: ForkServer) -> None:
+    script = next(candidates(case_of(relu_record("accuracy"), ACCURACY)))
+    lacking = replace(script, text="import sys\nsys.exit('torch._inductor.compile_fx' in sys.modules)\n")
+    how = {"seed": None, "path": [], "bare": bare, "wall": None}
+    found = tried(lacking, Asked(cast("SavedGraph", None), 3, Redactor(), lambda text: None, how, ""))
+    assert ([trial.code for trial in found.runs.trials], found.shows, found.settled) == ([1, 1, 0], True, False)
 
 
 def gone(pid: int) -> bool:
