@@ -16,7 +16,7 @@ from .finding import Finding
 
 CHECKS: tuple[Callable[[], Finding | Sequence[Finding]], ...] = (
     machine.python, machine.torch_itself, packages.packages, machine.compiler, running.compiling, machine.cuda,
-    running.drawing, machine.cache_folder, running.isolation, machine.plugin, machine.hooks,
+    running.drawing, machine.cache_folder, running.isolation, running.wall, machine.plugin, machine.hooks,
     machine.names,
 )  # fmt: skip
 """In order."""
