@@ -31,7 +31,7 @@ def test_doctor_finds_this_machine_fit() -> None:
     assert findings["torch"]["ok"]
     assert findings["isolation"]["ok"]
     assert "as eager" in findings["compile"]["found"]
-    assert set(findings) >= {"python", "C++ compiler", "triton", "CUDA", "graphviz", "cache folder", "recorder hooks"}
+    assert set(findings) >= {"python", "C++ compiler", "triton", "CUDA", "graphviz", "cache folder", "wall", "recorder hooks"}
 
 
 def test_doctor_exits_3_when_something_essential_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
