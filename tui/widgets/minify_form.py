@@ -60,7 +60,7 @@ class MinifyForm(VerticalScroll):
 
     def watch_base(self, base: Start | None) -> None:
         """Fills the fields, as soon as they are there."""
-        if base is None or not self.query("#form-help"):
+        if base is None or not all(self.query(f"#form-{name}") for name in ("title", *FIELDS, "command", "help")):
             return
         for name, text in base.texts().items():
             self.query_one(f"#form-{name}", Input).value = text
