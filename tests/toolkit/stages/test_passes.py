@@ -109,7 +109,7 @@ def test_a_wrong_pass_is_named(tmp_path: Path, name: str) -> None:
     if not node:
         assert found(run) is None
         return
-    assert (judged.verdict, judged.kind, judged.fault) == ("fails", "wrong_numbers", "custom_pass")
+    assert (judged.verdict, judged.kind, judged.fault) == ("fails", "wrong_numbers", "custom_pass"), judged.reason
     assert f"Mine in {home}:6 ({hook})" in judged.reason
     assert judged.where is not None
     assert judged.where.node.startswith(node)
@@ -160,7 +160,7 @@ def test_a_wrong_decomposition_is_named(tmp_path: Path, name: str) -> None:
         assert judged is None
         return
     assert judged is not None
-    assert (judged.verdict, judged.kind, judged.fault) == ("fails", "wrong_numbers", "custom_pass")
+    assert (judged.verdict, judged.kind, judged.fault) == ("fails", "wrong_numbers", "custom_pass"), judged.reason
     assert f"the decomposition of aten.{op}.default, registered by the run (torch's own is right)" in judged.reason
     assert judged.where is not None
     assert judged.where.line == f"script.py:{line}"
