@@ -1,6 +1,7 @@
 """Planted failures in small models, as a user goes about them: dump, minify, the repro. A row per case is appended; resumable.
 
-    python tests/bench/planted_repros.py [--only 'transformer|nan'] [--rows FILE] [--minutes 60] [--keep FOLDER] [--table]
+    python tests/bench/planted_repros.py [--only 'transformer|nan'] [--rows FILE] [--minutes 60] [--jobs N] [--keep FOLDER]
+                                         [--table]
 
 14 kinds of fault x 6 models (planted_programs.py). The run is minified by `minify RUN --import FAULT --max-time 60`. A repro is
 run three times by `python -I` with graphdbg not importable, and once with --without-fault. Cases are asked for along the
@@ -174,15 +175,17 @@ def main() -> int:
     options.add_argument("--rows", type=Path, default=Path(".cache/planted_repros.jsonl"))
     options.add_argument("--minutes", type=float, default=600.0, help="no new case after so long")
     options.add_argument("--max-time", type=int, default=60, help="of each minification")
+    options.add_argument("--jobs", type=int, default=1, help="so many cases at the same time")
     options.add_argument("--keep", type=Path, help="leave the folders of the cases here")
     options.add_argument("--table", action="store_true", help="run nothing, print the page")
     chosen = options.parse_args()
     chosen.rows.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in chosen.rows.read_text().splitlines()] if chosen.rows.exists() else []
     there, until = {(row["model"], row["kind"]) for row in rows}, time.monotonic() + 60 * chosen.minutes
-    for model, kind, module in [] if chosen.table else cases():
-        if (model, kind) in there or not re.search(chosen.only, f"{model} {kind}") or time.monotonic() > until:
-            continue
+
+    def one(model: str, kind: str, module: str) -> None:
+        if time.monotonic() > until:
+            return
         with tempfile.TemporaryDirectory(prefix="graphdbg-planted-") as temporary:
             folder = (chosen.keep or Path(temporary)).resolve() / f"{model}-{kind.replace(' ', '-')}"
             shutil.rmtree(folder, ignore_errors=True)
@@ -193,6 +196,11 @@ def main() -> int:
             file.write(json.dumps(row) + "\n")
         sizes = f"({row['original_nodes']} -> {row['nodes']})"
         print(f"{model} {kind}: {word(row)} {sizes} {row['seconds']} s {row['why'][:120]}", flush=True)
+
+    wanted = [case for case in cases() if case[:2] not in there and re.search(chosen.only, " ".join(case[:2]))]
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        for asked in [pool.submit(one, *case) for case in ([] if chosen.table else wanted)]:
+            asked.result()
     print("\n".join([*([HEAD] if chosen.table else []), *table(rows)]))
     return int(any(word(row) not in ("good", "none") for row in rows))
 
