@@ -285,7 +285,7 @@ ALLOWANCE = 4
 
 SUMS = 16.0
 
-_EXACT = frozenset({
+EXACT = frozenset({
     "where", "nan_to_num", "maximum", "minimum", "max", "min", "amax", "amin", "relu", "abs", "neg", "clone", "contiguous", "cat",
     "stack", "gather", "index", "index_select", "embedding", "take", "roll", "flip", "sort", "topk", "constant_pad_nd", "full",
     "full_like", "zeros", "zeros_like", "ones", "ones_like", "scalar_tensor", "masked_fill", "scatter", "copy", "fill", "sign",
@@ -366,13 +366,13 @@ def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.
     for tensor, width in zip(tensors_in(value), eps, strict=False):
         if width and tensor.dtype == torch.float64:
             plain = tensor.data  # autograd must not take it for a change of a saved value
-            plain.add_(_rounding(plain, width, generator))
+            plain.add_(rounding(plain, width, generator))
             if tensor.requires_grad:
-                tensor.register_hook(lambda grad, width=width: grad + _rounding(grad, width, generator))
+                tensor.register_hook(lambda grad, width=width: grad + rounding(grad, width, generator))
     return value
 
 
-def _rounding(values: torch.Tensor, width: float, generator: torch.Generator) -> torch.Tensor:
+def rounding(values: torch.Tensor, width: float, generator: torch.Generator) -> torch.Tensor:
     unit = torch.rand(values.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1).to(values.device)
     known = torch.isfinite(values)
     finite = values[known]
@@ -383,7 +383,7 @@ def _rounding(values: torch.Tensor, width: float, generator: torch.Generator) ->
 
 def _is_exact(node: fx.Node) -> bool:
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return str(name).partition(".")[0] in _EXACT
+    return str(name).partition(".")[0] in EXACT
 
 
 def _changed(one: Any, other: Any) -> int:

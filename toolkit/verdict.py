@@ -47,7 +47,7 @@ KINDS: dict[str, Kind] = {
 """Kind of a signature -> kind of a verdict; a command of the user's only says that it fails."""
 
 _LAYERS: dict[str, Layer] = {
-    "nop": "dynamo", "decomposed": "aot_autograd", "inductor_nofuse": "inductor", "inductor": "inductor",
+    "nop": "dynamo", "dynamo": "dynamo", "decomposed": "aot_autograd", "inductor_nofuse": "inductor", "inductor": "inductor",
     "lite": "inductor", "strict": "inductor",
     "triton_interpret": "triton", "inductor_cudagraphs": "cudagraphs", "aot_inductor": "aot_inductor",
     "aot_eager": "aot_autograd", "aot_eager_decomp_partition": "decomposition", "as written": "inductor",

@@ -1,4 +1,4 @@
-"""`graphdbg triage`: the ladder table of a graph, the ranking of a run, or a script under each backend."""
+"""`graphdbg triage`: the ladder table of a graph, the ranking of a run, or a program's calls beside eager."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .options import device_option, import_option, limit_option, seed_option, tr
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
+    from ..program.run import ProgramTriage
     from ..triage.ranking import GraphRow, RunTriage
     from ..triage.records import Row, Triage
-    from ..triage.script import ScriptTriage
     from ..verdict import Verdict
 
 
@@ -74,17 +74,20 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
 @click.option("--all", "go_on", is_flag=True, help="Every rung, and on after the first that fails.")
 @seed_option
 @device_option
-@limit_option("Seconds that one rung (default 300) or one run of a script may take.", default=None)
+@limit_option("Seconds that one rung (default 300), or one rung of a program's call, may take.", default=None)
 @seconds_option("--max-time", "max_time_s",
-                help="Seconds in all: by default 600 for a run, 3600 for a script. What is left out is said.")  # fmt: skip
+                help="Seconds in all: by default 600 for a run; calls of a command: 3600. What is left out is said.")  # fmt: skip
 @import_option()
 @trust_option
 @click.option(
     "-o",
     "--output",
     metavar="DIR",
-    help="For a script: the folder of what each run printed. Default: graphdbg-triage-N.",
+    help="For a command: the folder of what is found. Default: graphdbg-triage-N.",
 )
+@click.option("--calls", metavar="N|A:B",
+              help="For a command: the first N calls of each function, or its calls A to B-1, from 0. Default: the first 3, "
+                   "and each that compiles anew, up to the first that departs.")  # fmt: skip
 @click.option("--symptom", type=click.Choice(_SYMPTOMS), help="What to look into; by default what the run's journals tell of.")
 @click.option("--workaround", is_flag=True, help="Look for what makes the failure go away, however many compiles that takes.")
 @click.option("--rungs", metavar="A,B,...", help="Only these rungs; by default those that the run used.")
@@ -92,14 +95,15 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
 @click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as rungs end (docs/json-lines.md).")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="RUN[/ID] | -- CMD...")
 @click.pass_context
-def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: bool, output: str | None, **options: Any) -> None:
+def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: bool, output: str | None,
+           calls: str | None, **options: Any) -> None:  # fmt: skip
     """Say which way of running a graph is the first to go wrong, and so which layer is to blame.
 
     \b
     RUN/ID  runs a graph under each rung of the ladder, from eager to Inductor, each in a process of its own.
             The error is relative to a float64 run; eager's own stands beside it.
     RUN     judges every graph once, worst first, and puts the worst ones up the ladder.
-    -- CMD  runs a script under each backend and compares what it prints.
+    -- CMD  runs a program once, and each call of what it gave to torch.compile beside eager and under each backend.
     \b
     --symptom says what a RUN suffers from; else its journals do (a NaN that --when nan caught, a graph that failed or was in
     flight when its process died, several ranks, a recompile limit). One line says which, and where it was found.
@@ -125,7 +129,9 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
             raise UsageError(f"{words[0]} and a command were given", "one of them is wanted", "put -- before the command")
         if options["symptom"]:
             raise UsageError("--symptom is for a saved run", "a command was given", "record it: graphdbg dump -- CMD")
-        raise SystemExit(_script(script, as_json, output, options))
+        raise SystemExit(_program(script, as_json, output, calls, options))
+    if calls:
+        raise UsageError("--calls is for a command", "no command was given", "put the command after --")
     if not words:
         raise UsageError("nothing to triage", "", "name a graph (RUN/ID), a run, or a command after --")
     if len(words) != 1:
@@ -226,44 +232,38 @@ def run_table(found: RunTriage) -> str:
     return render(columns, cells, terminal=on_terminal())
 
 
-def _script(command: list[str], as_json: bool, output: str | None, options: dict[str, Any]) -> int:
+def _program(command: list[str], as_json: bool, output: str | None, calls: str | None, options: dict[str, Any]) -> int:
     from pathlib import Path
 
+    from ..program.run import triage_program
     from ..recorder.summary import shown_path
-    from ..triage.script import DEFAULT_TIME_S, triage_script
 
-    for option, given in (("--seed", options["seed"]), ("--device", options["device"]),
+    for option, given in (("--seed", options["seed"]), ("--device", options["device"]), ("--all", options["go_on"]),
                           *((name, True) for name in option_words(options["imports"]) if name.startswith("--"))):  # fmt: skip
         if given:
             raise UsageError(f"{option} says nothing of a command", "the command is run as it is", f"leave {option} out")
-    found = triage_script(
-        command, output=Path(output) if output else None, limit_s=options["limit_s"], all=options["go_on"],
-        max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
+    found = triage_program(
+        command, calls=calls, output=Path(output) if output else None, limit_s=options["limit_s"],
+        max_time_s=options["max_time_s"], quiet=as_json, told=say,
     )  # fmt: skip
     if as_json:
         emit(found.plain(), as_json=True)
     else:
-        emit(f"{first_line(found.verdict)}\n\n{script_table(found)}", as_json=False)
-        emit("\n" + "\n".join(f"note: {note}" for note in found.notes), as_json=False)
-        emit(closing(found.summary, found.verdict) + f"\nWhat each run printed: {shown_path(Path(found.folder))}", as_json=False)
+        emit(f"{first_line(found.verdict)}\n\n{program_table(found)}", as_json=False)
+        notes = [f"note: {note}" for note in found.notes]
+        emit("\n".join(["", *notes, closing(found.summary, found.verdict)]), as_json=False)
+        emit(f"What was found: {shown_path(Path(found.folder))}", as_json=False)
     return found.verdict.exit_code
 
 
-def script_table(found: ScriptTriage) -> str:
-    """The legs as a table."""
-    columns = [
-        Column("leg", style="bold"), Column("verdict"), Column("exit", right=True), Column("seconds", right=True),
-        Column("graphs", right=True, expendable=1), Column("", fold=True),
-    ]  # fmt: skip
-    cells = [
-        (
-            row.leg, word(row.verdict), "" if row.exit_code is None else str(row.exit_code),
-            f"{row.seconds:.1f}" if row.seconds else "", "" if row.graphs is None else str(row.graphs),
-            one_line(said(row.verdict, row.reason), 160),
-        )
-        for row in found.rows
-    ]  # fmt: skip
-    return render(columns, cells, terminal=on_terminal())
+def program_table(found: ProgramTriage) -> str:
+    """Of the call that departs each rung, else each call that was looked at."""
+    from ..program.run import table_rows
+
+    of_call, of_all = ("difference", "tolerance", "where"), ("call", "line", "largest difference")
+    names = ("rung" if found.at else "function", "verdict", *(of_call if found.at else of_all), "")
+    columns = [Column(name, style="bold" if not at else "", fold=at == 4) for at, name in enumerate(names)]
+    return render(columns, table_rows(found), terminal=on_terminal())
 
 
 def closing(summary: str, verdict: Verdict) -> str:

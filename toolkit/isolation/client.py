@@ -150,11 +150,15 @@ class Pending(Asked):
             self._coming.put(self._last)
 
 
+Joined = tuple[socket.socket, "subprocess.Popen[bytes]"]
+"""The connection to a process that serves, and the process that it belongs to."""
+
+
 class _Process:
     """One life of the server process: its socket, its temporary folder, the queries that it owes."""
 
-    def __init__(self, settings: dict[str, Any], cache_dir: Path | None) -> None:
-        self.owner = os.getpid()
+    def __init__(self, settings: dict[str, Any], cache_dir: Path | None, joined: Joined | None = None) -> None:
+        self.owner, self.joined = os.getpid(), joined is not None
         self.root, self.held = folders.make("graphdbg-server-")
         compiled = cache_dir or self.root / "cache"
         compiled.mkdir(parents=True, exist_ok=True)
@@ -165,16 +169,30 @@ class _Process:
         self.built_of: list[str] = []
         self.furnished = not self.bare
         self.furnish()
-        ours, theirs = socket.socketpair()
-        self.socket = ours
         self.pending: dict[int, Pending] = {}
         self.lock = threading.Lock()
         self.ready = threading.Event()
         self.notes: list[str] = []
         self.warm_seconds = 0.0
         self.lost = False
+        self.socket, self.process = joined or self._begun(compiled)
+        first = {
+            "root": str(self.root),
+            "cache_dir": str(compiled),
+            "client": 0 if self.joined else os.getpid(),
+            "environment": FORKING | _private(compiled, self.root / "tmp") if self.joined else {},
+            "path": [] if self.bare else [p for p in sys.path if p],
+            "tmp": tempfile.gettempdir(),
+            **settings,
+        }
+        self.socket.sendall(frame_of(first))
+        threading.Thread(target=self._listen, name="graphdbg-answers", daemon=True).start()
+
+    def _begun(self, compiled: Path) -> Joined:
+        """Starts the server."""
+        ours, theirs = socket.socketpair()
         with (self.root / "server.log").open("wb") as log:
-            self.process = subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.server", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()], start_new_session=True,
                 cwd=self.root / "cwd" if self.bare else None,
@@ -182,16 +200,7 @@ class _Process:
                 else server_environment(compiled, self.root / "tmp", by_list=self.walled),
             )  # fmt: skip
         theirs.close()
-        first = {
-            "root": str(self.root),
-            "cache_dir": str(compiled),
-            "client": os.getpid(),
-            "path": [] if self.bare else [p for p in sys.path if p],
-            "tmp": tempfile.gettempdir(),
-            **settings,
-        }
-        ours.sendall(frame_of(first))
-        threading.Thread(target=self._listen, name="graphdbg-answers", daemon=True).start()
+        return ours, process
 
     def furnish(self) -> None:
         """Gives whole programs the toolchain probes, also those that were made since this began."""
@@ -261,10 +270,11 @@ class _Process:
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         try:
-            self.process.wait(5)
+            self.process.wait(0 if self.joined else 5)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            if not self.joined:  # a program of the user's goes on to its end
+                self.process.kill()
+                self.process.wait()
         self.socket.close()
         folders.remove(self.root)
         os.close(self.held)
@@ -278,14 +288,16 @@ class ForkServer:
     imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing" is an empty Python, "bare" is for
     whole programs (see `child.PROGRAM`). `wall`: mechanisms (`wall.PARTS`) of a wall behind which all its children are; without,
     questions about what the user neither recorded here nor trusts go to a server of their own that has one. `preload`: modules
-    that the tasks need, imported once ("package.module", or "package.module:function" to call too). Start-up costs 4 to 8 s, the
-    first ever on a machine about 30 s more.
+    that the tasks need, imported once ("package.module", or "package.module:function" to call too). `joined`: a program that
+    became the server (see `server.serve`), in place of a new one. Start-up costs 4 to 8 s, the first ever on a machine about 30 s
+    more.
     """
 
     def __init__(
         self, cache_dir: str | Path | None = None, threads: int = 1, memory_bytes: int | None = None, *,
-        warm: str = "inductor", preload: Sequence[str] = (), wall: Collection[str] | None = None,
+        warm: str = "inductor", preload: Sequence[str] = (), wall: Collection[str] | None = None, joined: Joined | None = None,
     ) -> None:  # fmt: skip
+        self._joined = joined
         self._cache_dir = Path(cache_dir).absolute() if cache_dir else None
         self._threads, self._memory_bytes = threads, memory_bytes
         self._settings: dict[str, Any] = {"warm": warm, "preload": list(preload), "wall": wall and list(wall)}
@@ -400,7 +412,7 @@ class ForkServer:
         if known is not None and (known.owner != os.getpid() or known.lost or known.process.poll() is not None):
             self._stop()
         if self._process is None:
-            self._process = _Process(self._settings, self._cache_dir)
+            self._process = _Process(self._settings, self._cache_dir, self._joined)
             self._finalizer = weakref.finalize(self, self._process.close)
         return self._process
 

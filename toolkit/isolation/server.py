@@ -35,11 +35,13 @@ _SEED_LIMIT_S = 300.0
 
 
 class Settings(msgspec.Struct):
-    """What the client decides at the start; its first frame."""
+    """What the client decides at the start; its first frame. `client`: its process id, 0 for a program that became the server."""
 
     root: str
     cache_dir: str
     client: int
+    environment: dict[str, str] = {}
+    """What a program that became the server has beyond its own."""
     warm: str = "inductor"
     preload: list[str] = []
     path: list[str] = []
@@ -109,7 +111,7 @@ class Server:
             if answer is not None:
                 self._finish(job, answer)
         self._reap_orphans()
-        if self.settings is not None and os.getppid() != self.settings.client:
+        if self.settings is not None and self.settings.client not in (0, os.getppid()):
             self.open = False
 
     def _reap_orphans(self) -> None:
@@ -159,6 +161,7 @@ class Server:
         if settings.wall is not None:
             self.wall = begin(settings.wall, Path(settings.root))
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
+        os.environ |= settings.environment
         if settings.warm == child.WARM:
             del sys.path[0]  # our working folder
             child.warm()
@@ -303,7 +306,7 @@ class Server:
         if self.settings is None:
             return
         folders.remove(Path(self.settings.root))
-        if os.getppid() != self.settings.client:  # it was killed: nobody else removes its other folders
+        if self.settings.client not in (0, os.getppid()):  # it was killed: nobody else removes its other folders
             os.environ["TMPDIR"] = self.settings.tmp
             tempfile.tempdir = None
             folders.remove_left_over()
@@ -311,6 +314,12 @@ class Server:
 
 def _open() -> None:
     """No wall."""
+
+
+def serve(connection: socket.socket) -> None:
+    """This program becomes a fork server, with all that it imported and changed, until the other side closes the connection."""
+    Server(connection).run()
+    gc.unfreeze()  # it ends as it would have ended
 
 
 def main() -> None:

@@ -18,8 +18,8 @@ _WORKER_FILES = (
 
 def start() -> None:
     """Returns at once unless the environment asks for a recording, or in one of Inductor's own worker processes."""
-    if note := os.environ.get("GRAPHDBG_LEG"):
-        _start_leg(note)
+    if os.environ.get("GRAPHDBG_SHADOW") and not in_inductor_worker(sys.orig_argv):
+        _start_shadow()
     run = os.environ.get("GRAPHDBG")
     if not run:
         return
@@ -34,13 +34,13 @@ def start() -> None:
         sys.stderr.write(f"graphdbg: not recording, because {error}\n")
 
 
-def _start_leg(note: str) -> None:
+def _start_shadow() -> None:
     try:
-        from ..triage.leg import start as start_leg
+        from ..program.entry import start_from_environment
 
-        start_leg(note)
-    except Exception as error:  # noqa: BLE001 - torch would refuse to import; the comparison knows less, the program goes on
-        sys.stderr.write(f"graphdbg: nothing is noted of this run, because {error}\n")
+        start_from_environment()
+    except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on alone
+        sys.stderr.write(f"graphdbg: nothing is run beside this program, because {error}\n")
 
 
 def in_inductor_worker(command: list[str]) -> bool:

@@ -13,6 +13,7 @@ _PASSES, _UNSEEN = "compile", "the pass is not seen, and cannot be skipped"
 _BACKWARD = "dump --compiled-autograd"
 _BACKENDS, _SCRIPT, _LAZY = "graphdbg's backends", "torchscript and graphdbg_ts", "lazy and graphdbg_lazy"
 _CAPTURE = "capture and import"
+_BESIDE = "triage of a command"
 _FORK = "every command that replays"
 _OLD_ANSWER = "an answer from before may be kept"
 
@@ -338,6 +339,12 @@ NAMES = Names((
     Row("torch._inductor", "cudagraph_trees", _BACKWARD),
     Row("torch._subclasses.functional_tensor", "FunctionalTensorMode", _BACKWARD),
     Row("torch.fx.experimental.proxy_tensor", "ProxyTorchDispatchMode", _BACKWARD),
+    # The calls of what a program gave to torch.compile, run beside it.
+    Row("torch._dynamo.eval_frame", "compile_context=_TorchDynamoContext", _BESIDE),
+    Row("torch._dynamo.backends.registry", "lookup_backend", _BESIDE),
+    Row("torch._C", "top_saved_tensors_hooks=_autograd._top_saved_tensors_default_hooks "
+        "current_graph_task_id=_current_graph_task_id", _BESIDE),
+    Row("torch.distributed", "group_sequence_number=ProcessGroup._get_sequence_number_for_group", _BESIDE),
     Row("torch.utils._python_dispatch", "dispatch_mode_stack=_get_current_dispatch_mode_stack", _BACKWARD),
 
     # CUDA graphs: the public ones record a function, not what Inductor made.

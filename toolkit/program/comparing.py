@@ -1,0 +1,240 @@
+# pyright: basic
+"""What a rung left of a call beside what eager left: values, structure, exceptions, and how far rounding alone may move them.
+
+Eager is the reference; where it does not repeat itself, a difference is no evidence. Beyond the tolerance of a dtype eager is run
+again with what goes in and every result of an operation rounded at random (stochastic arithmetic, see `toolkit.comparing.noise`):
+what stays within that is rounding. Changes nothing.
+
+>>> judged("inductor", eager, got, noise).verdict.verdict
+'fails'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import torch_private as t
+from ..comparing import ALLOWANCE, EXACT, rounding
+from ..execution import same_bits
+from ..numerics.comparison import compare
+from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
+from ..verdict import KINDS as KIND_OF
+from ..verdict import OK, Verdict, cannot_tell, fails
+from .records import Row
+
+UNSTABLE = 1e-3
+"""Eager runs that are further apart than this, relative to the size, say nothing of a value."""
+
+Values = dict[str, Any]
+NoiseOf = Callable[[], Mapping[str, Noise]]
+
+
+class Left(NamedTuple):
+    """What one run left: values by name, in order; the exception that it raised; what it printed; the seconds it took."""
+
+    values: Values
+    error: BaseException | None = None
+    text: str = ""
+    seconds: float = 0.0
+
+
+def kept(value: Any) -> Any:
+    """A value that stays what it is: a tensor's copy, a float as a tensor of 32 bits, the text of what is not looked into."""
+    if isinstance(value, torch.Tensor):
+        from ...dumps.torchside import wrappers
+
+        return wrappers.whole(value.detach()).clone()
+    if isinstance(value, float):
+        return torch.tensor(value, dtype=torch.float32)
+    if isinstance(value, (int, str, bytes, bool, type(None), complex, tuple)):
+        return value
+    return f"a {type(value).__qualname__}"
+
+
+def apart(want: Any, have: Any) -> float:
+    """How far two values are from each other, relative to the size of the first: RMS of floats, the share of others."""
+    if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
+        return 0.0 if type(want) is type(have) and want == have else 1.0
+    if want.shape != have.shape or want.layout != torch.strided:
+        return 0.0 if want.layout != torch.strided else 1.0
+    if not want.numel() or same_bits(want, have):
+        return 0.0
+    if not is_float(want):
+        return float((want != have).to(torch.float64).mean())
+    exact = torch.float64 if want.dtype == torch.float64 else torch.float32
+    exact = torch.promote_types(want.dtype, exact)
+    one, other = want.to(exact), have.to(want.device).to(exact)
+    known = torch.isfinite(one) & torch.isfinite(other)
+    if not bool(known.all()):
+        if not bool(known.any()):
+            return 1.0
+        one, other = one[known], other[known]
+    scale = float(rms(one))
+    return float(rms(other - one)) / (scale or 1.0)
+
+
+def unsteady(eager: Values, again: Values) -> dict[str, float]:
+    """The values that eager itself does not repeat, and how far its two runs are apart."""
+    return {name: far for name, value in eager.items() if (far := apart(value, again.get(name))) > 0.0}
+
+
+def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mapping[str, float], noise: NoiseOf) -> Row:
+    """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked where
+    a value is beyond its tolerance alone."""
+    row = Row(rung, OK, part, seconds=round(got.seconds, 4))
+    if eager.error is not None or got.error is not None:
+        row.verdict = _raised(key, eager, got)
+        return row
+    if list(eager.values) != list(got.values):
+        missing = [name for name in eager.values if name not in got.values]
+        extra = [name for name in got.values if name not in eager.values]
+        text = f"{extra[0]} is there beside eager's" if extra else "another order"
+        text = f"{missing[0]} is missing" if missing else text
+        row.value = (missing or extra or [""])[0]
+        row.verdict = fails("metadata", key, f"what it leaves differs: {text}")
+        return row
+    found: tuple[str, Difference] | None = None
+    rounded = ""
+    for name, want in eager.values.items():
+        have = got.values[name]
+        far = apart(want, have)
+        if row.error is None or far > row.error:
+            row.error, row.value, row.size, row.tolerance = far, name, _size(want), _tolerance(want)
+        if far == 0.0 and _formed(want, have):
+            continue
+        if loose.get(name, 0.0) > UNSTABLE:
+            continue
+        difference = _difference(name, want, have, loose, noise)
+        if difference is None:
+            continue
+        if difference.detail == "rounding":
+            rounded = rounded or name
+        elif found is None:
+            found = name, difference
+    if found is not None:
+        name, difference = found
+        want, have = eager.values[name], got.values[name]
+        row.value, row.error, row.size, row.tolerance = name, apart(want, have), _size(want), _tolerance(want)
+        row.verdict = fails(KIND_OF.get(difference.kind), key, _words(name, want, have, difference, row))
+    elif rounded:
+        row.verdict = Verdict("rounding", reason=f"{rounded} differs as rounding alone may move it")
+    return row
+
+
+def _formed(want: Any, have: Any) -> bool:
+    return not isinstance(want, torch.Tensor) or (want.dtype, want.device) == (have.dtype, have.device)
+
+
+def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noise: NoiseOf) -> Difference | None:
+    if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
+        same = type(want) is type(have) and want == have
+        return None if same else Difference("accuracy", 0, "", 1.0, "")
+    truth = wide(want) if is_float(want) else want
+    found = compare([truth], [want], [have], noise=lambda _: noise().get(name, Noise()), rounding=(0,),
+                    check=("metadata", "nan", "accuracy"))  # fmt: skip
+    allowed = 4.0 * loose.get(name, 0.0)
+    if found is not None and found.kind == "accuracy" and allowed and apart(want, have) <= allowed:
+        return found._replace(detail="rounding")
+    return found
+
+
+def _words(name: str, want: Any, have: Any, difference: Difference, row: Row) -> str:
+    if difference.kind == "metadata" and difference.text:
+        return f"{name}: {difference.text}"
+    if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
+        return f"{name} is {_short(have)}, eager's is {_short(want)}"
+    if want.numel() == 1:
+        return f"{name} is {have.item():.7g}, eager's is {want.item():.7g} (tolerance {row.tolerance or 0:.1g}, relative)"
+    if difference.kind == "nan" or row.tolerance is None:
+        return f"{name}: {difference.text}"
+    return f"{name} is off by {row.error:.2g}, relative to its size (tolerance {row.tolerance:.1g})"
+
+
+def _short(value: Any) -> str:
+    text = f"a tensor of {_size(value)}" if isinstance(value, torch.Tensor) else repr(value)
+    return text if len(text) < 60 else text[:57] + "..."
+
+
+def _size(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+def _tolerance(value: Any) -> float | None:
+    return tolerance(value.dtype) if is_float(value) else None
+
+
+def _raised(key: str, eager: Left, got: Left) -> Verdict:
+    if eager.error is None:
+        return fails("crash", key, f"it raises {said(got.error)}; eager does not")
+    if got.error is None:
+        return fails("missing_error", key, f"it raises nothing; eager raises {said(eager.error)}")
+    alike = {type(eager.error).__name__, "InternalTorchDynamoError", "TorchRuntimeError", "BackendCompilerFailed"}
+    if type(got.error).__name__ in alike:
+        return OK
+    return fails("crash", key, f"it raises {said(got.error)}; eager raises {said(eager.error)}")
+
+
+def said(error: BaseException | None) -> str:
+    """The type of an exception, and the first line of what it says."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
+
+
+class Rounding(t.TorchDispatchMode):
+    """Every fresh float result of an operation is moved by as much as rounding could, in place."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        if name in EXACT or (func.tags and torch.Tag.nondeterministic_seeded in func.tags):
+            return made
+        given = {one.untyped_storage()._cdata for one in t.tree_leaves((args, kwargs)) if _dense(one)}
+        for one in t.tree_leaves(made):
+            if _dense(one) and (func._schema.is_mutable or one.untyped_storage()._cdata not in given):
+                move(one, self.generator)
+        return made
+
+
+def move(tensor: torch.Tensor, generator: torch.Generator) -> None:
+    """A dense float tensor, moved in place by rounding at random; autograd does not see it."""
+    plain = tensor.detach()
+    eps = torch.finfo(plain.dtype).eps
+    exact = plain.to(torch.float64)
+    with torch.no_grad():
+        tensor.data.copy_(exact + rounding(exact, eps, generator))
+
+
+def _dense(value: Any) -> bool:
+    return is_float(value) and not value.is_complex() and value.element_size() > 1 and value.numel() > 0
+
+
+def noise_of(eager: Values, samples: list[Values]) -> dict[str, Noise]:
+    """What rounding alone may do to each value, by what it did in the samples."""
+    found: dict[str, Noise] = {}
+    for name, want in eager.items():
+        if not isinstance(want, torch.Tensor):
+            continue
+        others = [sample[name] for sample in samples if isinstance(sample.get(name), torch.Tensor)]
+        others = [one for one in others if one.shape == want.shape]
+        if is_float(want):
+            far = [(wide(one) - wide(want)).abs() for one in others]
+            flips = max([int((classes(one) != classes(want)).sum()) for one in others], default=0)
+            most = torch.stack(far).amax(0) * ALLOWANCE if far else None
+            found[name] = Noise(ALLOWANCE * flips, most)
+        else:
+            found[name] = Noise(ALLOWANCE * max([int((one != want).sum()) for one in others], default=0))
+    return found
+
+
+def undecided(reason: str) -> Verdict:
+    """A rung that nothing is known of."""
+    return cannot_tell(reason)

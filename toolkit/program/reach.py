@@ -1,0 +1,197 @@
+# pyright: basic
+"""What a call of a function can reach: tensors, and Python objects that can be put back, each with the name that users know.
+
+From the arguments, the object that a method is bound to, closures, defaults and the globals that the code names. What torch, the
+standard library and installed packages keep in their own modules is not followed. Changes nothing.
+
+>>> reached = reach(step, (x,), {})
+>>> [name for name, _ in reached.tensors]
+['model.fc.weight', 'model.fc.bias', 'x']
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import io
+import random
+import sys
+import sysconfig
+import types
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+MOST = 300_000
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleType, types.CodeType, torch.dtype, torch.device,
+          torch.Size, types.BuiltinFunctionType, slice, range, type(Ellipsis), torch.layout)  # fmt: skip
+_ONCE = (types.GeneratorType, io.IOBase, types.AsyncGeneratorType)
+_DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPState")
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
+
+
+class Box(NamedTuple):
+    """A Python object that can be put back: its kind decides how. `outside`: reached only by closure or globals, and no module or
+    optimizer's."""
+
+    name: str
+    owner: Any
+    kind: str
+    outside: bool
+
+
+class Reached:
+    """All that was found. `refused`: why the call cannot be run twice, or ""."""
+
+    def __init__(self) -> None:
+        self.tensors: list[tuple[str, torch.Tensor]] = []
+        self.boxes: list[Box] = []
+        self.generators: list[Any] = []
+        self.refused = ""
+        self.parameters: set[int] = set()
+
+
+def callable_of(function: Any) -> tuple[Any, Any]:
+    """The innermost function, and the object it is bound to."""
+    while True:
+        owner = getattr(function, "__self__", None)
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif owner is not None and not isinstance(owner, types.ModuleType):
+            return function.__func__ if hasattr(function, "__func__") else function, owner
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            return function, None
+
+
+def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], alone: bool = False) -> Reached:
+    """Everything that a call may read or write. `alone`: the arguments are those of something else."""
+    found, seen = Reached(), set[int]()
+    inner, owner = callable_of(function)
+    names = _argument_names(inner, owner)
+    roots = [(names[at] if at < len(names) else f"argument {at}", value, False) for at, value in enumerate(args)]
+    roots += [(name, value, False) for name, value in kwargs.items()]
+    if owner is not None:
+        roots.insert(0, ("", owner, False))
+    roots.append((getattr(inner, "__name__", ""), function, True))
+    work = deque(roots)
+    while work:
+        name, value, outside = work.popleft()
+        if isinstance(value, _PLAIN) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if len(seen) > MOST:
+            found.refused = f"it reaches more than {MOST:,} objects"
+            return found
+        found.refused = found.refused or _why_not(name, value)
+        work.extend(_parts(found, name, value, outside))
+    return found
+
+
+def _argument_names(inner: Any, owner: Any) -> list[str]:
+    target = type(owner).forward if isinstance(owner, torch.nn.Module) and hasattr(type(owner), "forward") else inner
+    code = getattr(target, "__code__", None)
+    if code is None:
+        return []
+    return list(code.co_varnames[: code.co_argcount])[1 if owner is not None else 0 :]
+
+
+def _why_not(name: str, value: Any) -> str:
+    if isinstance(value, _ONCE) or (hasattr(value, "__next__") and not isinstance(value, torch.Tensor)):
+        return f"it reads {name or 'something'}, a {type(value).__name__}, which cannot be put back"
+    if any(base.__name__ in _DISTRIBUTED for base in type(value).__mro__):
+        return f"it talks to other processes ({name or 'the module'} is {type(value).__name__})"
+    return ""
+
+
+def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tuple[str, Any, bool]]:
+    dot = f"{name}." if name else ""
+    if isinstance(value, torch.Tensor):
+        found.tensors.append((name, value))
+        if isinstance(value, torch.nn.Parameter):
+            found.parameters.add(id(value))
+    elif isinstance(value, (torch.Generator, random.Random)):
+        found.generators.append(value)
+    elif isinstance(value, dict):
+        found.boxes.append(Box(name, value, "dict", outside))
+        told = lambda key: f"{name}[{key!r}]" if isinstance(key, (str, int)) else f"{name}[...]"  # noqa: E731
+        yield from ((told(key), part, outside) for key, part in list(value.items()))
+        yield from ((name, key, outside) for key in list(value) if not isinstance(key, _PLAIN))
+    elif isinstance(value, (list, deque)):
+        found.boxes.append(Box(name, value, "list", outside))
+        yield from ((f"{name}[{at}]", part, outside) for at, part in enumerate(list(value)))
+    elif isinstance(value, (tuple, frozenset)):
+        yield from ((f"{name}[{at}]", part, outside) for at, part in enumerate(value))
+    elif isinstance(value, (set, bytearray)):
+        found.boxes.append(Box(name, value, "set" if isinstance(value, set) else "bytes", outside))
+    elif isinstance(value, functools.partial):
+        yield from ((name, part, outside) for part in (value.func, value.args, value.keywords))
+    elif isinstance(value, types.MethodType):
+        yield from ((name, part, outside) for part in (value.__self__, value.__func__))
+    elif isinstance(value, types.FunctionType):
+        yield from _of_function(found, value)
+    elif isinstance(value, torch.nn.Module):
+        outside = False
+        found.boxes.append(Box(name, value.__dict__, "dict", False))
+        for key, part in value.__dict__.items():
+            inner = isinstance(part, dict) and key in ("_parameters", "_buffers", "_modules")
+            if inner:
+                found.boxes.append(Box(name, part, "dict", False))
+                yield from ((f"{dot}{child}", held, False) for child, held in part.items())
+            else:
+                yield f"{dot}{key}", part, False
+    elif hasattr(value, "__dict__") and _followed(value):
+        outside = outside and not _is_state(value)
+        found.boxes.append(Box(name, value.__dict__, "dict", outside))
+        yield from ((f"{dot}{key}", part, outside) for key, part in list(value.__dict__.items()))
+
+
+def _is_state(value: Any) -> bool:
+    return type(value).__module__.startswith("torch.optim") or isinstance(value, torch.optim.Optimizer)
+
+
+def _followed(value: Any) -> bool:
+    """Whether an object's attributes are looked into: those of users, of modules and optimizers, not of torch's own machinery."""
+    home = type(value).__module__.partition(".")[0]
+    return _is_state(value) or (home not in ("torch", "torchvision", "graphdbg") and home not in sys.stdlib_module_names)
+
+
+def _of_function(found: Reached, function: types.FunctionType) -> Iterator[tuple[str, Any, bool]]:
+    file = function.__code__.co_filename
+    yield from (("a default", default, True) for default in function.__defaults__ or ())
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            held = cell.cell_contents
+        except ValueError:
+            continue
+        found.boxes.append(Box(name, cell, "cell", True))
+        yield name, held, True
+    if file.startswith(_LIBRARIES) or "<frozen" in file:
+        return
+    for name in _named(function.__code__):
+        if name in function.__globals__:
+            held = function.__globals__[name]
+            found.boxes.append(Box(name, (function.__globals__, name), "global", True))
+            yield name, held, True
+
+
+def _named(code: types.CodeType) -> list[str]:
+    inside = [name for one in code.co_consts if isinstance(one, types.CodeType) for name in _named(one)]
+    return list(dict.fromkeys([*code.co_names, *inside]))
+
+
+def place_of(function: Any, made_at: tuple[str, int]) -> tuple[str, str, int]:
+    """Name, file and line of a function as users know it; of one of torch's, where it was given to torch.compile."""
+    inner, owner = callable_of(function)
+    if isinstance(owner, torch.nn.Module):
+        inner = inspect.unwrap(getattr(type(owner), "forward", inner))
+        name = f"{type(owner).__qualname__}.forward"
+    else:
+        name = getattr(inner, "__qualname__", type(inner).__name__).replace("<locals>.", "")
+    code = getattr(inspect.unwrap(inner), "__code__", None)
+    if code is None or code.co_filename.startswith(_LIBRARIES):
+        return name, *made_at
+    return name, code.co_filename, code.co_firstlineno

@@ -1,0 +1,107 @@
+"""What is written of a shadowed program, a JSON object a line, and read again by the command that started it. Imports no torch.
+
+>>> [call.function for call in read(folder)]
+['step']
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..verdict import OK, Verdict
+
+FILE = "calls.jsonl"
+VARIABLE, OPTIONS = "GRAPHDBG_SHADOW", "GRAPHDBG_SHADOW_OPTIONS"
+RUNGS = ("eager", "dynamo", "aot_eager", "decomposed", "inductor")
+LABELS = {"eager": "dynamo", "aot_eager": "aot_eager", "aot_eager_decomp_partition": "decomposed"}
+"""Backend of torch's -> the rung that it is."""
+PART = {"": "result", "backward": "gradient"}
+DEFAULT_CALLS = 3
+
+
+class Row(msgspec.Struct):
+    """One rung of one call. `value`: what is furthest from eager's, `error`: how far, relative to its size, `tolerance`: what is
+    never called wrong of its dtype, `size`: its shape and dtype; `part`: "" for the call, "backward" for its gradients."""
+
+    rung: str
+    verdict: Verdict = OK
+    part: str = ""
+    value: str = ""
+    size: str = ""
+    error: float | None = None
+    tolerance: float | None = None
+    seconds: float = 0.0
+    bytes_equal: bool = False
+
+
+class Call(msgspec.Struct):
+    """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung that was at
+    work when the process ended; `run`: the recorded graphs; `losses`: the size of each difference, for a drift over steps."""
+
+    key: str
+    function: str
+    file: str
+    line: int
+    number: int
+    rows: list[Row] = []
+    why: str = ""
+    notes: list[str] = []
+    in_flight: str = ""
+    since: float = 0.0
+    run: str = ""
+    recorded: str = ""
+    seconds: dict[str, float] = {}
+    compiled: bool = False
+
+    @property
+    def place(self) -> str:
+        """`step() (train.py:31), call 2`."""
+        return f"{self.function}() ({Path(self.file).name}:{self.line}), call {self.number}"
+
+    @property
+    def failed(self) -> Row | None:
+        """The first rung that departs, the call before its gradients."""
+        return next((row for row in self.rows if row.verdict.failed), None)
+
+    @property
+    def judged(self) -> bool:
+        """Whether anything was compared."""
+        return any(row.rung != "eager" and not row.verdict.skipped for row in self.rows)
+
+
+class Program(msgspec.Struct):
+    """All that one program left: its calls in order, and how often each function was called (by "function file:line")."""
+
+    calls: list[Call] = []
+    counts: dict[str, int] = {}
+    notes: list[str] = []
+    ended: bool = False
+
+
+def read(path: Path) -> Program:
+    """The lines of a file so far; an empty program where there is none."""
+    found, calls = Program(), {}
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        try:
+            told: dict[str, Any] = json.loads(line)
+        except ValueError:  # the process died while it wrote
+            continue
+        if (event := told.pop("event")) == "call":
+            calls[told["key"]] = msgspec.convert(told, Call)
+        elif event == "end":
+            for name, count in told["counts"].items():
+                found.counts[name] = found.counts.get(name, 0) + count
+            found.notes += told["notes"]
+            found.ended = True
+        elif event == "begun":
+            calls[told["key"]].in_flight, calls[told["key"]].since = told["rung"], told["at"]
+    found.calls = list(calls.values())
+    return found

@@ -1,0 +1,357 @@
+"""`triage -- CMD`: runs a program once, its compiled calls beside eager, and says which departs, from which rung on, and why.
+
+The program's own output is untouched. What it left is in a folder; the graphs of the first call that departs are judged in the
+program's own process, where its passes and operators are, or here where that is gone. Imports no torch.
+
+>>> found = triage_program(["train.py"])
+>>> found.verdict.layer
+'inductor'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...dumps.atomic import free_path
+from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.store import Run, SavedGraph, resolve
+from ...dumps.wording import counted
+from ..blame.bisect import bisect
+from ..blame.partners import compile_of
+from ..isolation import ForkServer, opened
+from ..isolation.client import JUDGING
+from ..recorder import launch
+from ..triage.run import triage_run
+from ..verdict import OK, Layer, Verdict, Where, cannot_tell, worst
+from ..verdict_words import word
+from .records import DEFAULT_CALLS, FILE, OPTIONS, RUNGS, VARIABLE, Call, Program, read
+
+DEFAULT_TIME_S = 3600.0
+HANGS, COMPILING_S = 20.0, 600.0
+"""A rung of a call may take so many times what eager takes, and so much more, before it hangs."""
+_JUDGING_S, _BLAMING_S = 600.0, 240.0
+_LAYERS: dict[str, Layer] = {"dynamo": "dynamo", "aot_eager": "aot_autograd"}
+_MEANS = {
+    "dynamo": "Dynamo's own work: what it captures, guards, resumes and puts back",
+    "aot_eager": "what AOTAutograd does around the graphs",
+    "decomposed": "what is decomposed and partitioned",
+    "inductor": "what Inductor makes of it",
+}
+Told = Callable[[str], object]
+
+
+class ProgramTriage(msgspec.Struct):
+    """`calls`: what was looked at, in order; `counts`: how often each function was called; `exit_code`: the program's own.
+    `folder`: what is kept."""
+
+    verdict: Verdict
+    calls: list[Call]
+    counts: dict[str, int]
+    command: list[str]
+    folder: str
+    exit_code: int = 0
+    summary: str = ""
+    notes: list[str] = []
+    seconds: float = 0.0
+    at: Call | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain values, for JSON."""
+        rows = [[msgspec.to_builtins(row) | row.verdict.flat(row=True) for row in call.rows] for call in self.calls]
+        calls = [msgspec.to_builtins(call) | {"rows": of} for call, of in zip(self.calls, rows, strict=True)]
+        told = msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None}
+        return told | self.verdict.flat()
+
+
+def range_of(text: str | None) -> tuple[int, int]:
+    """The calls that `--calls` names, from and to (excluded). Raises UsageError."""
+    first, dash, last = (text or str(DEFAULT_CALLS)).partition(":")
+    try:
+        found = (int(first), int(last)) if dash else (0, int(first))
+    except ValueError:
+        found = (-1, -1)
+    if not 0 <= found[0] < found[1]:
+        raise UsageError(f"--calls {text} names no calls", "", "give a number, or the first and the one after the last: 10:20")
+    return found
+
+
+def triage_program(command: Sequence[str], *, calls: str | None = None, output: Path | None = None,
+                   limit_s: float | None = None, max_time_s: float | None = None, quiet: bool = False,
+                   told: Told = lambda text: None) -> ProgramTriage:  # fmt: skip
+    """Runs the command once. `calls`: see `range_of`; `output`: a folder that must not exist yet; `limit_s`: what one rung of one
+    call may take; `max_time_s`: after it no call is looked at; `quiet`: its standard output goes to standard error.
+
+    Raises UsageError for a command that cannot be run.
+    """
+    words = launch.command_line(command)
+    python = Path(words[0]).name.startswith("python") and len(words) > 1
+    if python and words[1].endswith(".py") and not Path(words[1]).exists():
+        raise UsageError(f"cannot run {words[1]}", "there is no such script", "check the path")
+    first, last = range_of(calls)
+    folder = output or free_path("graphdbg-triage", bare=False)
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise UsageError(f"{folder} exists", "what is there is never overwritten", "give another name to -o") from error
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="graphdbg-") as short:
+        program = _Program(words, folder, Path(short) / "s", limit_s, told)
+        options = {"first": first, "last": last, "go_on": calls is not None, "anew": calls is None,
+                   "seconds": max_time_s or DEFAULT_TIME_S, "address": str(program.address)}  # fmt: skip
+        scheduled = _scheduled(first, last, calls)
+        told(f"compiled calls run beside eager ({scheduled}); the program goes on with its own results")
+        program.run(options, quiet)
+    return concluded(program, list(command), time.monotonic() - began)
+
+
+def _scheduled(first: int, last: int, calls: str | None) -> str:
+    span = f"calls {first} to {last - 1}" if first else f"the first {last}"
+    return f"{span} of each function" + ("" if calls else ", and each that compiles anew")
+
+
+class Judged(msgspec.Struct):
+    """What the graphs of a call that departs came to. `verdict`: None where none could be judged."""
+
+    verdict: Verdict | None = None
+    op: str = ""
+    text: str = ""
+    run: str = ""
+
+
+class _Program:
+    """The command while it runs."""
+
+    def __init__(self, words: list[str], folder: Path, address: Path, limit_s: float | None, told: Told) -> None:
+        self.words, self.folder, self.address, self.limit_s, self.told = words, folder, address, limit_s, told
+        self.code, self.hung = 0, ""
+        self.graphs = Judged()
+
+    def read(self) -> Program:
+        """What it has left so far."""
+        return read(self.folder / FILE)
+
+    def run(self, options: dict[str, Any], quiet: bool) -> None:
+        """To its end, with the judging of its graphs before it ends."""
+        environment = {name: value for name, value in os.environ.items() if name != "GRAPHDBG"}
+        environment |= {VARIABLE: str(self.folder.absolute()), OPTIONS: json.dumps(options)}
+        with socket.socket(socket.AF_UNIX) as door:
+            door.bind(str(self.address))
+            door.listen(16)
+            door.settimeout(0.2)
+            child = subprocess.Popen(self.words, env=environment, stdout=sys.stderr.fileno() if quiet else None)
+            try:
+                self._attend(child, door)
+            except KeyboardInterrupt:  # the terminal's own reaches the program, too
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(30)
+                child.kill()
+                raise
+        code = child.wait()
+        self.code = code if code >= 0 else 128 - code
+        if self.graphs.verdict is None and (call := _departing(self.read())) is not None and call.run:
+            self.graphs = judge_graphs(call, None, self.told)
+
+    def _attend(self, child: subprocess.Popen[bytes], door: socket.socket) -> None:
+        while child.poll() is None:
+            try:
+                connection, _ = door.accept()
+            except TimeoutError:
+                self._look(child)
+                continue
+            call = _departing(self.read())
+            if self.graphs.verdict is not None or call is None or not call.run:
+                connection.close()
+                continue
+            connection.settimeout(None)
+            with ForkServer(preload=JUDGING, joined=(connection, child)) as server:
+                self.graphs = judge_graphs(call, server, self.told)
+
+    def _look(self, child: subprocess.Popen[bytes]) -> None:
+        """Ends a program in which a rung hangs."""
+        call = next((one for one in self.read().calls if one.in_flight not in ("", "eager")), None)
+        if call is None:
+            return
+        eager = max((row.seconds for row in call.rows if row.rung == "eager"), default=0.0)
+        limit = self.limit_s if self.limit_s is not None else HANGS * eager + COMPILING_S
+        if time.time() - call.since > limit:
+            self.hung = f"{call.in_flight} was still at work after {limit:.0f} s (see --limit)"
+            child.kill()
+
+
+def _departing(program: Program) -> Call | None:
+    return next((call for call in program.calls if call.failed), None)
+
+
+def judge_graphs(call: Call, server: ForkServer | None, told: Told) -> Judged:
+    """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame."""
+    told(f"judging the graphs of {call.place}")
+    found = Judged(run=call.run)
+    try:
+        run = resolve(call.run)
+        assert isinstance(run, Run)
+        with opened(server) as used:
+            triage = triage_run(run, server=used, max_time_s=_JUDGING_S, told=told)
+            found.verdict, found.text = triage.verdict, triage.summary
+            for graph in _widest_first(run, triage.verdict) if triage.verdict.failed else []:
+                told(f"looking for what is to blame in {graph.id}")
+                blamed = bisect(graph, server=used, max_time_s=_BLAMING_S, narrate=lambda text: None)
+                if blamed.reproduced:
+                    found.op = blamed.sentence or found.op
+                    found.verdict = _with_blame(triage.verdict, blamed.verdict)
+                    break
+    except GraphdbgError as error:
+        found.text = str(error)
+    return found
+
+
+def _widest_first(run: Run, verdict: Verdict) -> list[SavedGraph]:
+    """The failing graph's Dynamo graph, which holds what is done before it, and itself."""
+    at = verdict.where.graph if verdict.where is not None else ""
+    graphs = run.graphs()
+    failing = next((one for one in graphs if at.endswith(f"/{one.id}") or at == one.id), None)
+    if failing is None:
+        return []
+    whole = [one for one in graphs if one.stage == "dynamo" and compile_of(one) == compile_of(failing)]
+    return list({one.id: one for one in [*whole, failing]}.values())
+
+
+def _with_blame(triage: Verdict, blamed: Verdict) -> Verdict:
+    where = blamed.where if blamed.where is not None and blamed.where.node else triage.where
+    graph = triage.where.graph if triage.where is not None else ""
+    if where is not None and not where.graph:
+        where = msgspec.structs.replace(where, graph=graph)
+    return msgspec.structs.replace(
+        triage, where=where, layer=blamed.layer or triage.layer, fault=blamed.fault or triage.fault,
+        workaround=blamed.workaround or triage.workaround, next=blamed.next or triage.next,
+    )  # fmt: skip
+
+
+# the verdict
+
+
+def concluded(ran: _Program, command: list[str], seconds: float) -> ProgramTriage:
+    """What all calls come to, in one record."""
+    program, code, hung, graphs = ran.read(), ran.code, ran.hung, ran.graphs
+    again = shlex.join(["graphdbg", "triage", "--calls", "100:110", "--", *command])
+    found = ProgramTriage(OK, program.calls, program.counts, command, str(ran.folder), code, seconds=round(seconds, 1))
+    found.notes = [*dict.fromkeys(program.notes), *([f"the program itself ended with code {code}"] if code else [])]
+    found.at = call = _departing(program)
+    died = next((one for one in program.calls if one.in_flight), None)
+    if call is not None:
+        found.verdict = _departs(call, graphs, command)
+    elif died is not None and (hung or code > 128) and died.in_flight != "eager":
+        found.at = died
+        found.verdict = _died(died, hung, code)
+    elif not program.calls:
+        found.verdict = cannot_tell(_why_none(program, code)).then(f"graphdbg dump -- {shlex.join(command)}" if not code else "")
+    else:
+        found.verdict = _agrees(program).then(again)
+    found.summary = _summary(found, graphs)
+    return found
+
+
+def _why_none(program: Program, code: int) -> str:
+    none = "no call of something given to torch.compile was seen"
+    if code:
+        return f"{none} before the program ended with code {code}"
+    if program.ended:
+        return f"{none}: torch.compile was never used, or what it returned was never called"
+    return f"{none}: no process lived to say so, or its Python has no torch or no graphdbg"
+
+
+def _died(call: Call, hung: str, code: int) -> Verdict:
+    layer = _LAYERS.get(call.in_flight) or ("decomposition" if call.in_flight == "decomposed" else "inductor")
+    where = Where(line=_line(call))
+    if hung:
+        return Verdict("fails", "hang", "compiler", layer, f"{call.place}: {hung}", where)
+    text = f"{call.place}: {call.in_flight} ended the process by {launch.signal_text(code)}"
+    return Verdict("fails", "signal", "compiler", layer, text, where)
+
+
+def _line(call: Call) -> str:
+    return f"{Path(call.file).name}:{call.line}"
+
+
+def _departs(call: Call, graphs: Judged, command: Sequence[str]) -> Verdict:
+    row = call.failed
+    assert row is not None
+    judged, minify = graphs.verdict, shlex.join(["graphdbg", "minify", "--", *command])
+    reason = f"{call.place}: {row.verdict.reason}, from {row.rung} on"
+    where = Where(line=_line(call), name=row.value)
+    verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
+    if judged is not None and judged.failed:
+        at = judged.where or Where()
+        graph = at.graph.rpartition("/run-")[2].partition("/")[2] or at.graph
+        reason += f"; its graph {graph} fails: {(graphs.op or judged.reason).rstrip('.')}"
+        where = Where(at.node, at.graph, at.line or _line(call), row.value)
+        layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
+        verdict = msgspec.structs.replace(
+            verdict, reason=reason, where=where, layer=layer, fault=judged.fault or verdict.fault, workaround=judged.workaround,
+        )  # fmt: skip
+        return msgspec.structs.replace(verdict, next=judged.next)
+    outside = f"; no saved graph of it fails, so it is {_MEANS.get(row.rung, 'the backend')}" if judged is not None else ""
+    return msgspec.structs.replace(verdict, reason=reason + outside).then(minify)
+
+
+def _agrees(program: Program) -> Verdict:
+    """The worst of the functions, each of which is what its calls that were judged come to."""
+    verdicts: list[Verdict] = []
+    for function in dict.fromkeys((call.function, call.file, call.line) for call in program.calls):
+        calls = [call for call in program.calls if (call.function, call.file, call.line) == function]
+        judged = [row.verdict for call in calls for row in call.rows if call.judged]
+        if judged:
+            verdicts.append(worst(judged))
+            continue
+        unsteady = [row.verdict for call in calls for row in call.rows if row.verdict.verdict == "nondeterministic"]
+        why = next((call.why for call in calls if call.why), "nothing of it could be compared")
+        reason = f"{calls[0].place}: {unsteady[0].reason if unsteady else why}"
+        verdicts.append(msgspec.structs.replace(unsteady[0], reason=reason) if unsteady else cannot_tell(reason))
+    return worst(verdicts)
+
+
+def _summary(found: ProgramTriage, graphs: Judged) -> str:
+    judged = [call for call in found.calls if call.judged]
+    functions = counted(len(found.counts) or 1, "function")
+    of = f"{len(judged)} of {counted(len(found.calls), 'call')} looked at of {functions} were judged"
+    seen = ", ".join(f"{name.rpartition(' ')[0]}() {count}" for name, count in found.counts.items())
+    calls = f" (calls in all: {seen})" if seen else ""
+    if found.verdict.failed:
+        return f"{found.verdict.reason}. {of}{calls}."
+    if found.verdict.verdict in ("ok", "rounding"):
+        rest = "Other calls, and what is not compiled, were not looked at"
+        return f"Results, gradients and what is written agree with eager: {of}{calls}. {rest}."
+    return f"Not told: {found.verdict.reason}. {of}{calls}."
+
+
+def table_rows(found: ProgramTriage) -> list[tuple[str, ...]]:
+    """For people: of the call that departs each rung, else of each function its largest differences."""
+    if found.at is not None:
+        part = found.at.failed.part if found.at.failed else ""
+        rows = [row for row in found.at.rows if row.part == part]
+        return [
+            (row.rung, word(row.verdict), _number(row.error), _number(row.tolerance), row.value, row.size) for row in rows
+        ]  # fmt: skip
+    rows = []
+    for call in found.calls:
+        largest = {row.rung: max(row.error or 0.0, 0.0) for row in call.rows if row.rung in RUNGS and row.rung != "eager"}
+        told = " ".join(f"{rung} {_number(value)}" for rung, value in largest.items())
+        verdict = worst(row.verdict for row in call.rows) if call.judged else cannot_tell(call.why)
+        rows.append((f"{call.function}()", word(verdict), str(call.number), _line(call), told or call.why, "; ".join(call.notes)))
+    return rows
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else "0" if value == 0 else f"{value:.1e}"

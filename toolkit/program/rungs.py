@@ -1,0 +1,89 @@
+# pyright: basic
+"""A function under each of torch's backends in turn, as the program gave it to torch.compile. One context a rung and function, as
+long as the program runs: its guards age as the program's own do.
+
+Each has a backend of its own identity, so that Dynamo takes no entry of another's. Inductor draws eager's random numbers.
+
+>>> rungs = Rungs(step, context)
+>>> rungs.call("aot_eager", args, kwargs)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from .. import torch_private as t
+from .records import LABELS
+
+NAMES = ("dynamo", "aot_eager", "decomposed")
+_BACKENDS = {"dynamo": "eager", "aot_eager": "aot_eager", "decomposed": "aot_eager_decomp_partition"}
+_ROOM = 6
+"""Entries of Dynamo's caches that one of the program's becomes, with those of the rungs."""
+
+
+class Rungs:
+    """The rungs of one function. `names`: from Dynamo alone to what the program asked for."""
+
+    def __init__(self, function: Callable[..., Any], context: Any) -> None:
+        self.function, self.context = function, context
+        backend = context.callback
+        while hasattr(backend, "_torchdynamo_orig_backend"):
+            backend = backend._torchdynamo_orig_backend
+        self.backend = backend
+        named = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", type(backend).__name__)
+        stock = {label: t.look_up("lookup_backend")(name) for name, label in LABELS.items()}
+        self.last = next((label for label, one in stock.items() if one is backend), str(named))
+        self.names = [*NAMES[: NAMES.index(self.last)], self.last] if self.last in NAMES else [*NAMES, self.last]
+        self._made: dict[str, Callable[..., Any]] = {}
+
+    def key(self, rung: str) -> str:
+        """The name by which the layer of a rung is known; of another's backend there is none."""
+        keys = {"decomposed": "aot_eager_decomp_partition", "inductor": "as written"}
+        return rung if rung in ("dynamo", "aot_eager") else keys.get(rung, "")
+
+    def call(self, rung: str) -> Callable[..., Any]:
+        """The function under a rung."""
+        if rung == "eager":
+            return self.function
+        if rung not in self._made:
+            self._made[rung] = self.fresh(rung)
+        return self._made[rung]
+
+    def fresh(self, rung: str) -> Callable[..., Any]:
+        """The same with nothing compiled so far."""
+        chosen = self.backend if rung == self.last else t.look_up("lookup_backend")(_BACKENDS[rung])
+
+        def backend(gm: Any, inputs: Any, **kwargs: Any) -> Any:
+            return chosen(gm, inputs, **kwargs)
+
+        alone = {"isolate_recompiles": True} if "isolate_recompiles" in inspect.signature(torch.compile).parameters else {}
+        context = self.context
+        return torch.compile(self.function, backend=backend, fullgraph=bool(getattr(context, "fullgraph", False)),
+                             dynamic=getattr(context, "_dynamic", None), **alone)  # fmt: skip
+
+
+@contextlib.contextmanager
+def roomy() -> Iterator[None]:
+    """More entries in Dynamo's caches: those of the rungs do not count as the program's."""
+    dynamo = t.loaded("dynamo_config")
+    limits = {name: getattr(dynamo, name) * _ROOM for name in ("recompile_limit", "accumulated_recompile_limit")}
+    with dynamo.patch(limits):
+        yield
+
+
+@contextlib.contextmanager
+def stance(eager: bool) -> Iterator[None]:
+    """Nothing compiled, or as torch has it by default, whatever the program's stance. CUDA graphs are off in rungs: what they
+    return is overwritten by the next."""
+    t.look_up("inductor_config")
+    with torch.compiler.set_stance("force_eager" if eager else "default"):
+        if eager:
+            yield
+            return
+        with t.inductor_config.patch({"fallback_random": True, "triton.cudagraphs": False}), roomy():
+            yield

@@ -1,0 +1,229 @@
+# pyright: basic
+"""The state that a call begins with: taken before, put back as often as wanted, and what differs from it afterwards.
+
+Memory is copied storage by storage, so that views stay views, and is put back below autograd, which counts nothing. A gradient
+(`.grad`), Python objects and random states are put back as well. Raises NotCopied where something cannot be.
+
+>>> start = Start(reach(step, args, kwargs))
+>>> step(*args); start.written(); start.put_back()
+['model.bn.running_mean']
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import types
+from collections import deque
+from typing import Any
+
+import torch
+
+from ...dumps.torchside import wrappers
+from ..recorder.live_torch import generators
+from .reach import Box, Reached
+
+
+class NotCopied(Exception):
+    """Why a state cannot be copied."""
+
+
+class Start:
+    """The state of everything that was reached."""
+
+    def __init__(self, reached: Reached) -> None:
+        self.reached = reached
+        self.storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage, list[str]]] = {}
+        self.forms: list[tuple[str, torch.Tensor, tuple[Any, ...], Any, bool]] = []
+        try:
+            for name, tensor in reached.tensors:
+                for part in _flat(tensor):
+                    self._take(name, part)
+                gradient = tensor.grad if tensor.is_leaf and not tensor.is_inference() else None
+                if gradient is not None:
+                    self._take(f"gradient of {name}", gradient)
+                self.forms.append((name, tensor, _form(tensor), gradient, tensor.requires_grad))
+        except (RuntimeError, NotImplementedError) as error:
+            raise NotCopied(f"{name} cannot be copied ({str(error).splitlines()[0][:120]})") from error
+        self.boxes = [(box, _kept(box)) for box in reached.boxes]
+        self.random = Randomness(reached.generators)
+
+    def _take(self, name: str, tensor: torch.Tensor) -> None:
+        if tensor.layout != torch.strided or tensor.device.type == "meta":
+            raise NotCopied(f"{name} is {tensor.layout} on {tensor.device}, which cannot be copied")
+        storage = tensor.untyped_storage()
+        kept = self.storages.get(storage._cdata)
+        if kept is None:
+            self.storages[storage._cdata] = (storage, storage.clone(), [name])
+        else:
+            kept[2].append(name)
+
+    def put_back(self) -> None:
+        """Everything as it was."""
+        for storage, kept, _ in self.storages.values():
+            if storage.nbytes() != kept.nbytes():
+                storage.resize_(kept.nbytes())
+            storage.copy_(kept)
+        for _, tensor, form, gradient, requires in self.forms:
+            if _form(tensor) != form:
+                with torch.no_grad():
+                    storage = self.storages[form[-1]][0] if form[-1] in self.storages else tensor.untyped_storage()
+                    tensor.data = torch.empty(0, dtype=form[3], device=tensor.device).set_(storage, form[2], form[0], form[1])
+            if tensor.requires_grad and not requires and not tensor.is_leaf:
+                tensor.detach_()  # something that requires grad was written into it
+            if tensor.is_leaf and not tensor.is_inference():
+                if tensor.grad is not gradient:
+                    tensor.grad = gradient
+                if tensor.requires_grad != requires:
+                    tensor.requires_grad_(requires)
+        for box, kept in self.boxes:
+            _restore(box, kept)
+        self.random.put_back()
+
+    def written(self) -> list[tuple[str, torch.Tensor]]:
+        """The tensors whose memory or form is not what it was, by their first name."""
+        changed = {key for key, (storage, kept, _) in self.storages.items() if not _equal(storage, kept)}
+        return [
+            (name, tensor) for name, tensor, form, _, _ in self.forms
+            if _form(tensor) != form or any(part.untyped_storage()._cdata in changed for part in _flat(tensor))
+        ]  # fmt: skip
+
+    def gradients(self) -> list[tuple[str, Any]]:
+        """The `.grad` of leaves that is another object, or has other numbers."""
+        changed = {key for key, (storage, kept, _) in self.storages.items() if not _equal(storage, kept)}
+        return [
+            (f"{name}.grad", tensor.grad) for name, tensor, _, before, _ in self.forms
+            if tensor.is_leaf and not tensor.is_inference()
+            and (tensor.grad is not before or (before is not None and before.untyped_storage()._cdata in changed))
+        ]  # fmt: skip
+
+    def changed(self) -> list[tuple[Box, Any]]:
+        """The Python objects that are not what they were, with what they are now."""
+        return [(box, now) for box, kept in self.boxes if not _alike(kept, now := _kept(box))]
+
+
+class Randomness:
+    """The states of torch's, Python's and NumPy's generators."""
+
+    def __init__(self, others: list[Any]) -> None:
+        self.others = [(one, one.get_state() if isinstance(one, torch.Generator) else one.getstate()) for one in others]
+        self.torch = [(name, state.clone()) for name, state in generators()]
+        self.python = random.getstate()
+        numpy = sys.modules.get("numpy.random")
+        self.numpy = numpy.get_state() if numpy is not None else None
+
+    def put_back(self) -> None:
+        """Every generator as it was."""
+        for name, state in self.torch:
+            torch.set_rng_state(state) if name == "cpu" else torch.cuda.set_rng_state(state, name)
+        random.setstate(self.python)
+        if self.numpy is not None:
+            sys.modules["numpy.random"].set_state(self.numpy)
+        for one, state in self.others:
+            one.set_state(state) if isinstance(one, torch.Generator) else one.setstate(state)
+
+    def moved(self) -> bool:
+        """Whether a number was drawn since."""
+        now = Randomness([one for one, _ in self.others])
+        same = all(torch.equal(one, other) for (_, one), (_, other) in zip(self.torch, now.torch, strict=False))
+        drawn = any(
+            not (torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other)
+            for (_, one), (_, other) in zip(self.others, now.others, strict=True)
+        )
+        numpy = self.numpy is not None and not all(map(_same, self.numpy, now.numpy))
+        return not same or drawn or self.python != now.python or numpy
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool((one == other).all()) if hasattr(one, "all") else one == other
+
+
+def _flat(tensor: torch.Tensor) -> list[torch.Tensor]:
+    if wrappers.is_wrapper(tensor):
+        return [inner for part in wrappers.parts(tensor).values() for inner in _flat(part)]
+    return [tensor]
+
+
+def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if wrappers.is_wrapper(tensor):
+        return (tuple(tensor.shape),)
+    return (
+        tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), tensor.dtype, tensor.untyped_storage()._cdata
+    )  # fmt: skip
+
+
+def _equal(storage: torch.UntypedStorage, kept: torch.UntypedStorage) -> bool:
+    if storage.nbytes() != kept.nbytes():
+        return False
+    one, other = (torch.empty(0, dtype=torch.uint8, device=kept.device).set_(part) for part in (storage, kept))
+    return torch.equal(one, other)
+
+
+def _kept(box: Box) -> Any:
+    owner = box.owner
+    if box.kind == "global":
+        space, name = owner
+        return space.get(name, _ABSENT)
+    if box.kind == "cell":
+        try:
+            return owner.cell_contents
+        except ValueError:
+            return _ABSENT
+    return {"bytes": bytes, "set": set, "dict": dict, "list": list}[box.kind](owner)
+
+
+_ABSENT = object()
+
+
+def _alike(kept: Any, now: Any) -> bool:
+    """Whether a Python object holds the same objects, or equal plain values."""
+    if isinstance(kept, dict) and isinstance(now, dict):
+        return list(kept) == list(now) and all(_one(kept[key], now[key]) for key in kept)
+    if isinstance(kept, list) and isinstance(now, list):
+        return len(kept) == len(now) and all(map(_one, kept, now))
+    return kept == now if isinstance(kept, (set, bytes)) and type(kept) is type(now) else _one(kept, now)
+
+
+def _one(kept: Any, now: Any) -> bool:
+    plain = (int, float, complex, str, bytes, bool, type(None))
+    return kept is now or (type(kept) is type(now) and isinstance(kept, plain) and (kept == now or kept != kept))
+
+
+def _restore(box: Box, kept: Any) -> None:
+    owner = box.owner
+    if _alike(kept, _kept(box)):
+        return
+    if box.kind == "global":
+        space, name = owner
+        space.pop(name, None) if kept is _ABSENT else space.__setitem__(name, kept)
+    elif box.kind == "cell":
+        owner.cell_contents = kept
+    elif isinstance(owner, (dict, set)):
+        owner.clear()
+        owner.update(kept)
+    elif isinstance(owner, deque):
+        owner.clear()
+        owner.extend(kept)
+    else:
+        owner[:] = kept
+
+
+def leaves_of(value: Any, name: str = "", seen: frozenset[int] = frozenset()) -> list[tuple[str, Any]]:
+    """The parts of a value that are no containers, with their place in it; a type that is no container stands for itself."""
+    if id(value) in seen:
+        return []
+    inner = seen | {id(value)}
+    if isinstance(value, dict):
+        return [leaf for key, part in value.items() for leaf in leaves_of(part, f"{name}[{key!r}]", inner)]
+    if isinstance(value, (list, tuple, deque)):
+        named = getattr(value, "_fields", None)
+        places = [f".{field}" for field in named] if named else [f"[{at}]" for at in range(len(value))]
+        return [leaf for place, part in zip(places, value, strict=True) for leaf in leaves_of(part, name + place, inner)]
+    if isinstance(value, (set, frozenset)):
+        return [(name, tuple(sorted(map(repr, value))))]
+    if hasattr(value, "__dict__") and not isinstance(
+        value, (torch.Tensor, torch.nn.Module, type, types.FunctionType, types.ModuleType, types.MethodType)
+    ):
+        own = [leaf for key, part in vars(value).items() for leaf in leaves_of(part, f"{name}.{key}", inner)]
+        return own or [(name, type(value).__qualname__)]
+    return [(name, value)]
