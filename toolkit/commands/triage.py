@@ -250,7 +250,7 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
         emit(found.plain(), as_json=True)
     else:
         emit(f"{first_line(found.verdict)}\n\n{program_table(found)}", as_json=False)
-        notes = [f"note: {note}" for note in found.notes]
+        notes = [*(found.drift.lines if found.drift else []), *(f"note: {note}" for note in found.notes)]
         emit("\n".join(["", *notes, closing(found.summary, found.verdict)]), as_json=False)
         emit(f"What was found: {shown_path(Path(found.folder))}", as_json=False)
     return found.verdict.exit_code
