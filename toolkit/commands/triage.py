@@ -238,12 +238,12 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
     from ..program.run import triage_program
     from ..recorder.summary import shown_path
 
-    for option, given in (("--seed", options["seed"]), ("--device", options["device"]), ("--all", options["go_on"]),
+    for option, given in (("--seed", options["seed"]), ("--device", options["device"]),
                           *((name, True) for name in option_words(options["imports"]) if name.startswith("--"))):  # fmt: skip
         if given:
             raise UsageError(f"{option} says nothing of a command", "the command is run as it is", f"leave {option} out")
     found = triage_program(
-        command, calls=calls, output=Path(output) if output else None, limit_s=options["limit_s"],
+        command, calls=calls, all=options["go_on"], output=Path(output) if output else None, limit_s=options["limit_s"],
         max_time_s=options["max_time_s"], quiet=as_json, told=say,
     )  # fmt: skip
     if as_json:

@@ -75,7 +75,9 @@ class ProgramTriage(msgspec.Struct):
         rows = [[msgspec.to_builtins(row) | row.verdict.flat(row=True) for row in call.rows] for call in self.calls]
         calls = [msgspec.to_builtins(call) | {"rows": of} for call, of in zip(self.calls, rows, strict=True)]
         told = msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None}
-        return told | self.verdict.flat()
+        failed = self.at.failed if self.at is not None else None
+        told |= {"rows": next((call["rows"] for call in calls if self.at is not None and call["key"] == self.at.key), [])}
+        return told | {"first_failing": failed.rung if failed is not None else None} | self.verdict.flat()
 
 
 def range_of(text: str | None) -> tuple[int, int]:
@@ -99,11 +101,12 @@ def made(folder: Path | None) -> Path:
     return folder
 
 
-def triage_program(command: Sequence[str], *, calls: str | None = None, output: Path | None = None,
+def triage_program(command: Sequence[str], *, calls: str | None = None, all: bool = False, output: Path | None = None,
                    limit_s: float | None = None, max_time_s: float | None = None, quiet: bool = False,
                    told: Told = lambda text: None) -> ProgramTriage:  # fmt: skip
-    """Runs the command once. `calls`: see `range_of`; `output`: a folder that must not exist yet; `limit_s`: what one rung of one
-    call may take; `max_time_s`: after it no call is looked at; `quiet`: its standard output goes to standard error.
+    """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that must not
+    exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it no call is looked at; `quiet`: its standard
+    output goes to standard error.
 
     Raises UsageError for a command that cannot be run.
     """
@@ -116,7 +119,7 @@ def triage_program(command: Sequence[str], *, calls: str | None = None, output: 
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="graphdbg-") as short:
         program = _Program(words, folder, Path(short) / "s", limit_s, told)
-        options = {"first": first, "last": last, "go_on": calls is not None, "anew": calls is None,
+        options = {"first": first, "last": last, "go_on": all or calls is not None, "anew": calls is None,
                    "seconds": max_time_s or DEFAULT_TIME_S, "address": str(program.address)}  # fmt: skip
         scheduled = _scheduled(first, last, calls)
         told(f"compiled calls run beside eager ({scheduled}); the program goes on with its own results")
