@@ -170,8 +170,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     limits = ", ".join(f"{limit} s" for limit in sorted({row["max_time"] for row in known.values()}))
     alike = sum(row["nodes"] == row["original_nodes"] for row in known.values())
     on = Counter(row["torch"].partition("+")[0] for row in known.values())
-    told = f"{len(known)} of {len(KINDS) * len(MODELS)} cases were run ({', '.join(f'{n} on torch {v}' for v, n in on.items())}): "
-    told += f"{counts or 'none'}. A search was given `--max-time`"
+    where = ", ".join(f"{count} on torch {one}" for one, count in on.items())
+    told = f"{len(known)} of {len(KINDS) * len(MODELS)} cases were run ({where}): {counts or 'none'}. A search had `--max-time`"
     return [*lines, "", told, f"{limits}, within which {alike} of them found nothing smaller.", *([""] if odd else []), *odd]
 
 
