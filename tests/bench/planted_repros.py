@@ -60,6 +60,9 @@ cases that were run so far; the others say "not run".
 * no fault: the fault does not strike in that model: loss, gradients and what is written are those of the program without it;
 * none: `minify` verified no case; repro, without: the exit codes that were seen in place of 1, 1, 1 and 0.
 
+In `dynamic`, which computes in bfloat16, eager's own error (0.3 to 0.4 per cent) hides a fault of 1 per cent in a value, and that
+of the partition, which changes its gradients by 0.3 per cent.
+
 Behind the word stand the nodes of the graph that was minified, and those of the case.
 """
 
@@ -172,7 +175,10 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     on = Counter(row["torch"].partition("+")[0] for row in known.values())
     where = ", ".join(f"{count} on torch {one}" for one, count in on.items())
     told = f"{len(known)} of {len(KINDS) * len(MODELS)} cases were run ({where}): {counts or 'none'}. A search had `--max-time`"
-    return [*lines, "", told, f"{limits}, within which {alike} of them found nothing smaller.", *([""] if odd else []), *odd]
+    again = [row for row in rows if known[row["kind"], row["model"]] is not row and word(row) != "good"]
+    before = "; ".join(f"{row['model']}, {row['kind']} ({word(row)} on torch {row['torch']})" for row in again)
+    lines += ["", told, f"{limits}, within which {alike} of them found nothing smaller."]
+    return [*lines, *(["", f"Run again: {before}."] if again else []), *([""] if odd else []), *odd]
 
 
 def main() -> int:
