@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ...dumps.wording import counted
 from .records import Call
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -82,12 +83,12 @@ def drift(calls: Sequence[Call]) -> Drift | None:
     if not series:
         return None
     acting = [one for one in series if one.acts]
-    steps = max(len(one.calls) for one in series)
+    steps = counted(max(len(one.calls) for one in series), "step")
     if acting:
         worst = acting[0]
-        text = f"{worst.value} of {worst.function}() is {statistics.median(worst.differences):.1e} off at most of {steps} steps"
+        text = f"{worst.value} of {worst.function}() is {statistics.median(worst.differences):.1e} off at most of {steps}"
         text += f", where rounding alone does {max(worst.rounding):.1e}: a fault that acts at every step"
         return Drift(sorted(series, key=lambda one: not one.acts), text)
     most = max(max(one.differences) for one in series)
-    text = f"over {steps} steps no value is further off than rounding moves it in any two builds (at most {most:.1e})"
+    text = f"over {steps} no value is further off than rounding moves it in any two builds (at most {most:.1e})"
     return Drift(series, text)

@@ -90,14 +90,14 @@ class Shadow:
 
     def start(self) -> None:
         """From now on; nothing of torch is imported for it."""
-        module = t.NAMES.whole("compile_context").rpartition(".")[0]
+        module = t.NAMES.whole("given_to_dynamo").rpartition(".")[0]
         if module in sys.modules:
             self._install(None)
         else:
             watch({module: self._install})
 
     def _install(self, module: Any) -> None:
-        if self.ended or self._put.has(owner := t.look_up("compile_context"), "__call__"):
+        if self.ended or self._put.has(owner := t.look_up("given_to_dynamo"), "__call__"):
             return
         original = owner.__call__
 
@@ -449,7 +449,7 @@ class _Beside:
         self.given[at] = gradient.detach().clone()
         if not self.queued:
             with contextlib.suppress(Exception):
-                torch.autograd.Variable._execution_engine.queue_callback(self._after)
+                t.look_up("autograd_engine").queue_callback(self._after)
                 self.queued = True
 
     def _after(self) -> None:
