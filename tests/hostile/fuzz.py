@@ -18,6 +18,7 @@ import functools
 import gc
 import json
 import math
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -84,6 +85,7 @@ def main() -> int:
     parser.add_argument("--counts", type=Path, default=HOME, metavar="DIR", help="where SEED.json lies")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="this dump alone; its folder is kept")
     asked = parser.parse_args()
+    os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)  # which lies outside
     importable(HOME)
     if asked.only is not None:
         made = corpus(HOME / "corpus")

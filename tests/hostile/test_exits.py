@@ -62,7 +62,7 @@ SLOW = pytest.mark.slow
         pytest.param("G diff run/0_0/forward run/0_0/backward >&-", 3, "it is closed", marks=SLOW),
         pytest.param("G show run/0_0/forward > /dev/full", 3, "No space left", marks=SLOW),
         pytest.param("ulimit -f 0; G pack run -o x.zip", 3, "Set TMPDIR", marks=SLOW),
-        pytest.param("ulimit -f 4; G pack run -o x.zip", 3, "File too large", marks=SLOW),
+        pytest.param("ulimit -f 1; G pack run -o x.zip", 3, "File too large", marks=SLOW),
         pytest.param("G dump -o d >&- 2>&- -- true", 0, "", marks=SLOW),
     ],
 )  # fmt: skip
