@@ -1,4 +1,4 @@
-"""Small programs with one fault each, for planted_calls.py: in a graph, or in what Dynamo and AOTAutograd do around the graphs.
+"""Small programs with one fault each, for planted_calls.py: in a graph, or in what Dynamo and AOTAutograd do around them.
 
 A case's `fault` is a module of tests/toolkit/planted, or the text of one: it lies beside the program, which imports it as `fault`.
 """
@@ -88,7 +88,8 @@ for _ in range(2):
 """
 
 GRAPHS: dict[str, Case] = {
-    "decomposition": Case("planted_decomposition", HEAD + TRAINS.format(layer="SiLU"), "step", "decomposed", "decomposition", "silu"),
+    "decomposition": Case(
+        "planted_decomposition", HEAD + TRAINS.format(layer="SiLU"), "step", "decomposed", "decomposition", "silu"),
     "decomposition, backward": Case(
         DECOMPOSED.format(op="tanh_backward.default", function="lambda g, y: 1.02 * g * (1 - y * y)"),
         HEAD + TRAINS.format(layer="Tanh"), "step", "decomposed", "decomposition", "tanh_backward"),
@@ -107,7 +108,7 @@ GRAPHS: dict[str, Case] = {
     "lowering, backward": Case(
         LOWERED.format(op="cos.default", factor=1.02), HEAD + BACKWARD.format(body="(x.sin() * 2).sum()"), "step", "inductor",
         "inductor", "cos"),
-    "fusion": Case("planted_fusion", HEAD + CALLED.format(body="(torch.tanh(x) * 2).sum(1).sin()"), "step", "inductor",
+    "fusion": Case("planted_fusion", HEAD + CALLED.format(body="torch.tanh(x).softmax(1)"), "step", "inductor",
                    "inductor", "tanh"),
     "code": Case("planted_codegen", HEAD + CALLED.format(body="torch.tanh(x) * 2"), "step", "inductor", "inductor", "tanh"),
     "code, backward": Case(CODED.format(op="cos"), HEAD + BACKWARD.format(body="(x.sin() * 2).sum()"), "step", "inductor",

@@ -1,4 +1,4 @@
-"""Programs with one fault each, given to `graphdbg triage -- python prog.py` and nothing else. A row a case is appended; resumable.
+"""Programs with one fault each, given to `graphdbg triage -- python prog.py` and nothing else. Resumable, a row a case.
 
     python tests/bench/planted_calls.py [--only 'lowering|guard'] [--rows FILE] [--keep FOLDER] [--minify] [--table]
 
@@ -40,8 +40,9 @@ def laid(case: Case, folder: Path) -> list[str]:
 def asked(words: list[str], folder: Path, name: str, limit_s: float = 600) -> tuple[int, str]:
     """The exit code and standard output; both streams are kept."""
     with (folder / f"{name}.out").open("w") as out, (folder / f"{name}.err").open("w") as err:
-        code = subprocess.run(words, cwd=folder, stdout=out, stderr=err, env=os.environ | OWN, timeout=limit_s, check=False).returncode
-    return code, (folder / f"{name}.out").read_text()
+        environment = os.environ | OWN
+        done = subprocess.run(words, cwd=folder, stdout=out, stderr=err, env=environment, timeout=limit_s, check=False)
+    return done.returncode, (folder / f"{name}.out").read_text()
 
 
 def judged(name: str, case: Case, folder: Path, minify: bool) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def wrong(name: str, case: Case, row: dict[str, Any]) -> list[str]:
         "no line": "prog.py:" in text,
         "next": bool(row["next"]),
         "its graph": name in AROUND or "its graph" in row["reason"],
-        "a graph": name in GRAPHS or "its graph" not in row["reason"],
+        "a graph": name in GRAPHS or not re.search(r"its graph \S+ fails", row["reason"]),
     }
     return [what for what, there in wanted.items() if not there]
 
@@ -93,8 +94,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
             lines.append(f"| {name} | not run | | | | |")
             continue
         told = ", ".join(row["wrong"]) or "named"
-        minified = f"; next: exit {row['minify']}" if "minify" in row else ""
-        lines.append(f"| {name} | {row.get('rung')} | {row.get('layer')} | {row.get('call')} | {row['seconds']} | {told}{minified} |")
+        told += f"; next: exit {row['minify']}" if "minify" in row else ""
+        lines.append(f"| {name} | {row.get('rung')} | {row.get('layer')} | {row.get('call')} | {row['seconds']} | {told} |")
     sums = [f"{sum(not known[name]['wrong'] for name in of if name in known)} of {len(of)}" for of in (GRAPHS, AROUND)]
     return [*lines, "", f"Named: {sums[0]} in graphs, {sums[1]} around them."]
 

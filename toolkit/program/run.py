@@ -338,7 +338,9 @@ def _departs(call: Call, graphs: Judged, command: Sequence[str]) -> Verdict:
     if judged is not None and judged.failed and not own and row.rung != "dynamo":
         at = judged.where or Where()
         graph = at.graph.rpartition("/run-")[2].partition("/")[2] or at.graph
-        reason += f"; its graph {graph} fails: {_shortened(graphs.op or judged.reason)}"
+        told = _shortened(graphs.op or judged.reason)
+        around = f"; it is {_MEANS[row.rung]}, and its graph {graph} shows it: {told}" if row.rung in _MEANS else ""
+        reason += around or f"; its graph {graph} fails: {told}"
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
         verdict = msgspec.structs.replace(

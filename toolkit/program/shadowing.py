@@ -3,8 +3,8 @@
 then under each rung. The program goes on with its own result; nothing of what runs beside is heard or stays.
 
 `Shadow.start` puts our wrapper around what torch.compile returns. A call is looked at from its outside alone: what it calls
-that is compiled runs as it comes. After the backward that goes through its results the same is done with it, forward and backward anew
-from the same start, one rung after the other, so that no more than one is held. Must never raise into the program.
+that is compiled runs as it comes. After the backward that goes through its results the same is done with it, forward and
+backward anew from the same start, one rung after the other, so that no more than one is held. Must never raise into the program.
 
 >>> shadow = Shadow(Path("found"), first=3); shadow.start(); train(); shadow.stop()
 """
@@ -430,8 +430,9 @@ class _Beside:
 
     def _left(self, found: list[tuple[str, Any]], args: Any, kwargs: Any, own: bool = False) -> dict[str, Any]:
         values = {name: comparing.kept(value) for name, value in found}
-        values |= {f"{name}{comparing.REQUIRES}": True for name, one in found if isinstance(one, torch.Tensor) and one.requires_grad}
-        names = {id(value): name for name, value in found if isinstance(value, torch.Tensor)}
+        tensors = [(name, value) for name, value in found if isinstance(value, torch.Tensor)]
+        values |= {f"{name}{comparing.REQUIRES}": True for name, one in tensors if one.requires_grad}
+        names = {id(value): name for name, value in tensors}
         values.update({f"{name}, written": comparing.kept(one) for name, one in self.start.written() if id(one) not in names})
         given = {id(one): one for one in t.tree_leaves((args, kwargs))} if own else {}
         for one, copy in self.copies.items():
