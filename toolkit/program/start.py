@@ -235,6 +235,8 @@ def leaves_of(value: Any, name: str = "", seen: frozenset[int] = frozenset()) ->
     """The parts of a value that are no containers, with their place in it; a type that is no container stands for itself."""
     if id(value) in seen:
         return []
+    if isinstance(value, torch.Size):
+        return [(name, tuple(value))]
     inner = seen | {id(value)}
     if isinstance(value, dict):
         return [leaf for key, part in value.items() for leaf in leaves_of(part, f"{name}[{key!r}]", inner)]
