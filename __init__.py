@@ -20,6 +20,7 @@ _HOME = {
     "save_graph": "dumps.live",
     "replay": "toolkit.replay",
     "triage": "toolkit.triage.ladder",
+    "shadow": "toolkit.program.entry",
     "minify": "minifier.minify",
     "SavedGraph": "dumps.store",
     "Run": "dumps.store",
@@ -32,7 +33,7 @@ _HOME = {
 
 __all__ = [
     "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "Verdict", "__version__",
-    "load_graph", "minify", "open_run", "record", "replay", "save_graph", "triage",
+    "load_graph", "minify", "open_run", "record", "replay", "save_graph", "shadow", "triage",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .dumps.store import Run, SavedGraph, load_graph, open_run
     from .minifier.minify import Minified, minify
     from .toolkit.outcome import Outcome
+    from .toolkit.program.entry import shadow
     from .toolkit.recorder.starting import record
     from .toolkit.replay import replay
     from .toolkit.triage.ladder import triage

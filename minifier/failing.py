@@ -96,13 +96,17 @@ def _screened(
         options.seed, None, options.hangs or LIMIT_S, options.imports, measured=measured, anyway=options.anyway,
         known=not options.anyway,
     )  # fmt: skip
-    verdict, graph = worst_graph(run, how, amount=amount, max_time_s=min(SCREEN_S, options.max_time or SCREEN_S), told=told)
+    limit_s = min(SCREEN_S, options.max_time or SCREEN_S)
+    verdict, graph = worst_graph(run, how, amount=amount, max_time_s=limit_s, told=told, rung=options.rung)
     if graph is not None:
         return graph, text(verdict)[:200] if amount is None or options.check == ROUNDING else "it has most of what was asked for"
-    look = with_flags(f"graphdbg triage {shlex.quote(shown_path(run.path))}", options.imports)
+    usual = options.rung == Options.rung
+    where = shlex.quote(shown_path(run.path))
+    look = with_flags(f"graphdbg triage {where}" if usual else f"graphdbg replay {where} --rung {options.rung}", options.imports)
     if verdict.exit_code:
         told_of = f"whether a graph of {run.path} fails cannot be told"
         what = f"no graph of {run.path} was seen to fail by itself" if verdict.failed else told_of
         raise CannotJudgeError(what, verdict.reason, f"see {look}", verdict.then(*verdict.next or [look]))
-    why = "each was judged under Inductor; what Dynamo does in Python, outside of its graphs, is in none of them"
+    judged = f"each was judged under {'Inductor' if usual else options.rung}"
+    why = f"{judged}; what Dynamo does in Python, outside of its graphs, is in none of them"
     raise DoesNotFailError(f"no graph of {run.path} fails", why, f"see {look}", verdict.then(look))

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Literal, Protocol
 
 from ..schema import GraphBody, GraphRecord, InputsRecord, NodeRecord, SymValue, TensorValue
-from ..walk import bodies, named, output_values
+from ..walk import bodies, named, output_values, references
 from ..walk import nodes as every_node
 
 Read = Callable[[str], "bytes | memoryview"]
@@ -106,7 +106,9 @@ class Facts:
     grad: bool
     """Whether autograd still has to see it, so that a program runs a backward too."""
     wants_backward: bool
-    """Whether gradients are computed."""
+    """Whether gradients are computed: autograd is on, or the graph turns it on."""
+    switches: bool
+    """Whether a call gives and is given nothing of the graph, and is there for its effect: `torch.fx` does it as it traces."""
 
     @property
     def moved(self) -> bool:
@@ -148,8 +150,17 @@ def facts_of(record: GraphRecord) -> Facts:
         tolerance=max(known, default=TOLERANCES["float32"]),
         half=bool(HALF & dtypes),
         grad=record.stage in GRAD_STAGES,
-        wants_backward=record.stage in GRAD_STAGES and bool(wanted),
+        wants_backward=record.stage in GRAD_STAGES
+        and bool(wanted)
+        and (record.ambient.grad or any("set_grad_enabled" in call for call in calls)),
+        switches=any(map(_switches, nodes)),
     )
+
+
+def _switches(node: NodeRecord) -> bool:
+    args = [*node.args, *node.kwargs.values()]
+    given = any(name for one in args for name in references(one))
+    return node.op == "call_function" and not given and not isinstance(node.value, TensorValue)
 
 
 def _casts(node: NodeRecord) -> bool:

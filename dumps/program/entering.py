@@ -104,6 +104,8 @@ def entries_of(case: Case, stand: Stand) -> list[Entry]:
     known = stand.backend in ("inductor", "aot_eager", "aot_eager_decomp_partition")
     if not known or case.only_compiled or (case.facts.grad and (not stand.is_inductor or case.record.symbols)):
         return entries
+    if case.facts.switches:  # autocast and the like would be on while it is traced, and not in the graph
+        return entries
     if case.record.stage != "compiled_autograd" and not (case.record.graph.subgraphs and case.facts.grad):
         entries.append("as recorded")
     return entries  # Dynamo's graphs with bodies are traced by Dynamo alone

@@ -62,6 +62,8 @@ def script_of(case: Case, entry: Entry, way: Way, sizing: Sizing | None = None, 
     script = _script(made, entry, way, sizing, stand)
     if way == "literal" and script.text.count("\n") > MOST_LINES and not case.ops:
         script = replace(_script(made, entry, "stored", sizing, stand), way=way)
+    if case.off == "left out" and "if FAULT:" not in script.text:  # nothing is there that could be left out
+        return script_of(replace(case, off="eager"), entry, way, sizing, stand=stand)
     return replace(script, case=case)
 
 

@@ -133,7 +133,8 @@ def _autocast_edits(case: Live) -> Iterator[str]:
     there = {one.device.type for one in case.inputs if isinstance(one, torch.Tensor)}
     if there:
         yield from (f"switches autocast {device}" for device in autocast if device not in there)
-    used = [*autocast.items(), *((str(node.args[0]), _plain(node.args[1])) for node in _regions(case.gm, REGIONS["autocast"]))]
+    regions = [node for node in _regions(case.gm, REGIONS["autocast"]) if len(node.args) > 1]  # else it is the device's own
+    used = [*autocast.items(), *((str(node.args[0]), _plain(node.args[1])) for node in regions)]
     wanted = [(dtype, AUTOCAST[device]) for device, dtype in used if dtype and dtype != AUTOCAST.get(device, dtype)]
     yield from dict.fromkeys(f"switches dtype {dtype} {usual}" for dtype, usual in wanted)
 
@@ -152,7 +153,7 @@ def _recast(gm: fx.GraphModule, old: torch.dtype, new: torch.dtype) -> fx.GraphM
     """Autocast regions of the graph with another dtype."""
     out = copy_graph(gm)
     for node in _regions(out, REGIONS["autocast"]):
-        if node.args[1] is old:
+        if len(node.args) > 1 and node.args[1] is old:
             node.update_arg(1, new)
     out.recompile()
     return out

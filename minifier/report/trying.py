@@ -130,6 +130,8 @@ def candidates(case: Case) -> Iterator[Script]:
     ways: list[Way] = ["seeded"] if case.read is None else ["seeded", "literal"]
     seen: set[str] = set()
     forms = [case] if case.needs_imports or not case.imports else [replace(case, imports=()), case]
+    if case.failure.kind in ("hang", "slow"):  # a slow machine shows those too: what the module does is seen beside it
+        forms.reverse()
     ops = _own_ops(case)
     if ops is not None:
         forms = [replace(case, imports=(), ops=ops), *([case] if case.imports else [])]
@@ -218,27 +220,33 @@ class Memo(msgspec.Struct, kw_only=True):
 
 
 def search(case: Case, asked: Asked) -> Found:
-    """Runs candidates, plainest first, until one shows the failure; of that one `times` runs are done.
+    """Runs candidates, plainest first, until one shows the failure and, without the fault, does not; of that one `times` runs are
+    done. Where none does both, it is the first that shows it.
 
     Raises CannotExpressError where there is no program.
     """
     versions, saved = asked.versions, asked.saved
-    first: Found | None = None
+    first = shown = None
     for script in candidates(offs(case)[0]):
         beside = f" and {', '.join(script.case.imports)} imported" if script.case.imports else ""
         asked.narrate(f"running a repro that enters {_entering(script)} with {script.way} inputs{beside}, in a fresh process")
         found = tried(script, asked, Memo.of(script, saved, versions))
         if found.settled:
             found = _switched(_narrowed(found, asked), asked)
-            if saved.run is None:
-                memo = Memo.of(found.script, saved, versions)
-                memo.codes, memo.layers = [one.code for one in found.runs.trials], found.layers
-                memo.without = found.without.code if found.without else None
-                write_file(saved.path / MEMO, msgspec.json.encode(memo) + b"\n")
-            return found
+            shown = shown or found
+            if found.without is not None and found.without.code == verify.GONE:
+                shown = found
+                break
         first = found if first is None or found.runs.shown > first.runs.shown else first
-    assert first is not None, "candidates() yields one program or raises"
-    return first
+    if shown is None:
+        assert first is not None, "candidates() yields one program or raises"
+        return first
+    if saved.run is None:
+        memo = Memo.of(shown.script, saved, versions)
+        memo.codes, memo.layers = [one.code for one in shown.runs.trials], shown.layers
+        memo.without = shown.without.code if shown.without else None
+        write_file(saved.path / MEMO, msgspec.json.encode(memo) + b"\n")
+    return shown
 
 
 def _entering(script: Script) -> str:
@@ -268,7 +276,7 @@ def _switched(found: Found, asked: Asked) -> Found:
         if case.off == script.case.off:
             continue
         other = script.like(case=replace(script.case, off=case.off, workaround=case.workaround))
-        if other.text == script.text or other.text.count("\n") > max(MOST_LINES, script.text.count("\n")):
+        if other.text == script.text or other.text.count("\n") > max(MOST_LINES, script.text.count("\n") + MORE_LINES):
             continue
         asked.narrate("running it without the fault in another way, in a fresh process")
         if _run(other, asked, WITHOUT).code == verify.GONE and (again := tried(other, asked)).settled:
@@ -277,6 +285,8 @@ def _switched(found: Found, asked: Asked) -> Found:
 
 
 WITHOUT = "--without-fault"
+MORE_LINES = 2
+"""That a long program may have more of, so that it has what --without-fault does."""
 
 
 def _run(script: Script, asked: Asked, *flags: str, stop: threading.Event | None = None) -> verify.Trial:

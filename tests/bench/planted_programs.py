@@ -142,7 +142,9 @@ def main(name: str, fault: str) -> None:
     compiled = torch.compile(net, dynamic=True if name == "dynamic" else None)
     loss = compiled(*inputs()).square().mean()
     loss.backward()
-    print(f"loss {loss.item():.6g}")
+    gradients = sum(float(one.grad.norm()) for one in net.parameters() if one.grad is not None)
+    written = sum(float(one.float().norm()) for one in net.buffers())
+    print(f"loss {loss.item():.5g} gradients {gradients:.5g} written {written:.5g}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, Ru
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.writer import RunWriter
 from graphdbg.minifier.failing import failing_graph
+from graphdbg.minifier.options import Options
+from graphdbg.minifier.problem import DoesNotFailError
 from graphdbg.toolkit.suspects import unlike_the_record
 
 ERROR = "AssertionError: incorrect out shape"
@@ -59,6 +61,28 @@ def test_another_failure_is_told(tmp_path: Path) -> None:
     name, why = chosen(tmp_path, {"0_0/inference": ERROR, "1_0/inference": "KeyError: 'x'"})
     assert name == "0_0/inference"
     assert "1 other failure" in why
+
+
+def test_a_run_without_a_failure_is_judged_under_the_rung_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "toolkit" / "planted")
+    writer = RunWriter.create(tmp_path / "run", RunRecord(format=FORMAT, command=["train.py"]))
+    process, value = writer.process("p0"), TensorValue("float32", [4, 3], [3, 1])
+    x = NodeRecord(name="x", op="placeholder", target="x", value=value)
+    silu = NodeRecord(name="silu", op="call_function", target="aten.silu.default", args=[{"node": "x"}], value=value)
+    out = NodeRecord(name="output", op="output", target="output", args=[{"tuple": [{"node": "silu"}]}])
+    process.save_graph(GraphRecord(format=FORMAT, id="0_0/inference", stage="inference", graph=GraphBody([x, silu, out])))
+    process.journal.event("captured", "0_0/inference")
+    process.journal.event("ran", "0_0/inference")
+    process.close()
+    graph, why = failing_graph(open_run(writer.path), Options(rung="debug_nop", imports=("planted_strides",)))
+    assert (graph.id, why.partition(":")[0]) == ("0_0/inference", "metadata")
+    with pytest.raises(DoesNotFailError) as raised:
+        failing_graph(open_run(writer.path), Options(rung="debug_nop"))
+    assert "each was judged under debug_nop" in str(raised.value)
+    assert "graphdbg replay" in str(raised.value)
+    assert "--rung debug_nop" in str(raised.value)
 
 
 def test_an_empty_run_is_refused(tmp_path: Path) -> None:

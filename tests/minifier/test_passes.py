@@ -140,6 +140,15 @@ def dynamo_case(**spec: Any) -> Live:
     return Live(seen[0], inputs, ReplaySpec("dynamo", dynamic=True, **spec))
 
 
+def test_an_autocast_that_names_no_dtype_is_left_as_it_is() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(torch.amp.autocast_mode._enter_autocast, ("cpu",))
+    graph.output((x,))
+    case = Live(torch.fx.GraphModule({}, graph), [torch.ones(2)], ReplaySpec("dynamo"))
+    assert ["switches regions autocast"] in pass_of("switches").propose(case)
+
+
 def test_switches_turn_off_what_holds_for_the_whole_case() -> None:
     settings = {"inductor": {"max_autotune": True, "cpp.simdlen": 256}}
     given = dynamo_case(config=settings, ambient=Ambient(autocast={"cpu": "bfloat16"}))

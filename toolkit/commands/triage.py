@@ -238,19 +238,19 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
     from ..program.run import triage_program
     from ..recorder.summary import shown_path
 
-    for option, given in (("--seed", options["seed"]), ("--device", options["device"]), ("--all", options["go_on"]),
+    for option, given in (("--seed", options["seed"]), ("--device", options["device"]),
                           *((name, True) for name in option_words(options["imports"]) if name.startswith("--"))):  # fmt: skip
         if given:
             raise UsageError(f"{option} says nothing of a command", "the command is run as it is", f"leave {option} out")
     found = triage_program(
-        command, calls=calls, output=Path(output) if output else None, limit_s=options["limit_s"],
+        command, calls=calls, all=options["go_on"], output=Path(output) if output else None, limit_s=options["limit_s"],
         max_time_s=options["max_time_s"], quiet=as_json, told=say,
     )  # fmt: skip
     if as_json:
         emit(found.plain(), as_json=True)
     else:
         emit(f"{first_line(found.verdict)}\n\n{program_table(found)}", as_json=False)
-        notes = [f"note: {note}" for note in found.notes]
+        notes = [*(found.drift.lines if found.drift else []), *(f"note: {note}" for note in found.notes)]
         emit("\n".join(["", *notes, closing(found.summary, found.verdict)]), as_json=False)
         emit(f"What was found: {shown_path(Path(found.folder))}", as_json=False)
     return found.verdict.exit_code

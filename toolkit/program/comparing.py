@@ -84,6 +84,11 @@ def unsteady(eager: Values, again: Values) -> dict[str, float]:
     return {name: far for name, value in eager.items() if (far := apart(value, again.get(name))) > 0.0}
 
 
+def differences(eager: Values, got: Values) -> dict[str, float]:
+    """How far each float is from eager's."""
+    return {name: apart(value, got.get(name)) for name, value in eager.items() if is_float(value)}
+
+
 def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mapping[str, float], noise: NoiseOf) -> Row:
     """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked where
     a value is beyond its tolerance alone."""

@@ -1,8 +1,6 @@
-"""In the user's own process: starts what runs beside each compiled call, where the environment asks for it.
+"""In the user's own process: starts what runs beside each compiled call, where the environment or a block asks for it.
 
-Called by torch's plug-in group at `import torch` (see `recorder.autoload`). In a block of one's own: `graphdbg.shadow()`.
-
->>> with graphdbg.shadow("found", calls="10:20") as found:
+>>> with graphdbg.shadow(calls="10") as found:
 ...     train()
 >>> found.verdict.verdict
 'ok'
@@ -13,15 +11,61 @@ from __future__ import annotations
 import atexit
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .records import OPTIONS, VARIABLE
+from .records import FILE, OPTIONS, VARIABLE, read
+
+if TYPE_CHECKING:
+    from .run import ProgramTriage
 
 
 def start_from_environment() -> None:
-    """Runs calls beside the program's own until this process ends; a fork of it does not."""
+    """Runs calls beside the program's own until this process ends; a fork of it does not. Called by torch's plug-in group at
+    `import torch` (see `recorder.autoload`)."""
     from .shadowing import Shadow
 
     shadow = Shadow(Path(os.environ[VARIABLE]), **json.loads(os.environ.get(OPTIONS) or "{}"))
     shadow.start()
     atexit.register(shadow.stop)
+
+
+@contextmanager
+def shadow(folder: str | os.PathLike[str] | None = None, *, calls: str | int | None = None,
+           max_time_s: float | None = None) -> Iterator[ProgramTriage]:  # fmt: skip
+    """Runs each call of what is given to `torch.compile` inside the block beside eager and under each backend.
+
+    What is yielded is filled in when the block ends: `verdict` (a Verdict), `calls`, `summary`, `drift`, as `graphdbg triage --
+    CMD` tells them. `folder`: a new folder for what departs (default: graphdbg-triage-N); `calls`: "N", the first N calls of
+    each function, or "A:B", its calls A to B-1, counted from 0 (default: the first 3, and each that compiles anew, up to the
+    first that departs); `max_time_s`: seconds after which no call is looked at. The block's own results are its own.
+
+    With several ranks each looks at its own calls, the same ones. Raises UsageError where the folder exists or `calls` names
+    none.
+
+    >>> with graphdbg.shadow() as found:
+    ...     torch.compile(model)(batch).sum().backward()
+    """
+    from ..verdict import cannot_tell
+    from .run import Judged, ProgramTriage, concluded, departing, judge_graphs, made, range_of
+    from .shadowing import Shadow
+
+    text = None if calls is None else str(calls)
+    first, last = range_of(text)
+    path = made(Path(folder) if folder is not None else None)
+    inside = Shadow(path, first=first, last=last, anew=text is None, go_on=text is not None,
+                    seconds=max_time_s if max_time_s is not None else float("inf"))  # fmt: skip
+    found = ProgramTriage(cannot_tell("the block has not ended"), [], {}, [], str(path))
+    inside.start()
+    try:
+        yield found
+    finally:
+        inside.stop()
+        program = read(path / FILE)
+        call = departing(program)
+        graphs = judge_graphs(call, None, lambda text: None) if call is not None and call.run else Judged()
+        told = concluded(program, path, graphs, [])
+        for name in ("verdict", "calls", "counts", "summary", "notes", "at", "drift"):
+            setattr(found, name, getattr(told, name))

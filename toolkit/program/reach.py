@@ -57,6 +57,8 @@ def callable_of(function: Any) -> tuple[Any, Any]:
     """The innermost function, and the object it is bound to."""
     while True:
         owner = getattr(function, "__self__", None)
+        if isinstance(function, torch.nn.Module):
+            return type(function).forward, function
         if isinstance(function, functools.partial):
             function = function.func
         elif owner is not None and not isinstance(owner, types.ModuleType):

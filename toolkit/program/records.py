@@ -27,7 +27,8 @@ DEFAULT_CALLS = 3
 
 class Row(msgspec.Struct):
     """One rung of one call. `value`: what is furthest from eager's, `error`: how far, relative to its size, `tolerance`: what is
-    never called wrong of its dtype, `size`: its shape and dtype; `part`: "" for the call, "backward" for its gradients."""
+    never called wrong of its dtype, `size`: its shape and dtype; `part`: "" for the call, "backward" for its gradients;
+    `differences`: of each value where calls are followed over steps (eager's own: what rounding alone does)."""
 
     rung: str
     verdict: Verdict = OK
@@ -37,7 +38,7 @@ class Row(msgspec.Struct):
     error: float | None = None
     tolerance: float | None = None
     seconds: float = 0.0
-    bytes_equal: bool = False
+    differences: dict[str, float] = {}
 
 
 class Call(msgspec.Struct):

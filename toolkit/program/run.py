@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from ...dumps.atomic import free_path
+from ...dumps.atomic import check_folder, free_path
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.store import Run, SavedGraph, resolve
 from ...dumps.wording import counted
@@ -40,6 +40,7 @@ from ..replay import replay
 from ..triage.run import triage_run
 from ..verdict import OK, Layer, Verdict, Where, cannot_tell, worst
 from ..verdict_words import word
+from .drift import Drift, drift
 from .records import DEFAULT_CALLS, FILE, OPTIONS, PROGRAM, RUNGS, VARIABLE, Call, Program, read
 
 DEFAULT_TIME_S = 3600.0
@@ -74,13 +75,16 @@ class ProgramTriage(msgspec.Struct):
     notes: list[str] = []
     seconds: float = 0.0
     at: Call | None = None
+    drift: Drift | None = None
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         rows = [[msgspec.to_builtins(row) | row.verdict.flat(row=True) for row in call.rows] for call in self.calls]
         calls = [msgspec.to_builtins(call) | {"rows": of} for call, of in zip(self.calls, rows, strict=True)]
         told = msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None}
-        return told | self.verdict.flat()
+        failed = self.at.failed if self.at is not None else None
+        told |= {"rows": next((call["rows"] for call in calls if self.at is not None and call["key"] == self.at.key), [])}
+        return told | {"first_failing": failed.rung if failed is not None else None} | self.verdict.flat()
 
 
 def range_of(text: str | None) -> tuple[int, int]:
@@ -95,11 +99,21 @@ def range_of(text: str | None) -> tuple[int, int]:
     return found
 
 
-def triage_program(command: Sequence[str], *, calls: str | None = None, output: Path | None = None,
+def made(folder: Path | None) -> Path:
+    """A new folder: this one, or the next free graphdbg-triage-N. Raises UsageError where it exists, EnvironmentLackError where
+    nothing can be written."""
+    folder = folder or free_path("graphdbg-triage", bare=False)
+    check_folder(folder)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def triage_program(command: Sequence[str], *, calls: str | None = None, all: bool = False, output: Path | None = None,
                    limit_s: float | None = None, max_time_s: float | None = None, quiet: bool = False,
                    told: Told = lambda text: None) -> ProgramTriage:  # fmt: skip
-    """Runs the command once. `calls`: see `range_of`; `output`: a folder that must not exist yet; `limit_s`: what one rung of one
-    call may take; `max_time_s`: after it no call is looked at; `quiet`: its standard output goes to standard error.
+    """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that must not
+    exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it no call is looked at; `quiet`: its standard
+    output goes to standard error.
 
     Raises UsageError for a command that cannot be run.
     """
@@ -108,20 +122,19 @@ def triage_program(command: Sequence[str], *, calls: str | None = None, output: 
     if python and words[1].endswith(".py") and not Path(words[1]).exists():
         raise UsageError(f"cannot run {words[1]}", "there is no such script", "check the path")
     first, last = range_of(calls)
-    folder = output or free_path("graphdbg-triage", bare=False)
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError as error:
-        raise UsageError(f"{folder} exists", "what is there is never overwritten", "give another name to -o") from error
+    folder = made(output)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="graphdbg-") as short:
         program = _Program(words, folder, Path(short) / "s", limit_s, told)
-        options = {"first": first, "last": last, "go_on": calls is not None, "anew": calls is None,
+        options = {"first": first, "last": last, "go_on": all or calls is not None, "anew": calls is None,
                    "seconds": max_time_s or DEFAULT_TIME_S, "address": str(program.address)}  # fmt: skip
         scheduled = _scheduled(first, last, calls)
         told(f"compiled calls run beside eager ({scheduled}); the program goes on with its own results")
         program.run(options, quiet)
-    return concluded(program, list(command), time.monotonic() - began)
+    left = program.read()
+    found = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
+    found.seconds = round(time.monotonic() - began, 1)
+    return found
 
 
 def _scheduled(first: int, last: int, calls: str | None) -> str:
@@ -168,7 +181,7 @@ class _Program:
                 raise
         code = child.wait()
         self.code = code if code >= 0 else 128 - code
-        if self.graphs.verdict is None and (call := _departing(self.read())) is not None and call.run:
+        if self.graphs.verdict is None and (call := departing(self.read())) is not None and call.run:
             self.graphs = judge_graphs(call, None, self.told)
 
     def _attend(self, child: subprocess.Popen[bytes], door: socket.socket) -> None:
@@ -178,7 +191,7 @@ class _Program:
             except TimeoutError:
                 self._look(child)
                 continue
-            call = _departing(self.read())
+            call = departing(self.read())
             if self.graphs.verdict is not None or call is None or not call.run:
                 connection.close()
                 continue
@@ -198,7 +211,8 @@ class _Program:
             child.kill()
 
 
-def _departing(program: Program) -> Call | None:
+def departing(program: Program) -> Call | None:
+    """The first call that departs."""
     return next((call for call in program.calls if call.failed), None)
 
 
@@ -284,13 +298,14 @@ def _with_blame(triage: Verdict, blamed: Verdict) -> Verdict:
 # the verdict
 
 
-def concluded(ran: _Program, command: list[str], seconds: float) -> ProgramTriage:
-    """What all calls come to, in one record."""
-    program, code, hung, graphs = ran.read(), ran.code, ran.hung, ran.graphs
-    again = shlex.join(["graphdbg", "triage", "--calls", "100:110", "--", *command])
-    found = ProgramTriage(OK, program.calls, program.counts, command, str(ran.folder), code, seconds=round(seconds, 1))
+def concluded(program: Program, folder: Path, graphs: Judged, command: list[str], code: int = 0, hung: str = "") -> ProgramTriage:
+    """What all calls come to, in one record. `command`: empty for a block of a program."""
+    seen = max((call.number for call in program.calls), default=0) + 1
+    more = max(program.counts.values(), default=0)
+    later = ["graphdbg", "triage", "--calls", f"{seen}:{min(more, seen + 10)}", "--", *command]
+    found = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
     found.notes = [*dict.fromkeys(program.notes), *([f"the program itself ended with code {code}"] if code else [])]
-    found.at = call = _departing(program)
+    found.at = call = departing(program)
     died = next((one for one in program.calls if one.in_flight), None)
     if call is not None:
         found.verdict = _departs(call, graphs, command)
@@ -298,9 +313,11 @@ def concluded(ran: _Program, command: list[str], seconds: float) -> ProgramTriag
         found.at = died
         found.verdict = _died(died, hung, code)
     elif not program.calls:
-        found.verdict = cannot_tell(_why_none(program, code)).then(f"graphdbg dump -- {shlex.join(command)}" if not code else "")
+        recording = f"graphdbg dump -- {shlex.join(command)}" if command and not code else ""
+        found.verdict = cannot_tell(_why_none(program, code)).then(recording)
     else:
-        found.verdict = _agrees(program).then(again)
+        found.verdict = _agrees(program).then(shlex.join(later) if command and more > seen else "")
+    found.drift = drift(program.calls)
     found.summary = _summary(found, graphs)
     return found
 
@@ -347,6 +364,7 @@ def _departs(call: Call, graphs: Judged, command: Sequence[str]) -> Verdict:
             verdict, reason=reason, where=where, layer=layer, fault=judged.fault or verdict.fault, workaround=judged.workaround,
         )  # fmt: skip
         return msgspec.structs.replace(verdict, next=judged.next)
+    minify = minify if command else ""
     if call.anew == "agrees" and (own or row.rung in _MEANS):
         reason += f"; {_STALE}"
     elif row.rung in _MEANS:
@@ -387,14 +405,16 @@ def _agrees(program: Program) -> Verdict:
 
 def _summary(found: ProgramTriage, graphs: Judged) -> str:
     judged = [call for call in found.calls if call.judged]
-    functions = counted(len(found.counts) or 1, "function")
+    functions = counted(len({(call.function, call.file, call.line) for call in found.calls}), "function")
     of = f"{len(judged)} of {counted(len(found.calls), 'call')} looked at of {functions} were judged"
     seen = ", ".join(f"{name.rpartition(' ')[0]}() {count}" for name, count in found.counts.items())
     calls = f" (calls in all: {seen})" if seen else ""
     if found.verdict.failed:
-        return f"{found.verdict.reason}. {of}{calls}."
+        steps = f" Step by step: {found.drift.sentence}." if found.drift is not None else ""
+        return f"{found.verdict.reason}.{steps} {of}{calls}."
     if found.verdict.verdict in ("ok", "rounding"):
         rest = "Other calls, and what is not compiled, were not looked at"
+        rest += f". Step by step: {found.drift.sentence}" if found.drift is not None else ""
         return f"Results, gradients and what is written agree with eager: {of}{calls}. {rest}."
     return f"Not told: {found.verdict.reason}. {of}{calls}."
 
@@ -411,7 +431,7 @@ def table_rows(found: ProgramTriage) -> list[tuple[str, ...]]:
     for call in found.calls:
         largest = {row.rung: max(row.error or 0.0, 0.0) for row in call.rows if row.rung in RUNGS and row.rung != "eager"}
         told = " ".join(f"{rung} {_number(value)}" for rung, value in largest.items())
-        verdict = worst(row.verdict for row in call.rows) if call.judged else cannot_tell(call.why)
+        verdict = worst(row.verdict for row in call.rows) if call.rows else cannot_tell(call.why)
         rows.append((f"{call.function}()", word(verdict), str(call.number), _line(call), told or call.why, "; ".join(call.notes)))
     return rows
 

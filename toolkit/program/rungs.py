@@ -36,8 +36,8 @@ class Rungs:
             backend = backend._torchdynamo_orig_backend
         self.backend = backend
         named = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", type(backend).__name__)
-        stock = {label: t.look_up("lookup_backend")(name) for name, label in LABELS.items()}
-        self.last = next((label for label, one in stock.items() if one is backend), str(named))
+        stock = str(getattr(backend, "__module__", "")).startswith("torch.")
+        self.last = LABELS.get(named, str(named)) if stock else str(named)
         self.names = [*NAMES[: NAMES.index(self.last)], self.last] if self.last in NAMES else [*NAMES, self.last]
         self._made: dict[str, Callable[..., Any]] = {}
 
@@ -61,7 +61,8 @@ class Rungs:
         def backend(gm: Any, inputs: Any, **kwargs: Any) -> Any:
             return chosen(gm, inputs, **kwargs)
 
-        alone = {"isolate_recompiles": True} if "isolate_recompiles" in inspect.signature(torch.compile).parameters else {}
+        known = inspect.signature(torch.compile).parameters
+        alone: dict[str, Any] = {"isolate_recompiles": True} if "isolate_recompiles" in known else {}
         context = self.context
         return torch.compile(self.function, backend=backend, fullgraph=bool(getattr(context, "fullgraph", False)),
                              dynamic=getattr(context, "_dynamic", None), **alone)  # fmt: skip

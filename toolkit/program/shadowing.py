@@ -2,8 +2,8 @@
 """Each call of what a program gave to torch.compile, run again from the same start beside the program's own: by eager, twice,
 then under each rung. The program goes on with its own result; nothing of what runs beside is heard or stays.
 
-`Shadow.start` puts our wrapper around what torch.compile returns. A call is looked at from its outside alone: what it calls
-that is compiled runs as it comes. After the backward that goes through its results the same is done with it, forward and
+`Shadow.start` puts our wrapper around what torch.compile returns. A call is looked at from its outside alone: what it
+calls that is compiled runs as it comes. After the backward that goes through its results the same is done with it, forward and
 backward anew from the same start, one rung after the other, so that no more than one is held. Must never raise into the program.
 
 >>> shadow = Shadow(Path("found"), first=3); shadow.start(); train(); shadow.stop()
@@ -44,10 +44,14 @@ from .reach import callable_of, own_file, place_of, reach
 from .records import DEFAULT_CALLS, FILE, PROGRAM, Call, Row
 from .rungs import Rungs, stance
 from .start import ABSENT, NotCopied, Start, leaves_of
+from .unsteady import first_difference
 
 SAMPLES = 3
 LIGHT = 0.1
 """The share of the program's time that the states before calls that are not scheduled may take."""
+
+
+_Leaves = list[tuple[str, torch.Tensor]]
 
 
 class Outside(BaseException):
@@ -86,10 +90,14 @@ class Shadow:
 
     def start(self) -> None:
         """From now on; nothing of torch is imported for it."""
-        watch({t.NAMES.whole("compile_context").rpartition(".")[0]: self._install})
+        module = t.NAMES.whole("given_to_dynamo").rpartition(".")[0]
+        if module in sys.modules:
+            self._install(None)
+        else:
+            watch({module: self._install})
 
     def _install(self, module: Any) -> None:
-        if self.ended or self._put.has(owner := t.look_up("compile_context"), "__call__"):
+        if self.ended or self._put.has(owner := t.look_up("given_to_dynamo"), "__call__"):
             return
         original = owner.__call__
 
@@ -268,7 +276,8 @@ class _Beside:
     """One call beside the program's own."""
 
     def __init__(self, shadow: Shadow, one: Function, call: Call, args: Any, kwargs: Any, start: Start) -> None:
-        self.shadow, self.one, self.call, self.start = shadow, one, call, start
+        self.shadow, self.one, self.call = shadow, one, call
+        self.start: Any = start
         self.args, self.kwargs = args, kwargs
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
         self.ambient = live_torch.ambient(seed=False)
@@ -309,7 +318,7 @@ class _Beside:
             first.value, first.error = max(loose.items(), key=lambda pair: pair[1])
             if first.error > comparing.UNSTABLE:
                 reason = f"eager's {first.value} differs by {first.error:.2g} from run to run"
-                first.verdict = Verdict("nondeterministic", reason=reason)
+                first.verdict = Verdict("nondeterministic", reason=f"{reason}{self._why_unsteady(part)}")
         self.call.rows.append(first)
         if eager.text != again.text:
             self.call.notes.append("what it prints differs between two runs of eager")
@@ -331,7 +340,20 @@ class _Beside:
             if row.verdict.failed and not failed:
                 failed = rung
                 self._departs(part, functools.partial(compared, self.one.rungs.last))
+            if self.shadow.go_on and rung == self.one.rungs.last and got.error is None:
+                row.differences = comparing.differences(eager.values, got.values)
+        if self.shadow.go_on:
+            with contextlib.suppress(Exception):
+                first.differences = comparing.differences(eager.values, self._rounded(part, 0).values)
         self.shadow.write(self.call)
+
+    def _why_unsteady(self, part: str) -> str:
+        run: Any = self._gradients if part else self._run
+        try:
+            found = first_difference(lambda mode: run("eager", *(() if part else (self.one.function,)), mode=mode))
+        except Exception:  # noqa: BLE001 - that it does not repeat itself is known all the same
+            return ""
+        return f": {found}" if found else ""
 
     def _departs(self, part: str, compared: Callable[[Left], Row]) -> None:
         self.shadow.departed = True
@@ -353,8 +375,9 @@ class _Beside:
         eager, self.eager = self.eager, {}
         named = {name: value for name, value in values.items() if name in eager or name.startswith("result")}
         compared, self.compared = self.compared, None
-        done = self.drawn or compared is None or any(row.verdict.failed for row in self.call.rows)
-        if done or not named or comparing.agree(eager, {**eager, **named}):
+        if self.drawn or compared is None or any(row.verdict.failed for row in self.call.rows):
+            return
+        if not named or comparing.agree(eager, {**eager, **named}):
             return
         after = Start(self.start.reached)
         try:
@@ -371,7 +394,7 @@ class _Beside:
     # a run
 
     def _run(self, rung: str, function: Callable[..., Any], *, alone: bool = False, rounded: int | None = None,
-             outputs: list[torch.Tensor] | None = None) -> tuple[Left, list[tuple[str, torch.Tensor]]]:  # fmt: skip
+             outputs: list[torch.Tensor] | None = None, mode: Any = None) -> tuple[Left, _Leaves]:  # fmt: skip
         """What one run leaves, from the start, and the leaves to which gradients go."""
         self.shadow.begun(self.call, rung)
         self.start.put_back()
@@ -379,7 +402,7 @@ class _Beside:
         args, kwargs, leaves = self._arguments()
         error: BaseException | None = None
         result: Any = None
-        mode: Any = contextlib.nullcontext()
+        mode = mode or contextlib.nullcontext()
         if rounded is not None:
             mode = Rounding(rounded)
             for tensor in {id(one): one for one in [*(one for _, one in leaves), *self._state()]}.values():
@@ -423,7 +446,7 @@ class _Beside:
         for one in unique:
             copies[id(one)].__dict__.update({key: value for key, value in one.__dict__.items() if "hook" not in key})
         args, kwargs = t.tree_map(lambda one: copies.get(id(one), one) if isinstance(one, torch.Tensor) else one, whole)
-        leaves = [(self.place[id(one)], leaf_of(copies[id(one)])) for one in unique]
+        leaves: Any = [(self.place[id(one)], leaf_of(copies[id(one)])) for one in unique]
         leaves += [(name, one) for name, one in self.start.reached.tensors if one.is_leaf and one.requires_grad]
         self.copies = copies
         return args, kwargs, leaves
@@ -472,7 +495,7 @@ class _Beside:
         self.given[at] = gradient.detach().clone()
         if not self.queued:
             with contextlib.suppress(Exception):
-                torch.autograd.Variable._execution_engine.queue_callback(self._after)
+                t.look_up("autograd_engine").queue_callback(self._after)
                 self.queued = True
 
     def _after(self) -> None:
@@ -497,10 +520,11 @@ class _Beside:
         self.call.seconds["backward"] = round(time.monotonic() - began, 3)
         self.shadow.write(self.call)
 
-    def _gradients(self, rung: str, rounded: int | None = None, function: Callable[..., Any] | None = None) -> Left:
+    def _gradients(self, rung: str, rounded: int | None = None, function: Callable[..., Any] | None = None,
+                   mode: Any = None) -> Left:  # fmt: skip
         """The gradients of all leaves under a rung, from the start and with what arrived at the results."""
         outputs: list[torch.Tensor] = []
-        left, leaves = self._run(rung, function or self.one.rungs.call(rung), outputs=outputs, rounded=rounded)
+        left, leaves = self._run(rung, function or self.one.rungs.call(rung), outputs=outputs, rounded=rounded, mode=mode)
         if left.error is not None or len(outputs) != self.outputs:
             other = RuntimeError("another number of results requires grad")
             return left if left.error is not None else left._replace(error=other)
@@ -509,7 +533,7 @@ class _Beside:
         unique = list({id(one): (name, one) for name, one in leaves}.values())
         with quiet(), stance(rung == "eager"), _counters():
             try:
-                with Rounding(rounded) if rounded is not None else contextlib.nullcontext():
+                with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     roots = [outputs[at] for at in self.given]
                     found = torch.autograd.grad(roots, [one for _, one in unique], list(self.given.values()), allow_unused=True)
                 settle()

@@ -131,7 +131,7 @@ class Randomness:
             not (torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other)
             for (_, one), (_, other) in zip(self.others, now.others, strict=True)
         )
-        numpy = self.numpy is not None and not all(map(_same, self.numpy, now.numpy))
+        numpy = self.numpy is not None and not all(map(_same, self.numpy, now.numpy or ()))
         return not same or drawn or self.python != now.python or numpy
 
 

@@ -64,6 +64,8 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
     payload |= {"seed": how.seed, "device": how.device, "custom": bool(users)}
     try:
         answer = ask(TASK, payload, limit_s, server=server).answer()
+        if answer.status == "lost":  # the server's end, not the task's
+            answer = ask(TASK, payload, limit_s, server=server).answer()
     except GraphdbgError:
         return None
     found: dict[str, Any] | None = answer.value if answer.status == "done" else None

@@ -340,7 +340,9 @@ NAMES = Names((
     Row("torch._subclasses.functional_tensor", "FunctionalTensorMode", _BACKWARD),
     Row("torch.fx.experimental.proxy_tensor", "ProxyTorchDispatchMode", _BACKWARD),
     # The calls of what a program gave to torch.compile, run beside it.
-    Row("torch._dynamo.eval_frame", "compile_context=_TorchDynamoContext", _BESIDE),
+    Row("torch._dynamo.eval_frame", "given_to_dynamo=_TorchDynamoContext", _BESIDE),
+    # torch.autograd.graph has hooks of nodes and tensors, and nothing that is called when a backward has ended.
+    Row("torch.autograd.variable", "autograd_engine=Variable._execution_engine", _BESIDE),
     Row("torch._dynamo.backends.registry", "lookup_backend", _BESIDE),
     Row("torch._C", "top_saved_tensors_hooks=_autograd._top_saved_tensors_default_hooks "
         "current_graph_task_id=_current_graph_task_id", _BESIDE),

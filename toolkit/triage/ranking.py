@@ -140,8 +140,13 @@ def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> Ru
         go_on = [f"graphdbg triage {worst.address}"]
     else:
         texts = [_all_right(found, imports)]
+        program = shlex.join(["graphdbg", "triage", "--", *run.record.command])
+        unseen = "What Dynamo and AOTAutograd do around the graphs is not seen here, nor what is not compiled"
+        if found.verdict.exit_code == 0 and run.record.command:
+            texts.append(f"{unseen}: the program itself is looked at by {program}.")
+            go_on = [program]
         if not found.verdict.next and any(row.judged and row.inputs != REAL for row in found.graphs):
-            go_on = [record_again(run)]
+            go_on.insert(0, record_again(run))
         if found.verdict.verdict == ROUNDING and found.verdict.where is not None:
             go_on = [shlex.join(["graphdbg", "minify", found.verdict.where.graph, "--check", ROUNDING, *option_words(imports)])]
         if "--trust" in found.verdict.reason:  # the definitions that the graph needs are in the dump

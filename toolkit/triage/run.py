@@ -137,14 +137,15 @@ def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: f
 
 def worst_graph(
     run: Run, how: How, *, amount: Callable[[GraphRow], float] | None = None, max_time_s: float = DEFAULT_TIME_S,
-    told: Told = lambda text: None,
+    told: Told = lambda text: None, rung: str = "inductor",
 ) -> tuple[Verdict, SavedGraph | None]:  # fmt: skip
     """The worst verdict, and the graph that `triage_run` would put up the ladder first; None where none fails.
 
     `amount`: what is looked for in place of a failure; the graph of which there is most, None where there is none of it.
+    `rung`: what all of them are judged under.
     """
     with opened(None) as used:
-        work = _Work(run, used, how, max_time_s, told)
+        work = _Work(run, used, how, max_time_s, told, rung=rung)
         work.screen()
         if amount is not None:
             row = max(work.rows, key=amount, default=None)
@@ -163,9 +164,9 @@ class _Work:
 
     def __init__(
         self, run: Run, server: ForkServer, how: How, max_time_s: float, told: Told, heard: Heard = lambda graph, row: None,
-        rungs: Sequence[str] = (),
+        rungs: Sequence[str] = (), rung: str = "inductor",
     ) -> None:  # fmt: skip
-        self.rungs = rungs
+        self.rungs, self.rung = rungs, rung
         self.run, self.server, self.how, self.max_time_s, self.told, self.heard = run, server, how, max_time_s, told, heard
         self.rows: list[GraphRow] = []
         self.ladders: dict[str, Ladder] = {}
@@ -200,6 +201,8 @@ class _Work:
 
     def _parted(self, candidate: Candidate, share: float) -> bool:
         """Whether a recorded stage does otherwise than the one before: then that is the verdict, and nothing is compiled."""
+        if self.rung != "inductor":
+            return False
         found = judge_stages(stages_of(candidate.graph), self.how, self.server, limit_s=max(1.0, self.left_s(share)))
         if found is not None:
             graph, verdict = found
@@ -223,7 +226,7 @@ class _Work:
                 self._candidate(candidate, 1.0)
             return
         verdict = msgspec.structs.replace(known.verdict, reason=f"the same graph as {known.id}", detail=SAME)
-        self.rows.append(self._row(candidate.graph, Row("inductor", verdict)))
+        self.rows.append(self._row(candidate.graph, Row(self.rung, verdict)))
 
     def _candidate(self, candidate: Candidate, share: float) -> None:
         for graphs in candidate.levels:
@@ -233,17 +236,17 @@ class _Work:
                 return
 
     def judge(self, graph: SavedGraph, share: float = 1.0) -> GraphRow:
-        """One graph under Inductor."""
+        """One graph under Inductor, or the rung that was asked for."""
         left = self.left_s(share)
         if left < 1.0:
             return self._unjudged(graph, f"the time was over ({self.max_time_s:.0f} s, see --max-time)", NOT_JUDGED)
         ladder = Ladder(graph, self.server, self.how, max_time_s=left)
         try:
-            row = ladder.run("inductor")
+            row = ladder.run(self.rung)
         except GraphdbgError as error:
             if isinstance(error, LostServer) or str(error).startswith("cannot import "):
                 raise  # it is the same for every graph
-            return self._row(graph, Row("inductor", unloadable(error, graph.path)))
+            return self._row(graph, Row(self.rung, unloadable(error, graph.path)))
         self.ladders[graph.id] = ladder
         if row.verdict.detail == NO_TIME:
             row.verdict = cannot_tell(row.reason, NOT_JUDGED)
@@ -319,7 +322,7 @@ class _Work:
         return made
 
     def _unjudged(self, graph: SavedGraph, reason: str, detail: str = "") -> GraphRow:
-        return self._row(graph, Row("inductor", cannot_tell(reason, detail)))
+        return self._row(graph, Row(self.rung, cannot_tell(reason, detail)))
 
 
 def _alike(one: GraphRow, other: GraphRow) -> bool:

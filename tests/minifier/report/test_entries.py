@@ -22,10 +22,11 @@ from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.minifier.report import verify
-from graphdbg.minifier.report.trying import WITHOUT, lay_down
+from graphdbg.minifier.report.trying import WITHOUT, candidates, lay_down
 from graphdbg.toolkit.capture import joint_graph
+from graphdbg.toolkit.signature import Signature
 
-from .cases import ACCURACY
+from .cases import ACCURACY, CRASH, call, case_of, node, record_of, tensor
 
 PLANTED = Path(__file__).parents[2] / "toolkit" / "planted"
 
@@ -82,3 +83,41 @@ def test_it_enters_where_it_was_recorded(made: Callable[[Path], SavedGraph], run
         for flags in ([], [WITHOUT])
     ]
     assert codes == [verify.BUG if fault else verify.GONE, verify.GONE]
+
+
+def test_what_is_done_while_it_is_traced_is_entered_through_dynamo_alone() -> None:
+    enter = call("enter", "torch.amp.autocast_mode._enter_autocast", "cpu", {"dtype": "bfloat16"}, True, None)
+    tanh = call("tanh", "torch.tanh", node("x"), value=tensor(4))
+    leave = call("leave", "torch.amp.autocast_mode._exit_autocast", node("enter"))
+    stand = stands_for("inductor")[0]
+    plain = case_of(record_of({"x": tensor(4)}, [tanh], ["tanh"], stage="dynamo"), CRASH)
+    assert entries_of(plain, stand) == ["torch.compile", "as recorded"]
+    given = case_of(record_of({"x": tensor(4)}, [enter, tanh, leave], ["tanh"], stage="dynamo"), CRASH)
+    assert entries_of(given, stand) == ["torch.compile"]
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_gradients_are_computed_where_autograd_is_on(grad: bool) -> None:
+    tanh = call("tanh", "torch.tanh", node("x"), value=tensor(4, requires_grad=True))
+    write = call("write", "mul_", node("seen"), 0.5, value=tensor(4), op="call_method")
+    values = {"x": tensor(4, requires_grad=True), "seen": tensor(4)}
+    record = record_of(values, [tanh, write], ["tanh"], stage="dynamo", ambient=Ambient(grad=grad))
+    text = script_of(case_of(record, ACCURACY), "torch.compile", "seeded").text
+    assert ("torch.autograd.grad(" in text) == grad
+
+
+def test_where_nothing_can_be_left_out_it_runs_in_eager_mode_without_the_fault() -> None:
+    tanh = call("tanh", "torch.tanh", node("x"), value=tensor(4))
+    record = record_of({"x": tensor(4)}, [tanh], ["tanh"], config={"inductor": {"no_such_setting": 1}})
+    text = script_of(replace(case_of(record, CRASH), off="left out"), "torch.compile", "seeded").text
+    assert "--without-fault: backend eager" in " ".join(text.split())
+    assert 'backend="inductor" if FAULT else "eager"' in text
+
+
+def test_what_a_clock_tells_is_looked_for_with_the_module_first() -> None:
+    tanh = call("tanh", "torch.tanh", node("x"), value=tensor(4))
+    case = case_of(record_of({"x": tensor(4)}, [tanh], ["tanh"], stage="inference"), Signature("hang", "compile", size=30.0))
+    first, second, *_ = candidates(replace(case, imports=("planted_hang",), off="left out"))
+    assert (first.case.imports, second.case.imports) == (("planted_hang",), ())
+    assert "if FAULT:\n        import planted_hang" in first.text
+    assert 'backend="inductor" if FAULT else "eager"' in second.text

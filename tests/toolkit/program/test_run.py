@@ -1,0 +1,123 @@
+"""`triage -- CMD` runs the program once, leaves its output alone, and says which call departs from eager, and on which rung."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from graphdbg.dumps.errors import UsageError
+from graphdbg.toolkit.commands.triage import triage as command
+from graphdbg.toolkit.program.run import range_of, triage_program
+
+PROGRAM = """
+import sys, torch
+
+def wrong(gm, inputs):
+    return lambda *args: tuple(one * 1.5 if isinstance(one, torch.Tensor) else one for one in gm(*args))
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5), torch.nn.Tanh())
+backend = {backend}
+step = torch.compile(model, backend=backend)
+for number in range(5):
+    loss = step(torch.randn(3 + number // 4, 4)).sum()
+    loss.backward()
+    print(number, loss.item())
+print(sum(one.grad.sum().item() for one in model.parameters()))
+"""
+
+
+def asked(tmp_path: Path, text: str, *options: str) -> tuple[int, dict[str, Any], str]:
+    """The exit code, the JSON and what the program printed, and what it prints alone."""
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(text))
+    words = [sys.executable, "-m", "graphdbg", "triage", "--json", *options, "--", sys.executable, str(script)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def test_a_healthy_program_agrees_and_prints_what_it_prints_alone(tmp_path: Path) -> None:
+    text = PROGRAM.format(backend='"aot_eager"')
+    code, found, stderr = asked(tmp_path, text)
+    assert (code, found["verdict"], found["first_failing"]) == (0, "ok", None), found["summary"]
+    assert [call["number"] for call in found["calls"]] == [0, 1, 2, 4]  # the last compiles anew
+    rungs = [row["rung"] for row in found["calls"][0]["rows"] if not row["part"]]
+    assert rungs == ["eager", "dynamo", "aot_eager"]
+    assert any(row["part"] == "backward" and row["value"].startswith("gradient of") for row in found["calls"][0]["rows"])
+    alone = subprocess.run([sys.executable, str(tmp_path / "train.py")], capture_output=True, text=True, check=True)
+    assert alone.stdout in stderr  # with --json it goes there
+
+
+def test_a_backend_that_is_wrong_is_named_with_function_value_and_size(tmp_path: Path) -> None:
+    code, found, _ = asked(tmp_path, PROGRAM.format(backend="wrong"))
+    assert (code, found["verdict"], found["kind"], found["first_failing"]) == (1, "fails", "wrong_numbers", "wrong")
+    assert found["reason"].startswith("Sequential.forward() (train.py:10), call 0: result is off by 0.5")
+    assert found["where"]["name"] == "result"
+    assert "no graph fails" not in json.dumps(found).lower()
+
+
+def test_a_program_that_compiles_nothing_cannot_be_judged(tmp_path: Path) -> None:
+    code, found, _ = asked(tmp_path, "print(1)")
+    assert (code, found["verdict"]) == (4, "cannot_tell")
+    assert "torch.compile" in found["reason"]
+
+
+@pytest.mark.parametrize(("text", "calls"), [(None, (0, 3)), ("5", (0, 5)), ("2:4", (2, 4))])
+def test_calls(text: str | None, calls: tuple[int, int]) -> None:
+    assert range_of(text) == calls
+
+
+@pytest.mark.parametrize("text", ["0", "x", "3:3", "-1:2"])
+def test_calls_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="names no calls"):
+        range_of(text)
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    with pytest.raises(UsageError, match="exists already"):
+        triage_program([str(script)], output=tmp_path)
+
+
+def test_a_script_that_is_not_there_is_a_wrong_path(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no such script"):
+        triage_program(["python", "nothing.py"], output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["train.py"], "graphdbg triage -- python train.py"),
+        (["train.py", "--steps", "3"], "graphdbg triage -- python train.py --steps 3"),
+        (["--limit", "9", "--calls", "4", "train.py", "-n", "a b"],
+         "graphdbg triage --limit 9 --calls 4 -- python train.py -n 'a b'"),
+        (["python", "train.py", "-x"], "graphdbg triage -- python train.py -x"),
+        (["tool", "-x"], "graphdbg triage -- ./tool -x"),
+    ],
+)  # fmt: skip
+def test_a_command_without_dashes_gets_the_line_that_triages_it(
+    words: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    Path("tool").write_text("#!/bin/sh\n")
+    Path("tool").chmod(0o755)
+    error = CliRunner().invoke(command, words).exception
+    assert isinstance(error, UsageError) and error.exit_code == 2
+    assert f"`{line}`" in str(error)
+
+
+def test_a_run_whose_name_ends_like_a_script_is_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.py").mkdir()
+    assert "neither a run" in str(CliRunner().invoke(command, ["run.py"]).exception)

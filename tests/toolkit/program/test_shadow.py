@@ -1,0 +1,69 @@
+"""Calls beside eager in a block of one's own: drift over steps, and what does not repeat itself."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import graphdbg
+from graphdbg.toolkit.program.drift import drift
+from graphdbg.toolkit.program.records import Call, Row
+from graphdbg.toolkit.program.unsteady import first_difference
+
+
+def test_drift_tells_a_fault_from_rounding_and_the_block_keeps_its_results(tmp_path: Path) -> None:
+    model = torch.nn.Linear(4, 4)
+    given = [torch.randn(3, 4) for _ in range(4)]
+    alone = [model(one) for one in given]
+    with graphdbg.shadow(tmp_path / "found", calls=4) as found:
+        step = torch.compile(model, backend="aot_eager")
+        seen = [step(one) for one in given]
+        torch.stack(seen).sum().backward()
+    assert all(torch.equal(one, other) for one, other in zip(alone, seen, strict=True))
+    assert found.verdict.verdict == "ok", found.summary
+    assert found.drift is not None and "no value is further off" in found.drift.sentence
+    assert [one.value for one in found.drift.series if one.value == "result"]
+
+
+def test_a_fault_at_every_step_stands_above_rounding() -> None:
+    rows = [[Row("eager", differences={"result": 2e-7}), Row("inductor", differences={"result": 3e-3})] for _ in range(5)]
+    found = drift([Call(str(at), "step", "train.py", 3, at, rows=of) for at, of in enumerate(rows)])
+    assert found is not None and "a fault that acts at every step" in found.sentence
+    assert found.series[0].acts and "▆" in found.lines[0]
+
+
+def _python_random(x: Any) -> Any:
+    return x * random.SystemRandom().random()
+
+
+def test_eager_that_does_not_repeat_itself_is_explained(tmp_path: Path) -> None:
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(_python_random, backend="eager")(torch.ones(3))
+    assert found.verdict.verdict == "nondeterministic", found.summary
+    assert "is given another number each time" in found.verdict.reason
+    assert "test_shadow.py:" in found.verdict.reason
+
+
+def test_memory_that_nothing_wrote_and_a_kernel_in_no_fixed_order_are_told_apart() -> None:
+    left_over = random.SystemRandom()
+
+    def reads_memory(mode: Any) -> None:
+        with mode:
+            given = torch.empty(8)
+            given.numpy()[:] = left_over.random()  # what was there before
+            given.sum()
+
+    def adds_up(mode: Any) -> None:
+        with mode:
+            torch.ones(8).sum()
+        last = mode.steps[-1]
+        if not torch.are_deterministic_algorithms_enabled():
+            mode.steps[-1] = last._replace(made=(left_over.random(),))
+
+    assert "memory that nothing wrote" in first_difference(reads_memory)
+    told = first_difference(adds_up)
+    assert "in no fixed order" in told and "use_deterministic_algorithms(True) makes it repeat itself" in told
+    assert not first_difference(lambda mode: None)

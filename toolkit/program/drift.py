@@ -1,0 +1,94 @@
+"""A drift over steps: how far each step's values are from eager's, from the same start, beside what rounding alone does to them.
+
+What two builds may differ by is told by eager itself, run once more with every result rounded at random. From the same start
+nothing adds up over steps, so a fault that acts at every step stands above that line from its first step on. Imports no torch.
+
+>>> print(drift(calls).lines[0])
+step(): result              ▂▂▁▂▂▂▁▂  at most 3.0e-07; rounding alone 2.1e-07
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...dumps.wording import counted
+from .records import Call
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+FACTOR = 16.0
+"""So many times what rounding alone does, at most of the steps, is a fault that acts at every step."""
+_SHOWN = 8
+
+
+class Series(msgspec.Struct):
+    """One value of one function over its calls: the relative differences of the last rung, and what rounding alone does."""
+
+    function: str
+    value: str
+    calls: list[int]
+    differences: list[float]
+    rounding: list[float]
+
+    @property
+    def acts(self) -> bool:
+        """Whether most steps are far beyond rounding."""
+        beyond = [one > FACTOR * max(noise, 1e-7) for one, noise in zip(self.differences, self.rounding, strict=True)]
+        return sum(beyond) * 2 > len(beyond)
+
+
+class Drift(msgspec.Struct):
+    """All series, the worst first, and the sentence about them."""
+
+    series: list[Series]
+    sentence: str
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each of the worst, with a picture: a block a step, a factor of ten each."""
+        shown = self.series[:_SHOWN]
+        width = max((len(f"{one.function}(): {one.value}") for one in shown), default=0)
+        return [f"{f'{one.function}(): {one.value}':<{width}}  {_told(one)}" for one in shown]
+
+
+def _told(one: Series) -> str:
+    picture = "".join(_block(value) for value in one.differences)
+    return f"{picture}  at most {max(one.differences):.1e}; rounding alone {max(one.rounding):.1e}"
+
+
+def _block(value: float) -> str:
+    at = 0 if value <= 0.0 else round(math.log10(value)) + 8
+    return BLOCKS[min(max(at, 0), len(BLOCKS) - 1)]
+
+
+def drift(calls: Sequence[Call]) -> Drift | None:
+    """What the calls that were looked at say together; None for fewer than three of a function."""
+    found: dict[tuple[str, str], Series] = {}
+    for call in calls:
+        for part in ("", "backward"):
+            rows: list[Any] = [row for row in call.rows if row.part == part]
+            if len(rows) < 2:
+                continue
+            for value, far in rows[-1].differences.items():
+                one = found.setdefault((call.function, value), Series(call.function, value, [], [], []))
+                one.calls.append(call.number)
+                one.differences.append(far)
+                one.rounding.append(rows[0].differences.get(value, 0.0))
+    long = [one for one in found.values() if len(one.calls) > 2]
+    series = sorted(long, key=lambda one: -statistics.median(one.differences))
+    if not series:
+        return None
+    acting = [one for one in series if one.acts]
+    steps = counted(max(len(one.calls) for one in series), "step")
+    if acting:
+        worst = acting[0]
+        text = f"{worst.value} of {worst.function}() is {statistics.median(worst.differences):.1e} off at most of {steps}"
+        text += f", where rounding alone does {max(worst.rounding):.1e}: a fault that acts at every step"
+        return Drift(sorted(series, key=lambda one: not one.acts), text)
+    most = max(max(one.differences) for one in series)
+    text = f"over {steps} no value is further off than rounding moves it in any two builds (at most {most:.1e})"
+    return Drift(series, text)

@@ -1,0 +1,127 @@
+# pyright: basic
+"""Where eager does not repeat itself: the first operation, and whether it is a seed, an unordered kernel or uninitialised memory.
+
+The call runs twice with every operation's arguments and results written down as numbers. The first result that differs on equal
+arguments is the kernel's; an argument that differs and that no operation made was read from elsewhere, or is memory that nobody
+wrote.
+
+>>> first_difference(lambda mode: run(mode))
+'torch.empty (train.py:12) returns memory that nothing wrote: ...'
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import torch_private as t
+
+_UNWRITTEN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
+MOST = 20_000
+
+
+class Step(NamedTuple):
+    """One operation: its name, the user's line, its arguments and results as numbers, whether it draws random numbers, and
+    whether an argument is memory that nothing wrote."""
+
+    name: str
+    line: str
+    given: tuple[Any, ...]
+    made: tuple[Any, ...]
+    random: bool
+    from_unwritten: bool
+
+
+class Tracing(t.TorchDispatchMode):
+    """Writes down each operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[Step] = []
+        self.unwritten: dict[int, torch.Tensor] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        inputs = [one for one in t.tree_leaves((args, kwargs or {})) if not isinstance(one, torch.Generator)]
+        given = tuple(map(_number, inputs)) if len(self.steps) < MOST else ()
+        name = func.overloadpacket.__name__
+        tainted = any(isinstance(one, torch.Tensor) and one.untyped_storage()._cdata in self.unwritten for one in inputs)
+        made = func(*args, **(kwargs or {}))
+        if len(self.steps) < MOST:
+            results = [one for one in t.tree_leaves(made) if isinstance(one, torch.Tensor)]
+            fresh = name in _UNWRITTEN
+            for one in results:
+                if fresh:
+                    self.unwritten[one.untyped_storage()._cdata] = one
+            if func._schema.is_mutable and not fresh:
+                for one in results:  # written now, or partly
+                    self.unwritten.pop(one.untyped_storage()._cdata, None)
+            numbers = () if fresh else tuple(map(_number, results))
+            drawn = torch.Tag.nondeterministic_seeded in func.tags
+            name = str(func).removesuffix(".default")
+            self.steps.append(Step(name, _line(), () if tainted and fresh else given, numbers, drawn, tainted))
+        return made
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value if isinstance(value, (int, float, str, bool, type(None))) else str(type(value))
+    if value.layout != torch.strided or not value.numel():
+        return tuple(value.shape)
+    plain = value.detach()
+    plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
+    bits = plain.contiguous().flatten().view(torch.uint8).to(torch.int64)
+    weights = torch.arange(1, bits.numel() + 1, device=bits.device) % 1_000_003
+    return tuple(value.shape), int((bits * weights).sum())
+
+
+def _line() -> str:
+    frame = sys._getframe(2)
+    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
+    while frame is not None and (frame.f_code.co_filename.startswith(ours) or "<" in frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else ""
+
+
+def first_difference(run: Callable[[Any], object]) -> str:
+    """What is the first not to repeat itself, why, and what to do; "" where two runs of every operation are equal. `run` runs the
+    call once from its start under the mode that it is given."""
+    traces = []
+    for _ in range(2):
+        mode = Tracing()
+        run(mode)
+        traces.append(mode.steps)
+    for one, other in zip(*traces, strict=False):
+        place = f"{one.name} ({one.line})" if one.line else one.name
+        if one.name != other.name:
+            return f"at {place} the second run goes another way: what decides is not torch's (time, a set's order, a generator)"
+        if one.given != other.given:
+            if one.from_unwritten:
+                return (f"{place} reads memory that nothing wrote (torch.empty): write it first; "
+                        "torch.utils.deterministic.fill_uninitialized_memory shows it")  # fmt: skip
+            return (f"{place} is given another number each time, from a generator that is not torch's: seed it "
+                    "(numpy.random.default_rng(0))")  # fmt: skip
+        if one.made != other.made:
+            if one.random:
+                return f"{place} draws from a generator of its own: seed that (generator.manual_seed(0))"
+            return f"{place} gives another result for equal arguments: its kernel adds up in no fixed order; {_setting(run)}"
+    return ""
+
+
+def _setting(run: Callable[[Any], object]) -> str:
+    before, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    traces = []
+    try:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        for _ in range(2):
+            mode = Tracing()
+            run(mode)
+            traces.append([(step.name, step.made) for step in mode.steps])
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warns)
+    if traces[0] == traces[1]:
+        return "torch.use_deterministic_algorithms(True) makes it repeat itself, as was tried"
+    return "torch.use_deterministic_algorithms(True) does not make it repeat itself, as was tried"
