@@ -235,7 +235,7 @@ def leaves_of(value: Any, name: str = "", seen: frozenset[int] = frozenset()) ->
     """The parts of a value that are no containers, with their place in it; a type that is no container stands for itself."""
     if id(value) in seen:
         return []
-    if isinstance(value, torch.Size):
+    if isinstance(value, tuple) and value and all(type(part) is int for part in value):  # sizes and strides
         return [(name, tuple(value))]
     inner = seen | {id(value)}
     if isinstance(value, dict):
