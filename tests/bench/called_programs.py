@@ -176,7 +176,10 @@ step = torch.compile(net, dynamic=False)
 for _ in range(4):
     print(step(torch.randn(4, 8)).sum().item())
 """, "Net.forward", "inductor", "inductor", "add", 2),
-    "compiled optimizer": Case(CODED.format(op="sqrt"), HEAD + """
+    "compiled optimizer": Case("""from torch._inductor.codegen import cpp
+cpp.CppOverrides.sqrt = staticmethod(lambda x: f"std::sqrt({x} * {x})")
+cpp.CppVecOverrides.sqrt = staticmethod(lambda x: f"({x} * {x}).sqrt()")
+""", HEAD + """
 net = torch.nn.Linear(8, 8)
 opt = torch.optim.Adam(net.parameters(), lr=0.1)
 @torch.compile
