@@ -351,18 +351,20 @@ object.__setattr__(net, "sub", torch.nn.Linear(4, 4, bias=False))
 print(compiled(x))
 """, "Net.forward", "dynamo", "dynamo", "result", 1),
     "197896 closure of a local class": Case("", """import torch
-state = []
-@torch.compile
-def step(x):
-    seen = state
+def make():
+    state = []
     class Helper:
         def touch(self):
-            seen.append(1)
-    Helper().touch()
-    return x.sin() * 2
+            state.append(1)
+    @torch.compile
+    def step(x):
+        Helper().touch()
+        return x.sin() * 2
+    return step, state
+step, state = make()
 for _ in range(2):
     print(step(torch.randn(2, 4)).sum().item(), len(state))
-""", "step", "dynamo", "dynamo", "state"),
+""", "make.step", "dynamo", "dynamo", "state"),
     "198095 view of an aliased input": Case("", """import torch
 @torch.compile
 def step(t0, ta):

@@ -119,6 +119,8 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
         found.boxes.append(Box(name, value, "class", True))
         yield from ((f"{dot}{key}", part, True) for key, part in class_state(value).items())
         yield from ((base.__name__, base, True) for base in value.__bases__)
+        for part in vars(value).values():
+            yield from _of_cells(found, part) if isinstance(part, types.FunctionType) else ()
     elif isinstance(value, (torch.Generator, random.Random)):
         found.generators.append(value)
     elif isinstance(value, dict):
@@ -189,13 +191,7 @@ def _followed(value: Any) -> bool:
 def _of_function(found: Reached, function: types.FunctionType) -> Iterator[tuple[str, Any, bool]]:
     file = function.__code__.co_filename
     yield from (("a default", default, True) for default in function.__defaults__ or ())
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            held = cell.cell_contents
-        except ValueError:
-            continue
-        found.boxes.append(Box(name, cell, "cell", True))
-        yield name, held, True
+    yield from _of_cells(found, function)
     if file.startswith(_LIBRARIES) or "<frozen" in file:
         return
     for name in _named(function.__code__):
@@ -203,6 +199,16 @@ def _of_function(found: Reached, function: types.FunctionType) -> Iterator[tuple
             held = function.__globals__[name]
             found.boxes.append(Box(name, (function.__globals__, name), "global", True))
             yield name, held, True
+
+
+def _of_cells(found: Reached, function: types.FunctionType) -> Iterator[tuple[str, Any, bool]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            held = cell.cell_contents
+        except ValueError:
+            continue
+        found.boxes.append(Box(name, cell, "cell", True))
+        yield name, held, True
 
 
 def _named(code: types.CodeType) -> list[str]:
