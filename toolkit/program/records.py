@@ -80,13 +80,13 @@ class Call(msgspec.Struct):
 
 class Program(msgspec.Struct):
     """All that one program left: its calls in order, and how often each function was called (by "function file:line").
-    `modules`: the files of those that it imported, and that are no library's."""
+    `modules`: the files of those that it imported and that are no library's, with their names."""
 
     calls: list[Call] = []
     counts: dict[str, int] = {}
     notes: list[str] = []
     ended: bool = False
-    modules: list[str] = []
+    modules: dict[str, str] = {}
 
 
 def read(path: Path) -> Program:
@@ -107,7 +107,7 @@ def read(path: Path) -> Program:
             for name, count in told["counts"].items():
                 found.counts[name] = found.counts.get(name, 0) + count
             found.notes += told["notes"]
-            found.modules += told.get("modules", [])
+            found.modules |= told.get("modules", {})
             found.ended = True
         elif event == "begun":
             calls[told["key"]].in_flight, calls[told["key"]].since = told["rung"], told["at"]

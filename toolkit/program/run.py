@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -216,8 +216,8 @@ def departing(program: Program) -> Call | None:
     return next((call for call in program.calls if call.failed), None)
 
 
-def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Sequence[str] = ()) -> Judged:
-    """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame. `modules`: files
+def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Mapping[str, str] | None = None) -> Judged:
+    """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame. `modules`: those
     that the program imported, one of which a process of ours may need before a graph fails there, too."""
     told(f"judging the graphs of {call.place}")
     found = Judged(run=call.run)
@@ -236,13 +236,13 @@ def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Seq
                     found.verdict = _with_blame(triage.verdict, blamed.verdict)
                     break
         if server is not None and found.verdict.failed:
-            found.verdict = _importing(run, found.verdict, modules, told)
+            found.verdict = _importing(run, found.verdict, modules or {}, told)
     except GraphdbgError as error:
         found.text = str(error)
     return found
 
 
-def _importing(run: Run, verdict: Verdict, modules: Sequence[str], told: Told) -> Verdict:
+def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], told: Told) -> Verdict:
     """The verdict with commands that a process of ours can follow: with the modules whose import makes the graph fail there."""
     graph = _graph_of(run, verdict)
     minify = next((line for line in verdict.next if line.startswith("graphdbg minify ")), "")
@@ -254,11 +254,17 @@ def _importing(run: Run, verdict: Verdict, modules: Sequence[str], told: Told) -
         fails = lambda *files: replay(named, outputs=False, imports=files, server=own).verdict.failed  # noqa: E731
         if fails():
             return verdict
-        likely = sorted(dict.fromkeys(modules), key=lambda file: not _touches_torch(file))[:_MOST]
+        likely = sorted(modules, key=lambda file: not _touches_torch(file))[:_MOST]
         wanted = next(([file] for file in likely if fails(file)), likely if len(likely) > 1 and fails(*likely) else [])
-    words = option_words([str(Path(file)) for file in wanted])
+    words = option_words([_spelled(file, modules[file]) for file in wanted])
     more = f" {shlex.join(words)}" if words else ""
     return msgspec.structs.replace(verdict, next=[f"{line}{more}" for line in verdict.next] if more else [])
+
+
+def _spelled(file: str, name: str) -> str:
+    """A module as `--import` finds it from here: its name where that leads to it (a repro can then import it), else its file."""
+    places = (Path(*name.split(".")).with_suffix(".py"), Path(*name.split("."), "__init__.py"))
+    return name if any(place.exists() and place.samefile(file) for place in places) else file
 
 
 def _touches_torch(file: str) -> bool:

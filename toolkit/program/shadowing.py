@@ -121,7 +121,8 @@ class Shadow:
             counts[place] = counts.get(place, 0) + one.count
         if self.unkept:
             self.notes.append(f"{int(self.unkept)} calls that compiled anew were not kept to be run again")
-        modules = [file for name, one in list(sys.modules.items()) if name != "__main__" and (file := own_file(one))]
+        loaded = list(sys.modules.items())
+        modules = {file: name for name, one in loaded if name != "__main__" and (file := own_file(one))}
         self._write({"event": "end", "counts": counts, "notes": self.notes, "modules": modules})
         if self.departed and self.address:
             self._serve()

@@ -92,7 +92,7 @@ def test_a_fault_in_a_graph_is_named_to_its_op_and_minify_fails_when_pasted(tmp_
     row = planted_calls.judged(name, case, tmp_path, minify=False)
     assert row["wrong"] == [], row
     words = shlex.split(row["next"][0])
-    assert words[:2] == ["graphdbg", "minify"] and words[-2:] == ["--import", "fault.py"]
+    assert words[:2] == ["graphdbg", "minify"] and words[-2:] == ["--import", "fault"]
     replay = [sys.executable, "-m", "graphdbg", "replay", "--rung", "inductor", *words[2:]]
     done = subprocess.run(replay, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
