@@ -28,6 +28,9 @@ from .records import Row
 UNSTABLE = 1e-3
 """Eager runs that are further apart than this, relative to the size, say nothing of a value."""
 
+REQUIRES = " requires grad"
+"""Behind the name of a result that does."""
+
 Values = dict[str, Any]
 NoiseOf = Callable[[], Mapping[str, Noise]]
 
@@ -96,10 +99,8 @@ def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mappin
     if list(eager.values) != list(got.values):
         missing = [name for name in eager.values if name not in got.values]
         extra = [name for name in got.values if name not in eager.values]
-        text = f"{extra[0]} is there beside eager's" if extra else "another order"
-        text = f"{missing[0]} is missing" if missing else text
         row.value = (missing or extra or [""])[0]
-        row.verdict = fails("metadata", key, f"what it leaves differs: {text}")
+        row.verdict = fails("metadata", key, _left_out(row.value, eager.values, got.values))
         return row
     found: tuple[str, Difference] | None = None
     rounded = ""
@@ -127,6 +128,25 @@ def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mappin
     elif rounded:
         row.verdict = Verdict("rounding", reason=f"{rounded} differs as rounding alone may move it")
     return row
+
+
+def _left_out(name: str, eager: Values, got: Values) -> str:
+    """What is to be said of a value that is in one of the two alone."""
+    if not name:
+        return "what it leaves comes in another order"
+    if name.endswith(REQUIRES):
+        return f"{name}, eager's does not" if name in got else f"{name} with eager alone"
+    if name.startswith(("result", "gradient")):
+        return f"{name} is missing" if name in eager else f"{name} is there, and not in eager's"
+    shown = name.removesuffix(", written")
+    if name in eager:
+        return f"{shown} is left as it was, eager makes it {_short(eager[name])}"
+    return f"{shown} becomes {_short(got[name])}, eager leaves it as it was"
+
+
+def agree(eager: Values, got: Values) -> bool:
+    """Whether two runs left the same, bit for bit."""
+    return all(name in got and apart(want, got[name]) == 0.0 and _formed(want, got[name]) for name, want in eager.items())
 
 
 def _formed(want: Any, have: Any) -> bool:
@@ -159,7 +179,9 @@ def _words(name: str, want: Any, have: Any, difference: Difference, row: Row) ->
 
 
 def _short(value: Any) -> str:
-    text = f"a tensor of {_size(value)}" if isinstance(value, torch.Tensor) else repr(value)
+    if isinstance(value, torch.Tensor):
+        return f"{value.item():.7g}" if value.numel() == 1 else f"a tensor of {_size(value)}"
+    text = repr(value)
     return text if len(text) < 60 else text[:57] + "..."
 
 

@@ -82,7 +82,7 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], alone: b
     work = deque(roots)
     while work:
         name, value, outside = work.popleft()
-        if isinstance(value, _PLAIN) or id(value) in seen:
+        if (isinstance(value, _PLAIN) and not _own_class(value)) or id(value) in seen:
             continue
         seen.add(id(value))
         if len(seen) > MOST:
@@ -115,6 +115,12 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
         found.tensors.append((name, value))
         if isinstance(value, torch.nn.Parameter):
             found.parameters.add(id(value))
+    elif isinstance(value, type):
+        found.boxes.append(Box(name, value, "class", True))
+        yield from ((f"{dot}{key}", part, True) for key, part in class_state(value).items())
+        yield from ((base.__name__, base, True) for base in value.__bases__)
+        for part in vars(value).values():
+            yield from _of_cells(found, part) if isinstance(part, types.FunctionType) else ()
     elif isinstance(value, (torch.Generator, random.Random)):
         found.generators.append(value)
     elif isinstance(value, dict):
@@ -137,18 +143,39 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
         yield from _of_function(found, value)
     elif isinstance(value, torch.nn.Module):
         outside = False
-        found.boxes.append(Box(name, value.__dict__, "dict", False))
+        found.boxes.append(Box(name, value.__dict__, "attributes", False))
+        yield f"{type(value).__name__}", type(value), True
         for key, part in value.__dict__.items():
             inner = isinstance(part, dict) and key in ("_parameters", "_buffers", "_modules")
             if inner:
-                found.boxes.append(Box(name, part, "dict", False))
+                found.boxes.append(Box(name, part, "attributes", False))
                 yield from ((f"{dot}{child}", held, False) for child, held in part.items())
             else:
                 yield f"{dot}{key}", part, False
     elif hasattr(value, "__dict__") and _followed(value):
         outside = outside and not _is_state(value)
-        found.boxes.append(Box(name, value.__dict__, "dict", outside))
+        found.boxes.append(Box(name, value.__dict__, "attributes", outside))
+        yield f"{type(value).__name__}", type(value), True
         yield from ((f"{dot}{key}", part, outside) for key, part in list(value.__dict__.items()))
+
+
+def _own_class(value: Any) -> bool:
+    """Whether it is a class of the program's own: what hangs on it can change."""
+    return isinstance(value, type) and own_file(sys.modules.get(value.__module__)) != ""
+
+
+def own_file(module: Any) -> str:
+    """The file of a module that is no library's, or ""."""
+    file = str(getattr(module, "__file__", None) or "")
+    home = str(getattr(module, "__name__", "")).partition(".")[0]
+    ours = home in ("torch", "graphdbg") or home in sys.stdlib_module_names
+    return "" if not file.endswith(".py") or ours or file.startswith(_LIBRARIES) else file
+
+
+def class_state(value: type) -> dict[str, Any]:
+    """The attributes of a class that are neither code nor its machinery."""
+    code = (types.FunctionType, classmethod, staticmethod, property, types.MemberDescriptorType, types.GetSetDescriptorType)
+    return {key: part for key, part in vars(value).items() if not key.startswith("__") and not isinstance(part, code)}
 
 
 def _is_state(value: Any) -> bool:
@@ -164,13 +191,7 @@ def _followed(value: Any) -> bool:
 def _of_function(found: Reached, function: types.FunctionType) -> Iterator[tuple[str, Any, bool]]:
     file = function.__code__.co_filename
     yield from (("a default", default, True) for default in function.__defaults__ or ())
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            held = cell.cell_contents
-        except ValueError:
-            continue
-        found.boxes.append(Box(name, cell, "cell", True))
-        yield name, held, True
+    yield from _of_cells(found, function)
     if file.startswith(_LIBRARIES) or "<frozen" in file:
         return
     for name in _named(function.__code__):
@@ -178,6 +199,16 @@ def _of_function(found: Reached, function: types.FunctionType) -> Iterator[tuple
             held = function.__globals__[name]
             found.boxes.append(Box(name, (function.__globals__, name), "global", True))
             yield name, held, True
+
+
+def _of_cells(found: Reached, function: types.FunctionType) -> Iterator[tuple[str, Any, bool]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            held = cell.cell_contents
+        except ValueError:
+            continue
+        found.boxes.append(Box(name, cell, "cell", True))
+        yield name, held, True
 
 
 def _named(code: types.CodeType) -> list[str]:

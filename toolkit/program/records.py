@@ -19,6 +19,8 @@ VARIABLE, OPTIONS = "GRAPHDBG_SHADOW", "GRAPHDBG_SHADOW_OPTIONS"
 RUNGS = ("eager", "dynamo", "aot_eager", "decomposed", "inductor")
 LABELS = {"eager": "dynamo", "aot_eager": "aot_eager", "aot_eager_decomp_partition": "decomposed"}
 """Backend of torch's -> the rung that it is."""
+PROGRAM = "program"
+"""The row of the program's own call, where it alone departs."""
 PART = {"": "result", "backward": "gradient"}
 DEFAULT_CALLS = 3
 
@@ -41,7 +43,8 @@ class Row(msgspec.Struct):
 
 class Call(msgspec.Struct):
     """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung that was at
-    work when the process ended; `run`: the recorded graphs; `losses`: the size of each difference, for a drift over steps."""
+    work when the process ended; `run`: the recorded graphs;
+    `anew`: what it does with nothing compiled before ("departs", "agrees")."""
 
     key: str
     function: str
@@ -55,6 +58,7 @@ class Call(msgspec.Struct):
     since: float = 0.0
     run: str = ""
     recorded: str = ""
+    anew: str = ""
     seconds: dict[str, float] = {}
     compiled: bool = False
 
@@ -75,12 +79,14 @@ class Call(msgspec.Struct):
 
 
 class Program(msgspec.Struct):
-    """All that one program left: its calls in order, and how often each function was called (by "function file:line")."""
+    """All that one program left: its calls in order, and how often each function was called (by "function file:line").
+    `modules`: the files of those that it imported and that are no library's, with their names."""
 
     calls: list[Call] = []
     counts: dict[str, int] = {}
     notes: list[str] = []
     ended: bool = False
+    modules: dict[str, str] = {}
 
 
 def read(path: Path) -> Program:
@@ -101,6 +107,7 @@ def read(path: Path) -> Program:
             for name, count in told["counts"].items():
                 found.counts[name] = found.counts.get(name, 0) + count
             found.notes += told["notes"]
+            found.modules |= told.get("modules", {})
             found.ended = True
         elif event == "begun":
             calls[told["key"]].in_flight, calls[told["key"]].since = told["rung"], told["at"]

@@ -13,13 +13,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,16 @@ from ...dumps.store import Run, SavedGraph, resolve
 from ...dumps.wording import counted
 from ..blame.bisect import bisect
 from ..blame.partners import compile_of
+from ..imports import option_words
 from ..isolation import ForkServer, opened
 from ..isolation.client import JUDGING
 from ..recorder import launch
+from ..replay import replay
 from ..triage.run import triage_run
 from ..verdict import OK, Layer, Verdict, Where, cannot_tell, worst
 from ..verdict_words import word
 from .drift import Drift, drift
-from .records import DEFAULT_CALLS, FILE, OPTIONS, RUNGS, VARIABLE, Call, Program, read
+from .records import DEFAULT_CALLS, FILE, OPTIONS, PROGRAM, RUNGS, VARIABLE, Call, Program, read
 
 DEFAULT_TIME_S = 3600.0
 HANGS, COMPILING_S = 20.0, 600.0
@@ -46,11 +49,15 @@ HANGS, COMPILING_S = 20.0, 600.0
 _JUDGING_S, _BLAMING_S = 600.0, 240.0
 _LAYERS: dict[str, Layer] = {"dynamo": "dynamo", "aot_eager": "aot_autograd"}
 _MEANS = {
-    "dynamo": "Dynamo's own work: what it captures, guards, resumes and puts back",
+    "dynamo": "Dynamo's own work: what it captures, resumes and puts back",
     "aot_eager": "what AOTAutograd does around the graphs",
-    "decomposed": "what is decomposed and partitioned",
-    "inductor": "what Inductor makes of it",
 }
+_STALE = "compiled anew it agrees, so what was compiled for an earlier call is taken for this one: a guard is missing"
+_OLD = "compiled anew it agrees: what it took was compiled for an earlier call, or came from a cache on disk"
+_SHORT = 3
+"""Sentences of a finding that go into the verdict's own."""
+_MOST = 8
+"""Modules of the program's that are imported one by one."""
 Told = Callable[[str], object]
 
 
@@ -190,7 +197,7 @@ class _Program:
                 continue
             connection.settimeout(None)
             with ForkServer(preload=JUDGING, joined=(connection, child)) as server:
-                self.graphs = judge_graphs(call, server, self.told)
+                self.graphs = judge_graphs(call, server, self.told, self.read().modules)
 
     def _look(self, child: subprocess.Popen[bytes]) -> None:
         """Ends a program in which a rung hangs."""
@@ -209,36 +216,77 @@ def departing(program: Program) -> Call | None:
     return next((call for call in program.calls if call.failed), None)
 
 
-def judge_graphs(call: Call, server: ForkServer | None, told: Told) -> Judged:
-    """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame."""
+def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Mapping[str, str] | None = None) -> Judged:
+    """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame. `modules`: those
+    that the program imported, one of which a process of ours may need before a graph fails there, too."""
     told(f"judging the graphs of {call.place}")
     found = Judged(run=call.run)
+    outside = call.failed is not None and call.failed.rung in (*_MEANS, PROGRAM)
     try:
-        run = resolve(call.run)
+        run = resolve(os.path.relpath(call.run) if Path(call.run).is_relative_to(Path.cwd()) else call.run)
         assert isinstance(run, Run)
         with opened(server) as used:
             triage = triage_run(run, server=used, max_time_s=_JUDGING_S, told=told)
             found.verdict, found.text = triage.verdict, triage.summary
-            for graph in _widest_first(run, triage.verdict) if triage.verdict.failed else []:
+            for graph in _widest_first(run, triage.verdict) if triage.verdict.failed and not outside else []:
                 told(f"looking for what is to blame in {graph.id}")
                 blamed = bisect(graph, server=used, max_time_s=_BLAMING_S, narrate=lambda text: None)
                 if blamed.reproduced:
                     found.op = blamed.sentence or found.op
                     found.verdict = _with_blame(triage.verdict, blamed.verdict)
                     break
+        if server is not None and found.verdict.failed:
+            found.verdict = _importing(run, found.verdict, modules or {}, told)
     except GraphdbgError as error:
         found.text = str(error)
     return found
 
 
+def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], told: Told) -> Verdict:
+    """The verdict with commands that a process of ours can follow: with the modules whose import makes the graph fail there."""
+    graph = _graph_of(run, verdict)
+    minify = next((line for line in verdict.next if line.startswith("graphdbg minify ")), "")
+    named = next((one for one in run.graphs() if minify.endswith(f"/{one.id}")), graph)
+    if named is None or not verdict.next:
+        return verdict
+    told(f"looking for what a process of graphdbg's own has to import, that {named.id} fails there")
+    with opened(None) as own:
+        fails = lambda *files: replay(named, outputs=False, imports=files, server=own).verdict.failed  # noqa: E731
+        if fails():
+            return verdict
+        likely = sorted(modules, key=lambda file: not _touches_torch(file))[:_MOST]
+        wanted = next(([file] for file in likely if fails(file)), likely if len(likely) > 1 and fails(*likely) else [])
+    words = option_words([_spelled(file, modules[file]) for file in wanted])
+    more = f" {shlex.join(words)}" if words else ""
+    return msgspec.structs.replace(verdict, next=[f"{line}{more}" for line in verdict.next] if more else [])
+
+
+def _spelled(file: str, name: str) -> str:
+    """A module as `--import` finds it from here: its name where that leads to it (a repro can then import it), else its file."""
+    places = (Path(*name.split(".")).with_suffix(".py"), Path(*name.split("."), "__init__.py"))
+    return name if any(place.exists() and place.samefile(file) for place in places) else file
+
+
+def _touches_torch(file: str) -> bool:
+    """Whether a module's text names something of torch's own, or registers an operator."""
+    try:
+        text = Path(file).read_text(errors="replace")
+    except OSError:
+        return False
+    return "torch._" in text or "torch.library" in text
+
+
+def _graph_of(run: Run, verdict: Verdict) -> SavedGraph | None:
+    at = verdict.where.graph if verdict.where is not None else ""
+    return next((one for one in run.graphs() if at.endswith(f"/{one.id}") or at == one.id), None)
+
+
 def _widest_first(run: Run, verdict: Verdict) -> list[SavedGraph]:
     """The failing graph's Dynamo graph, which holds what is done before it, and itself."""
-    at = verdict.where.graph if verdict.where is not None else ""
-    graphs = run.graphs()
-    failing = next((one for one in graphs if at.endswith(f"/{one.id}") or at == one.id), None)
+    failing = _graph_of(run, verdict)
     if failing is None:
         return []
-    whole = [one for one in graphs if one.stage == "dynamo" and compile_of(one) == compile_of(failing)]
+    whole = [one for one in run.graphs() if one.stage == "dynamo" and compile_of(one) == compile_of(failing)]
     return list({one.id: one for one in [*whole, failing]}.values())
 
 
@@ -305,14 +353,17 @@ def _line(call: Call) -> str:
 def _departs(call: Call, graphs: Judged, command: Sequence[str]) -> Verdict:
     row = call.failed
     assert row is not None
+    own = row.rung == PROGRAM
     judged, minify = graphs.verdict, shlex.join(["graphdbg", "minify", "--", *command])
-    reason = f"{call.place}: {row.verdict.reason}, from {row.rung} on"
+    reason = f"{call.place}: {row.verdict.reason}, " + ("in the program's own call alone" if own else f"from {row.rung} on")
     where = Where(line=_line(call), name=row.value)
     verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
-    if judged is not None and judged.failed:
+    if judged is not None and judged.failed and not own and row.rung != "dynamo":
         at = judged.where or Where()
         graph = at.graph.rpartition("/run-")[2].partition("/")[2] or at.graph
-        reason += f"; its graph {graph} fails: {(graphs.op or judged.reason).rstrip('.')}"
+        told = _shortened(graphs.op or judged.reason)
+        around = f"; it is {_MEANS[row.rung]}, and its graph {graph} shows it: {told}" if row.rung in _MEANS else ""
+        reason += around or f"; its graph {graph} fails: {told}"
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
         verdict = msgspec.structs.replace(
@@ -320,8 +371,26 @@ def _departs(call: Call, graphs: Judged, command: Sequence[str]) -> Verdict:
         )  # fmt: skip
         return msgspec.structs.replace(verdict, next=judged.next)
     minify = minify if command else ""
-    outside = f"; no saved graph of it fails, so it is {_MEANS.get(row.rung, 'the backend')}" if judged is not None else ""
-    return msgspec.structs.replace(verdict, reason=reason + outside).then(minify)
+    if call.anew == "agrees" and (own or row.rung in _MEANS):
+        reason += f"; {_STALE}"
+    elif row.rung in _MEANS:
+        right = judged is not None and judged.verdict in ("ok", "rounding")
+        reason += f"; it is {_MEANS[row.rung]}" + (" (its saved graphs are right by themselves)" if right else "")
+    elif call.anew == "agrees":
+        reason += f"; {_OLD}"
+    elif judged is not None:
+        told = "were judged right" if judged.verdict in ("ok", "rounding") else f"could not be judged: {judged.reason}"
+        reason += f"; compiled anew it departs, too; its saved graphs {told}"
+    elif call.recorded:
+        reason += f"; {call.recorded}"
+    return msgspec.structs.replace(verdict, reason=reason).then(minify)
+
+
+def _shortened(sentence: str) -> str:
+    """What is to blame, without what was looked at and how long it took."""
+    parts = re.split(r"\. (?=[A-Z0-9])", sentence.strip().rstrip("."))
+    kept = [part for part in parts if not part.startswith("Work around") and not re.match(r"\d+ compiles? \(", part)]
+    return ". ".join(kept[:_SHORT])
 
 
 def _agrees(program: Program) -> Verdict:

@@ -40,10 +40,10 @@ from ..verdict import OK, Verdict
 from . import comparing
 from .comparing import Left, Rounding
 from .quiet import quiet
-from .reach import callable_of, place_of, reach
-from .records import DEFAULT_CALLS, FILE, Call, Row
+from .reach import callable_of, own_file, place_of, reach
+from .records import DEFAULT_CALLS, FILE, PROGRAM, Call, Row
 from .rungs import Rungs, stance
-from .start import NotCopied, Start, leaves_of
+from .start import ABSENT, NotCopied, Start, leaves_of
 from .unsteady import first_difference
 
 SAMPLES = 3
@@ -121,7 +121,9 @@ class Shadow:
             counts[place] = counts.get(place, 0) + one.count
         if self.unkept:
             self.notes.append(f"{int(self.unkept)} calls that compiled anew were not kept to be run again")
-        self._write({"event": "end", "counts": counts, "notes": self.notes})
+        loaded = list(sys.modules.items())
+        modules = {file: name for name, one in loaded if name != "__main__" and (file := own_file(one))}
+        self._write({"event": "end", "counts": counts, "notes": self.notes, "modules": modules})
         if self.departed and self.address:
             self._serve()
 
@@ -212,6 +214,7 @@ class Shadow:
         self._guarded(lambda: shadowed.extend(self._compare(one, number, args, kwargs, None, None)))
         result = made(*args, **kwargs)
         for beside in shadowed:
+            self._guarded(lambda beside=beside: beside.own(beside.now(result)))
             self._guarded(lambda beside=beside: beside.watch(result))
         return result
 
@@ -238,7 +241,10 @@ class Shadow:
             try:
                 start = start or Start(reached)
                 beside = _Beside(self, one, call, args, kwargs, start)
+                mine = beside.now(result) if compiled else {}
                 beside.forward()
+                if compiled:
+                    beside.own(mine)
             except NotCopied as error:
                 call.why = str(error)
             except Outside as error:
@@ -277,8 +283,11 @@ class _Beside:
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
         self.ambient = live_torch.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
-        self.queued = False
+        self.queued = self.drawn = False
         self.outputs = 0
+        self.copies: dict[int, torch.Tensor] = {}
+        self.compared: Callable[[Left], Row] | None = None
+        self.eager: dict[str, Any] = {}
 
     def forward(self) -> None:
         """Each rung, and what it leaves beside what eager leaves."""
@@ -287,6 +296,7 @@ class _Beside:
         if talked():
             self.call.why = "it talks to other processes"
             return
+        self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
         again, _ = self._run("eager", self.one.rungs.call("eager"))
         self._judge("", eager, again, lambda rung: self._run(rung, self.one.rungs.call(rung))[0])
 
@@ -313,6 +323,9 @@ class _Beside:
         self.call.rows.append(first)
         if eager.text != again.text:
             self.call.notes.append("what it prints differs between two runs of eager")
+        compared = lambda rung, got: comparing.judged(rung, self.one.rungs.key(rung), part, eager, got, loose, noise)  # noqa: E731
+        if not part:
+            self.compared = functools.partial(compared, self.one.rungs.last)
         failed = ""
         if first.verdict.verdict == "nondeterministic" and (eager.error is not None or len(loose) == len(eager.values)):
             return
@@ -321,15 +334,13 @@ class _Beside:
                 self.call.notes.append(f"the time was over before {rung}")
                 break
             got = run(rung)
-            row = comparing.judged(rung, self.one.rungs.key(rung), part, eager, got, loose, noise)
+            row = compared(rung, got)
             self.call.rows.append(row)
             if got.error is None and got.text != eager.text and part == "":
                 self.call.notes.append(f"{rung} prints something else than eager")
             if row.verdict.failed and not failed:
                 failed = rung
-                self.shadow.departed = True
-                self.shadow.write(self.call)
-                self._record(part)
+                self._departs(part, functools.partial(compared, self.one.rungs.last))
             if self.shadow.go_on and rung == self.one.rungs.last and got.error is None:
                 row.differences = comparing.differences(eager.values, got.values)
         if self.shadow.go_on:
@@ -344,6 +355,42 @@ class _Beside:
         except Exception:  # noqa: BLE001 - that it does not repeat itself is known all the same
             return ""
         return f": {found}" if found else ""
+
+    def _departs(self, part: str, compared: Callable[[Left], Row]) -> None:
+        self.shadow.departed = True
+        self.shadow.write(self.call)
+        anew = self._record(part)
+        if anew is not None:
+            self.call.anew = "departs" if compared(anew).verdict.failed else "agrees"
+
+    # the program's own
+
+    def now(self, result: Any) -> dict[str, Any]:
+        """What the program's own call has left, of what eager's left: nothing where it drew random numbers."""
+        if self.drawn:
+            return {}
+        return self._left(leaves_of(result, "result"), self.args, self.kwargs, own=True)
+
+    def own(self, values: dict[str, Any]) -> None:
+        """That beside what eager left: what was compiled for an earlier call may be taken for this one."""
+        eager, self.eager = self.eager, {}
+        named = {name: value for name, value in values.items() if name in eager or name.startswith("result")}
+        compared, self.compared = self.compared, None
+        if self.drawn or compared is None or any(row.verdict.failed for row in self.call.rows):
+            return
+        if not named or comparing.agree(eager, {**eager, **named}):
+            return
+        after = Start(self.start.reached)
+        try:
+            row = compared(Left({name: named.get(name, value) for name, value in eager.items()}))
+            if not row.verdict.failed:
+                return
+            row.rung, row.verdict = PROGRAM, msgspec.structs.replace(row.verdict, layer="dynamo")
+            self.call.rows.append(row)
+            self._departs("", compared)
+            self.shadow.write(self.call)
+        finally:
+            after.put_back()
 
     # a run
 
@@ -405,18 +452,18 @@ class _Beside:
         self.copies = copies
         return args, kwargs, leaves
 
-    def _left(self, found: list[tuple[str, Any]], args: Any, kwargs: Any) -> dict[str, Any]:
+    def _left(self, found: list[tuple[str, Any]], args: Any, kwargs: Any, own: bool = False) -> dict[str, Any]:
         values = {name: comparing.kept(value) for name, value in found}
-        names = {id(value): name for name, value in found if isinstance(value, torch.Tensor)}
+        tensors = [(name, value) for name, value in found if isinstance(value, torch.Tensor)]
+        values |= {f"{name}{comparing.REQUIRES}": True for name, one in tensors if one.requires_grad}
+        names = {id(value): name for name, value in tensors}
         values.update({f"{name}, written": comparing.kept(one) for name, one in self.start.written() if id(one) not in names})
+        given = {id(one): one for one in t.tree_leaves((args, kwargs))} if own else {}
         for one, copy in self.copies.items():
+            copy = given.get(one, copy)
             values[f"{self.place[one]}, as it is afterwards"] = comparing.kept(copy)
         values.update({name: comparing.kept(one) for name, one in self.start.gradients()})
-        outside = []
-        for box, now in self.start.changed():
-            values.update({f"{box.name or 'it'}, changed{name}": comparing.kept(one) for name, one in leaves_of(now)})
-            outside += [box.name] if box.outside else []
-        self.outside = list(dict.fromkeys(outside))
+        values.update({name: "nothing" if one is ABSENT else comparing.kept(one) for _, name, one in self.start.changed()})
         return values
 
     def _rounded(self, part: str, seed: int) -> Left:
@@ -501,21 +548,21 @@ class _Beside:
 
     # what departs
 
-    def _record(self, part: str) -> None:
-        """The graphs of the call, compiled once more from the start, with what goes in."""
+    def _record(self, part: str) -> Left | None:
+        """The graphs of the call, compiled once more from the start, with what goes in; what that run leaves."""
         from ..recorder.starting import record
 
         path = self.shadow.folder / f"run-{self.call.key.replace(':', '-')}"
         fresh = self.one.rungs.fresh(self.one.rungs.last)
         try:
             with quiet(), record(path, inputs="first"):
-                if part:
-                    self._gradients(self.one.rungs.last, None, fresh)
-                else:
-                    self._run(self.one.rungs.last, fresh)
+                last = self.one.rungs.last
+                left = self._gradients(last, None, fresh) if part else self._run(last, fresh)[0]
             self.call.run = str(path)
+            return left
         except Exception as error:  # noqa: BLE001 - what departs is known all the same
             self.call.recorded = f"its graphs could not be recorded: {type(error).__name__}: {str(error)[:160]}"
+            return None
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ Memory is copied storage by storage, so that views stay views, and is put back b
 from __future__ import annotations
 
 import random
+import re
 import sys
 import types
 from collections import deque
@@ -21,7 +22,7 @@ import torch
 
 from ...dumps.torchside import wrappers
 from ..recorder.live_torch import generators
-from .reach import Box, Reached
+from .reach import Box, Reached, class_state
 
 
 class NotCopied(Exception):
@@ -97,9 +98,9 @@ class Start:
             and (tensor.grad is not before or (before is not None and before.untyped_storage()._cdata in changed))
         ]  # fmt: skip
 
-    def changed(self) -> list[tuple[Box, Any]]:
-        """The Python objects that are not what they were, with what they are now."""
-        return [(box, now) for box, kept in self.boxes if not _alike(kept, now := _kept(box))]
+    def changed(self) -> list[tuple[Box, str, Any]]:
+        """What is not what it was in Python objects: each part by its name, with what it is now (ABSENT: it is gone)."""
+        return [(box, name, part) for box, kept in self.boxes for name, part in _changes(box, kept, _kept(box))]
 
 
 class Randomness:
@@ -159,20 +160,37 @@ def _equal(storage: torch.UntypedStorage, kept: torch.UntypedStorage) -> bool:
     return torch.equal(one, other)
 
 
+def _changes(box: Box, kept: Any, now: Any) -> list[tuple[str, Any]]:
+    if _alike(kept, now):
+        return []
+    before, after = dict(leaves_of(kept)), dict(leaves_of(now))
+    parts = {name: part for name, part in after.items() if name not in before or not _one(before[name], part)}
+    parts |= {name: ABSENT for name in before if name not in after}
+    dotted = box.kind in ("attributes", "class")
+    named = {re.sub(r"^\['(\w+)'\]", r".\1", name) if dotted else name: part for name, part in parts.items()}
+    return [((box.name or "self") + name, part) for name, part in named.items()]
+
+
 def _kept(box: Box) -> Any:
     owner = box.owner
     if box.kind == "global":
         space, name = owner
-        return space.get(name, _ABSENT)
+        return space.get(name, ABSENT)
     if box.kind == "cell":
         try:
             return owner.cell_contents
         except ValueError:
-            return _ABSENT
-    return {"bytes": bytes, "set": set, "dict": dict, "list": list}[box.kind](owner)
+            return ABSENT
+    if box.kind == "class":
+        return class_state(owner)
+    return {"bytes": bytes, "set": set, "dict": dict, "attributes": dict, "list": list}[box.kind](owner)
 
 
-_ABSENT = object()
+class _Absent:
+    """What is not there."""
+
+
+ABSENT = _Absent()
 
 
 def _alike(kept: Any, now: Any) -> bool:
@@ -195,9 +213,14 @@ def _restore(box: Box, kept: Any) -> None:
         return
     if box.kind == "global":
         space, name = owner
-        space.pop(name, None) if kept is _ABSENT else space.__setitem__(name, kept)
+        space.pop(name, None) if kept is ABSENT else space.__setitem__(name, kept)
     elif box.kind == "cell":
         owner.cell_contents = kept
+    elif box.kind == "class":
+        for name in class_state(owner).keys() - kept.keys():
+            delattr(owner, name)
+        for name, part in kept.items():
+            setattr(owner, name, part)
     elif isinstance(owner, (dict, set)):
         owner.clear()
         owner.update(kept)
@@ -212,6 +235,8 @@ def leaves_of(value: Any, name: str = "", seen: frozenset[int] = frozenset()) ->
     """The parts of a value that are no containers, with their place in it; a type that is no container stands for itself."""
     if id(value) in seen:
         return []
+    if isinstance(value, tuple) and value and all(type(part) is int for part in value):  # sizes and strides
+        return [(name, tuple(value))]
     inner = seen | {id(value)}
     if isinstance(value, dict):
         return [leaf for key, part in value.items() for leaf in leaves_of(part, f"{name}[{key!r}]", inner)]

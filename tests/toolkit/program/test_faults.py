@@ -1,0 +1,98 @@
+"""Faults of Dynamo and AOTAutograd outside the graphs, and of graphs, found beside eager. The programs are those of
+tests/bench/planted_calls.py, with a backend that compiles in no time, and the shadow alone unless a test says otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphdbg.toolkit.program.records import FILE, OPTIONS, VARIABLE, Program, read
+from graphdbg.toolkit.program.run import Judged, _departs, departing
+from graphdbg.toolkit.verdict import Verdict
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+
+import called_programs
+import planted_calls
+
+
+def shadowed(tmp_path: Path, program: str, fault: str = "", backend: str = "eager", **options: int | bool) -> Program:
+    """What the shadow of a program leaves; nothing judges its graphs."""
+    quick = program.replace("@torch.compile\n", f"@torch.compile(backend='{backend}')\n")
+    quick = quick.replace("torch.compile(net", f"torch.compile(net, backend='{backend}'")
+    case = called_programs.Case(fault, quick, "", "", "", "")
+    (tmp_path / "found").mkdir()
+    environment = os.environ | {VARIABLE: str(tmp_path / "found"), OPTIONS: json.dumps(options)}
+    done = subprocess.run(planted_calls.laid(case, tmp_path), cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return read(tmp_path / "found" / FILE)
+
+
+def finding(found: Program) -> tuple[str, Verdict]:
+    """The rung and the verdict, as if its graphs were right."""
+    call = departing(found)
+    assert call is not None and call.failed is not None, [row.verdict for call in found.calls for row in call.rows]
+    return call.failed.rung, _departs(call, Judged(Verdict("ok")), ["python", "prog.py"])
+
+
+def around(tmp_path: Path, name: str, backend: str = "eager", **options: int | bool) -> tuple[str, Verdict]:
+    case = called_programs.AROUND[name]
+    rung, verdict = finding(shadowed(tmp_path, case.program, case.fault, backend, **options))
+    assert verdict.next == ["graphdbg minify -- python prog.py"]
+    assert f"{case.function}() (prog.py:" in verdict.reason
+    return rung, verdict
+
+
+def test_a_missing_guard_shows_under_rungs_that_age_like_the_program(tmp_path: Path) -> None:
+    rung, verdict = around(tmp_path, "a guard is missing")
+    assert (rung, verdict.layer) == ("dynamo", "dynamo")
+    assert "call 2: result is off by 0.33" in verdict.reason
+    assert "compiled anew it agrees, so what was compiled for an earlier call is taken" in verdict.reason
+
+
+def test_a_missing_guard_shows_in_the_program_s_own_call_where_the_rungs_begin_later(tmp_path: Path) -> None:
+    rung, verdict = around(tmp_path, "a guard is missing", first=2, last=3)
+    assert (rung, verdict.layer) == ("program", "dynamo")
+    assert "in the program's own call alone" in verdict.reason and "a guard is missing" in verdict.reason
+
+
+@pytest.mark.slow
+def test_a_lost_side_effect_is_named(tmp_path: Path) -> None:
+    rung, verdict = around(tmp_path, "a side effect is lost")
+    assert (rung, verdict.layer) == ("dynamo", "dynamo")
+    assert "self.count is left as it was, eager makes it 1, from dynamo on" in verdict.reason
+
+
+@pytest.mark.slow
+def test_a_result_that_requires_grad_though_eager_s_does_not(tmp_path: Path) -> None:
+    rung, verdict = around(tmp_path, "resumed without a mode")
+    assert (rung, verdict.layer) == ("dynamo", "dynamo")
+    assert "result requires grad, eager's does not" in verdict.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["written inputs", "an output's alias", "a backward's gradients"])
+def test_what_aot_autograd_does_around_the_graphs(tmp_path: Path, name: str) -> None:
+    rung, verdict = around(tmp_path, name, "aot_eager")
+    assert (rung, verdict.layer) == ("aot_eager", "aot_autograd")
+    assert called_programs.AROUND[name].says in verdict.reason
+    assert "it is what AOTAutograd does around the graphs (its saved graphs are right by themselves)" in verdict.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["decomposition, backward", "lowering, backward", "third step's values"])
+def test_a_fault_in_a_graph_is_named_to_its_op_and_minify_fails_when_pasted(tmp_path: Path, name: str) -> None:
+    case = called_programs.GRAPHS[name]
+    row = planted_calls.judged(name, case, tmp_path, minify=False)
+    assert row["wrong"] == [], row
+    words = shlex.split(row["next"][0])
+    assert words[:2] == ["graphdbg", "minify"] and words[-2:] == ["--import", "fault"]
+    replay = [sys.executable, "-m", "graphdbg", "replay", "--rung", "inductor", *words[2:]]
+    done = subprocess.run(replay, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
