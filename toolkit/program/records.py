@@ -21,6 +21,8 @@ LABELS = {"eager": "dynamo", "aot_eager": "aot_eager", "aot_eager_decomp_partiti
 """Backend of torch's -> the rung that it is."""
 PART = {"": "result", "backward": "gradient"}
 DEFAULT_CALLS = 3
+ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
+"""A program with torch alone, and one that imports the program's own modules."""
 
 
 class Row(msgspec.Struct):
@@ -41,7 +43,8 @@ class Row(msgspec.Struct):
 
 class Call(msgspec.Struct):
     """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung that was at
-    work when the process ended; `run`: the recorded graphs; `losses`: the size of each difference, for a drift over steps."""
+    work when the process ended; `run`: the recorded graphs; `raises`: eager's exception; `repro`: the folder of a program that
+    may show it, `unsaid`: why there is none; `losses`: the size of each difference, for a drift over steps."""
 
     key: str
     function: str
@@ -55,6 +58,9 @@ class Call(msgspec.Struct):
     since: float = 0.0
     run: str = ""
     recorded: str = ""
+    raises: str = ""
+    repro: str = ""
+    unsaid: str = ""
     seconds: dict[str, float] = {}
     compiled: bool = False
 

@@ -39,6 +39,7 @@ from ..verdict import OK, Layer, Verdict, Where, cannot_tell, worst
 from ..verdict_words import word
 from .drift import Drift, drift
 from .records import DEFAULT_CALLS, FILE, OPTIONS, RUNGS, VARIABLE, Call, Program, read
+from .showing import Repro, verified
 
 DEFAULT_TIME_S = 3600.0
 HANGS, COMPILING_S = 20.0, 600.0
@@ -69,12 +70,13 @@ class ProgramTriage(msgspec.Struct):
     seconds: float = 0.0
     at: Call | None = None
     drift: Drift | None = None
+    repro: Repro = Repro()
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         rows = [[msgspec.to_builtins(row) | row.verdict.flat(row=True) for row in call.rows] for call in self.calls]
         calls = [msgspec.to_builtins(call) | {"rows": of} for call, of in zip(self.calls, rows, strict=True)]
-        told = msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None}
+        told = msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None} | self.repro.plain()
         return told | self.verdict.flat()
 
 
@@ -123,6 +125,10 @@ def triage_program(command: Sequence[str], *, calls: str | None = None, output: 
         program.run(options, quiet)
     left = program.read()
     found = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
+    if found.at is not None and found.at.failed and (not program.graphs.failed or found.at.failed.rung == "dynamo"):
+        told("running the program that shows it, 3 times in fresh processes") if found.at.repro else None
+        found.repro = verified(found.at, words[0] if python else sys.executable)
+        found.summary += f" {found.repro.sentence}"
     found.seconds = round(time.monotonic() - began, 1)
     return found
 
@@ -139,6 +145,11 @@ class Judged(msgspec.Struct):
     op: str = ""
     text: str = ""
     run: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a graph fails."""
+        return self.verdict is not None and self.verdict.failed
 
 
 class _Program:
