@@ -109,7 +109,8 @@ class Kept:
             body[-1] = body[-1].removesuffix("{}") + f"{{{arrived}}}"
         fields = {
             "function": call.function, "place": f"{Path(call.file).name}:{call.line}", "number": call.number,
-            "reason": _inert(row.verdict.reason), "version": torch.__version__, "backend": backends[row.rung], "compiled": compiled, "definitions": definitions,
+            "reason": _inert(row.verdict.reason), "version": torch.__version__,
+            "backend": backends[row.rung], "compiled": compiled, "definitions": definitions,
             "strides": row.verdict.kind == "metadata", "settings": settings,
             "tolerance": float(f"{max(row.tolerance or 0.0, min(row.error or 0.0, 1.0) / 10):.1g}"),
             "calls": "\n".join(f"    {line}" for line in body),

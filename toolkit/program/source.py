@@ -42,8 +42,8 @@ class CannotSayError(Exception):
 
 
 class Source:
-    """`definitions`: the user's functions and classes by name, those that others need first; `spaces`: where the globals that they
-    read lie; `homes`: the user's own modules that have to be imported."""
+    """`definitions`: the user's functions and classes by name, those that others need first; `spaces`: where the globals that
+    they read lie; `homes`: the user's own modules that have to be imported."""
 
     def __init__(self, known: dict[str, Any]) -> None:
         self.known = known
@@ -354,7 +354,7 @@ def _reads(text: str) -> set[str]:
 
 
 def settings_of(main: types.ModuleType, skip: set[str]) -> str:
-    """The statements of a program that change attributes of libraries or call their `set_...`, and what these need. Text alone."""
+    """The statements of a program that change attributes of libraries or call their `set_...`, and what these need."""
     file = getattr(main, "__file__", None)
     if not file:
         return ""
