@@ -67,8 +67,19 @@ def checked_steps(context: click.Context, parameter: click.Parameter, names: tup
     return tuple(known_step(name) for name in names)
 
 
-@click.command()
-@click.argument("graph", metavar="RUN[/ID]", required=False)
+class _Command(click.Command):
+    """Keeps what stands behind `--` apart, where nothing before it names a graph."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args and len(args[args.index("--") + 1 :]) > 0:
+            at = args.index("--")
+            ctx.meta["graphdbg.command"] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Command)
+@click.argument("graph", metavar="RUN[/ID] | -- CMD...", required=False)
 @click.option("-o", "--output", "out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered.")
 @click.option("--rung", default="inductor", show_default=True, help="How the graph is run.")
 @click.option("--check", default="auto", show_default=True, metavar="CHECK",
@@ -120,12 +131,28 @@ def minify(
     A command that does not end is killed with all that it started. What it prints is in OUT/output/.
 
     \b
+    -- CMD runs a program beside eager, as triage does. Where a call departs and no graph of it fails, the program that
+    shows it with torch alone (OUT/repro/repro.py) is cut; where a graph fails, that graph is minified into OUT/minified.
+
+    \b
     repro.py enters through torch.compile, else through Inductor's inner compiler, else where the graph was
     recorded, and is run with --without-fault, too, where it has to end with 0.
     Exit code: 0 repro.py shows the failure every time (a flaky one at its own rate), 1 the case does
     not fail or no repro shows it (--json: repro), 4 that cannot be told, 130 interrupted (the best case is kept).
     """
     options = Options(imports=imports, **asked)
+    command: list[str] | None = click.get_current_context().meta.get("graphdbg.command")
+    if command is not None:
+        from ..program import command as program
+
+        if graph or resume:
+            raise UsageError("a command was given beside a graph", "one of them is wanted", "leave the other out")
+        found = program.triaged(command, out, quiet=as_json)
+        graph = program.failing_graph(found)
+        if not graph:
+            raise SystemExit(program.cut_repro(found, options.max_time, as_json))
+        say(f"a graph of it fails: {found.verdict.reason}")
+        out = str(Path(found.folder) / "minified")
     directory, named = "", graph
     if resume:
         if out is None:

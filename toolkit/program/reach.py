@@ -73,7 +73,7 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], alone: b
     """Everything that a call may read or write. `alone`: the arguments are those of something else."""
     found, seen = Reached(), set[int]()
     inner, owner = callable_of(function)
-    names = _argument_names(inner, owner)
+    names = argument_names(inner, owner)
     roots = [(names[at] if at < len(names) else f"argument {at}", value, False) for at, value in enumerate(args)]
     roots += [(name, value, False) for name, value in kwargs.items()]
     if owner is not None:
@@ -93,7 +93,8 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], alone: b
     return found
 
 
-def _argument_names(inner: Any, owner: Any) -> list[str]:
+def argument_names(inner: Any, owner: Any) -> list[str]:
+    """The names of positional arguments, without that of the object that a method is bound to."""
     target = type(owner).forward if isinstance(owner, torch.nn.Module) and hasattr(type(owner), "forward") else inner
     code = getattr(target, "__code__", None)
     if code is None:
@@ -192,7 +193,7 @@ def _of_function(found: Reached, function: types.FunctionType) -> Iterator[tuple
     file = function.__code__.co_filename
     yield from (("a default", default, True) for default in function.__defaults__ or ())
     yield from _of_cells(found, function)
-    if file.startswith(_LIBRARIES) or "<frozen" in file:
+    if is_library(file):
         return
     for name in _named(function.__code__):
         if name in function.__globals__:
@@ -216,6 +217,11 @@ def _named(code: types.CodeType) -> list[str]:
     return list(dict.fromkeys([*code.co_names, *inside]))
 
 
+def is_library(file: str) -> bool:
+    """Whether a file is Python's or an installed package's."""
+    return file.startswith(_LIBRARIES) or "<frozen" in file
+
+
 def place_of(function: Any, made_at: tuple[str, int]) -> tuple[str, str, int]:
     """Name, file and line of a function as users know it; of one of torch's, where it was given to torch.compile."""
     inner, owner = callable_of(function)
@@ -225,6 +231,6 @@ def place_of(function: Any, made_at: tuple[str, int]) -> tuple[str, str, int]:
     else:
         name = getattr(inner, "__qualname__", type(inner).__name__).replace("<locals>.", "")
     code = getattr(inspect.unwrap(inner), "__code__", None)
-    if code is None or code.co_filename.startswith(_LIBRARIES):
+    if code is None or is_library(code.co_filename):
         return name, *made_at
     return name, code.co_filename, code.co_firstlineno

@@ -23,6 +23,8 @@ PROGRAM = "program"
 """The row of the program's own call, where it alone departs."""
 PART = {"": "result", "backward": "gradient"}
 DEFAULT_CALLS = 3
+ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
+"""A program with torch alone, and one that imports the program's own modules."""
 
 
 class Row(msgspec.Struct):
@@ -43,8 +45,8 @@ class Row(msgspec.Struct):
 
 class Call(msgspec.Struct):
     """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung that was at
-    work when the process ended; `run`: the recorded graphs;
-    `anew`: what it does with nothing compiled before ("departs", "agrees")."""
+    work when the process ended; `run`: the recorded graphs; `anew`: what it does with nothing compiled before ("departs",
+    "agrees"); `raises`: eager's exception; `repro`: the folder of a program that may show it, `unsaid`: why there is none."""
 
     key: str
     function: str
@@ -59,6 +61,9 @@ class Call(msgspec.Struct):
     run: str = ""
     recorded: str = ""
     anew: str = ""
+    raises: str = ""
+    repro: str = ""
+    unsaid: str = ""
     seconds: dict[str, float] = {}
     compiled: bool = False
 
@@ -75,7 +80,7 @@ class Call(msgspec.Struct):
     @property
     def judged(self) -> bool:
         """Whether anything was compared."""
-        return any(row.rung != "eager" and not row.verdict.skipped for row in self.rows)
+        return not self.why and any(row.rung != "eager" and not row.verdict.skipped for row in self.rows)
 
 
 class Program(msgspec.Struct):

@@ -42,6 +42,7 @@ from ..verdict import OK, Layer, Verdict, Where, cannot_tell, worst
 from ..verdict_words import word
 from .drift import Drift, drift
 from .records import DEFAULT_CALLS, FILE, OPTIONS, PROGRAM, RUNGS, VARIABLE, Call, Program, read
+from .showing import Repro, verified
 
 DEFAULT_TIME_S = 3600.0
 HANGS, COMPILING_S = 20.0, 600.0
@@ -76,12 +77,13 @@ class ProgramTriage(msgspec.Struct):
     seconds: float = 0.0
     at: Call | None = None
     drift: Drift | None = None
+    repro: Repro = Repro()
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         rows = [[msgspec.to_builtins(row) | row.verdict.flat(row=True) for row in call.rows] for call in self.calls]
         calls = [msgspec.to_builtins(call) | {"rows": of} for call, of in zip(self.calls, rows, strict=True)]
-        told = msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None}
+        told = msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None} | self.repro.plain()
         failed = self.at.failed if self.at is not None else None
         told |= {"rows": next((call["rows"] for call in calls if self.at is not None and call["key"] == self.at.key), [])}
         return told | {"first_failing": failed.rung if failed is not None else None} | self.verdict.flat()
@@ -133,6 +135,10 @@ def triage_program(command: Sequence[str], *, calls: str | None = None, all: boo
         program.run(options, quiet)
     left = program.read()
     found = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
+    if found.at is not None and found.at.failed and (not program.graphs.failed or found.at.failed.rung == "dynamo"):
+        told("running the program that shows it, 3 times in fresh processes") if found.at.repro else None
+        found.repro = verified(found.at, words[0] if python else sys.executable)
+        found.summary += f" {found.repro.sentence}"
     found.seconds = round(time.monotonic() - began, 1)
     return found
 
@@ -149,6 +155,11 @@ class Judged(msgspec.Struct):
     op: str = ""
     text: str = ""
     run: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a graph fails."""
+        return self.verdict is not None and self.verdict.failed
 
 
 class _Program:
@@ -437,8 +448,8 @@ def table_rows(found: ProgramTriage) -> list[tuple[str, ...]]:
     for call in found.calls:
         largest = {row.rung: max(row.error or 0.0, 0.0) for row in call.rows if row.rung in RUNGS and row.rung != "eager"}
         told = " ".join(f"{rung} {_number(value)}" for rung, value in largest.items())
-        verdict = worst(row.verdict for row in call.rows) if call.rows else cannot_tell(call.why)
-        rows.append((f"{call.function}()", word(verdict), str(call.number), _line(call), told or call.why, "; ".join(call.notes)))
+        verdict = cannot_tell(call.why) if call.why else worst(row.verdict for row in call.rows)
+        rows.append((f"{call.function}()", word(verdict), str(call.number), _line(call), call.why or told, "; ".join(call.notes)))
     return rows
 
 

@@ -42,6 +42,7 @@ from .comparing import Left, Rounding
 from .quiet import quiet
 from .reach import callable_of, own_file, place_of, reach
 from .records import DEFAULT_CALLS, FILE, PROGRAM, Call, Row
+from .repro import Kept
 from .rungs import Rungs, stance
 from .start import ABSENT, NotCopied, Start, leaves_of
 from .unsteady import first_difference
@@ -63,7 +64,7 @@ class Function:
 
     def __init__(self, function: Callable[..., Any], context: Any, made_at: tuple[str, int]) -> None:
         self.function = function
-        self.rungs = Rungs(function, context)
+        self.rungs, self.kept = Rungs(function, context), Kept(function)
         self.name, self.file, self.line = place_of(function, made_at)
         self.count = self.shadowed = 0
 
@@ -252,6 +253,8 @@ class Shadow:
             finally:
                 if start is not None:
                     start.put_back()
+            if beside is not None and not call.why:
+                self._guarded(beside.keep)
         call.in_flight = ""
         call.seconds["all"] = round(time.monotonic() - began, 3)
         self.write(call)
@@ -288,6 +291,23 @@ class _Beside:
         self.copies: dict[int, torch.Tensor] = {}
         self.compared: Callable[[Left], Row] | None = None
         self.eager: dict[str, Any] = {}
+        self.touched: set[Any] = set()
+        self.outside: list[str] = []
+
+    def keep(self) -> None:
+        """What it begins with, for a program that shows it; and that program, where it departs."""
+        with quiet():
+            failed = self.call.failed
+            self.one.kept.call(self.call.number, self.args, self.kwargs, self.start, self.ambient, self.touched, bool(failed))
+        self.start.put_back()
+        self._write_repro({})
+
+    def _write_repro(self, given: dict[int, torch.Tensor]) -> None:
+        if (failed := self.call.failed) is None or self.call.repro or self.call.unsaid:
+            return
+        folder = self.shadow.folder / f"repro-{self.call.key.replace(':', '-')}"
+        self.call.unsaid = self.one.kept.write(folder, self.call, failed, self.one.rungs, given)
+        self.call.repro = "" if self.call.unsaid else str(folder)
 
     def forward(self) -> None:
         """Each rung, and what it leaves beside what eager leaves."""
@@ -298,7 +318,10 @@ class _Beside:
             return
         self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
         again, _ = self._run("eager", self.one.rungs.call("eager"))
+        outside = self.outside
         self._judge("", eager, again, lambda rung: self._run(rung, self.one.rungs.call(rung))[0])
+        if outside and not any(row.verdict.failed for row in self.call.rows):
+            self.call.why = f"it changes {', '.join(outside[:4])}, which it is not given and does not return"
 
     def _judge(self, part: str, eager: Left, again: Left, run: Callable[[str], Left]) -> None:
         loose = comparing.unsteady(eager.values, again.values)
@@ -321,6 +344,8 @@ class _Beside:
                 reason = f"eager's {first.value} differs by {first.error:.2g} from run to run"
                 first.verdict = Verdict("nondeterministic", reason=f"{reason}{self._why_unsteady(part)}")
         self.call.rows.append(first)
+        if not part and eager.error is not None:
+            self.call.raises = type(eager.error).__name__
         if eager.text != again.text:
             self.call.notes.append("what it prints differs between two runs of eager")
         compared = lambda rung, got: comparing.judged(rung, self.one.rungs.key(rung), part, eager, got, loose, noise)  # noqa: E731
@@ -467,7 +492,11 @@ class _Beside:
             copy = given.get(one, copy)
             values[f"{self.place[one]}, as it is afterwards"] = comparing.kept(copy)
         values.update({name: comparing.kept(one) for name, one in self.start.gradients()})
-        values.update({name: "nothing" if one is ABSENT else comparing.kept(one) for _, name, one in self.start.changed()})
+        self.touched |= {id(one) for _, one in self.start.written()}
+        changed = self.start.changed()
+        self.touched |= {box.owner[1] if box.kind == "global" else id(box.owner) for box, _, _ in changed}
+        values.update({name: "nothing" if one is ABSENT else comparing.kept(one) for _, name, one in changed})
+        self.outside = list(dict.fromkeys(box.name for box, _, _ in changed if box.outside))
         return values
 
     def _rounded(self, part: str, seed: int) -> Left:
@@ -520,6 +549,7 @@ class _Beside:
                 self.call.notes.append(f"gradients are not compared: eager raises {comparing.said(eager.error)}")
         finally:
             now.put_back()
+            self.shadow._guarded(lambda: self._write_repro(self.given))
             self.start = None  # type: ignore[assignment]
         self.call.in_flight = ""
         self.call.seconds["backward"] = round(time.monotonic() - began, 3)

@@ -1,0 +1,1 @@
+"""The program of a call that departs outside its graphs, made smaller."""

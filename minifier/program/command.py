@@ -1,0 +1,62 @@
+"""`minify -- CMD`: the program is triaged; where the fault is outside its graphs its repro is cut, else that graph is minified.
+
+>>> minify_program(["python", "train.py"], "out", 600.0, as_json=False)
+0
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from ...dumps.atomic import free_path
+from ...dumps.output import emit, say
+from ...toolkit.isolation import programs
+from ...toolkit.program.run import ProgramTriage, triage_program
+from ...toolkit.program.showing import shown
+from ...toolkit.recorder.summary import shown_path
+from .cutting import Cutting
+
+DEFAULT_TIME_S = 600.0
+
+
+def triaged(command: list[str], out: str | None, *, quiet: bool) -> ProgramTriage:
+    """The program beside eager; what it left is in OUT."""
+    folder = Path(out) if out else free_path("minified-program", first=2)
+    return triage_program(command, output=folder, quiet=quiet, told=say)
+
+
+def failing_graph(found: ProgramTriage) -> str:
+    """The graph that fails, where one does and Dynamo alone does not depart; else ""."""
+    by_dynamo = found.at is not None and found.at.failed is not None and found.at.failed.rung == "dynamo"
+    where = found.verdict.where
+    return where.graph if found.verdict.failed and where is not None and not by_dynamo else ""
+
+
+def cut_repro(found: ProgramTriage, max_time_s: float | None, as_json: bool) -> int:
+    """Cuts the repro of what departs, and runs it 3 times; returns the exit code."""
+    repro, began, asked = found.repro, time.monotonic(), 0
+    if found.verdict.failed and repro.says == "shows":
+        say(f"the fault is outside its graphs; cutting {shown_path(Path(repro.path))}")
+        deadline = began + (max_time_s or DEFAULT_TIME_S)
+        with programs() as bare:
+            cutting = Cutting(Path(repro.path), deadline, bare)
+            lines = len(cutting.text.splitlines())
+            cutting.run()
+        asked = cutting.asked
+        say(f"{asked} candidates were run: {lines} lines are {len(cutting.text.splitlines())}")
+        repro = shown(Path(repro.path), sys.executable)
+    failed = found.verdict.failed
+    code = (0 if repro.says == "shows" else 1) if failed or found.verdict.verdict in ("ok", "rounding") else 4
+    if as_json:
+        emit({"event": "done", **found.verdict.flat(), **repro.plain(), "queries": asked}, as_json=True)
+        return code
+    say(found.verdict.reason or found.summary)
+    if failed:
+        say(repro.sentence)
+    if repro.says == "shows":
+        say(f"try it: {shlex.join(['python', shown_path(Path(repro.path))])}")
+        emit(repro.path, as_json=False)
+    return code

@@ -1,0 +1,41 @@
+"""What is cut of a program of a call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphdbg.minifier.program.cutting import Cutting
+
+TEXT = """
+import torch
+def step(x):
+    a = x + 1
+    with torch.no_grad():
+        b = x * 2
+    return (a, b)
+def calls():
+    T = {}
+    x = T['x']
+    yield step, (x,)
+BACKEND = 'eager'
+def main():
+    pass
+if __name__ == '__main__':
+    main()
+"""
+
+
+class Judged(Cutting):
+    """A program that fails while it multiplies."""
+
+    def __init__(self, program: Path, deadline: float) -> None:
+        self.program, self.deadline, self.text, self.asked, self.before = program, deadline, TEXT, 0, ""
+
+    def fails(self, text: str) -> bool:
+        return "b = x * 2" in text and "return (b,)" in text.replace("(a, b)", "(b,)") and "yield" in text
+
+
+def test_statements_blocks_elements_and_sizes_are_cut(tmp_path: Path) -> None:
+    text = Judged(tmp_path / "repro.py", float("inf")).run()
+    assert "a = x + 1" not in text and "no_grad" not in text and "return (b,)" in text
+    assert "narrow(0" in text and "def main" in text and "yield step" in text

@@ -1,0 +1,62 @@
+"""A call that departs outside its graphs gets a program that shows it, run in fresh processes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphdbg.toolkit.program.reach import reach
+from graphdbg.toolkit.program.run import triage_program
+from graphdbg.toolkit.program.source import CannotSayError, Source
+from graphdbg.toolkit.program.start import Start
+
+GUARD = '''
+import torch
+from torch._dynamo import guards
+real = guards.GuardBuilder.EQUALS_MATCH
+def none(self, guard, *rest, **named):
+    return None if "scale" in guard.name else real(self, guard, *rest, **named)
+guards.GuardBuilder.EQUALS_MATCH = guards.GuardBuilder.CONSTANT_MATCH = none
+scale = 2
+def helper(x):
+    return x * scale
+@torch.compile(backend="eager")
+def step(x):
+    return helper(x).sin() + 1
+x = torch.ones(8, 8)
+for scale in (2, 3):
+    step(x)
+'''
+
+
+def test_values_become_text_that_makes_them_again() -> None:
+    shared = torch.arange(20.0)
+    value = {"a": [1.5, shared, shared[2:7]], "kind": torch.float32, "of": (float("inf"), None)}
+    source = Source({})
+    source.begin(Start(reach(lambda value: value, (value,), {})), set())
+    name = source.text(value, "value")
+    space = {"torch": torch, "T": source.tensors}
+    exec("\n".join(source.lines), space)
+    made = space[name]
+    assert made["kind"] is torch.float32 and made["of"] == (float("inf"), None) and made["a"][0] == 1.5
+    made["a"][1][3] = -1
+    assert made["a"][2][1] == -1 and shared[3] == 3  # a view stays one, and the user's is another
+
+
+def test_what_has_no_text_is_named() -> None:
+    source = Source({})
+    with pytest.raises(CannotSayError, match="numbers_it, a builtins"):
+        source.text({"it": iter([1])}, "numbers")
+
+
+@pytest.mark.slow
+def test_a_missing_guard_is_shown_by_the_calls_in_order(tmp_path: Path) -> None:
+    program = tmp_path / "prog.py"
+    program.write_text(GUARD)
+    found = triage_program([sys.executable, str(program)], output=tmp_path / "out", quiet=True)
+    assert found.verdict.failed and found.verdict.layer == "dynamo"
+    assert (found.repro.says, found.repro.rate, found.repro.without) == ("shows", "3 of 3", 0)
+    assert Path(found.repro.path).read_text().count("yield step") == 2

@@ -1,0 +1,103 @@
+"""Runs the program that was written of a call, as often as counts, in fresh processes of `python -I`. Imports no torch.
+
+The plainest first, with torch alone; where that does not show the failure, the one that imports the modules of the user's own.
+
+>>> verified(call, "python").says
+'shows'
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .records import ALONE, MODULES, WITH_MODULES, Call
+
+TIMES, LIMIT_S = 3, 600.0
+WITHOUT = "--without-fault"
+BUG, GONE = 1, 0
+
+
+class Repro(msgspec.Struct, frozen=True):
+    """`says`: shows, passes or none; `codes`: of all runs; `without`: the code with --without-fault; `told`: what it printed."""
+
+    says: str = "none"
+    path: str = ""
+    codes: tuple[int, ...] = ()
+    without: int | None = None
+    told: str = ""
+    why: str = ""
+    modules: bool = False
+
+    @property
+    def rate(self) -> str:
+        """For the text: `3 of 3`."""
+        return f"{self.codes.count(BUG)} of {len(self.codes)}"
+
+    @property
+    def sentence(self) -> str:
+        """What is said of it."""
+        if self.says == "none":
+            return f"No program that shows it with torch alone was written: {self.why}."
+        modules = " with the program's own modules" if self.modules else " with torch alone"
+        if self.says == "shows":
+            return f"A program that shows it{modules}: {self.path}, in {self.rate} fresh processes; {WITHOUT} it passes."
+        return f"The program that was written of it does not show it in a fresh process: {self.path} ({self.rate}; {self.why})."
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON, flat."""
+        return {"repro": self.says, "repro_path": self.path or None, "repro_rate": self.rate, "without_fault": self.without,
+                "repro_told": self.told, "repro_why": self.why}  # fmt: skip
+
+
+def verified(call: Call, python: str) -> Repro:
+    """What the programs that were written of a call show."""
+    if not call.repro:
+        return Repro(why=call.unsaid or "the process ended before it")
+    made, folder = Path(call.repro), Path(call.repro).parent / "repro"
+    made.rename(folder)
+    found = shown(folder / ALONE, python)
+    if found.says != "shows" and (folder / MODULES).exists():
+        found = shown(folder / WITH_MODULES, python)
+        if found.says == "shows":
+            (folder / WITH_MODULES).replace(folder / ALONE)
+            return msgspec.structs.replace(found, path=str(folder / ALONE), modules=True)
+    (folder / WITH_MODULES).unlink()
+    return msgspec.structs.replace(found, path=str(folder / ALONE))
+
+
+def shown(program: Path, python: str, times: int = TIMES) -> Repro:
+    """One run, and where that shows it the others, and one with nothing compiled."""
+    code, told = run(program, python)
+    last = told.strip().splitlines()[-1][:300] if told.strip() else ""
+    if code != BUG:
+        return Repro("passes", str(program), (code,), told=told, why=last or f"it ends with {code}")
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(run, program, python) for _ in range(times - 1)]
+        without = pool.submit(run, program, python, WITHOUT)
+        codes = (code, *(one.result()[0] for one in others))
+        off = without.result()[0]
+    says = "shows" if codes == (BUG,) * times and off == GONE else "passes"
+    why = "" if says == "shows" else f"{WITHOUT} it ends with {off}" if off != GONE else "not every run shows it"
+    return Repro(says, str(program), codes, off, told, why)
+
+
+def run(program: Path, python: str, *flags: str) -> tuple[int, str]:
+    """The exit code of one fresh process, and what it printed; over the time limit it is killed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHDBG")}
+    with tempfile.TemporaryDirectory(prefix="graphdbg-") as scratch:
+        environment["TORCHINDUCTOR_CACHE_DIR"] = scratch
+        try:
+            ended = subprocess.run([python, "-I", str(program.absolute()), *flags], env=environment, cwd=scratch, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False)  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return 2, f"it was still at work after {LIMIT_S:.0f} s"
+        except OSError as error:
+            return 2, str(error)
+    return ended.returncode, ended.stdout

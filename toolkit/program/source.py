@@ -1,0 +1,405 @@
+# pyright: basic
+"""Values and functions as Python text that makes them again: what a call was given, what it reaches, the user's own definitions.
+
+A value keeps its name from call to call, and is brought up to date where it changed. Tensors lie beside, in `tensors`; small
+ones stand in the text. Raises CannotSayError, which names what has no text. Changes nothing.
+
+>>> source = Source(globals()); source.text([1.0, torch.float32], "sizes"), source.lines
+('sizes', ['sizes = [1.0, torch.float32]'])
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import functools
+import inspect
+import keyword
+import re
+import symtable
+import sys
+import textwrap
+import types
+from collections import OrderedDict, defaultdict, deque
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..execution import same_bits
+from .reach import is_library
+from .start import Start
+
+_PLAIN = (bool, int, str, bytes, type(None), range, torch.dtype, torch.layout, torch.memory_format, torch.Size,
+          type(Ellipsis))  # fmt: skip
+_HOMES = ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "math", "operator", "builtins")
+_MODULE = {"_parameters", "_buffers", "_modules"}
+INLINE = 8
+
+
+class CannotSayError(Exception):
+    """What of a call has no text."""
+
+
+class Source:
+    """`definitions`: the user's functions and classes by name, those that others need first; `spaces`: where the globals that
+    they read lie; `homes`: the user's own modules that have to be imported."""
+
+    def __init__(self, known: dict[str, Any]) -> None:
+        self.known = known
+        self.lines: list[str] = []
+        self.definitions: dict[str, str] = {}
+        self.imports: set[str] = {"import torch"}
+        self.spaces: dict[str, dict[str, Any]] = {}
+        self.homes: set[str] = set()
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.start: Start | None = None
+        self.touched: set[Any] = set()
+        self._defined: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+        self._alive: list[Any] = []
+        self._last: dict[int, str] = {}
+        self._copies: dict[int, torch.Tensor] = {}
+        self._taken = {"T", "torch"}
+        self._done: set[int] = set()
+        self._open: set[int] = set()
+        self._exact = ""
+        self._assigned: dict[str, str] = {}
+
+    def begin(self, start: Start, touched: set[Any]) -> None:
+        """A call begins: everything is looked at again. `touched`: ids of what calls themselves change, and names of globals."""
+        self.lines, self._done, self.start = [], set(), start
+        self.touched |= touched
+
+    def text(self, given: object, hint: str) -> str:
+        """An expression for a value; lines that make or change what it names come before it."""
+        value: Any = given
+        if isinstance(value, _PLAIN) and type(value).__module__ in ("builtins", "torch"):
+            return repr(value)
+        if isinstance(value, (float, complex)):
+            return repr(value) if value == value and abs(value) != float("inf") else f"{type(value).__name__}('{value}')"
+        if isinstance(value, torch.device):
+            return f"torch.device({str(value)!r})"
+        if isinstance(value, slice):
+            return f"slice({', '.join(self.text(part, hint) for part in (value.start, value.stop, value.step))})"
+        if isinstance(value, enum.Enum):
+            return f"{self.text(type(value), hint)}.{value.name}"
+        if isinstance(value, (tuple, frozenset)):
+            parts = [self.text(part, f"{hint}_{at}") for at, part in enumerate(value)]
+            if type(value) is tuple:
+                return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+            inner = ", ".join(parts)
+            return f"frozenset([{inner}])" if isinstance(value, frozenset) else f"{self.text(type(value), hint)}({inner})"
+        if isinstance(value, types.ModuleType):
+            return self._module(value)
+        if isinstance(value, types.MethodType):
+            return f"{self.text(value.__self__, type(value.__self__).__name__.lower())}.{value.__func__.__name__}"
+        if isinstance(value, functools.partial):
+            self.imports.add("import functools")
+            words = [self.text(part, hint) for part in (value.func, *value.args)]
+            words += [f"{name}={self.text(part, name)}" for name, part in value.keywords.items()]
+            return f"functools.partial({', '.join(words)})"
+        if inspect.isroutine(value) or isinstance(value, type) or hasattr(value, "_torchdynamo_orig_callable"):
+            unwrap: Any = inspect.unwrap
+            value = unwrap(value) if not isinstance(value, type) else value
+            if getattr(value, "__closure__", None) and not is_library(value.__code__.co_filename):
+                return self._named(value, value.__name__)
+            return self._defined_as(value)
+        return self._named(value, hint)
+
+    def assign(self, name: str, value: Any) -> None:
+        """A line that gives a global its value."""
+        self._exact = name
+        text = self.text(value, name)
+        self._exact = ""
+        if text != name and (text != self._assigned.get(name) or name in self.touched):
+            self.lines.append(f"{name} = {text}")
+        self._assigned[name] = text
+
+    # what has a name
+
+    def _named(self, value: Any, hint: str) -> str:
+        if id(value) in self._open:
+            raise CannotSayError(f"{hint}, which holds itself")
+        name = self._names.get(id(value))
+        if id(value) in self._done and name:
+            return name
+        self._open.add(id(value))
+        content = self._tensor(value, hint) if isinstance(value, torch.Tensor) else self._content(value, hint)
+        self._open.discard(id(value))
+        self._done.add(id(value))
+        if name is None:
+            name = self._names[id(value)] = self._free(hint)
+            self._alive.append(value)
+            self.lines.append(f"{name} = {content}")
+        elif content and (content != self._last[id(value)] or self._is_touched(value)):
+            self.lines.append(f"put({name}, {content})")
+        self._last[id(value)] = content or self._last[id(value)]
+        gradient = value.grad if isinstance(value, torch.Tensor) and value.is_leaf and not value.is_inference() else None
+        if gradient is not None or f"{name}.grad" in self._taken:
+            self._taken.add(f"{name}.grad")
+            self.lines.append(f"{name}.grad = {self.text(gradient, f'{name}_grad')}")
+        return name
+
+    def _is_touched(self, value: Any) -> bool:
+        parts = [value, getattr(value, "__dict__", None), *(getattr(value, "__closure__", None) or ())]
+        return any(id(part) in self.touched for part in parts)
+
+    def _free(self, hint: str) -> str:
+        if hint == self._exact:
+            self._taken.add(hint)
+            return hint
+        stem = re.sub(r"\W+", "_", hint).strip("_") or "value"
+        stem = f"a{stem}" if stem[0].isdigit() or keyword.iskeyword(stem) else stem
+        name, at = stem, 1
+        while name in self._taken or name in self.known or name in self._defined or name in self.spaces:
+            name, at = f"{stem}_{at}", at + 1
+        self._taken.add(name)
+        return name
+
+    def _content(self, value: Any, hint: str) -> str:
+        kind = type(value)
+        if kind is list or kind is set or kind is deque:
+            inner = ", ".join(self.text(part, f"{hint}_{at}") for at, part in enumerate(value))
+            if kind is list:
+                return f"[{inner}]"
+            self.imports |= {"import collections"} if kind is deque else set()
+            return f"set([{inner}])" if kind is set else f"collections.deque([{inner}], {value.maxlen})"
+        if kind in (dict, OrderedDict, defaultdict):
+            return self._dict(value, hint)
+        if kind is bytearray:
+            return repr(value)
+        if kind is torch.Generator:
+            raise CannotSayError(f"{hint}, a generator of random numbers")
+        if isinstance(value, types.FunctionType):
+            return self._closed(value)
+        if isinstance(value, torch.nn.Module):
+            fresh = torch.nn.Module().__dict__ | {name: {} for name in _MODULE}
+            state = {key: part for key, part in value.__dict__.items() if key not in fresh or not _alike(part, fresh[key])}
+            state = {key: part for key, part in state.items() if key not in ("_compiled_call_impl", "_is_torch_compile")}
+        elif _is_plain(value):
+            state = value.__dict__
+        else:
+            raise CannotSayError(f"{hint}, a {kind.__module__}.{kind.__qualname__}")
+        words = [f"{self._key(key, hint)}: {self._part(key, part, f'{hint}_{key}')}" for key, part in state.items()]
+        return f"made({self.text(kind, hint)}, {{{', '.join(words)}}})"
+
+    def _part(self, key: str, part: Any, hint: str) -> str:
+        if key in _MODULE:  # inline: their names are those of what they hold
+            stem = hint.removesuffix(f"_{key}")
+            words = [f"{name!r}: {self.text(held, f'{stem}_{name}')}" for name, held in part.items()]
+            return f"{{{', '.join(words)}}}"
+        return self.text(part, hint)
+
+    def _dict(self, value: Any, hint: str) -> str:
+        words = [f"{self._key(key, hint)}: {self.text(part, f'{hint}_{key}')}" for key, part in value.items()]
+        inner = f"{{{', '.join(words)}}}"
+        if type(value) is dict:
+            return inner
+        self.imports.add("import collections")
+        if isinstance(value, OrderedDict):
+            return f"collections.OrderedDict({inner})"
+        return f"collections.defaultdict({self.text(value.default_factory, hint)}, {inner})"
+
+    def _key(self, key: Any, hint: str) -> str:
+        return self.text(key, f"{hint}_key")
+
+    def _tensor(self, value: torch.Tensor, hint: str) -> str:
+        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided or value.is_quantized:
+            raise CannotSayError(f"{hint}, a {type(value).__name__} of {value.layout}")
+        assert self.start is not None
+        known = self.start.storages.get(value.untyped_storage()._cdata)
+        plain = value.detach()
+        copy = plain.clone()
+        if known is not None and not value.is_neg() and not value.is_conj():
+            copy = torch.empty(0, dtype=value.dtype, device=value.device)
+            copy.set_(known[1], plain.storage_offset(), plain.shape, plain.stride())
+        held = self._copies.get(id(value))
+        if held is not None and id(value) not in self.touched and held.shape == copy.shape and same_bits(held, copy):
+            return ""
+        self._copies[id(value)] = copy
+        parameter, of_leaf = isinstance(value, torch.nn.Parameter), value.requires_grad and not value.is_leaf
+        text = str(plain.tolist())
+        short = len(text) <= 60 and not re.search("nan|inf", text) and plain.numel() <= INLINE and plain.is_contiguous()
+        if short and not parameter and known is not None and len(known[2]) == 1 and known[1].nbytes() == plain.nbytes:
+            device = f", device={str(value.device)!r}" if value.device.type != "cpu" else ""
+            content = f"torch.tensor({text}, dtype={value.dtype}{device})"
+            content += ".requires_grad_()" if value.requires_grad else ""
+        else:
+            name = self._file(self._names.get(id(value), hint))
+            self.tensors[name] = torch.nn.Parameter(copy, value.requires_grad) if parameter else copy
+            content = f"T[{name!r}]" + (".requires_grad_()" if value.requires_grad and not parameter else "")
+        return content + (".clone()" if of_leaf else "")
+
+    def _file(self, hint: str) -> str:
+        stem = re.sub(r"\W+", "_", hint).strip("_") or "value"
+        names = [stem, *(f"{stem}_{at}" for at in range(1, len(self.tensors) + 2))]
+        return next(name for name in names if name not in self.tensors)
+
+    # the user's own definitions, and names of others'
+
+    def _closed(self, value: types.FunctionType) -> str:
+        """A function with cells, made by a function of them: `make_step(weight)`."""
+        own = [name for name in value.__code__.co_freevars if name != value.__name__]
+        cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
+        if "__class__" in own:
+            raise CannotSayError(f"{value.__qualname__}, a method that was given alone")
+        inside = {name: self.text(cells[name].cell_contents, name) for name in own}
+        text = self._written(value, set(own))
+        body = textwrap.indent(text, "    ")
+        maker = f"make_{value.__name__}"
+        self._define(maker, value.__code__, f"def {maker}({', '.join(own)}):\n{body}\n    return {value.__name__}")
+        return f"{maker}({', '.join(inside.values())})"
+
+    def _defined_as(self, value: Any) -> str:
+        file = _file_of(value)
+        if not file or is_library(file):
+            return self._elsewhere(value)
+        name = value.__name__
+        if name not in self._defined or self._defined[name] is not value:
+            self._define(name, value, "")
+            if self.definitions[name] == "":
+                text = self._written(value, set())
+                del self.definitions[name]  # after what it needs
+                self.definitions[name] = text
+        return name
+
+    def _define(self, name: str, value: Any, text: str) -> None:
+        if self._defined.setdefault(name, value) is not value:
+            raise CannotSayError(f"two things that are named {name}")
+        self.definitions.setdefault(name, text)
+
+    def _written(self, value: Any, own: set[str]) -> str:
+        """The source of a function or class, without what compiles it; what it reads of its module is seen to."""
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
+        except (OSError, TypeError, SyntaxError) as error:
+            raise CannotSayError(f"the source of {value.__qualname__}, which cannot be read") from error
+        first = tree.body[0]
+        if value.__name__ == "<lambda>" or not isinstance(first, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            raise CannotSayError(f"{value.__qualname__}, which has no def of its own")
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                node.decorator_list = [one for one in node.decorator_list if "compile" not in ast.unparse(one)]
+        text = ast.unparse(tree)
+        space = value.__globals__ if isinstance(value, types.FunctionType) else vars(sys.modules[value.__module__])
+        inside = f"def _({', '.join(own)}):\n{textwrap.indent(text, '    ')}"  # names that are nonlocal are bound
+        for name in sorted(_reads(inside) - own):
+            if name in space and name not in (value.__name__, "__name__", "__builtins__"):
+                self._reads(name, space)
+        return text
+
+    def _reads(self, name: str, space: dict[str, Any]) -> None:
+        value = space[name]
+        if callable(value) and not isinstance(value, (type, torch.nn.Module)):
+            value = inspect.unwrap(value)
+        defined = isinstance(value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType))
+        code = getattr(value, "__code__", None)
+        if not defined or (getattr(value, "__closure__", None) and not is_library(getattr(code, "co_filename", ""))):
+            if self.spaces.setdefault(name, space) is not space:
+                raise CannotSayError(f"two globals that are named {name}")
+            return
+        text = self.text(value, name)
+        if text != name:
+            self._define(name, value, f"{name} = {text}")
+
+    def _module(self, value: types.ModuleType) -> str:
+        if value.__name__ == "__main__":
+            raise CannotSayError("the program's own module")
+        file = getattr(value, "__file__", None)
+        if file and not is_library(file):
+            self.homes.add(value.__name__)
+        self.imports.add(f"import {value.__name__}")
+        return value.__name__
+
+    def _elsewhere(self, value: Any) -> str:
+        for home in (*_HOMES, getattr(value, "__module__", None)):
+            found: Any = sys.modules.get(home or "")
+            path = getattr(value, "__qualname__", getattr(value, "__name__", "")) if home not in _HOMES else value.__name__
+            for part in path.split("."):
+                found = getattr(found, part, None)
+            if found is value and home:
+                if home != "builtins":
+                    self.imports.add(f"import {home}")
+                return path if home == "builtins" else f"{home}.{path}"
+        raise CannotSayError(f"{getattr(value, '__qualname__', value)}, which no module has under its name")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether an object is its class and its attributes."""
+    kind = type(value)
+    home = kind.__module__.partition(".")[0]
+    followed = isinstance(value, torch.optim.Optimizer) or (home != "torch" and home not in sys.stdlib_module_names)
+    own = not issubclass(kind, (dict, list, set, BaseException)) and kind.__reduce_ex__ is object.__reduce_ex__
+    return hasattr(value, "__dict__") and followed and own
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and (one is other or (isinstance(one, (bool, int, dict, set, type(None))) and one == other))
+
+
+def _file_of(value: Any) -> str:
+    if isinstance(value, types.FunctionType):
+        return value.__code__.co_filename
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    return getattr(module, "__file__", None) or ""
+
+
+def _reads(text: str) -> set[str]:
+    """The names that a definition reads from its module."""
+    found: set[str] = set()
+    tables = [symtable.symtable(text, "", "exec")]
+    for table in tables:
+        tables += table.get_children()
+        top = table.get_type() == "module"
+        found |= {one.get_name() for one in table.get_symbols() if one.is_global() or (top and one.is_referenced())}
+    return found
+
+
+def settings_of(main: types.ModuleType, skip: set[str]) -> str:
+    """The statements of a program that change attributes of libraries or call their `set_...`, and what these need."""
+    file = getattr(main, "__file__", None)
+    if not file:
+        return ""
+    try:
+        body = ast.parse(Path(file).read_text(encoding="utf-8")).body
+    except (OSError, ValueError, SyntaxError):
+        return ""
+    makers: dict[str, ast.stmt] = {}
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            makers |= dict.fromkeys(((one.asname or one.name).partition(".")[0] for one in node.names), node)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            makers[node.name] = node
+        elif isinstance(node, ast.Assign):
+            makers |= dict.fromkeys((one.id for one in node.targets if isinstance(one, ast.Name)), node)
+    chosen = [node for node in body if _sets(node, vars(main))]
+    kept: list[ast.stmt] = []
+    while chosen:
+        node = chosen.pop()
+        if node in kept:
+            continue
+        kept.append(node)
+        used = _reads(ast.unparse(node)) if not isinstance(node, (ast.Import, ast.ImportFrom)) else set()
+        chosen += [makers[name] for name in used if name in makers and name not in skip]
+    return "\n".join(ast.unparse(node) for node in body if node in kept)
+
+
+def _sets(node: ast.stmt, space: dict[str, Any]) -> bool:
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return any(isinstance(one, ast.Attribute) and _library(one, space) for one in targets)
+    if isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id == "setattr" and call.args:
+            return _library(call.args[0], space)
+        sets = isinstance(call.func, ast.Attribute) and call.func.attr.startswith(("set_", "use_"))
+        return sets and _library(call.func, space)
+    return False
+
+
+def _library(node: ast.expr, space: dict[str, Any]) -> bool:
+    """Whether the name that an expression starts from is a module or class of a library."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    value = space.get(node.id) if isinstance(node, ast.Name) else None
+    return isinstance(value, (types.ModuleType, type)) and is_library(_file_of(value) or getattr(value, "__file__", "") or "")
