@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ...dumps.atomic import write_file
 from ...toolkit.isolation import ForkServer
@@ -118,12 +119,12 @@ def _elements(text: str) -> Iterator[str]:
     """Without one element of a tuple or list that is returned."""
     for number, block in enumerate(_blocks(ast.parse(text))):
         for at, node in enumerate(block):
-            if isinstance(node, ast.Return) and isinstance(node.value, (ast.Tuple, ast.List)):
-                elements: list[ast.expr] = node.value.elts
-                for place in reversed(range(len(elements))):
+            returned: Any = node.value if isinstance(node, ast.Return) else None
+            if isinstance(returned, (ast.Tuple, ast.List)):
+                for place in reversed(range(len(returned.elts))):
                     tree = ast.parse(text)
-                    value = _blocks(tree)[number][at].value  # type: ignore[attr-defined]
-                    del value.elts[place]
+                    cut: Any = _blocks(tree)[number][at]
+                    del cut.value.elts[place]
                     yield ast.unparse(tree)
 
 

@@ -284,7 +284,7 @@ def _touches_torch(file: str) -> bool:
         text = Path(file).read_text(errors="replace")
     except OSError:
         return False
-    return "torch._" in text or "torch.library" in text
+    return re.search(r"torch\.(_|library)", text) is not None
 
 
 def _graph_of(run: Run, verdict: Verdict) -> SavedGraph | None:

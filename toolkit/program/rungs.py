@@ -36,7 +36,7 @@ class Rungs:
             backend = backend._torchdynamo_orig_backend
         self.backend = backend
         named = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", type(backend).__name__)
-        stock = str(getattr(backend, "__module__", "")).startswith("torch.")
+        stock = str(getattr(backend, "__module__", "")).partition(".")[0] == "torch"
         self.last = LABELS.get(named, str(named)) if stock else str(named)
         self.names = [*NAMES[: NAMES.index(self.last)], self.last] if self.last in NAMES else [*NAMES, self.last]
         self._made: dict[str, Callable[..., Any]] = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from graphdbg.minifier.program.cutting import Cutting
 
 TEXT = """
@@ -35,6 +37,7 @@ class Judged(Cutting):
         return "b = x * 2" in text and "return (b,)" in text.replace("(a, b)", "(b,)") and "yield" in text
 
 
+@pytest.mark.slow
 def test_statements_blocks_elements_and_sizes_are_cut(tmp_path: Path) -> None:
     text = Judged(tmp_path / "repro.py", float("inf")).run()
     assert "a = x + 1" not in text and "no_grad" not in text and "return (b,)" in text
