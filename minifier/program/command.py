@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ...dumps.atomic import free_path
 from ...dumps.output import emit, say
+from ...dumps.wording import counted
 from ...toolkit.isolation import programs
 from ...toolkit.program.run import ProgramTriage, triage_program
 from ...toolkit.program.showing import shown
@@ -46,7 +47,8 @@ def cut_repro(found: ProgramTriage, max_time_s: float | None, as_json: bool) -> 
             lines = len(cutting.text.splitlines())
             cutting.run()
         asked = cutting.asked
-        say(f"{asked} candidates were run: {lines} lines are {len(cutting.text.splitlines())}")
+        left = counted(len(cutting.text.splitlines()), "line")
+        say(f"{counted(asked, 'candidate')} run: of {counted(lines, 'line')} {left} left")
         repro = shown(Path(repro.path), sys.executable)
     failed = found.verdict.failed
     code = (0 if repro.says == "shows" else 1) if failed or found.verdict.verdict in ("ok", "rounding") else 4

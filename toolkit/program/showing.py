@@ -47,7 +47,7 @@ class Repro(msgspec.Struct, frozen=True):
             return f"No program that shows it with torch alone was written: {self.why}."
         modules = " with the program's own modules" if self.modules else " with torch alone"
         if self.says == "shows":
-            return f"A program that shows it{modules}: {self.path}, in {self.rate} fresh processes; {WITHOUT} it passes."
+            return f"A program that shows it{modules}: {self.path} ({self.rate} in processes of their own); {WITHOUT} it passes."
         return f"The program that was written of it does not show it in a fresh process: {self.path} ({self.rate}; {self.why})."
 
     def plain(self) -> dict[str, Any]:
