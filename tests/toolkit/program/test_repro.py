@@ -52,6 +52,7 @@ def test_what_has_no_text_is_named() -> None:
         source.text({"it": iter([1])}, "numbers")
 
 
+@pytest.mark.own_server  # the program itself becomes one, which is not lent
 @pytest.mark.slow
 def test_a_missing_guard_is_shown_by_the_calls_in_order(tmp_path: Path) -> None:
     program = tmp_path / "prog.py"
