@@ -129,7 +129,7 @@ def _elements(text: str) -> Iterator[str]:
 
 
 def _halves(text: str) -> Iterator[str]:
-    """All tensors of a size half as long in that dimension: `T['x'][:4]`; an argument of `half` tells which."""
+    """A saved tensor half as long in its first or second dimension, wherever it is read."""
     for dim in range(2):
         for name in dict.fromkeys(re.findall(r"T\['(\w+)'\]", text)):
             part = f".narrow({dim}, 0, (T['{name}'].shape[{dim}] + 1) // 2).clone()"
