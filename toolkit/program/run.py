@@ -135,7 +135,7 @@ def triage_program(command: Sequence[str], *, calls: str | None = None, all: boo
         program.run(options, quiet)
     left = program.read()
     found = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
-    if found.at is not None and found.at.failed and (not program.graphs.failed or found.at.failed.rung == "dynamo"):
+    if found.at is not None and found.at.failed and (not program.graphs.failed or found.at.failed.rung in _LAYERS):
         told("running the program that shows it, 3 times in fresh processes") if found.at.repro else None
         found.repro = verified(found.at, words[0] if python else sys.executable)
         found.summary += f" {found.repro.sentence}"
