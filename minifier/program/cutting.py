@@ -62,7 +62,7 @@ class Cutting:
                     candidate = next((one for place, one in enumerate(proposals(self.text)) if place >= at), None)
                     if candidate is None:
                         break
-                    if self.fails(candidate):
+                    if candidate != self.text and self.fails(candidate):
                         self.text = candidate
                     else:
                         at += 1
