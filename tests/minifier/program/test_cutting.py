@@ -39,4 +39,4 @@ class Judged(Cutting):
 def test_statements_blocks_elements_and_sizes_are_cut(tmp_path: Path) -> None:
     text = Judged(tmp_path / "repro.py", float("inf")).run()
     assert "a = x + 1" not in text and "no_grad" not in text and "return (b,)" in text
-    assert "narrow(0" in text and "def main" in text and "yield step" in text
+    assert "narrow(0" in text and "def main" in text and "yield (step, (x,))" in text
