@@ -15,7 +15,8 @@ from ...dumps.atomic import free_path
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ...toolkit.isolation import programs
-from ...toolkit.program.run import ProgramTriage, triage_program
+from ...toolkit.program.concluding import ProgramTriage
+from ...toolkit.program.run import triage_program
 from ...toolkit.program.showing import shown
 from ...toolkit.recorder.summary import shown_path
 from .cutting import Cutting

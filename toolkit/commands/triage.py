@@ -23,7 +23,7 @@ from .options import device_option, import_option, limit_option, seed_option, tr
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
-    from ..program.run import ProgramTriage
+    from ..program.concluding import ProgramTriage
     from ..triage.ranking import GraphRow, RunTriage
     from ..triage.records import Row, Triage
     from ..verdict import Verdict
@@ -249,21 +249,22 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
     if as_json:
         emit(found.plain(), as_json=True)
     else:
-        emit(f"{first_line(found.verdict)}\n\n{program_table(found)}", as_json=False)
+        emit("\n\n".join(part for part in (first_line(found.verdict), program_table(found)) if part), as_json=False)
         notes = [*(found.drift.lines if found.drift else []), *(f"note: {note}" for note in found.notes)]
         emit("\n".join(["", *notes, closing(found.summary, found.verdict)]), as_json=False)
         emit(f"What was found: {shown_path(Path(found.folder))}", as_json=False)
-    return found.verdict.exit_code
+    return 130 if found.interrupted else found.verdict.exit_code
 
 
 def program_table(found: ProgramTriage) -> str:
     """Of the call that departs each rung, else each call that was looked at."""
-    from ..program.run import table_rows
+    from ..program.concluding import table_rows
 
     of_call, of_all = ("difference", "tolerance", "where"), ("call", "line", "largest difference")
     names = ("rung" if found.at else "function", "verdict", *(of_call if found.at else of_all), "")
     columns = [Column(name, style="bold" if not at else "", fold=at == 4) for at, name in enumerate(names)]
-    return render(columns, table_rows(found), terminal=on_terminal())
+    rows = table_rows(found)
+    return render(columns, rows, terminal=on_terminal()) if rows else ""
 
 
 def closing(summary: str, verdict: Verdict) -> str:

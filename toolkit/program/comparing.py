@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...dumps.torchside import wrappers
 from .. import torch_private as t
 from ..comparing import ALLOWANCE, EXACT, rounding
 from ..execution import same_bits
 from ..numerics.comparison import compare
 from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
 from ..verdict import KINDS as KIND_OF
-from ..verdict import OK, Verdict, cannot_tell, fails
+from ..verdict import OK, Verdict, fails
 from .records import Row
 
 UNSTABLE = 1e-3
@@ -47,8 +48,6 @@ class Left(NamedTuple):
 def kept(value: Any) -> Any:
     """A value that stays what it is: a tensor's copy, a float as a tensor of 32 bits, the text of what is not looked into."""
     if isinstance(value, torch.Tensor):
-        from ...dumps.torchside import wrappers
-
         return wrappers.whole(value.detach()).clone()
     if isinstance(value, float):
         return torch.tensor(value, dtype=torch.float32)
@@ -260,8 +259,3 @@ def noise_of(eager: Values, samples: list[Values]) -> dict[str, Noise]:
         else:
             found[name] = Noise(ALLOWANCE * max([int((one != want).sum()) for one in others], default=0))
     return found
-
-
-def undecided(reason: str) -> Verdict:
-    """A rung that nothing is known of."""
-    return cannot_tell(reason)

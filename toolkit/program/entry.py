@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .records import FILE, OPTIONS, VARIABLE, read
+from .records import FILE, OPTIONS, VARIABLE, departing, read
 
 if TYPE_CHECKING:
-    from .run import ProgramTriage
+    from .concluding import ProgramTriage
 
 
 def start_from_environment() -> None:
@@ -49,7 +49,9 @@ def shadow(folder: str | os.PathLike[str] | None = None, *, calls: str | int | N
     ...     torch.compile(model)(batch).sum().backward()
     """
     from ..verdict import cannot_tell
-    from .run import Judged, ProgramTriage, concluded, departing, judge_graphs, made, range_of
+    from .concluding import ProgramTriage, concluded
+    from .judging import Judged, judge_graphs
+    from .run import made, range_of
     from .shadowing import Shadow
 
     text = None if calls is None else str(calls)

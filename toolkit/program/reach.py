@@ -50,7 +50,6 @@ class Reached:
         self.boxes: list[Box] = []
         self.generators: list[Any] = []
         self.refused = ""
-        self.parameters: set[int] = set()
 
 
 def callable_of(function: Any) -> tuple[Any, Any]:
@@ -69,8 +68,8 @@ def callable_of(function: Any) -> tuple[Any, Any]:
             return function, None
 
 
-def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], alone: bool = False) -> Reached:
-    """Everything that a call may read or write. `alone`: the arguments are those of something else."""
+def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reached:
+    """Everything that a call may read or write."""
     found, seen = Reached(), set[int]()
     inner, owner = callable_of(function)
     names = argument_names(inner, owner)
@@ -114,8 +113,6 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
     dot = f"{name}." if name else ""
     if isinstance(value, torch.Tensor):
         found.tensors.append((name, value))
-        if isinstance(value, torch.nn.Parameter):
-            found.parameters.add(id(value))
     elif isinstance(value, type):
         found.boxes.append(Box(name, value, "class", True))
         yield from ((f"{dot}{key}", part, True) for key, part in class_state(value).items())

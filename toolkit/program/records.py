@@ -21,7 +21,6 @@ LABELS = {"eager": "dynamo", "aot_eager": "aot_eager", "aot_eager_decomp_partiti
 """Backend of torch's -> the rung that it is."""
 PROGRAM = "program"
 """The row of the program's own call, where it alone departs."""
-PART = {"": "result", "backward": "gradient"}
 DEFAULT_CALLS = 3
 ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
 """A program with torch alone, and one that imports the program's own modules."""
@@ -118,3 +117,8 @@ def read(path: Path) -> Program:
             calls[told["key"]].in_flight, calls[told["key"]].since = told["rung"], told["at"]
     found.calls = list(calls.values())
     return found
+
+
+def departing(program: Program) -> Call | None:
+    """The first call that departs."""
+    return next((call for call in program.calls if call.failed), None)

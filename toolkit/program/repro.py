@@ -11,10 +11,8 @@ then there is no program. Must never raise into the program.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from typing import Any
 import torch
 
 from ...dumps.atomic import write_file
-from .reach import argument_names, callable_of, is_library
+from .reach import argument_names, callable_of, own_file
 from .records import ALONE, LABELS, MODULES, WITH_MODULES, Call, Row
 from .rungs import Rungs
 from .source import CannotSayError, Source, settings_of
@@ -45,7 +43,7 @@ class Kept:
 
     def call(self, number: int, args: Any, kwargs: Any, start: Start, ambient: Any, touched: set[Any], wanted: bool) -> None:
         """Keeps the state that a call begins with. `wanted`: also where it is large; `touched`: see `Source.begin`."""
-        size = sum(kept.nbytes() for _, kept, _ in start.storages.values())
+        size = sum(kept.nbytes() for _, kept in start.storages.values())
         if self.why or (size > MOST_BYTES and not wanted):
             return
         try:
@@ -143,11 +141,4 @@ def _inert(text: str) -> str:
 
 
 def _users_own() -> set[str]:
-    ours = str(Path(__file__).parents[2]) + os.sep
-    found, main = set(), getattr(sys.modules["__main__"], "__file__", None)
-    main = main and str(Path(main).absolute())
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None) if isinstance(module, types.ModuleType) else None
-        if file and file.endswith(".py") and file != main and not is_library(file) and not file.startswith(ours):
-            found.add(name)
-    return found
+    return {name for name, module in list(sys.modules.items()) if name != "__main__" and own_file(module)}

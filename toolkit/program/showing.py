@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ...dumps import temporary
 from .records import ALONE, MODULES, WITH_MODULES, Call
 
 TIMES, LIMIT_S = 3, 600.0
@@ -91,8 +91,8 @@ def shown(program: Path, python: str, times: int = TIMES) -> Repro:
 def run(program: Path, python: str, *flags: str) -> tuple[int, str]:
     """The exit code of one fresh process, and what it printed; over the time limit it is killed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHDBG")}
-    with tempfile.TemporaryDirectory(prefix="graphdbg-") as scratch:
-        environment["TORCHINDUCTOR_CACHE_DIR"] = scratch
+    with temporary.folder("graphdbg-") as scratch:
+        environment["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
         try:
             ended = subprocess.run([python, "-I", str(program.absolute()), *flags], env=environment, cwd=scratch, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False)  # fmt: skip

@@ -208,10 +208,12 @@ class Source:
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided or value.is_quantized:
             raise CannotSayError(f"{hint}, a {type(value).__name__} of {value.layout}")
         assert self.start is not None
-        known = self.start.storages.get(value.untyped_storage()._cdata)
+        storage = value.untyped_storage()._cdata
+        known = self.start.storages.get(storage)
         plain = value.detach()
-        copy = plain.clone()
-        if known is not None and not value.is_neg() and not value.is_conj():
+        if known is None or value.is_neg() or value.is_conj():
+            copy = plain.clone()
+        else:
             copy = torch.empty(0, dtype=value.dtype, device=value.device)
             copy.set_(known[1], plain.storage_offset(), plain.shape, plain.stride())
         held = self._copies.get(id(value))
@@ -219,9 +221,10 @@ class Source:
             return ""
         self._copies[id(value)] = copy
         parameter, of_leaf = isinstance(value, torch.nn.Parameter), value.requires_grad and not value.is_leaf
-        text = str(plain.tolist())
-        short = len(text) <= 60 and not re.search("nan|inf", text) and plain.numel() <= INLINE and plain.is_contiguous()
-        if short and not parameter and known is not None and len(known[2]) == 1 and known[1].nbytes() == plain.nbytes:
+        text = str(plain.tolist()) if plain.numel() <= INLINE and plain.is_contiguous() else ""
+        short = 0 < len(text) <= 60 and not re.search("nan|inf", text)
+        alone = known is not None and storage not in self.start.shared and known[1].nbytes() == plain.nbytes
+        if short and alone and not parameter:
             device = f", device={str(value.device)!r}" if value.device.type != "cpu" else ""
             content = f"torch.tensor({text}, dtype={value.dtype}{device})"
             content += ".requires_grad_()" if value.requires_grad else ""

@@ -5,7 +5,7 @@ Memory is copied storage by storage, so that views stay views, and is put back b
 (`.grad`), Python objects and random states are put back as well. Raises NotCopied where something cannot be.
 
 >>> start = Start(reach(step, args, kwargs))
->>> step(*args); start.written(); start.put_back()
+>>> step(*args); [name for name, _ in start.written()[0]]; start.put_back()
 ['model.bn.running_mean']
 """
 
@@ -34,7 +34,9 @@ class Start:
 
     def __init__(self, reached: Reached) -> None:
         self.reached = reached
-        self.storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage, list[str]]] = {}
+        self.storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        self.shared: set[int] = set()
+        """The storages in which several of the tensors lie."""
         self.forms: list[tuple[str, torch.Tensor, tuple[Any, ...], Any, bool]] = []
         try:
             for name, tensor in reached.tensors:
@@ -53,15 +55,14 @@ class Start:
         if tensor.layout != torch.strided or tensor.device.type == "meta":
             raise NotCopied(f"{name} is {tensor.layout} on {tensor.device}, which cannot be copied")
         storage = tensor.untyped_storage()
-        kept = self.storages.get(storage._cdata)
-        if kept is None:
-            self.storages[storage._cdata] = (storage, storage.clone(), [name])
+        if storage._cdata in self.storages:
+            self.shared.add(storage._cdata)
         else:
-            kept[2].append(name)
+            self.storages[storage._cdata] = (storage, storage.clone())
 
     def put_back(self) -> None:
         """Everything as it was."""
-        for storage, kept, _ in self.storages.values():
+        for storage, kept in self.storages.values():
             if storage.nbytes() != kept.nbytes():
                 storage.resize_(kept.nbytes())
             storage.copy_(kept)
@@ -81,22 +82,20 @@ class Start:
             _restore(box, kept)
         self.random.put_back()
 
-    def written(self) -> list[tuple[str, torch.Tensor]]:
-        """The tensors whose memory or form is not what it was, by their first name."""
-        changed = {key for key, (storage, kept, _) in self.storages.items() if not _equal(storage, kept)}
-        return [
+    def written(self) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[str, Any]]]:
+        """The tensors whose memory or form is not what it was, by their first name; and the `.grad` of leaves that is another
+        object, or has other numbers."""
+        changed = {key for key, (storage, kept) in self.storages.items() if not _equal(storage, kept)}
+        tensors = [
             (name, tensor) for name, tensor, form, _, _ in self.forms
             if _form(tensor) != form or any(part.untyped_storage()._cdata in changed for part in _flat(tensor))
         ]  # fmt: skip
-
-    def gradients(self) -> list[tuple[str, Any]]:
-        """The `.grad` of leaves that is another object, or has other numbers."""
-        changed = {key for key, (storage, kept, _) in self.storages.items() if not _equal(storage, kept)}
-        return [
+        gradients = [
             (f"{name}.grad", tensor.grad) for name, tensor, _, before, _ in self.forms
             if tensor.is_leaf and not tensor.is_inference()
             and (tensor.grad is not before or (before is not None and before.untyped_storage()._cdata in changed))
         ]  # fmt: skip
+        return tensors, gradients
 
     def changed(self) -> list[tuple[Box, str, Any]]:
         """What is not what it was in Python objects: each part by its name, with what it is now (ABSENT: it is gone)."""

@@ -34,28 +34,29 @@ def command_line(words: Sequence[str]) -> list[str]:
     Raises UsageError when there is no such script, module flag or program.
     """
     if not words:
-        raise UsageError("nothing to record", "no command was given", "for example: graphdbg dump -o myrun train.py")
+        raise UsageError("nothing to run", "no command was given", "put it at the end, behind --: python train.py")
     first, rest = words[0], list(words[1:])
     if first in ("-m", "-c"):
         if not rest:
-            raise UsageError(f"{first} needs a {'module' if first == '-m' else 'program text'}", "", f"graphdbg dump {first} ...")
+            raise UsageError(f"{first} needs a {'module' if first == '-m' else 'program text'}", "", f"give it behind {first}")
         return [sys.executable, first, *rest]
     path = Path(first)
     if first.endswith((".py", ".pyc")) or (path.is_dir() and (path / "__main__.py").is_file()):
         if not path.exists():
-            raise UsageError(f"cannot record {first}", "there is no such script", "check the path")
+            raise UsageError(f"cannot run {first}", "there is no such script", "check the path")
         return [sys.executable, first, *rest]
     if shutil.which(first) is None:
         why = "it is not executable, and its name does not end in .py" if path.is_file() else "there is no such script or program"
-        raise UsageError(f"cannot record {first}", why, f"for a Python script: graphdbg dump python {first}")
+        raise UsageError(f"cannot run {first}", why, f"for a Python script: python {first}")
     return [first, *rest]
 
 
 def run(
     command: Sequence[str], environment: Mapping[str, str], *, told: Callable[[int], object] | None = None,
-    watcher: Watcher | None = None,
+    watcher: Watcher | None = None, attend: Callable[[subprocess.Popen[bytes]], object] | None = None, stdout: int | None = None,
 ) -> int:  # fmt: skip
-    """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it.
+    """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it. `attend` is called
+    with the process while it runs; `stdout`: a descriptor in place of ours.
 
     Signals sent to us go on to the child, those that we were started to ignore excepted; SIGINT and SIGQUIT reach it from the
     terminal, and we wait for what it does. `told` is called with each number. Who kills us with SIGKILL kills it too.
@@ -74,11 +75,13 @@ def run(
         if signal.getsignal(number) != signal.SIG_IGN:
             previous[number] = signal.signal(number, forward)
     try:
-        child = _start(command, environment)
+        child = _start(command, environment, stdout)
         if watcher is not None:
             watcher.started(child.pid)
         for number in early:
             child.send_signal(number)
+        if attend is not None:
+            attend(child)
         code = child.wait()
     finally:
         for number, handler in previous.items():
@@ -88,11 +91,11 @@ def run(
     return code if code >= 0 else 128 - code
 
 
-def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], environment: Mapping[str, str], stdout: int | None) -> subprocess.Popen[bytes]:
     die = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
     try:
         return subprocess.Popen(
-            list(command), env={**os.environ, **environment},
+            list(command), env={**os.environ, **environment}, stdout=stdout,
             preexec_fn=None if die is None else lambda: die(_PR_SET_PDEATHSIG, signal.SIGKILL),
         )  # fmt: skip
     except OSError as error:

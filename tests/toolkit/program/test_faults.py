@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.toolkit.program.records import FILE, OPTIONS, VARIABLE, Program, read
-from graphdbg.toolkit.program.run import Judged, _departs, departing
+from graphdbg.toolkit.program.concluding import departs
+from graphdbg.toolkit.program.judging import Judged
+from graphdbg.toolkit.program.records import FILE, OPTIONS, VARIABLE, Program, departing, read
 from graphdbg.toolkit.verdict import Verdict
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
@@ -38,7 +39,7 @@ def finding(found: Program) -> tuple[str, Verdict]:
     """The rung and the verdict, as if its graphs were right."""
     call = departing(found)
     assert call is not None and call.failed is not None, [row.verdict for call in found.calls for row in call.rows]
-    return call.failed.rung, _departs(call, Judged(Verdict("ok")), ["python", "prog.py"])
+    return call.failed.rung, departs(call, Judged(Verdict("ok")), ["python", "prog.py"])
 
 
 def around(tmp_path: Path, name: str, backend: str = "eager", **options: int | bool) -> tuple[str, Verdict]:

@@ -54,9 +54,9 @@ def test_module_and_python_words(runner):
         (["--stages", "frontend", "x.py"], "unknown stage"),
         (["--when", "nan,often", "x.py"], "unknown occasion 'often' for --when: there are nan and error"),
         (["--held-limit", "much", "x.py"], "'much' is no size"),
-        (["nowhere.py"], "cannot record nowhere.py: there is no such script"),
+        (["nowhere.py"], "cannot run nowhere.py: there is no such script"),
         (["nowhere"], "there is no such script or program"),
-        ([], "nothing to record"),
+        ([], "nothing to run"),
     ],
 )
 def test_senseless_requests_are_one_sentence_and_exit_2(runner, words, text):

@@ -1,0 +1,99 @@
+# pyright: basic
+"""What a run beside the program's own must not touch: the program's hooks on saved tensors, files and processes, Dynamo's
+counters, other ranks.
+
+>>> with own_hooks(), no_side_effects(True), counters():
+...     step(*args)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from .. import torch_private as t
+from ..recorder import live_torch
+
+
+class Outside(BaseException):
+    """A run beside the program's own was about to do something that cannot be done twice."""
+
+
+@contextlib.contextmanager
+def own_hooks() -> Iterator[None]:
+    """What is saved for a backward is not handed to the program's own hooks (a checkpoint counts it)."""
+    if t.look_up("top_saved_tensors_hooks")(False) is None:
+        yield
+        return
+    with torch.autograd.graph.saved_tensors_hooks(lambda one: one, lambda one: one):
+        yield
+
+
+_watching = threading.local()
+_audited = False
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if not getattr(_watching, "on", False):
+        return
+    if event == "open":
+        path, mode, flags = args
+        by_flags = bool((flags or 0) & (os.O_WRONLY | os.O_RDWR))
+        writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else by_flags
+        if writes and not str(path).endswith((".pyc", os.devnull)) and ".pyc." not in str(path):
+            raise Outside(f"writes to {path}")
+    elif event in ("socket.connect", "subprocess.Popen", "os.system"):
+        raise Outside("connects to something" if event == "socket.connect" else "starts a process")
+
+
+@contextlib.contextmanager
+def no_side_effects(asked: bool) -> Iterator[None]:
+    """Writing a file, connecting and starting a process raise Outside in this thread, where asked."""
+    global _audited
+    if asked and not _audited:
+        sys.addaudithook(_audit)
+        _audited = True
+    _watching.on = asked
+    try:
+        yield
+    finally:
+        _watching.on = False
+
+
+@contextlib.contextmanager
+def counters() -> Iterator[None]:
+    """What Dynamo counts is what it was."""
+    known = live_torch.loaded("counters")
+    before = {group: dict(held) for group, held in known.items()} if known is not None else {}
+    try:
+        yield
+    finally:
+        if known is not None:
+            for group in list(known):
+                known[group].clear()
+                known[group].update(before.get(group, {}))
+
+
+def alone() -> bool:
+    """Whether this is the only rank."""
+    distributed = torch.distributed
+    return not (distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1)
+
+
+@contextlib.contextmanager
+def collectives() -> Iterator[Callable[[], bool]]:
+    """Whether the default process group was asked for something meanwhile."""
+    count = lambda: 0 if alone() else t.look_up("group_sequence_number")(torch.distributed.group.WORLD)  # noqa: E731
+    before = count()
+    yield lambda: count() != before
+
+
+def in_backward() -> bool:
+    """Whether autograd is at work on this thread."""
+    return t.look_up("current_graph_task_id")() != -1

@@ -1,0 +1,366 @@
+# pyright: basic
+"""One call beside the program's own: its rungs from the same start, what they leave beside what eager leaves, and the same for
+the backward that goes through its results.
+
+After that backward each rung runs forward and backward anew, one after the other, so that no more than one is held. Must leave
+everything as the program had it.
+
+>>> beside = Beside(shadow, function, call, args, kwargs, start)
+>>> beside.forward(); result = made(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+
+from ...dumps.torchside.history import leaf_of
+from .. import torch_private as t
+from ..eager import clone_inputs
+from ..execution import settle
+from ..recorder import live_torch
+from ..verdict import OK, Verdict
+from . import comparing
+from .aside import collectives, counters, no_side_effects, own_hooks
+from .comparing import Left, Rounding
+from .quiet import quiet
+from .records import PROGRAM, Call, Row
+from .rungs import stance
+from .start import ABSENT, Start, leaves_of
+from .unsteady import first_difference
+
+if TYPE_CHECKING:
+    from .shadowing import Function, Shadow
+
+SAMPLES = 3
+_Leaves = list[tuple[str, torch.Tensor]]
+
+
+class Beside:
+    """One call beside the program's own."""
+
+    def __init__(self, shadow: Shadow, one: Function, call: Call, args: Any, kwargs: Any, start: Start) -> None:
+        self.shadow, self.one, self.call = shadow, one, call
+        self.start: Any = start
+        self.args, self.kwargs = args, kwargs
+        self.place = {id(tensor): name for name, tensor in start.reached.tensors}
+        self.ambient = live_torch.ambient(seed=False)
+        self.given: dict[int, torch.Tensor] = {}
+        self.queued = self.drawn = False
+        self.outputs = 0
+        self.copies: dict[int, torch.Tensor] = {}
+        self.compared: Callable[[Left], Row] | None = None
+        self.eager: dict[str, Any] = {}
+        self.touched: set[Any] = set()
+        self.outside: list[str] = []
+
+    def keep(self) -> None:
+        """What it begins with, for a program that shows it; and that program, where it departs."""
+        with quiet():
+            failed = self.call.failed
+            self.one.kept.call(self.call.number, self.args, self.kwargs, self.start, self.ambient, self.touched, bool(failed))
+        self.start.put_back()
+        self._write_repro({})
+
+    def _write_repro(self, given: dict[int, torch.Tensor]) -> None:
+        if (failed := self.call.failed) is None or self.call.repro or self.call.unsaid:
+            return
+        folder = self.shadow.folder / f"repro-{self.call.key.replace(':', '-')}"
+        self.call.unsaid = self.one.kept.write(folder, self.call, failed, self.one.rungs, given)
+        self.call.repro = "" if self.call.unsaid else str(folder)
+
+    def forward(self) -> None:
+        """Each rung, and what it leaves beside what eager leaves."""
+        with collectives() as talked:
+            eager, _ = self._run("eager", self.one.rungs.call("eager"), alone=True)
+        if talked():
+            self.call.why = "it talks to other processes"
+            return
+        self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
+        again, _ = self._run("eager", self.one.rungs.call("eager"))
+        outside = self.outside
+        self._judge("", eager, again, lambda rung: self._run(rung, self.one.rungs.call(rung))[0])
+        if outside and not any(row.verdict.failed for row in self.call.rows):
+            self.call.why = f"it changes {', '.join(outside[:4])}, which it is not given and does not return"
+
+    def _judge(self, part: str, eager: Left, again: Left, run: Callable[[str], Left]) -> None:
+        loose = comparing.unsteady(eager.values, again.values)
+        samples: list[dict[str, Any]] = []
+
+        @functools.cache
+        def noise() -> Any:
+            for seed in range(SAMPLES):
+                with contextlib.suppress(Exception):
+                    samples.append(self._rounded(part, seed).values)
+            return comparing.noise_of(eager.values, samples)
+
+        first = Row("eager", OK, part, seconds=round(eager.seconds, 4))
+        if (eager.error is None) != (again.error is None):
+            raised = eager.error or again.error
+            first.verdict = Verdict("nondeterministic", reason=f"eager raises {type(raised).__name__} in one of two runs")
+        elif loose:
+            first.value, first.error = max(loose.items(), key=lambda pair: pair[1])
+            if first.error > comparing.UNSTABLE:
+                reason = f"eager's {first.value} differs by {first.error:.2g} from run to run"
+                first.verdict = Verdict("nondeterministic", reason=f"{reason}{self._why_unsteady(part)}")
+        self.call.rows.append(first)
+        if not part and eager.error is not None:
+            self.call.raises = type(eager.error).__name__
+        if eager.text != again.text:
+            self.call.notes.append("what it prints differs between two runs of eager")
+        compared = lambda rung, got: comparing.judged(rung, self.one.rungs.key(rung), part, eager, got, loose, noise)  # noqa: E731
+        if not part:
+            self.compared = functools.partial(compared, self.one.rungs.last)
+        failed: list[Row] = []
+        if first.verdict.verdict == "nondeterministic" and (eager.error is not None or len(loose) == len(eager.values)):
+            return
+        for rung in self.one.rungs.names:
+            if time.monotonic() > self.shadow.until:
+                self.call.notes.append(f"the time was over before {rung}")
+                break
+            got = run(rung)
+            row = compared(rung, got)
+            self.call.rows.append(row)
+            if got.error is None and got.text != eager.text and part == "":
+                self.call.notes.append(f"{rung} prints something else than eager")
+            failed += [row] if row.verdict.failed else []
+            if self.shadow.go_on and rung == self.one.rungs.last and got.error is None:
+                row.differences = comparing.differences(eager.values, got.values)
+        if failed and not self.call.rows[-1].verdict.failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
+            for row in failed:
+                self.call.notes.append(f"{row.rung} by itself departs ({row.verdict.reason}); what the program runs does not")
+                row.verdict = Verdict("ok", reason="departs by itself; what the program runs does not")
+        elif failed:
+            self._departs(part, functools.partial(compared, self.one.rungs.last))
+        if self.shadow.go_on:
+            with contextlib.suppress(Exception):
+                first.differences = comparing.differences(eager.values, self._rounded(part, 0).values)
+        self.shadow.write(self.call)
+
+    def _why_unsteady(self, part: str) -> str:
+        run: Any = self._gradients if part else self._run
+        try:
+            found = first_difference(lambda mode: run("eager", *(() if part else (self.one.function,)), mode=mode))
+        except Exception:  # noqa: BLE001 - that it does not repeat itself is known all the same
+            return ""
+        return f": {found}" if found else ""
+
+    def _departs(self, part: str, compared: Callable[[Left], Row]) -> None:
+        self.shadow.departed = True
+        self.shadow.write(self.call)
+        anew = self._record(part)
+        if anew is not None:
+            self.call.anew = "departs" if compared(anew).verdict.failed else "agrees"
+
+    # the program's own
+
+    def now(self, result: Any) -> dict[str, Any]:
+        """What the program's own call has left, of what eager's left: nothing where it drew random numbers."""
+        if self.drawn:
+            return {}
+        return self._left(leaves_of(result, "result"), self.args, self.kwargs, own=True)
+
+    def own(self, values: dict[str, Any]) -> None:
+        """That beside what eager left: what was compiled for an earlier call may be taken for this one."""
+        eager, self.eager = self.eager, {}
+        named = {name: value for name, value in values.items() if name in eager or name.startswith("result")}
+        compared, self.compared = self.compared, None
+        if self.drawn or compared is None or any(row.verdict.failed for row in self.call.rows):
+            return
+        if not named or comparing.agree(eager, {**eager, **named}):
+            return
+        after = Start(self.start.reached)
+        try:
+            row = compared(Left({name: named.get(name, value) for name, value in eager.items()}))
+            if not row.verdict.failed:
+                return
+            row.rung, row.verdict = PROGRAM, msgspec.structs.replace(row.verdict, layer="dynamo")
+            self.call.rows.append(row)
+            self._departs("", compared)
+            self.shadow.write(self.call)
+        finally:
+            after.put_back()
+
+    # a run
+
+    def _run(self, rung: str, function: Callable[..., Any], *, alone: bool = False, rounded: int | None = None,
+             outputs: list[torch.Tensor] | None = None, mode: Any = None) -> tuple[Left, _Leaves]:  # fmt: skip
+        """What one run leaves, from the start, and the leaves to which gradients go."""
+        self.shadow.begun(self.call, rung)
+        self.start.put_back()
+        torch.clear_autocast_cache()
+        args, kwargs, leaves = self._arguments()
+        error: BaseException | None = None
+        result: Any = None
+        mode = mode or contextlib.nullcontext()
+        if rounded is not None:
+            mode = Rounding(rounded)
+            for tensor in {id(one): one for one in [*(one for _, one in leaves), *self._state()]}.values():
+                if comparing.is_float(tensor) and not tensor.is_complex():
+                    comparing.move(tensor, mode.generator)
+        began = time.perf_counter()
+        with quiet() as heard, stance(rung == "eager"), own_hooks(), no_side_effects(alone), counters(), self._modes():
+            try:
+                with mode:
+                    result = function(*args, **kwargs)
+                settle()
+            except Exception as raised:  # noqa: BLE001 - it is compared
+                error = raised
+        seconds = time.perf_counter() - began
+        torch.clear_autocast_cache()
+        found = leaves_of(result, "result")
+        if outputs is not None:
+            outputs += [one for _, one in found if isinstance(one, torch.Tensor) and one.requires_grad]
+        values = {} if outputs is not None else self._left(found, args, kwargs)
+        text = heard.getvalue() if rung != "eager" or error is None else ""
+        return Left(values, error, text, seconds), leaves
+
+    @contextlib.contextmanager
+    def _modes(self) -> Iterator[None]:
+        """Grad mode and autocast as they were when the program made the call: a backward has its own."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.set_grad_enabled(self.ambient.grad))
+            for device, dtype in self.ambient.autocast.items():
+                stack.enter_context(torch.autocast(device, getattr(torch, dtype), cache_enabled=self.ambient.autocast_cache))
+            yield
+
+    def _state(self) -> list[torch.Tensor]:
+        return [tensor for _, tensor in self.start.reached.tensors if not tensor.is_inference()]
+
+    def _arguments(self) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
+        """The arguments, those that came out of other operations as copies that came out of leaves, and all leaves."""
+        whole = (self.args, self.kwargs)
+        flat = [one for one in t.tree_leaves(whole) if isinstance(one, torch.Tensor) and not one.is_leaf]
+        unique = list({id(one): one for one in flat}.values())
+        copies = dict(zip(map(id, unique), clone_inputs(unique), strict=True))
+        for one in unique:
+            copies[id(one)].__dict__.update({key: value for key, value in one.__dict__.items() if "hook" not in key})
+        args, kwargs = t.tree_map(lambda one: copies.get(id(one), one) if isinstance(one, torch.Tensor) else one, whole)
+        leaves: Any = [(self.place[id(one)], leaf_of(copies[id(one)])) for one in unique]
+        leaves += [(name, one) for name, one in self.start.reached.tensors if one.is_leaf and one.requires_grad]
+        self.copies = copies
+        return args, kwargs, leaves
+
+    def _left(self, found: list[tuple[str, Any]], args: Any, kwargs: Any, own: bool = False) -> dict[str, Any]:
+        values = {name: comparing.kept(value) for name, value in found}
+        tensors = [(name, value) for name, value in found if isinstance(value, torch.Tensor)]
+        values |= {f"{name}{comparing.REQUIRES}": True for name, one in tensors if one.requires_grad}
+        names = {id(value): name for name, value in tensors}
+        written, gradients = self.start.written()
+        values.update({f"{name}, written": comparing.kept(one) for name, one in written if id(one) not in names})
+        given = {id(one): one for one in t.tree_leaves((args, kwargs))} if own else {}
+        for one, copy in self.copies.items():
+            copy = given.get(one, copy)
+            values[f"{self.place[one]}, as it is afterwards"] = comparing.kept(copy)
+        values.update({name: comparing.kept(one) for name, one in gradients})
+        self.touched |= {id(one) for _, one in written}
+        changed = self.start.changed()
+        self.touched |= {box.owner[1] if box.kind == "global" else id(box.owner) for box, _, _ in changed}
+        values.update({name: "nothing" if one is ABSENT else comparing.kept(one) for _, name, one in changed})
+        self.outside = list(dict.fromkeys(box.name for box, _, _ in changed if box.outside))
+        return values
+
+    def _rounded(self, part: str, seed: int) -> Left:
+        if part:
+            return self._gradients("eager", seed)
+        return self._run("eager", self.one.rungs.call("eager"), rounded=seed)[0]
+
+    # its backward
+
+    def watch(self, result: Any) -> None:
+        """After the next backward that goes through the result, the same with it."""
+        roots = [one for _, one in leaves_of(result) if isinstance(one, torch.Tensor) and one.requires_grad]
+        if not roots or self.call.why or (self.shadow.departed and not self.shadow.go_on):
+            return
+        history = [name for name, one in self.start.reached.tensors if one.requires_grad and not one.is_leaf]
+        history = [name for name in history if name not in {self.place[one] for one in self.copies}]
+        if history:
+            self.call.notes.append(f"gradients are not compared: {history[0]} came out of other operations")
+            return
+        if live_torch.loaded("compiled_autograd_enabled"):
+            self.call.notes.append("gradients are not compared under compiled autograd")
+            return
+        self.outputs = len(roots)
+        for at, root in enumerate(roots):
+            root.register_hook(functools.partial(self._arrived, at))
+
+    def _arrived(self, at: int, gradient: torch.Tensor) -> None:
+        if self.queued is None or self.shadow.ended or self.shadow.over():
+            return
+        self.given[at] = gradient.detach().clone()
+        if not self.queued:
+            with contextlib.suppress(Exception):
+                t.look_up("autograd_engine").queue_callback(self._after)
+                self.queued = True
+
+    def _after(self) -> None:
+        self.queued = None
+        with self.shadow.inside():
+            self.shadow.guarded(self._backward)
+        self.given.clear()
+
+    def _backward(self) -> None:
+        now = Start(self.start.reached)
+        began = time.monotonic()
+        try:
+            eager, again = self._gradients("eager"), self._gradients("eager")
+            if eager.error is None:
+                self._judge("backward", eager, again, self._gradients)
+            else:
+                self.call.notes.append(f"gradients are not compared: eager raises {comparing.said(eager.error)}")
+        finally:
+            now.put_back()
+            self.shadow.guarded(lambda: self._write_repro(self.given))
+            self.start = None  # type: ignore[assignment]
+        self.call.in_flight = ""
+        self.call.seconds["backward"] = round(time.monotonic() - began, 3)
+        self.shadow.write(self.call)
+
+    def _gradients(self, rung: str, rounded: int | None = None, function: Callable[..., Any] | None = None,
+                   mode: Any = None) -> Left:  # fmt: skip
+        """The gradients of all leaves under a rung, from the start and with what arrived at the results."""
+        outputs: list[torch.Tensor] = []
+        left, leaves = self._run(rung, function or self.one.rungs.call(rung), outputs=outputs, rounded=rounded, mode=mode)
+        if left.error is not None or len(outputs) != self.outputs:
+            other = RuntimeError("another number of results requires grad")
+            return left if left.error is not None else left._replace(error=other)
+        self.shadow.begun(self.call, rung)
+        began = time.perf_counter()
+        unique = list({id(one): (name, one) for name, one in leaves}.values())
+        with quiet(), stance(rung == "eager"), counters():
+            try:
+                with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
+                    roots = [outputs[at] for at in self.given]
+                    found = torch.autograd.grad(roots, [one for _, one in unique], list(self.given.values()), allow_unused=True)
+                settle()
+            except Exception as error:  # noqa: BLE001 - it is compared
+                return left._replace(error=error)
+        values = {
+            f"gradient of {name}": comparing.kept(torch.zeros_like(one) if gradient is None else gradient)
+            for (name, one), gradient in zip(unique, found, strict=True)
+        }
+        return Left(values, None, "", left.seconds + time.perf_counter() - began)
+
+    # what departs
+
+    def _record(self, part: str) -> Left | None:
+        """The graphs of the call, compiled once more from the start, with what goes in; what that run leaves."""
+        from ..recorder.starting import record
+
+        path = self.shadow.folder / f"run-{self.call.key.replace(':', '-')}"
+        fresh = self.one.rungs.fresh(self.one.rungs.last)
+        try:
+            with quiet(), record(path, inputs="first"):
+                last = self.one.rungs.last
+                left = self._gradients(last, None, fresh) if part else self._run(last, fresh)[0]
+            self.call.run = str(path)
+            return left
+        except Exception as error:  # noqa: BLE001 - what departs is known all the same
+            self.call.recorded = f"its graphs could not be recorded: {type(error).__name__}: {str(error)[:160]}"
+            return None

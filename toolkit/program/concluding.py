@@ -1,0 +1,208 @@
+"""What all calls of a program come to: one record, and the sentences, notes and tables about it. Imports no torch.
+
+>>> concluded(program, folder, Judged(), ["python", "train.py"]).verdict.verdict
+'ok'
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...dumps.wording import counted
+from ..recorder import launch
+from ..verdict import OK, Layer, Verdict, Where, cannot_tell, worst
+from ..verdict_words import word
+from .drift import Drift, drift
+from .judging import MEANS, Judged
+from .records import PROGRAM, RUNGS, Call, Program, departing
+from .showing import Repro
+
+LAYERS: dict[str, Layer] = {
+    "dynamo": "dynamo", "aot_eager": "aot_autograd", "decomposed": "decomposition", "inductor": "inductor",
+}  # fmt: skip
+_ENDED = ("SIGINT", "SIGTERM", "SIGHUP")
+"""Signals that somebody sends to end a program."""
+_STALE = "compiled anew it agrees, so what was compiled for an earlier call is taken for this one: a guard is missing"
+_OLD = "compiled anew it agrees: what it took was compiled for an earlier call, or came from a cache on disk"
+_SHORT = 3
+"""Sentences of a finding that go into the verdict's own."""
+
+
+class ProgramTriage(msgspec.Struct):
+    """`calls`: what was looked at, in order; `counts`: how often each function was called; `exit_code`: the program's own.
+    `folder`: what is kept."""
+
+    verdict: Verdict
+    calls: list[Call]
+    counts: dict[str, int]
+    command: list[str]
+    folder: str
+    exit_code: int = 0
+    summary: str = ""
+    notes: list[str] = []
+    seconds: float = 0.0
+    at: Call | None = None
+    drift: Drift | None = None
+    repro: Repro = Repro()
+    interrupted: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain values, for JSON."""
+        rows = [[msgspec.to_builtins(row) | row.verdict.flat(row=True) for row in call.rows] for call in self.calls]
+        calls = [msgspec.to_builtins(call) | {"rows": of} for call, of in zip(self.calls, rows, strict=True)]
+        told = msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None} | self.repro.plain()
+        failed = self.at.failed if self.at is not None else None
+        told |= {"rows": next((call["rows"] for call in calls if self.at is not None and call["key"] == self.at.key), [])}
+        return told | {"first_failing": failed.rung if failed is not None else None} | self.verdict.flat()
+
+
+def concluded(program: Program, folder: Path, graphs: Judged, command: list[str], code: int = 0, hung: str = "") -> ProgramTriage:
+    """What all calls come to, in one record. `command`: empty for a block of a program."""
+    seen = max((call.number for call in program.calls), default=0) + 1
+    more = max(program.counts.values(), default=0)
+    later = ["graphdbg", "triage", "--calls", f"{seen}:{min(more, seen + 10)}", "--", *command]
+    recording = f"graphdbg dump -- {shlex.join(command)}" if command else ""
+    found = ProgramTriage(OK, program.calls, program.counts, command, str(folder), code)
+    found.notes = list(dict.fromkeys(program.notes))
+    found.at = call = departing(program)
+    died = next((one for one in program.calls if one.in_flight), None)
+    by_somebody = code > 128 and launch.signal_text(code).removeprefix("signal ") in _ENDED
+    if call is not None:
+        found.verdict = departs(call, graphs, command)
+    elif died is not None and (hung or (code > 128 and not by_somebody)) and died.in_flight != "eager":
+        found.at = died
+        found.verdict = _died(died, hung, code).then(recording)
+    elif not program.calls:
+        found.verdict = cannot_tell(_why_none(program, code)).then("" if code else recording)
+    else:
+        found.verdict = _agrees(program).then(shlex.join(later) if command and more > seen else "")
+    if code and (found.at is None or found.at is call):
+        found.notes.append(f"the program itself ended with {launch.signal_text(code) if code > 128 else f'code {code}'}")
+    found.drift = drift(program.calls)
+    found.summary = _summary(found, graphs)
+    return found
+
+
+def _why_none(program: Program, code: int) -> str:
+    none = "no call of something given to torch.compile was seen"
+    if code:
+        return f"{none} before the program ended with code {code}"
+    if program.ended:
+        return f"{none}: torch.compile was never used, or what it returned was never called"
+    return f"{none}: no process that imports torch lived to say so, or its Python has no graphdbg"
+
+
+def _died(call: Call, hung: str, code: int) -> Verdict:
+    layer = LAYERS.get(call.in_flight)
+    where = Where(line=_line(call))
+    if hung:
+        return Verdict("fails", "hang", "compiler", layer, f"{call.place}: {hung}", where)
+    text = f"{call.place}: {call.in_flight} ended the process by {launch.signal_text(code)}"
+    return Verdict("fails", "signal", "compiler", layer, text, where)
+
+
+def _line(call: Call) -> str:
+    return f"{Path(call.file).name}:{call.line}"
+
+
+def departs(call: Call, graphs: Judged, command: Sequence[str]) -> Verdict:
+    """The verdict on a call that departs, with what its graphs came to."""
+    row = call.failed
+    assert row is not None
+    own = row.rung == PROGRAM
+    judged, minify = graphs.verdict, shlex.join(["graphdbg", "minify", "--", *command])
+    reason = f"{call.place}: {row.verdict.reason}, " + ("in the program's own call alone" if own else f"from {row.rung} on")
+    where = Where(line=_line(call), name=row.value)
+    verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
+    if judged is not None and judged.failed and not own and row.rung != "dynamo":
+        at = judged.where or Where()
+        graph = at.graph.rpartition("/run-")[2].partition("/")[2] or at.graph
+        told = _shortened(graphs.op or judged.reason)
+        around = f"; it is {MEANS[row.rung]}, and its graph {graph} shows it: {told}" if row.rung in MEANS else ""
+        reason += around or f"; its graph {graph} fails: {told}"
+        where = Where(at.node, at.graph, at.line or _line(call), row.value)
+        layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
+        verdict = msgspec.structs.replace(
+            verdict, reason=reason, where=where, layer=layer, fault=judged.fault or verdict.fault, workaround=judged.workaround,
+        )  # fmt: skip
+        return msgspec.structs.replace(verdict, next=judged.next)
+    minify = minify if command else ""
+    if call.anew == "agrees" and (own or row.rung in MEANS):
+        reason += f"; {_STALE}"
+    elif row.rung in MEANS:
+        right = judged is not None and judged.verdict in ("ok", "rounding")
+        reason += f"; it is {MEANS[row.rung]}" + (" (its saved graphs are right by themselves)" if right else "")
+    elif call.anew == "agrees":
+        reason += f"; {_OLD}"
+    elif judged is not None:
+        told = "were judged right" if judged.verdict in ("ok", "rounding") else f"could not be judged: {judged.reason}"
+        reason += f"; compiled anew it departs, too; its saved graphs {told}"
+    elif call.recorded:
+        reason += f"; {call.recorded}"
+    return msgspec.structs.replace(verdict, reason=reason).then(minify)
+
+
+def _shortened(sentence: str) -> str:
+    """What is to blame, without what was looked at and how long it took."""
+    parts = re.split(r"\. (?=[A-Z0-9])", sentence.strip().rstrip("."))
+    kept = [part for part in parts if not part.startswith("Work around") and not re.match(r"\d+ compiles? \(", part)]
+    return ". ".join(kept[:_SHORT])
+
+
+def _agrees(program: Program) -> Verdict:
+    """The worst of the functions, each of which is what its calls that were judged come to."""
+    verdicts: list[Verdict] = []
+    for function in dict.fromkeys((call.function, call.file, call.line) for call in program.calls):
+        calls = [call for call in program.calls if (call.function, call.file, call.line) == function]
+        judged = [row.verdict for call in calls for row in call.rows if call.judged]
+        if judged:
+            verdicts.append(worst(judged))
+            continue
+        unsteady = [row.verdict for call in calls for row in call.rows if row.verdict.verdict == "nondeterministic"]
+        why = next((call.why for call in calls if call.why), "nothing of it could be compared")
+        reason = f"{calls[0].place}: {unsteady[0].reason if unsteady else why}"
+        verdicts.append(msgspec.structs.replace(unsteady[0], reason=reason) if unsteady else cannot_tell(reason))
+    return worst(verdicts)
+
+
+def _summary(found: ProgramTriage, graphs: Judged) -> str:
+    judged = [call for call in found.calls if call.judged]
+    functions = counted(len({(call.function, call.file, call.line) for call in found.calls}), "function")
+    of = f"{len(judged)} of {counted(len(found.calls), 'call')} looked at of {functions} were judged"
+    seen = ", ".join(f"{name.rpartition(' ')[0]}() {count}" for name, count in found.counts.items())
+    calls = f" (calls in all: {seen})" if seen else ""
+    if found.verdict.failed:
+        steps = f" Step by step: {found.drift.sentence}." if found.drift is not None else ""
+        return f"{found.verdict.reason}.{steps} {of}{calls}."
+    if found.verdict.verdict in ("ok", "rounding"):
+        rest = "Other calls, and what is not compiled, were not looked at"
+        rest += f". Step by step: {found.drift.sentence}" if found.drift is not None else ""
+        return f"Results, gradients and what is written agree with eager: {of}{calls}. {rest}."
+    return f"Not told: {found.verdict.reason}. {of}{calls}."
+
+
+def table_rows(found: ProgramTriage) -> list[tuple[str, ...]]:
+    """For people: of the call that departs each rung, else of each function its largest differences."""
+    if found.at is not None:
+        part = found.at.failed.part if found.at.failed else ""
+        rows = [row for row in found.at.rows if row.part == part]
+        return [
+            (row.rung, word(row.verdict), _number(row.error), _number(row.tolerance), row.value, row.size) for row in rows
+        ]  # fmt: skip
+    rows = []
+    for call in found.calls:
+        largest = {row.rung: max(row.error or 0.0, 0.0) for row in call.rows if row.rung in RUNGS and row.rung != "eager"}
+        told = " ".join(f"{rung} {_number(value)}" for rung, value in largest.items())
+        verdict = cannot_tell(call.why) if call.why else worst(row.verdict for row in call.rows)
+        rows.append((f"{call.function}()", word(verdict), str(call.number), _line(call), call.why or told, "; ".join(call.notes)))
+    return rows
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else "0" if value == 0 else f"{value:.1e}"

@@ -1,0 +1,139 @@
+"""The graphs of the first call that departs: which fails, what in it is to blame, and what a process of ours has to import to
+see it.
+
+Asked in the program's own process where that became the server, else in one of ours. Imports no torch.
+
+>>> judge_graphs(call, None, print).op
+'The decomposition of aten.silu.default. With only that off the graph is right (verified).'
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ...dumps.errors import GraphdbgError
+from ...dumps.store import Run, SavedGraph, resolve
+from ..blame.bisect import bisect
+from ..blame.partners import compile_of
+from ..imports import option_words
+from ..isolation import ForkServer, opened
+from ..replay import replay
+from ..triage.run import triage_run
+from ..verdict import Verdict
+from .records import PROGRAM, Call
+
+Told = Callable[[str], object]
+
+_JUDGING_S, _BLAMING_S = 600.0, 240.0
+MEANS = {
+    "dynamo": "Dynamo's own work: what it captures, resumes and puts back",
+    "aot_eager": "what AOTAutograd does around the graphs",
+}
+"""Rung outside of the graphs -> what it adds."""
+_MOST = 8
+"""Modules of the program's that are imported one by one."""
+
+
+class Judged(msgspec.Struct):
+    """What the graphs of a call that departs came to. `verdict`: None where none could be judged."""
+
+    verdict: Verdict | None = None
+    op: str = ""
+    text: str = ""
+    run: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a graph fails."""
+        return self.verdict is not None and self.verdict.failed
+
+
+def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Mapping[str, str] | None = None) -> Judged:
+    """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame. `modules`: those
+    that the program imported, one of which a process of ours may need before a graph fails there, too."""
+    told(f"judging the graphs of {call.place}")
+    found = Judged(run=call.run)
+    outside = call.failed is not None and call.failed.rung in (*MEANS, PROGRAM)
+    try:
+        run = resolve(os.path.relpath(call.run) if Path(call.run).is_relative_to(Path.cwd()) else call.run)
+        assert isinstance(run, Run)
+        with opened(server) as used:
+            triage = triage_run(run, server=used, max_time_s=_JUDGING_S, told=told)
+            found.verdict, found.text = triage.verdict, triage.summary
+            for graph in _widest_first(run, triage.verdict) if triage.verdict.failed and not outside else []:
+                told(f"looking for what is to blame in {graph.id}")
+                blamed = bisect(graph, server=used, max_time_s=_BLAMING_S, narrate=lambda text: None)
+                if blamed.reproduced:
+                    found.op = blamed.sentence or found.op
+                    found.verdict = _with_blame(triage.verdict, blamed.verdict)
+                    break
+        if server is not None and found.verdict.failed:
+            found.verdict = _importing(run, found.verdict, modules or {}, told)
+    except GraphdbgError as error:
+        found.text = str(error)
+    return found
+
+
+def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], told: Told) -> Verdict:
+    """The verdict with commands that a process of ours can follow: with the modules whose import makes the graph fail there."""
+    graph = _graph_of(run, verdict)
+    minify = next((line for line in verdict.next if line.startswith("graphdbg minify ")), "")
+    named = next((one for one in run.graphs() if minify.endswith(f"/{one.id}")), graph)
+    if named is None or not verdict.next:
+        return verdict
+    told(f"looking for what a process of graphdbg's own has to import, that {named.id} fails there")
+    with opened(None) as own:
+        fails = lambda *files: replay(named, outputs=False, imports=files, server=own).verdict.failed  # noqa: E731
+        if fails():
+            return verdict
+        likely = sorted(modules, key=lambda file: not _touches_torch(file))[:_MOST]
+        wanted = next(([file] for file in likely if fails(file)), likely if len(likely) > 1 and fails(*likely) else [])
+    words = option_words([_spelled(file, modules[file]) for file in wanted])
+    more = f" {shlex.join(words)}" if words else ""
+    return msgspec.structs.replace(verdict, next=[f"{line}{more}" for line in verdict.next] if more else [])
+
+
+def _spelled(file: str, name: str) -> str:
+    """A module as `--import` finds it from here: its name where that leads to it (a repro can then import it), else its file."""
+    places = (Path(*name.split(".")).with_suffix(".py"), Path(*name.split("."), "__init__.py"))
+    return name if any(place.exists() and place.samefile(file) for place in places) else file
+
+
+def _touches_torch(file: str) -> bool:
+    """Whether a module's text names something of torch's own, or registers an operator."""
+    try:
+        text = Path(file).read_text(errors="replace")
+    except OSError:
+        return False
+    return re.search(r"torch\.(_|library)", text) is not None
+
+
+def _graph_of(run: Run, verdict: Verdict) -> SavedGraph | None:
+    at = verdict.where.graph if verdict.where is not None else ""
+    return next((one for one in run.graphs() if at.endswith(f"/{one.id}") or at == one.id), None)
+
+
+def _widest_first(run: Run, verdict: Verdict) -> list[SavedGraph]:
+    """The failing graph's Dynamo graph, which holds what is done before it, and itself."""
+    failing = _graph_of(run, verdict)
+    if failing is None:
+        return []
+    whole = [one for one in run.graphs() if one.stage == "dynamo" and compile_of(one) == compile_of(failing)]
+    return list({one.id: one for one in [*whole, failing]}.values())
+
+
+def _with_blame(triage: Verdict, blamed: Verdict) -> Verdict:
+    where = blamed.where if blamed.where is not None and blamed.where.node else triage.where
+    graph = triage.where.graph if triage.where is not None else ""
+    if where is not None and not where.graph:
+        where = msgspec.structs.replace(where, graph=graph)
+    return msgspec.structs.replace(
+        triage, where=where, layer=blamed.layer or triage.layer, fault=blamed.fault or triage.fault,
+        workaround=blamed.workaround or triage.workaround, next=blamed.next or triage.next,
+    )  # fmt: skip
