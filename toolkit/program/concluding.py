@@ -132,12 +132,15 @@ def departs(call: Call, graphs: Judged, command: Sequence[str]) -> Verdict:
             verdict, reason=reason, where=where, layer=layer, fault=judged.fault or verdict.fault, workaround=judged.workaround,
         )  # fmt: skip
         return msgspec.structs.replace(verdict, next=judged.next)
-    minify = minify if command else ""
+    minify = minify if command and (own or row.rung in LAYERS) else ""
     if call.anew == "agrees" and (own or row.rung in MEANS):
         reason += f"; {_STALE}"
     elif row.rung in MEANS:
         right = judged is not None and judged.verdict in ("ok", "rounding")
         reason += f"; it is {MEANS[row.rung]}" + (" (its saved graphs are right by themselves)" if right else "")
+    elif row.rung not in LAYERS and not own:
+        right = [one.rung for one in call.rows if one.part == row.part and one.rung in LAYERS]
+        reason += f"; it is the backend {row.rung} itself, {' and '.join(right)} agree with eager"
     elif call.anew == "agrees":
         reason += f"; {_OLD}"
     elif judged is not None:

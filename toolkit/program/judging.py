@@ -26,7 +26,7 @@ from ..isolation import ForkServer, opened
 from ..replay import replay
 from ..triage.run import triage_run
 from ..verdict import Verdict
-from .records import PROGRAM, Call
+from .records import PROGRAM, RUNGS, Call
 
 Told = Callable[[str], object]
 
@@ -54,6 +54,12 @@ class Judged(msgspec.Struct):
         return self.verdict is not None and self.verdict.failed
 
 
+def judgeable(call: Call | None) -> bool:
+    """Whether its graphs were recorded, and say something: under a backend of the program's own they do not."""
+    failed = call.failed if call is not None else None
+    return call is not None and bool(call.run) and failed is not None and failed.rung in (*RUNGS, PROGRAM)
+
+
 def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Mapping[str, str] | None = None) -> Judged:
     """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame. `modules`: those
     that the program imported, one of which a process of ours may need before a graph fails there, too."""
@@ -77,6 +83,8 @@ def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Map
             found.verdict = _importing(run, found.verdict, modules or {}, told)
     except GraphdbgError as error:
         found.text = str(error)
+    except KeyboardInterrupt:
+        told("interrupted while its graphs were judged")
     return found
 
 

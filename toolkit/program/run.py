@@ -28,7 +28,7 @@ from ..isolation import ForkServer
 from ..isolation.client import JUDGING
 from ..recorder import launch
 from .concluding import ProgramTriage, concluded
-from .judging import MEANS, Judged, Told, judge_graphs
+from .judging import MEANS, Judged, Told, judge_graphs, judgeable
 from .records import DEFAULT_CALLS, FILE, OPTIONS, VARIABLE, Program, departing, read
 from .showing import verified
 
@@ -83,7 +83,7 @@ def triage_program(command: Sequence[str], *, calls: str | None = None, all: boo
     program.run(options, quiet)
     left = program.read()
     found = concluded(left, folder, program.graphs, list(command), program.code, program.hung)
-    found.interrupted = signal.SIGINT in program.signals
+    found.interrupted = any(number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) for number in program.signals)
     failed = found.at.failed if found.at is not None and not program.signals else None
     if found.at is not None and failed is not None and (not program.graphs.failed or failed.rung in MEANS):
         told("running the program that shows it, 3 times in fresh processes") if found.at.repro else None
@@ -127,7 +127,7 @@ class _Program:
                 self.words, environment, told=self._signalled, attend=lambda child: self._attend(child, door), stdout=stdout
             )  # fmt: skip
         call = departing(self.read())
-        if not self.signals and self.graphs.verdict is None and call is not None and call.run:
+        if not self.signals and self.graphs.verdict is None and call is not None and judgeable(call):
             self.graphs = judge_graphs(call, None, self.told)
 
     def _signalled(self, number: int) -> None:
@@ -145,7 +145,7 @@ class _Program:
                 continue
             program = self.read()
             call = departing(program)
-            if self.graphs.verdict is not None or self.signals or call is None or not call.run:
+            if self.graphs.verdict is not None or self.signals or call is None or not judgeable(call):
                 connection.close()
                 continue
             connection.settimeout(None)
@@ -153,8 +153,6 @@ class _Program:
                 self.judging = True
                 try:
                     self.graphs = judge_graphs(call, server, self.told, program.modules)
-                except KeyboardInterrupt:
-                    self.told("interrupted while its graphs were judged")
                 finally:
                     self.judging = False
 

@@ -125,6 +125,7 @@ class Shadow:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             connection.connect(self.address)
             torch.set_num_threads(1)
+            t.look_up("inductor_config").compile_threads = 1  # a pool takes nothing more when a program ends
             serve(connection)
 
     def _wrapped(self, made: Callable[..., Any], function: Any, context: Any) -> Any:

@@ -102,6 +102,8 @@ class Source:
         if inspect.isroutine(value) or isinstance(value, type) or hasattr(value, "_torchdynamo_orig_callable"):
             unwrap: Any = inspect.unwrap
             value = unwrap(value) if not isinstance(value, type) else value
+            if isinstance(value, torch.nn.Module):
+                return self.text(value, hint)
             if getattr(value, "__closure__", None) and not is_library(value.__code__.co_filename):
                 return self._named(value, value.__name__)
             return self._defined_as(value)
