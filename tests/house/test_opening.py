@@ -65,6 +65,7 @@ OTHERS: dict[str, str] = {
     "toolkit.isolation.wall": "/proc, and folders and devices by path alone",
     "toolkit.isolation.warming": "the cache folder",
     "toolkit.program.judging": "the modules of the user's program, that were loaded in it",
+    "toolkit.program.showing": "the program that this command's own program wrote",
     "toolkit.program.source": "the user's own sources, of a program that runs",
     "toolkit.program.records": "what the program's process wrote into the folder that was made for it",
     "toolkit.parts": "what this child's own kind wrote into a temporary folder",

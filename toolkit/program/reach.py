@@ -20,6 +20,7 @@ import sysconfig
 import types
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -168,6 +169,13 @@ def own_file(module: Any) -> str:
     home = str(getattr(module, "__name__", "")).partition(".")[0]
     ours = home in ("torch", "graphdbg") or home in sys.stdlib_module_names
     return "" if not file.endswith(".py") or ours or file.startswith(_LIBRARIES) else file
+
+
+def own_modules() -> dict[str, str]:
+    """Name -> file of the modules that this program has imported and that are no library's, but for the program itself."""
+    main = own_file(sys.modules.get("__main__"))
+    files = {name: own_file(module) for name, module in list(sys.modules.items())}
+    return {name: file for name, file in files.items() if file and not (main and Path(file).absolute() == Path(main).absolute())}
 
 
 def class_state(value: type) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ...dumps.atomic import write_file
-from .reach import argument_names, callable_of, own_file
+from .reach import argument_names, callable_of, own_modules
 from .records import ALONE, LABELS, MODULES, WITH_MODULES, Call, Row
 from .rungs import Rungs
 from .source import CannotSayError, Source, settings_of
@@ -117,7 +117,7 @@ class Kept:
         folder.mkdir(parents=True, exist_ok=True)
         torch.save(tensors, folder / "repro.pt")
         homes = self._modules(folder, source.homes)
-        for name, modules in ((ALONE, homes), (WITH_MODULES, self._modules(folder, _users_own()))):
+        for name, modules in ((ALONE, homes), (WITH_MODULES, self._modules(folder, set(own_modules())))):
             imports = [*sorted(source.imports), *(f"import {one}" for one in modules if f"import {one}" not in source.imports)]
             path = f'sys.path.insert(0, str(HERE / "{MODULES}"))\n' if modules else ""
             text = PROGRAM.format(**fields, imports=path + "\n".join(imports))
@@ -138,7 +138,3 @@ class Kept:
 
 def _inert(text: str) -> str:
     return text.replace("\\", "/").replace('"', "'")
-
-
-def _users_own() -> set[str]:
-    return {name for name, module in list(sys.modules.items()) if name != "__main__" and own_file(module)}

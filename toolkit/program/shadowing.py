@@ -34,7 +34,7 @@ from ..torch_private.importing import watch
 from ..unseen import passed_over
 from .aside import Outside, alone, in_backward
 from .beside import Beside
-from .reach import callable_of, own_file, place_of, reach
+from .reach import callable_of, own_modules, place_of, reach
 from .records import DEFAULT_CALLS, FILE, Call
 from .repro import Kept
 from .rungs import Rungs
@@ -107,8 +107,7 @@ class Shadow:
             counts[place] = counts.get(place, 0) + one.count
         if self.unkept:
             self.notes.append(f"{int(self.unkept)} calls that compiled anew were not kept to be run again")
-        loaded = list(sys.modules.items())
-        modules = {file: name for name, one in loaded if name != "__main__" and (file := own_file(one))}
+        modules = {file: name for name, file in own_modules().items()}
         self._write({"event": "end", "counts": counts, "notes": self.notes, "modules": modules})
         if self.unwritten:
             sys.stderr.write(f"graphdbg: what was found cannot be kept in {self.folder}: {self.unwritten}\n")

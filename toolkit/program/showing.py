@@ -9,6 +9,7 @@ The plainest first, with torch alone; where that does not show the failure, the 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -69,6 +70,8 @@ def verified(call: Call, python: str) -> Repro:
             (folder / WITH_MODULES).replace(folder / ALONE)
             return msgspec.structs.replace(found, path=str(folder / ALONE), modules=True)
     (folder / WITH_MODULES).unlink()
+    if f'HERE / "{MODULES}"' not in (folder / ALONE).read_text(encoding="utf-8"):
+        shutil.rmtree(folder / MODULES, ignore_errors=True)
     return msgspec.structs.replace(found, path=str(folder / ALONE))
 
 
