@@ -366,13 +366,13 @@ def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.
     for tensor, width in zip(tensors_in(value), eps, strict=False):
         if width and tensor.dtype == torch.float64:
             plain = tensor.data  # autograd must not take it for a change of a saved value
-            plain.add_(rounding(plain, width, generator))
+            plain.add_(_rounding(plain, width, generator))
             if tensor.requires_grad:
-                tensor.register_hook(lambda grad, width=width: grad + rounding(grad, width, generator))
+                tensor.register_hook(lambda grad, width=width: grad + _rounding(grad, width, generator))
     return value
 
 
-def rounding(values: torch.Tensor, width: float, generator: torch.Generator) -> torch.Tensor:
+def _rounding(values: torch.Tensor, width: float, generator: torch.Generator) -> torch.Tensor:
     unit = torch.rand(values.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1).to(values.device)
     known = torch.isfinite(values)
     finite = values[known]

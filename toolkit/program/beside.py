@@ -38,7 +38,6 @@ from .unsteady import first_difference
 if TYPE_CHECKING:
     from .shadowing import Function, Shadow
 
-SAMPLES = 3
 _Leaves = list[tuple[str, torch.Tensor]]
 
 
@@ -91,14 +90,8 @@ class Beside:
 
     def _judge(self, part: str, eager: Left, again: Left, run: Callable[[str], Left]) -> None:
         loose = comparing.unsteady(eager.values, again.values)
-        samples: list[dict[str, Any]] = []
-
-        @functools.cache
-        def noise() -> Any:
-            for seed in range(SAMPLES):
-                with contextlib.suppress(Exception):
-                    samples.append(self._rounded(part, seed).values)
-            return comparing.noise_of(eager.values, samples)
+        sample = functools.cache(lambda seed: self._rounded(part, seed).values)
+        noise = functools.cache(lambda count: comparing.noise_of(eager.values, [sample(seed) for seed in range(count)]))
 
         first = Row("eager", OK, part, seconds=round(eager.seconds, 4))
         if (eager.error is None) != (again.error is None):
@@ -114,7 +107,10 @@ class Beside:
             self.call.raises = type(eager.error).__name__
         if eager.text != again.text:
             self.call.notes.append("what it prints differs between two runs of eager")
-        compared = lambda rung, got: comparing.judged(rung, self.one.rungs.key(rung), part, eager, got, loose, noise)  # noqa: E731
+
+        def compared(rung: str, got: Left) -> Row:
+            return comparing.judged(rung, self.one.rungs.key(rung), part, eager, got, loose, noise, self.one.accepted)
+
         if not part:
             self.compared = functools.partial(compared, self.one.rungs.last)
         failed: list[Row] = []
@@ -202,8 +198,7 @@ class Beside:
         if rounded is not None:
             mode = Rounding(rounded)
             for tensor in {id(one): one for one in [*(one for _, one in leaves), *self._state()]}.values():
-                if comparing.is_float(tensor) and not tensor.is_complex():
-                    comparing.move(tensor, mode.generator)
+                mode.move(tensor)
         began = time.perf_counter()
         with quiet() as heard, stance(rung == "eager"), own_hooks(), no_side_effects(alone), counters(), self._modes():
             try:

@@ -11,6 +11,7 @@ what stays within that is rounding. Changes nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ import torch
 
 from ...dumps.torchside import wrappers
 from .. import torch_private as t
-from ..comparing import ALLOWANCE, EXACT, rounding
+from ..comparing import ALLOWANCE, EXACT, SUMS
 from ..execution import same_bits
 from ..numerics.comparison import compare
 from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
@@ -29,11 +30,16 @@ from .records import Row
 UNSTABLE = 1e-3
 """Eager runs that are further apart than this, relative to the size, say nothing of a value."""
 
+_UNITS = 1 << 20
 REQUIRES = " requires grad"
 """Behind the name of a result that does."""
 
 Values = dict[str, Any]
-NoiseOf = Callable[[], Mapping[str, Noise]]
+NoiseOf = Callable[[int], Mapping[str, Noise]]
+"""So many samples of what rounding does -> the noise of each value."""
+SAMPLES = 3
+Accepted = dict[tuple[str, str, str], tuple[float, float]]
+"""Rung, part and value -> how far off it was, on the whole and in one element, and was seen to be rounding."""
 
 
 class Left(NamedTuple):
@@ -88,9 +94,10 @@ def differences(eager: Values, got: Values) -> dict[str, float]:
     return {name: apart(value, got.get(name)) for name, value in eager.items() if is_float(value)}
 
 
-def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mapping[str, float], noise: NoiseOf) -> Row:
+def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mapping[str, float], noise: NoiseOf,
+           accepted: Accepted) -> Row:  # fmt: skip
     """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked where
-    a value is beyond its tolerance alone."""
+    a value is beyond its tolerance alone, and not what rounding was `accepted` for in an earlier call; what is now, is added."""
     row = Row(rung, OK, part, seconds=round(got.seconds, 4))
     if eager.error is not None or got.error is not None:
         row.verdict = _raised(key, eager, got)
@@ -112,11 +119,17 @@ def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mappin
             continue
         if loose.get(name, 0.0) > UNSTABLE:
             continue
+        off = far, _peak(want, have)
+        if all(one <= 2.0 * other for one, other in zip(off, accepted.get((rung, part, name), ()), strict=False)) and (
+            (rung, part, name) in accepted and _formed(want, have)
+        ):
+            rounded = rounded or name
+            continue
         difference = _difference(name, want, have, loose, noise)
         if difference is None:
             continue
         if difference.detail == "rounding":
-            rounded = rounded or name
+            rounded, accepted[rung, part, name] = rounded or name, off
         elif found is None:
             found = name, difference
     if found is not None:
@@ -148,6 +161,14 @@ def agree(eager: Values, got: Values) -> bool:
     return all(name in got and apart(want, got[name]) == 0.0 and _formed(want, got[name]) for name, want in eager.items())
 
 
+def _peak(want: Any, have: Any) -> float:
+    """How far the worst element is off, relative to the size of all; infinite where that says nothing."""
+    if not is_float(want) or not is_float(have) or want.shape != have.shape or not want.numel():
+        return math.inf
+    far, size = float((have.to(want.dtype) - want).abs().max()), float(rms(want.to(torch.float32)))
+    return far / size if size and math.isfinite(far) else math.inf
+
+
 def _formed(want: Any, have: Any) -> bool:
     return not isinstance(want, torch.Tensor) or (want.dtype, want.device) == (have.dtype, have.device)
 
@@ -157,8 +178,12 @@ def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noi
         same = type(want) is type(have) and want == have
         return None if same else Difference("accuracy", 0, "", 1.0, "")
     truth = wide(want) if is_float(want) else want
-    found = compare([truth], [want], [have], noise=lambda _: noise().get(name, Noise()), rounding=(0,),
-                    check=("metadata", "nan", "accuracy"))  # fmt: skip
+    found = None
+    for samples in (1, SAMPLES):
+        found = compare([truth], [want], [have], noise=lambda _, samples=samples: noise(samples).get(name, Noise()),
+                        rounding=(0,), check=("metadata", "nan", "accuracy"))  # fmt: skip
+        if found is None or found.kind != "accuracy" or found.detail == "rounding":
+            break
     allowed = 4.0 * loose.get(name, 0.0)
     if found is not None and found.kind == "accuracy" and allowed and apart(want, have) <= allowed:
         return found._replace(detail="rounding")
@@ -216,7 +241,8 @@ class Rounding(t.TorchDispatchMode):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self.generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator().manual_seed(seed)
+        self._units = torch.rand(_UNITS, generator=self._generator).mul_(2).sub_(1)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
@@ -226,17 +252,28 @@ class Rounding(t.TorchDispatchMode):
         given = {one.untyped_storage()._cdata for one in t.tree_leaves((args, kwargs)) if _dense(one)}
         for one in t.tree_leaves(made):
             if _dense(one) and (func._schema.is_mutable or one.untyped_storage()._cdata not in given):
-                move(one, self.generator)
+                self.move(one)
         return made
 
+    def move(self, tensor: torch.Tensor) -> None:
+        """A float tensor, moved in place by rounding at random (see `toolkit.comparing.noise`); autograd does not see it."""
+        if not _dense(tensor):
+            return
+        plain = tensor.detach()
+        eps = torch.finfo(plain.dtype).eps
+        exact = plain if plain.dtype == torch.float64 else plain.to(torch.float32)
+        size = float(exact.square().mean().sqrt())
+        sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
+        with torch.no_grad():
+            tensor.data.copy_(torch.addcmul(exact, exact.abs().mul_(eps).add_(sums), self._uniform(exact)))
 
-def move(tensor: torch.Tensor, generator: torch.Generator) -> None:
-    """A dense float tensor, moved in place by rounding at random; autograd does not see it."""
-    plain = tensor.detach()
-    eps = torch.finfo(plain.dtype).eps
-    exact = plain.to(torch.float64)
-    with torch.no_grad():
-        tensor.data.copy_(exact + rounding(exact, eps, generator))
+    def _uniform(self, like: torch.Tensor) -> torch.Tensor:
+        """Numbers between -1 and 1, out of one store: new ones for each operation cost more than the operation."""
+        at = int(torch.randint(_UNITS, (), generator=self._generator))
+        units = self._units.roll(-at) if like.numel() > _UNITS - at else self._units[at:]
+        if like.numel() > _UNITS:
+            units = units.repeat(-(-like.numel() // _UNITS))
+        return units[: like.numel()].view(like.shape).to(like.device, like.dtype)
 
 
 def _dense(value: Any) -> bool:

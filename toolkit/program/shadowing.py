@@ -27,6 +27,7 @@ import msgspec
 import torch
 
 from ...dumps.lines import append
+from ...dumps.output import say
 from .. import torch_private as t
 from ..isolation.server import serve
 from ..recorder import live_torch
@@ -34,6 +35,7 @@ from ..torch_private.importing import watch
 from ..unseen import passed_over
 from .aside import Outside, alone, in_backward
 from .beside import Beside
+from .comparing import Accepted
 from .reach import callable_of, own_modules, place_of, reach
 from .records import DEFAULT_CALLS, FILE, Call
 from .repro import Kept
@@ -52,6 +54,7 @@ class Function:
         self.rungs, self.kept = Rungs(function, context), Kept(function)
         self.name, self.file, self.line = place_of(function, made_at)
         self.count = 0
+        self.accepted: Accepted = {}
 
 
 class Shadow:
@@ -110,7 +113,7 @@ class Shadow:
         modules = {file: name for name, file in own_modules().items()}
         self._write({"event": "end", "counts": counts, "notes": self.notes, "modules": modules})
         if self.unwritten:
-            sys.stderr.write(f"graphdbg: what was found cannot be kept in {self.folder}: {self.unwritten}\n")
+            say(f"graphdbg: what was found cannot be kept in {self.folder}: {self.unwritten}")
         elif self.departed and self.address:
             self._serve()
 
