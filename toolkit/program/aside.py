@@ -35,6 +35,19 @@ def own_hooks() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def no_hooks(leaves: list[torch.Tensor]) -> Iterator[None]:
+    """The program's own hooks on tensors are not called: what hangs on them is none of the function's."""
+    held = [(hooks, dict(hooks)) for one in leaves if (hooks := getattr(one, "_backward_hooks", None))]
+    for hooks, _ in held:
+        hooks.clear()  # in place: autograd keeps the dictionary
+    try:
+        yield
+    finally:
+        for hooks, kept in held:
+            hooks.update(kept)
+
+
 _watching = threading.local()
 _audited = False
 

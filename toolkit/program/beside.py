@@ -27,7 +27,7 @@ from ..execution import settle
 from ..recorder import live_torch
 from ..verdict import OK, Verdict
 from . import comparing
-from .aside import collectives, counters, no_side_effects, own_hooks
+from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks
 from .comparing import Left, Rounding
 from .quiet import quiet
 from .records import PROGRAM, Call, Row
@@ -293,8 +293,9 @@ class Beside:
         for at, root in enumerate(roots):
             root.register_hook(functools.partial(self._arrived, at))
 
-    def _arrived(self, at: int, gradient: torch.Tensor) -> None:
-        if self.queued is None or self.shadow.ended or self.shadow.over():
+    def _arrived(self, at: int, gradient: torch.Tensor | None) -> None:
+        """`gradient`: None where the loss does not use this one of several results."""
+        if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over():
             return
         self.given[at] = gradient.detach().clone()
         if not self.queued:
@@ -336,7 +337,7 @@ class Beside:
         self.shadow.begun(self.call, rung)
         began = time.perf_counter()
         unique = list({id(one): (name, one) for name, one in leaves}.values())
-        with quiet(), stance(rung == "eager"), counters():
+        with quiet(), stance(rung == "eager"), counters(), no_hooks([one for _, one in unique]):
             try:
                 with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     roots = [outputs[at] for at in self.given]
