@@ -305,8 +305,8 @@ class Beside:
 
     def _after(self) -> None:
         self.queued = None
-        with self.shadow.inside():
-            self.shadow.guarded(self._backward)
+        with self.shadow.inside(), self.shadow.turn() as ours:
+            self.shadow.guarded(self._backward) if ours else None
         self.given.clear()
 
     def _backward(self) -> None:

@@ -36,7 +36,7 @@ from ..unseen import passed_over
 from .aside import Outside, alone, in_backward
 from .beside import Beside
 from .comparing import Levels
-from .reach import callable_of, own_modules, place_of, reach
+from .reach import callable_of, is_library, own_modules, place_of, reach
 from .records import DEFAULT_CALLS, FILE, Call
 from .repro import Kept
 from .rungs import Rungs
@@ -44,6 +44,8 @@ from .start import NotCopied, Start
 
 LIGHT = 0.1
 """The share of the program's time that the states before calls that are not scheduled may take."""
+TURN_S = 60.0
+"""For so long a call waits until that of another thread is over; then it is not looked at."""
 
 
 class Function:
@@ -163,14 +165,27 @@ class Shadow:
         finally:
             self.here.depth -= 1
 
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[bool]:
+        """One thread at a time: torch's stance, standard output and the state of a model are all threads'. Whether it came, as
+        what has it may wait for this one."""
+        ours = not self.over() and self._lock.acquire(timeout=TURN_S)
+        try:
+            yield ours
+        finally:
+            if ours:
+                self._lock.release()
+
     # one call
 
     def _call(self, one: Function, made: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if self.ended or self._busy() or os.getpid() != self.pid or torch.compiler.is_compiling() or in_backward():
+        if self.ended or self._busy() or os.getpid() != self.pid or in_backward():
             return made(*args, **kwargs)
-        with self.inside():
+        with self.inside(), self.turn() as ours:
+            if torch.compiler.is_compiling():  # asked in turn: what another thread compiles counts
+                return made(*args, **kwargs)
             number, one.count = one.count, one.count + 1
-            if self.over():
+            if not ours or self.over():
                 return made(*args, **kwargs)
             if self.first <= number < self.last:
                 return self._beside(one, made, number, args, kwargs)
@@ -222,9 +237,8 @@ class Shadow:
 
     def _compare(self, one: Function, number: int, args: Any, kwargs: Any, start: Start | None, result: Any,
                  compiled: bool = False) -> list[Beside]:  # fmt: skip
-        with self._lock:
-            self.made += 1
-            key = f"{self.pid}:{self.made}"
+        self.made += 1
+        key = f"{self.pid}:{self.made}"
         call = Call(key, one.name, one.file, one.line, number, compiled=compiled)
         began = time.monotonic()
         self.write(call)
@@ -273,7 +287,7 @@ class Shadow:
 
 def _made_at() -> tuple[str, int]:
     frame = sys._getframe(2)
-    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
+    ours = str(Path(__file__).parents[2])
+    while frame.f_back is not None and (is_library(file := frame.f_code.co_filename) or file.startswith(ours)):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import runpy
+import threading
 from pathlib import Path
 
+import pytest
 import torch
 
 import graphdbg
@@ -25,3 +28,35 @@ def test_a_result_that_the_loss_does_not_use(tmp_path: Path) -> None:
         used.backward()
     assert unused.requires_grad
     assert found.verdict.verdict == "ok" and [row for row in found.calls[0].rows if row.part], found.summary
+
+
+def test_threads_that_call_one_function_take_turns_and_lose_no_call_and_no_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, results = torch.nn.BatchNorm1d(3), dict[int, torch.Tensor]()
+
+    def worker(number: int) -> None:
+        for _ in range(5):
+            results[number] = step(torch.full((2, 3), float(number)))
+            print("thread", number)
+
+    with graphdbg.shadow(tmp_path / "found", calls=10) as found:
+        step = torch.compile(model, backend="aot_eager")
+        threads = [threading.Thread(target=worker, args=(number,)) for number in range(2)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        print("end")
+    assert [call.number for call in found.calls] == list(range(10)) and found.verdict.verdict == "ok", found.summary
+    assert int(model.num_batches_tracked or 0) == 10
+    assert sorted(capsys.readouterr().out.splitlines()) == ["end"] + ["thread 0"] * 5 + ["thread 1"] * 5
+
+
+def test_a_copy_of_a_compiled_model_is_where_the_program_copies_it(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    compiled = "torch.compile(torch.nn.Linear(3, 3), backend='eager')"
+    script.write_text(f"import copy, torch\nstep = {compiled}\ncopy.deepcopy(step)(torch.ones(2, 3))")
+    with graphdbg.shadow(tmp_path / "found") as found:
+        runpy.run_path(str(script))
+    assert (found.calls[0].file, found.calls[0].line) == (str(script), 3)
