@@ -43,8 +43,8 @@ class Start:
                 for part in _flat(tensor):
                     self._take(name, part)
                 gradient = tensor.grad if tensor.is_leaf and not tensor.is_inference() else None
-                if gradient is not None:
-                    self._take(f"gradient of {name}", gradient)
+                for part in _flat(gradient) if gradient is not None else []:
+                    self._take(f"gradient of {name}", part)
                 self.forms.append((name, tensor, _form(tensor), gradient, tensor.requires_grad))
         except (RuntimeError, NotImplementedError) as error:
             raise NotCopied(f"{name} cannot be copied ({str(error).splitlines()[0][:120]})") from error
@@ -86,14 +86,12 @@ class Start:
         """The tensors whose memory or form is not what it was, by their first name; and the `.grad` of leaves that is another
         object, or has other numbers."""
         changed = {key for key, (storage, kept) in self.storages.items() if not _equal(storage, kept)}
-        tensors = [
-            (name, tensor) for name, tensor, form, _, _ in self.forms
-            if _form(tensor) != form or any(part.untyped_storage()._cdata in changed for part in _flat(tensor))
-        ]  # fmt: skip
+        touched = lambda tensor: any(part.untyped_storage()._cdata in changed for part in _flat(tensor))  # noqa: E731
+        tensors = [(name, tensor) for name, tensor, form, _, _ in self.forms if _form(tensor) != form or touched(tensor)]
         gradients = [
             (f"{name}.grad", tensor.grad) for name, tensor, _, before, _ in self.forms
             if tensor.is_leaf and not tensor.is_inference()
-            and (tensor.grad is not before or (before is not None and before.untyped_storage()._cdata in changed))
+            and (tensor.grad is not before or (before is not None and touched(before)))
         ]  # fmt: skip
         return tensors, gradients
 

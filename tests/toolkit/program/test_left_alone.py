@@ -60,3 +60,16 @@ def test_a_copy_of_a_compiled_model_is_where_the_program_copies_it(tmp_path: Pat
     with graphdbg.shadow(tmp_path / "found") as found:
         runpy.run_path(str(script))
     assert (found.calls[0].file, found.calls[0].line) == (str(script), 3)
+
+
+def test_a_wrapper_whose_gradient_is_a_wrapper_is_copied(tmp_path: Path) -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    given = TwoTensor(torch.ones(3), torch.ones(3)).requires_grad_()
+    with graphdbg.shadow(tmp_path / "found", calls=3) as found:
+        step = torch.compile(lambda x: x.sin(), backend="aot_eager")
+        for _ in range(2):
+            step(given).sum().backward()
+    assert [call.why for call in found.calls] == ["", ""] and found.verdict.verdict == "ok", found.summary
+    assert isinstance(given.grad, TwoTensor)
+    assert torch.equal(given.grad.a, 2 * torch.ones(3).cos())
