@@ -228,8 +228,8 @@ def _raised(key: str, eager: Left, got: Left) -> Verdict:
 
 
 def said(error: BaseException | None) -> str:
-    """The type of an exception, and the first line of what it says."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """The type of an exception, and the first line of what it says (what a backend raised is behind a line that names it)."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
     return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
 
 

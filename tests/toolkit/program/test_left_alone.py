@@ -73,3 +73,12 @@ def test_a_wrapper_whose_gradient_is_a_wrapper_is_copied(tmp_path: Path) -> None
     assert [call.why for call in found.calls] == ["", ""] and found.verdict.verdict == "ok", found.summary
     assert isinstance(given.grad, TwoTensor)
     assert torch.equal(given.grad.a, 2 * torch.ones(3).cos())
+
+
+def test_what_a_backend_raises_is_said(tmp_path: Path) -> None:
+    def backend(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> None:
+        raise ValueError("no tanh here")
+
+    with graphdbg.shadow(tmp_path / "found") as found, pytest.raises(Exception, match="no tanh"):
+        torch.compile(torch.tanh, backend=backend)(torch.ones(3))
+    assert "it raises BackendCompilerFailed: ValueError: no tanh here; eager does not" in found.verdict.reason
