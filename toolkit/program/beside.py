@@ -84,6 +84,8 @@ class Beside:
         self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
         outside = self.outside
         self._judge("", eager, lambda rung: self._run(rung, self.one.rungs.call(rung))[0])
+        if not self.one.rungs.graphs:
+            self.call.notes.append("Dynamo makes no graph of it: what runs is eager (TORCH_LOGS=graph_breaks says why)")
         if outside and not any(row.verdict.failed for row in self.call.rows):
             self.call.why = f"it changes {', '.join(outside[:4])}, which it is not given and does not return"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,6 +12,9 @@ import pytest
 import torch
 
 import graphdbg
+from graphdbg.toolkit.program.concluding import concluded, table_rows
+from graphdbg.toolkit.program.judging import Judged
+from graphdbg.toolkit.program.records import Call, Program, Row
 
 
 def test_hooks_on_leaves_are_called_as_often_as_alone(tmp_path: Path) -> None:
@@ -82,3 +87,31 @@ def test_what_a_backend_raises_is_said(tmp_path: Path) -> None:
     with graphdbg.shadow(tmp_path / "found") as found, pytest.raises(Exception, match="no tanh"):
         torch.compile(torch.tanh, backend=backend)(torch.ones(3))
     assert "it raises BackendCompilerFailed: ValueError: no tanh here; eager does not" in found.verdict.reason
+
+
+def test_a_function_of_which_dynamo_makes_no_graph_is_named(tmp_path: Path) -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            torch._dynamo.graph_break()
+        return x
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend="eager")(torch.ones(3))
+    assert found.calls[0].notes == ["Dynamo makes no graph of it: what runs is eager (TORCH_LOGS=graph_breaks says why)"]
+    assert found.verdict.verdict == "ok"
+
+
+def test_the_largest_difference_of_a_rung_is_that_of_all_its_parts() -> None:
+    rows = [Row("inductor", error=2e-7), Row("inductor", part="backward", error=0.0)]
+    call = Call("1", "step", "train.py", 3, 0, rows=rows)
+    found = concluded(Program([call], {"step train.py:3": 1}), Path(), Judged(), [])
+    assert table_rows(found)[0][4] == "inductor 2.0e-07"
+
+
+def test_a_program_that_dynamo_refuses_before_it_makes_a_graph_ends(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    refused = "torch.compile(lambda x: print(x.sum()) or x, fullgraph=True, backend='eager')"
+    script.write_text(f"import torch\nstep = {refused}\ntry: step(torch.ones(3))\nexcept Exception: print('refused')")
+    words = [sys.executable, "-m", "graphdbg", "triage", "--", sys.executable, str(script)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
+    assert done.returncode == 1 and done.stdout.startswith("refused\nFAILS: crash"), done.stdout + done.stderr
