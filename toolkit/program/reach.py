@@ -51,6 +51,8 @@ class Reached:
         self.boxes: list[Box] = []
         self.generators: list[Any] = []
         self.refused = ""
+        self.backward = False
+        """Whether it runs a backward of its own: then hooks on leaves are called."""
 
 
 def callable_of(function: Any) -> tuple[Any, Any]:
@@ -74,6 +76,7 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
     found, seen = Reached(), set[int]()
     inner, owner = callable_of(function)
     names = argument_names(inner, owner)
+    found.backward = "backward" in _named(getattr(inner, "__code__", None))
     roots = [(names[at] if at < len(names) else f"argument {at}", value, False) for at, value in enumerate(args)]
     roots += [(name, value, False) for name, value in kwargs.items()]
     if owner is not None:
@@ -114,6 +117,8 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
     dot = f"{name}." if name else ""
     if isinstance(value, torch.Tensor):
         found.tensors.append((name, value))
+        for place in ("_backward_hooks", "_post_accumulate_grad_hooks") if found.backward else ():
+            yield from (("a hook", hook, True) for hook in (getattr(value, place, None) or {}).values())
     elif isinstance(value, type):
         found.boxes.append(Box(name, value, "class", True))
         yield from ((f"{dot}{key}", part, True) for key, part in class_state(value).items())
@@ -217,7 +222,9 @@ def _of_cells(found: Reached, function: types.FunctionType) -> Iterator[tuple[st
         yield name, held, True
 
 
-def _named(code: types.CodeType) -> list[str]:
+def _named(code: types.CodeType | None) -> list[str]:
+    if code is None:
+        return []
     inside = [name for one in code.co_consts if isinstance(one, types.CodeType) for name in _named(one)]
     return list(dict.fromkeys([*code.co_names, *inside]))
 

@@ -115,3 +115,16 @@ def test_a_program_that_dynamo_refuses_before_it_makes_a_graph_ends(tmp_path: Pa
     words = [sys.executable, "-m", "graphdbg", "triage", "--", sys.executable, str(script)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
     assert done.returncode == 1 and done.stdout.startswith("refused\nFAILS: crash"), done.stdout + done.stderr
+
+
+def test_hooks_on_leaves_of_a_step_with_its_own_backward_leave_nothing(tmp_path: Path) -> None:
+    model, seen = torch.nn.Linear(3, 3), []
+    model.weight.register_hook(lambda gradient: seen.append(1))
+
+    def step(x: torch.Tensor) -> None:
+        model(x).sum().backward()
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend="aot_eager")(torch.ones(2, 3))
+    assert len(seen) == 1
+    assert "it changes seen" in found.verdict.reason
