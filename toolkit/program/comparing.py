@@ -11,6 +11,7 @@ what stays within that is rounding. Changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -59,6 +60,9 @@ def kept(value: Any) -> Any:
         return torch.tensor(value, dtype=torch.float32)
     if isinstance(value, (int, str, bytes, bool, type(None), complex, tuple)):
         return value
+    if type(value).__module__ == "numpy":
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # numbers that torch has none of
+            return torch.tensor(value)
     return f"a {type(value).__qualname__}"
 
 

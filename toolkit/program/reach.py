@@ -11,6 +11,7 @@ standard library and installed packages keep in their own modules is not followe
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import io
@@ -75,6 +76,9 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
     """Everything that a call may read or write."""
     found, seen = Reached(), set[int]()
     inner, owner = callable_of(function)
+    if any(later(inner) for later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)):
+        found.refused = "it returns a generator or a coroutine, which does its work after the call"
+        return found
     names = argument_names(inner, owner)
     found.backward = "backward" in _named(getattr(inner, "__code__", None))
     roots = [(names[at] if at < len(names) else f"argument {at}", value, False) for at, value in enumerate(args)]
@@ -156,11 +160,40 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
                 yield from ((f"{dot}{child}", held, False) for child, held in part.items())
             else:
                 yield f"{dot}{key}", part, False
-    elif hasattr(value, "__dict__") and _followed(value):
+    elif (shared := array_of(value)) is not None:
+        found.tensors.append((name, shared))
+    elif _followed(value):
         outside = outside and not _is_state(value)
-        found.boxes.append(Box(name, value.__dict__, "attributes", outside))
-        yield f"{type(value).__name__}", type(value), True
-        yield from ((f"{dot}{key}", part, outside) for key, part in list(value.__dict__.items()))
+        parts = slots_of(value)
+        if parts:
+            found.boxes.append(Box(name, value, "slots", outside))
+        if hasattr(value, "__dict__"):
+            found.boxes.append(Box(name, value.__dict__, "attributes", outside))
+            parts = parts | value.__dict__
+        if parts or hasattr(value, "__dict__"):
+            yield f"{type(value).__name__}", type(value), True
+        yield from ((f"{dot}{key}", part, outside) for key, part in parts.items())
+
+
+def array_of(value: Any) -> torch.Tensor | None:
+    """A tensor in the memory of a NumPy array that can be written; None of anything else."""
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.ndarray) or not value.flags.writeable:
+        return None
+    with contextlib.suppress(TypeError, ValueError):  # its numbers or its strides are none of torch's
+        return torch.from_numpy(value)
+    return None
+
+
+def slots_of(value: Any) -> dict[str, Any]:
+    """What is in the slots of an object's classes."""
+    found = {}
+    for base in type(value).__mro__:
+        for key, slot in vars(base).items() if "__slots__" in vars(base) else ():
+            if isinstance(slot, types.MemberDescriptorType):
+                with contextlib.suppress(AttributeError):  # empty
+                    found[key] = slot.__get__(value)
+    return found
 
 
 def _own_class(value: Any) -> bool:

@@ -22,7 +22,7 @@ import torch
 
 from ...dumps.torchside import wrappers
 from ..recorder.live_torch import generators
-from .reach import Box, Reached, class_state
+from .reach import Box, Reached, class_state, slots_of
 
 
 class NotCopied(Exception):
@@ -163,7 +163,7 @@ def _changes(box: Box, kept: Any, now: Any) -> list[tuple[str, Any]]:
     before, after = dict(leaves_of(kept)), dict(leaves_of(now))
     parts = {name: part for name, part in after.items() if name not in before or not _one(before[name], part)}
     parts |= {name: ABSENT for name in before if name not in after}
-    dotted = box.kind in ("attributes", "class")
+    dotted = box.kind in ("attributes", "class", "slots")
     named = {re.sub(r"^\['(\w+)'\]", r".\1", name) if dotted else name: part for name, part in parts.items()}
     return [((box.name or "self") + name, part) for name, part in named.items()]
 
@@ -180,6 +180,8 @@ def _kept(box: Box) -> Any:
             return ABSENT
     if box.kind == "class":
         return class_state(owner)
+    if box.kind == "slots":
+        return slots_of(owner)
     return {"bytes": bytes, "set": set, "dict": dict, "attributes": dict, "list": list}[box.kind](owner)
 
 
@@ -218,6 +220,11 @@ def _restore(box: Box, kept: Any) -> None:
             delattr(owner, name)
         for name, part in kept.items():
             setattr(owner, name, part)
+    elif box.kind == "slots":  # below a frozen dataclass
+        for name in slots_of(owner).keys() - kept.keys():
+            object.__delattr__(owner, name)
+        for name, part in kept.items():
+            object.__setattr__(owner, name, part)
     elif isinstance(owner, (dict, set)):
         owner.clear()
         owner.update(kept)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import runpy
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -128,3 +131,36 @@ def test_hooks_on_leaves_of_a_step_with_its_own_backward_leave_nothing(tmp_path:
         torch.compile(step, backend="aot_eager")(torch.ones(2, 3))
     assert len(seen) == 1
     assert "it changes seen" in found.verdict.reason
+
+
+class Slotted:
+    __slots__ = ("h", "n")
+
+    def __init__(self) -> None:
+        self.h, self.n = torch.zeros(2), 0
+
+
+def test_slots_and_numpy_arrays_are_put_back_and_compared(tmp_path: Path) -> None:
+    state, array = Slotted(), np.zeros(2, np.float32)
+
+    def step(state: Slotted, array: Any, x: torch.Tensor) -> Any:
+        state.h, state.n = state.h + x, state.n + 1
+        array += 1
+        return state.h.numpy() + array
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        compiled = torch.compile(step, backend="aot_eager")
+        for _ in range(3):
+            result = compiled(state, array, torch.ones(2))
+    assert (state.n, state.h.tolist(), array.tolist(), result.tolist()) == (3, [3.0, 3.0], [3.0, 3.0], [6.0, 6.0])
+    assert found.verdict.verdict == "ok" and found.calls[0].rows[-1].value in ("result", "array, written", "state.h")
+
+
+def test_a_coroutine_is_named(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    async def step(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        assert asyncio.run(torch.compile(step, backend="aot_eager")(torch.ones(1))).item() == 2
+    assert "it returns a generator or a coroutine, which does its work after the call" in found.verdict.reason
+    assert not [one for one in recwarn if "never awaited" in str(one.message)]
