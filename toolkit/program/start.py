@@ -235,6 +235,10 @@ def _restore(box: Box, kept: Any) -> None:
         owner[:] = kept
 
 
+_TOLD = (str, int, float, bool, type(None), tuple)
+"""Keys that are named by what they hold: of a tensor that is numbers, which differ from run to run."""
+
+
 def leaves_of(value: Any, name: str = "", seen: frozenset[int] = frozenset()) -> list[tuple[str, Any]]:
     """The parts of a value that are no containers, with their place in it; a type that is no container stands for itself."""
     if id(value) in seen:
@@ -243,7 +247,9 @@ def leaves_of(value: Any, name: str = "", seen: frozenset[int] = frozenset()) ->
         return [(name, tuple(value))]
     inner = seen | {id(value)}
     if isinstance(value, dict):
-        return [leaf for key, part in value.items() for leaf in leaves_of(part, f"{name}[{key!r}]", inner)]
+        keys = [repr(key) if type(key) in _TOLD else f"{type(key).__name__} {at}" for at, key in enumerate(value)]
+        pairs = zip(keys, value.values(), strict=True)
+        return [leaf for key, part in pairs for leaf in leaves_of(part, f"{name}[{key}]", inner)]
     if isinstance(value, (list, tuple, deque)):
         named = getattr(value, "_fields", None)
         places = [f".{field}" for field in named] if named else [f"[{at}]" for at in range(len(value))]

@@ -18,6 +18,7 @@ import graphdbg
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import Judged
 from graphdbg.toolkit.program.records import Call, Program, Row
+from graphdbg.toolkit.program.start import leaves_of
 
 
 def test_hooks_on_leaves_are_called_as_often_as_alone(tmp_path: Path) -> None:
@@ -164,3 +165,22 @@ def test_a_coroutine_is_named(tmp_path: Path, recwarn: pytest.WarningsRecorder) 
         assert asyncio.run(torch.compile(step, backend="aot_eager")(torch.ones(1))).item() == 2
     assert "it returns a generator or a coroutine, which does its work after the call" in found.verdict.reason
     assert not [one for one in recwarn if "never awaited" in str(one.message)]
+
+
+def test_numpy_s_random_numbers_are_eager_s_and_state_by_tensors_is_named_without_its_numbers(tmp_path: Path) -> None:
+    state = {torch.zeros(2): torch.zeros(2)}
+
+    def step(state: dict[torch.Tensor, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        noise = torch.from_numpy(np.random.normal(0, 1, (2,)).astype(np.float32))
+        for key in state:
+            key += noise
+            state[key] = noise * 2
+        return x + noise
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend="aot_eager")(state, torch.ones(2))
+    assert found.verdict.verdict == "ok" and found.calls[0].judged, found.summary
+
+
+def test_a_key_that_is_a_tensor_is_named_by_its_place() -> None:
+    assert [name for name, _ in leaves_of({"a": 1, torch.ones(2): 2}, "state")] == ["state['a']", "state[Tensor 1]"]
