@@ -72,7 +72,7 @@ class Rungs:
 
 @contextlib.contextmanager
 def roomy() -> Iterator[None]:
-    """More entries in Dynamo's caches: those of the rungs do not count as the program's; and eager's numbers of `numpy.random`."""
+    """More entries in Dynamo's caches: the rungs' do not count as the program's; eager's numbers of `numpy.random`."""
     dynamo = t.loaded("dynamo_config")
     limits = {name: getattr(dynamo, name) * _ROOM for name in ("recompile_limit", "accumulated_recompile_limit")}
     with dynamo.patch(limits | {"use_numpy_random_stream": True}):
