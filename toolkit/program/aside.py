@@ -107,6 +107,12 @@ def collectives() -> Iterator[Callable[[], bool]]:
     yield lambda: count() != before
 
 
+def watched_by() -> str:
+    """Why nothing can run beside where a dispatch mode of the program's is at work, or ""."""
+    modes = t.look_up("dispatch_mode_stack")()
+    return f"it is called under {type(modes[-1]).__name__}, which would count what runs beside, too" if modes else ""
+
+
 def in_backward() -> bool:
     """Whether autograd is at work on this thread."""
     return t.look_up("current_graph_task_id")() != -1

@@ -27,7 +27,7 @@ from ..execution import settle
 from ..recorder import live_torch
 from ..verdict import OK, Verdict
 from . import comparing
-from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks
+from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, watched_by
 from .comparing import Left, Rounding
 from .quiet import quiet
 from .records import PROGRAM, Call, Row
@@ -297,7 +297,7 @@ class Beside:
 
     def _arrived(self, at: int, gradient: torch.Tensor | None) -> None:
         """`gradient`: None where the loss does not use this one of several results."""
-        if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over():
+        if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over() or watched_by():
             return
         self.given[at] = gradient.detach().clone()
         if not self.queued:

@@ -68,6 +68,8 @@ def callable_of(function: Any) -> tuple[Any, Any]:
             return function.__func__ if hasattr(function, "__func__") else function, owner
         elif hasattr(function, "__wrapped__"):
             function = function.__wrapped__
+        elif isinstance(called := inspect.getattr_static(type(function), "__call__", None), types.FunctionType):
+            return called, function
         else:
             return function, None
 

@@ -34,7 +34,7 @@ from ..isolation.server import serve
 from ..recorder import live_torch
 from ..torch_private.importing import watch
 from ..unseen import passed_over
-from .aside import Outside, alone, in_backward
+from .aside import Outside, alone, in_backward, watched_by
 from .beside import Beside
 from .comparing import Levels
 from .reach import callable_of, is_library, own_modules, place_of, reach
@@ -244,7 +244,7 @@ class Shadow:
         began = time.monotonic()
         self.write(call)
         reached = start.reached if start else reach(one.function, args, kwargs)
-        call.why = reached.refused
+        call.why = reached.refused or watched_by()
         beside: Beside | None = None
         if not call.why:
             try:
@@ -286,10 +286,15 @@ class Shadow:
             self.unwritten = error.strerror or str(error)
 
 
+def _inside(folder: Path) -> str:
+    """How the path of each file in it begins."""
+    return f"{folder}{os.sep}"
+
+
 def _by_torch(context: Any) -> bool:
     """Whether a file of torch's asks for this compile, but for those that every compile goes through."""
-    root = str(Path(torch.__file__).parent)
-    passed = (str(Path(__file__).parents[2]), str(Path(inspect.getfile(type(context))).parent), torch.__file__)
+    root = _inside(Path(torch.__file__).parent)
+    passed = (_inside(Path(__file__).parents[2]), _inside(Path(inspect.getfile(type(context))).parent), torch.__file__)
     frame: Any = sys._getframe()
     while frame is not None and frame.f_code.co_filename.startswith(passed):
         frame = frame.f_back
@@ -298,7 +303,7 @@ def _by_torch(context: Any) -> bool:
 
 def _made_at() -> tuple[str, int]:
     frame = sys._getframe(2)
-    ours = str(Path(__file__).parents[2])
+    ours = _inside(Path(__file__).parents[2])
     while frame.f_back is not None and (is_library(file := frame.f_code.co_filename) or file.startswith(ours)):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

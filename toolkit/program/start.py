@@ -46,7 +46,7 @@ class Start:
                 for part in _flat(gradient) if gradient is not None else []:
                     self._take(f"gradient of {name}", part)
                 self.forms.append((name, tensor, _form(tensor), gradient, tensor.requires_grad))
-        except (RuntimeError, NotImplementedError) as error:
+        except (RuntimeError, ValueError) as error:  # ValueError: a parameter of a lazy module
             raise NotCopied(f"{name} cannot be copied ({str(error).splitlines()[0][:120]})") from error
         self.boxes = [(box, _kept(box)) for box in reached.boxes]
         self.random = Randomness(reached.generators)
