@@ -1,7 +1,8 @@
 """The wall that a child goes behind before it reads a run of a stranger's: it writes into its own folders, and to no network.
 
 What the kernel allows is taken: a server has namespaces of its own (network, mounts, shared memory), a child then sees everything
-else read-only; Landlock says the same of files by path, and keeps the child from other processes; a filter of system calls makes
+else read-only. Where ordinary programs get none but `bwrap` does, the server is started through it: it has a network, processes
+and shared memory of its own; mounts stay, for bwrap makes them once and each question writes elsewhere. Landlock says the same of files by path, and keeps the child from other processes; a filter of system calls makes
 no sockets but those of the server's own network. Rights of root beyond reading go. Devices stay. `Wall.open` says what is not
 closed. Reading is not closed. Must be built by system calls alone, before the first thread, and must not follow a variable: a
 mechanism is left out by an argument.
@@ -20,7 +21,9 @@ import fcntl
 import os
 import platform
 import socket
+import stat
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -75,10 +78,11 @@ _trees: dict[tuple[Path, ...], int] = {}
 
 @dataclass(frozen=True)
 class Wall:
-    """What holds here. `network`: the server has one of its own; `mounts`: a child gets a tree of its own; `landlock`: the
-    version, 0 for none; `filter`: system calls are filtered."""
+    """What holds here. `network`: the server has one of its own; `bwrap`: by that, and no other processes are seen; `mounts`: a
+    child gets a tree of its own; `landlock`: the version, 0 for none; `filter`: system calls are filtered."""
 
     network: bool = False
+    bwrap: bool = False
     mounts: bool = False
     landlock: int = 0
     filter: bool = False
@@ -93,15 +97,16 @@ class Wall:
             "reach the network": not (self.network or self.filter or self.landlock >= _TCP_FROM),
             "reach the network other than by TCP": not (self.network or self.filter) and self.landlock >= _TCP_FROM,
             "talk to services of this machine (D-Bus, Docker)": not self.filter,
-            "signal your processes": self.landlock < _SCOPES_FROM,
-            "trace your processes": not self.landlock,
+            "signal your processes": self.landlock < _SCOPES_FROM and not self.bwrap,
+            "trace your processes": not (self.landlock or self.bwrap),
         }
         return [what for what, is_open in found.items() if is_open]
 
     @property
     def built_of(self) -> list[str]:
         """The mechanisms that hold."""
-        found = {"namespaces": self.network, f"Landlock {self.landlock}": self.landlock, "a filter of calls": self.filter}
+        names = "namespaces by bwrap" if self.bwrap else "namespaces"
+        found = {names: self.network, f"Landlock {self.landlock}": self.landlock, "a filter of calls": self.filter}
         return [name for name, holds in found.items() if holds]
 
     def prepared(self, writable: Iterable[Path]) -> Places:
@@ -134,26 +139,54 @@ class Wall:
             os.close(handle)
         _checked(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
         if self.landlock:
-            _landlock(libc, places.folders, self.landlock, tcp=not self.network, shared=self.mounts)
+            _landlock(libc, places.folders, self.landlock, tcp=not self.network, shared=self.mounts or self.bwrap)
         _drop_rights(libc)
         if self.filter:
             _filter(libc, (socket.AF_INET, socket.AF_INET6, _NETLINK) if self.network else ())
 
 
-def begin(parts: Collection[str], scratch: Path) -> Wall:
-    """What a server begins with: its namespaces; then a child tries what holds, in `scratch`, and its answer counts."""
+def _mounts_here(parts: Collection[str]) -> bool | None:
+    """Whether namespaces of our own have mounts; None where the kernel refuses any."""
+    wanted = [mounts for mounts in ("mounts" in parts, False) if "namespaces" in parts]
+    return next((one for one in wanted if _succeeds(partial(_own_namespaces, mounts=one))), None)
+
+
+def bubblewrap(parts: Collection[str]) -> list[str]:
+    """The command through which a server starts its successor, in namespaces that this process is refused; empty where there is
+    none, or no need. It is root's alone to write, on PATH, and not in the current folder."""
+    if sys.platform != "linux" or "namespaces" not in parts or _mounts_here(parts) is not None:
+        return []
+    shared = ["--tmpfs", str(_SHARED)] if _SHARED.is_dir() else []
+    lost = [word for name in ("LD_LIBRARY_PATH", "TMPDIR") for word in ("--setenv", name, os.environ.get(name, ""))]
+    for path in (Path(folder, "bwrap") for folder in os.get_exec_path()):
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            about = path.stat()
+            safe = about.st_uid == 0 and stat.S_ISREG(about.st_mode) and not about.st_mode & 0o022
+            if not safe or not path.is_absolute() or Path.cwd() in (path.parent, *path.resolve().parents):
+                continue
+            command = [
+                str(path), "--die-with-parent", "--unshare-net", "--unshare-ipc", "--unshare-pid", "--as-pid-1",
+                "--dev-bind", "/", "/", "--proc", "/proc", *shared, *lost, "--",
+            ]  # fmt: skip
+            subprocess.run([*command, str(path), "--version"], check=True, capture_output=True, timeout=10)
+            return command
+    return []
+
+
+def begin(parts: Collection[str], scratch: Path, *, bwrap: bool = False) -> Wall:
+    """What a server begins with: its namespaces; then a child tries what holds, in `scratch`, and its answer counts. `bwrap`: it
+    was started through `bubblewrap`, and has them."""
     if sys.platform != "linux":
         return Wall()
-    wanted = [mounts for mounts in ("mounts" in parts, False) if "namespaces" in parts]
-    mounts = next((one for one in wanted if _succeeds(partial(_own_namespaces, mounts=one))), None)
-    if network := mounts is not None:  # a child has tried: what succeeds in part cannot be undone
+    mounts = False if bwrap else _mounts_here(parts)
+    if (network := mounts is not None) and not bwrap:  # a child has tried: what succeeds in part cannot be undone
         _own_namespaces(mounts=mounts)
     known = platform.machine() in _ARCHITECTURES and struct.calcsize("P") == 8
-    wall = Wall(network, bool(mounts), version() if "landlock" in parts else 0, "filter" in parts and known)
+    wall = Wall(network, bwrap, bool(mounts), version() if "landlock" in parts else 0, "filter" in parts and known)
     fewer: list[dict[str, Any]] = [{"mounts": False}, {"landlock": 0}, {"filter": False}]
     less = [{**one, **other} for one in fewer for other in fewer]  # each alone, then two of them
     tried = [wall, *(replace(wall, **one) for one in sorted(less, key=len))]
-    return next((one for one in dict.fromkeys(tried) if _holds(one, scratch)), Wall(network))
+    return next((one for one in dict.fromkeys(tried) if _holds(one, scratch)), Wall(network, bwrap))
 
 
 def version() -> int:
