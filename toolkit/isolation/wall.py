@@ -38,8 +38,13 @@ _NEWNS, _NEWIPC, _NEWUSER, _NEWNET = 0x20000, 0x08000000, 0x10000000, 0x40000000
 _BIND, _RECURSIVE, _PRIVATE, _NOSUID, _NODEV = 0x1000, 0x4000, 1 << 18, 2, 4
 _MOUNT_SETATTR, _RULESET, _RULE, _RESTRICT, _IO_URING = 442, 444, 445, 446, 425
 _NO_NEW_PRIVS, _NETLINK = 38, 16
-_ARCHITECTURES = {"x86_64": (0xC000003E, 41, 317), "aarch64": (0xC00000B7, 198, 277)}
-"""The kernel's name of an architecture, and the numbers that `socket` and `seccomp` have there."""
+_ARCHITECTURES = {
+    "x86_64": (0xC000003E, 41, 317, 280, (*range(90, 95), 132, *range(188, 191), *range(197, 200), 235, 260, 261, 268)),
+    "aarch64": (0xC00000B7, 198, 277, 88, (5, 6, 7, 14, 15, 16, 52, 53, 54, 55)),
+}  # fmt: skip
+_ABOUT_FILES = (452, 463, 466, 469)
+"""The kernel's name of an architecture, the numbers that `socket`, `seccomp` and `utimensat` have there, and those of the other
+calls that change modes, owners, times and attributes of files; the newer of these have one number everywhere."""
 
 _WRITE, _TRUNCATE, _REFER = 1 << 1, 1 << 14, 1 << 13
 _CHANGES = sum(1 << bit for bit in (4, 5, 7, 8, 9, 10, 12))
@@ -92,7 +97,7 @@ class Wall:
         """What code that breaks out can still do, beside reading, in a few words each."""
         found = {
             "write your files": not (self.mounts or self.landlock),
-            "change the modes and times of your files": bool(self.landlock) and not self.mounts,
+            "change the modes and times of your files": not (self.mounts or self.filter),
             "cut your files short": 0 < self.landlock < _TRUNCATE_FROM and not self.mounts,
             "reach the network": not (self.network or self.filter or self.landlock >= _TCP_FROM),
             "reach the network other than by TCP": not (self.network or self.filter) and self.landlock >= _TCP_FROM,
@@ -142,7 +147,7 @@ class Wall:
             _landlock(libc, places.folders, self.landlock, tcp=not self.network, shared=self.mounts or self.bwrap)
         _drop_rights(libc)
         if self.filter:
-            _filter(libc, (socket.AF_INET, socket.AF_INET6, _NETLINK) if self.network else ())
+            _filter(libc, (socket.AF_INET, socket.AF_INET6, _NETLINK) if self.network else (), files=not self.mounts)
 
 
 def _mounts_here(parts: Collection[str]) -> bool | None:
@@ -157,7 +162,7 @@ def bubblewrap(parts: Collection[str]) -> list[str]:
     if sys.platform != "linux" or "namespaces" not in parts or _mounts_here(parts) is not None:
         return []
     shared = ["--tmpfs", str(_SHARED)] if _SHARED.is_dir() else []
-    lost = [word for name in ("LD_LIBRARY_PATH", "TMPDIR") for word in ("--setenv", name, os.environ.get(name, ""))]
+    lost = [name for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ]  # where it has rights of root
     for path in (Path(folder, "bwrap") for folder in os.get_exec_path()):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             about = path.stat()
@@ -166,7 +171,7 @@ def bubblewrap(parts: Collection[str]) -> list[str]:
                 continue
             command = [
                 str(path), "--die-with-parent", "--unshare-net", "--unshare-ipc", "--unshare-pid", "--as-pid-1",
-                "--dev-bind", "/", "/", "--proc", "/proc", *shared, *lost, "--",
+                "--dev-bind", "/", "/", "--proc", "/proc", *shared, *(word for name in lost for word in ("--setenv", name, os.environ[name])), "--",
             ]  # fmt: skip
             subprocess.run([*command, str(path), "--version"], check=True, capture_output=True, timeout=10)
             return command
@@ -316,16 +321,23 @@ def _drop_rights(libc: Any) -> None:
     _checked(libc.capset(header, struct.pack("IIIIII", effective, permitted, 0, 0, 0, 0)), "capset")
 
 
-def _filter(libc: Any, families: Collection[int]) -> None:
+def _filter(libc: Any, families: Collection[int], *, files: bool) -> None:
     """Refuses sockets of other families, and calls by which one could be made past this. CUDA begins with a local socket of
-    packets in order, which services do not have."""
-    architecture, make_socket, seccomp = _ARCHITECTURES[platform.machine()]
+    packets in order, which services do not have. `files`: what would change the modes or times of files does nothing; refused,
+    it would end copies that programs make in their own folders. "Now" is refused: who touches a file then makes it."""
+    architecture, make_socket, seccomp, set_times, changes = _ARCHITECTURES[platform.machine()]
+    changes += _ABOUT_FILES
     load, equal, above, mask, give = 0x20, 0x15, 0x35, 0x54, 0x06
     allowed, refused = 0x7FFF0000, 0x50000 | errno.EACCES
+    unchanged = [
+        *((equal, len(changes) + 3 - at, 0, call) for at, call in enumerate(changes)),
+        (equal, 0, 4, set_times), (load, 0, 0, 32), (equal, 0, 1, 0), (give, 0, 0, refused), (give, 0, 0, 0x50000),
+    ]  # fmt: skip
     tests = [
         (load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, refused),
         (load, 0, 0, 0), (above, 0, 1, 0x40000000), (give, 0, 0, refused),
         (equal, 0, 1, _IO_URING), (give, 0, 0, refused),
+        *(unchanged if files else ()),
         (equal, 1, 0, make_socket), (give, 0, 0, allowed), (load, 0, 0, 16),
         *((equal, len(families) - at + 4, 0, family) for at, family in enumerate(families)),
         (equal, 0, 3, socket.AF_UNIX), (load, 0, 0, 24), (mask, 0, 0, 0xF), (equal, 1, 0, socket.SOCK_SEQPACKET),
