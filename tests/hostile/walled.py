@@ -10,9 +10,12 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from graphdbg.toolkit.isolation import child
 
 Payload = dict[str, Any]
 
@@ -50,6 +53,10 @@ def attempts(payload: Payload) -> Payload:
         if file.stat() == began:
             raise PermissionError("nothing changed")
 
+    def meet() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as place:
+            reach(socket.AF_INET, socket.SOCK_STREAM, place.getsockname())
+
     tried: dict[str, Callable[[], object]] = {
         "inside": move,
         "temporary": lambda: tempfile.TemporaryFile().close(),
@@ -60,6 +67,7 @@ def attempts(payload: Payload) -> Payload:
         "away": lambda: (outside / "gone").unlink(),
         "modes": lambda: changed(outside / "file"),
         "shorter": lambda: os.truncate(outside / "long", 1),
+        "meet": meet,
         "tcp": lambda: reach(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", payload["tcp"])),
         "udp": lambda: reach(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", payload["udp"])),
         "service": lambda: reach(socket.AF_UNIX, socket.SOCK_STREAM, payload["service"]),
@@ -92,3 +100,9 @@ def instead_of_a_reply(payload: Payload) -> None:
         os.mkfifo(folder / "mark")
         os.mkfifo(folder / "reply")
     os._exit(0)
+
+
+def wait(payload: Payload) -> None:
+    """Says that it is there, and stays."""
+    child.report("here")
+    time.sleep(300)

@@ -167,7 +167,7 @@ def bubblewrap(parts: Collection[str]) -> list[str]:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             about = path.stat()
             safe = about.st_uid == 0 and stat.S_ISREG(about.st_mode) and not about.st_mode & 0o022
-            if not safe or not path.is_absolute() or Path.cwd() in (path.parent, *path.resolve().parents):
+            if not safe or not path.is_absolute() or Path.cwd() in (path.parent, path.resolve().parent):
                 continue
             command = [
                 str(path), "--die-with-parent", "--unshare-net", "--unshare-ipc", "--unshare-pid", "--as-pid-1",
