@@ -150,9 +150,9 @@ class Server:
             if self.settings is None:
                 self.settings = msgspec.json.decode(body, type=Settings)
                 self.held = folders.hold(Path(self.settings.root))
-                own = self.bwrap or self.settings.wall is None or not self.settings.client
-                if not own and (command := bubblewrap(self.settings.wall or ())):
-                    return self._go_on_through(command)
+                if not self.bwrap and self.settings.wall and (command := bubblewrap(self.settings.wall)):
+                    self._go_on_through(command)
+                    return
                 self._prepare(self.settings)
             else:
                 query = msgspec.json.decode(body, type=Query)
@@ -169,7 +169,7 @@ class Server:
             self._send(Answer(number, "signal", signal="SIGKILL"))
 
     def _go_on_through(self, command: Sequence[str]) -> None:
-        """Waits while another of this kind serves, which has namespaces: this thread is the one that it must not outlive."""
+        """Waits while another of this kind serves, in namespaces: bwrap ends it with this thread, which a client's may not be."""
         number = self.connection.fileno()
         argv = [*command, sys.executable, "-m", f"{__package__}.server", str(number), "bwrap"]
         with subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=[number]) as process:

@@ -1,11 +1,12 @@
 """The wall that a child goes behind before it reads a run of a stranger's: it writes into its own folders, and to no network.
 
 What the kernel allows is taken: a server has namespaces of its own (network, mounts, shared memory), a child then sees everything
-else read-only. Where ordinary programs get none but `bwrap` does, the server is started through it: it has a network, processes
-and shared memory of its own; mounts stay, for bwrap makes them once and each question writes elsewhere. Landlock says the same of files by path, and keeps the child from other processes; a filter of system calls makes
-no sockets but those of the server's own network. Rights of root beyond reading go. Devices stay. `Wall.open` says what is not
-closed. Reading is not closed. Must be built by system calls alone, before the first thread, and must not follow a variable: a
-mechanism is left out by an argument.
+else read-only. Where ordinary programs are refused these and `bwrap` is not, the server is started through it, with a network,
+processes and shared memory of its own; mounts stay as they are, for it makes them once, and each question writes elsewhere.
+Landlock says by path what can be written, and keeps the child from other processes; a filter of system calls makes no sockets
+but those of the server's own network, and no changes of modes where mounts stay. Rights of root beyond reading go. Devices stay.
+`Wall.open` says what is not closed. Reading is not closed. Must be built before the first thread, and must not follow a variable
+but PATH, for a file of root's: a mechanism is left out by an argument.
 
 >>> wall = begin(PARTS, root)                 # in the server, before it imports torch
 >>> places = wall.prepared([root])            # in the server, before it forks
@@ -42,9 +43,9 @@ _ARCHITECTURES = {
     "x86_64": (0xC000003E, 41, 317, 280, (*range(90, 95), 132, *range(188, 191), *range(197, 200), 235, 260, 261, 268)),
     "aarch64": (0xC00000B7, 198, 277, 88, (5, 6, 7, 14, 15, 16, 52, 53, 54, 55)),
 }  # fmt: skip
-_ABOUT_FILES = (452, 463, 466, 469)
-"""The kernel's name of an architecture, the numbers that `socket`, `seccomp` and `utimensat` have there, and those of the other
-calls that change modes, owners, times and attributes of files; the newer of these have one number everywhere."""
+"""The kernel's name of an architecture, the numbers that `socket`, `seccomp` and `utimensat` have there, and those of other calls
+that change modes, owners, times and attributes of files; _NEWER of these have one number everywhere."""
+_NEWER = (452, 463, 466, 469)
 
 _WRITE, _TRUNCATE, _REFER = 1 << 1, 1 << 14, 1 << 13
 _CHANGES = sum(1 << bit for bit in (4, 5, 7, 8, 9, 10, 12))
@@ -55,6 +56,9 @@ _REFER_FROM, _TRUNCATE_FROM, _TCP_FROM, _SCOPES_FROM = 2, 3, 4, 6
 _DEVICES = ("null", "zero", "full", "random", "urandom", "kfd", "nvidia*", "nvidia-caps/*", "dri/*")
 _SHARED = Path("/dev/shm")
 
+_BWRAP = (
+    "--die-with-parent --as-pid-1 --unshare-net --unshare-ipc --unshare-pid --dev-bind / / --proc /proc --tmpfs /dev/shm"
+)
 _IGNORING_MODES = 1 << 1
 """What root keeps: it may read what its users may."""
 
@@ -157,24 +161,19 @@ def _mounts_here(parts: Collection[str]) -> bool | None:
 
 
 def bubblewrap(parts: Collection[str]) -> list[str]:
-    """The command through which a server starts its successor, in namespaces that this process is refused; empty where there is
-    none, or no need. It is root's alone to write, on PATH, and not in the current folder."""
+    """The command through which a server starts its successor, in namespaces that it is refused itself; empty where there is
+    none, or no need. What is taken is a file that root alone may write, not in the current folder, and it was tried."""
     if sys.platform != "linux" or "namespaces" not in parts or _mounts_here(parts) is not None:
         return []
-    shared = ["--tmpfs", str(_SHARED)] if _SHARED.is_dir() else []
-    lost = [name for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ]  # where it has rights of root
+    lost = [name for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ]  # to a program with rights of root
+    words = [*_BWRAP.split(), *(word for name in lost for word in ("--setenv", name, os.environ[name])), "--"]
     for path in (Path(folder, "bwrap") for folder in os.get_exec_path()):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             about = path.stat()
-            safe = about.st_uid == 0 and stat.S_ISREG(about.st_mode) and not about.st_mode & 0o022
-            if not safe or not path.is_absolute() or Path.cwd() in (path.parent, path.resolve().parent):
-                continue
-            command = [
-                str(path), "--die-with-parent", "--unshare-net", "--unshare-ipc", "--unshare-pid", "--as-pid-1",
-                "--dev-bind", "/", "/", "--proc", "/proc", *shared, *(word for name in lost for word in ("--setenv", name, os.environ[name])), "--",
-            ]  # fmt: skip
-            subprocess.run([*command, str(path), "--version"], check=True, capture_output=True, timeout=10)
-            return command
+            safe = about.st_uid == 0 and stat.S_ISREG(about.st_mode) and not about.st_mode & 0o022 and path.is_absolute()
+            if safe and Path.cwd() not in (path.parent, path.resolve().parent):
+                subprocess.run([path, *words, path, "--version"], check=True, capture_output=True, timeout=10)
+                return [str(path), *words]
     return []
 
 
@@ -326,7 +325,7 @@ def _filter(libc: Any, families: Collection[int], *, files: bool) -> None:
     packets in order, which services do not have. `files`: what would change the modes or times of files does nothing; refused,
     it would end copies that programs make in their own folders. "Now" is refused: who touches a file then makes it."""
     architecture, make_socket, seccomp, set_times, changes = _ARCHITECTURES[platform.machine()]
-    changes += _ABOUT_FILES
+    changes += _NEWER
     load, equal, above, mask, give = 0x20, 0x15, 0x35, 0x54, 0x06
     allowed, refused = 0x7FFF0000, 0x50000 | errno.EACCES
     unchanged = [
