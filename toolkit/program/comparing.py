@@ -38,8 +38,8 @@ Values = dict[str, Any]
 NoiseOf = Callable[[int], Mapping[str, Noise]]
 """So many samples of what rounding does -> the noise of each value."""
 SAMPLES = 3
-Accepted = dict[tuple[str, str, str], tuple[float, float]]
-"""Rung, part and value -> how far off it was, on the whole and in one element, and was seen to be rounding."""
+Levels = dict[tuple[str, str], tuple[float, float]]
+"""Part and value -> what rounding was seen to do to it in an earlier call: on the whole, in one element; relative to its size."""
 
 
 class Left(NamedTuple):
@@ -95,9 +95,9 @@ def differences(eager: Values, got: Values) -> dict[str, float]:
 
 
 def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mapping[str, float], noise: NoiseOf,
-           accepted: Accepted) -> Row:  # fmt: skip
+           levels: Levels) -> Row:  # fmt: skip
     """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked where
-    a value is beyond its tolerance alone, and not what rounding was `accepted` for in an earlier call; what is now, is added."""
+    a value is beyond its tolerance alone, and beyond the `levels` of earlier calls."""
     row = Row(rung, OK, part, seconds=round(got.seconds, 4))
     if eager.error is not None or got.error is not None:
         row.verdict = _raised(key, eager, got)
@@ -119,17 +119,14 @@ def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mappin
             continue
         if loose.get(name, 0.0) > UNSTABLE:
             continue
-        off = far, _peak(want, have)
-        if all(one <= 2.0 * other for one, other in zip(off, accepted.get((rung, part, name), ()), strict=False)) and (
-            (rung, part, name) in accepted and _formed(want, have)
-        ):
-            rounded = rounded or name
+        if (level := levels.get((part, name))) and _formed(want, have) and far <= level[0] and _peak(want, have) <= level[1]:
+            rounded = rounded or (name if far > (_tolerance(want) or 0.0) else "")
             continue
         difference = _difference(name, want, have, loose, noise)
         if difference is None:
             continue
         if difference.detail == "rounding":
-            rounded, accepted[rung, part, name] = rounded or name, off
+            rounded = rounded or name
         elif found is None:
             found = name, difference
     if found is not None:
@@ -262,17 +259,15 @@ class Rounding(t.TorchDispatchMode):
         plain = tensor.detach()
         eps = torch.finfo(plain.dtype).eps
         exact = plain if plain.dtype == torch.float64 else plain.to(torch.float32)
-        size = float(exact.square().mean().sqrt())
+        size = float(torch.linalg.vector_norm(exact)) / math.sqrt(exact.numel())
         sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
         with torch.no_grad():
             tensor.data.copy_(torch.addcmul(exact, exact.abs().mul_(eps).add_(sums), self._uniform(exact)))
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
         """Numbers between -1 and 1, out of one store: new ones for each operation cost more than the operation."""
-        at = int(torch.randint(_UNITS, (), generator=self._generator))
-        units = self._units.roll(-at) if like.numel() > _UNITS - at else self._units[at:]
-        if like.numel() > _UNITS:
-            units = units.repeat(-(-like.numel() // _UNITS))
+        at = int(torch.randint(max(1, _UNITS - like.numel()), (), generator=self._generator))
+        units = self._units[at:] if like.numel() <= _UNITS else self._units.repeat(-(-like.numel() // _UNITS))
         return units[: like.numel()].view(like.shape).to(like.device, like.dtype)
 
 
@@ -295,4 +290,14 @@ def noise_of(eager: Values, samples: list[Values]) -> dict[str, Noise]:
             found[name] = Noise(ALLOWANCE * flips, most)
         else:
             found[name] = Noise(ALLOWANCE * max([int((one != want).sum()) for one in others], default=0))
+    return found
+
+
+def levels_of(part: str, eager: Values, noise: Mapping[str, Noise]) -> Levels:
+    """The noise, relative to the size of each value."""
+    found: Levels = {}
+    for name, one in noise.items():
+        size = float(rms(wide(eager[name]))) if one.apart is not None and one.apart.numel() else 0.0
+        if size and one.apart is not None and math.isfinite(far := float(one.apart.max())):
+            found[part, name] = float(rms(one.apart)) / size, far / size
     return found

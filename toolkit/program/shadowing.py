@@ -35,7 +35,7 @@ from ..torch_private.importing import watch
 from ..unseen import passed_over
 from .aside import Outside, alone, in_backward
 from .beside import Beside
-from .comparing import Accepted
+from .comparing import Levels
 from .reach import callable_of, own_modules, place_of, reach
 from .records import DEFAULT_CALLS, FILE, Call
 from .repro import Kept
@@ -54,7 +54,7 @@ class Function:
         self.rungs, self.kept = Rungs(function, context), Kept(function)
         self.name, self.file, self.line = place_of(function, made_at)
         self.count = 0
-        self.accepted: Accepted = {}
+        self.levels: Levels = {}
 
 
 class Shadow:
