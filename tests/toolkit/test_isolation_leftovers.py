@@ -178,3 +178,21 @@ def test_a_folder_that_is_being_made_is_not_taken_for_left_over(tmp_path: Path, 
     with ThreadPoolExecutor(6) as pool:
         assert sum(pool.map(work, range(6))) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fork_of_a_process_with_openmp_threads_computes() -> None:
+    program = """
+import os, signal, sys, torch
+from graphdbg.toolkit.isolation.processes import end_openmp_threads
+torch.set_num_threads(2)
+given = torch.ones(2000, 2000)
+given.clone()
+end_openmp_threads()
+if not os.fork():
+    signal.alarm(20)
+    torch.set_num_threads(2)
+    os._exit(int(given.clone().sum() != 4e6))
+sys.exit(os.wait()[1])
+"""
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+    assert subprocess.run([sys.executable, "-c", program], env=environment, timeout=60, check=False).returncode == 0

@@ -20,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 
 _SHARED = Path("/dev/shm")
+_OMP_PAUSE_HARD = 2
 
 
 def children_of(pid: int) -> list[int]:
@@ -233,3 +234,10 @@ def default_memory_bytes(jobs: int = 1) -> int:
         with contextlib.suppress(OSError, ValueError):
             total = min(total, int(Path(name).read_text()))
     return total * 9 // 10 // max(1, jobs)
+
+
+def end_openmp_threads() -> None:
+    """Ends the threads that OpenMP keeps for the calling thread: in a fork they are not there, and its first parallel region would
+    wait for them for ever. They come again when they are needed. Where the library cannot (before OpenMP 5), nothing happens."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).omp_pause_resource_all(_OMP_PAUSE_HARD)

@@ -257,7 +257,8 @@ class Rounding(t.TorchDispatchMode):
         return made
 
     def move(self, tensor: torch.Tensor) -> None:
-        """A float tensor, moved in place by rounding at random (see `toolkit.comparing.noise`); autograd does not see it."""
+        """A float tensor, moved in place by rounding at random (see `toolkit.comparing.noise`), and as a whole by what a sum
+        inside of the operation may be off (the mean of a batch norm, say); autograd does not see it."""
         if not _dense(tensor):
             return
         plain = tensor.detach()
@@ -266,7 +267,8 @@ class Rounding(t.TorchDispatchMode):
         size = float(torch.linalg.vector_norm(exact)) / math.sqrt(exact.numel())
         sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
         with torch.no_grad():
-            tensor.data.copy_(torch.addcmul(exact, exact.abs().mul_(eps).add_(sums), self._uniform(exact)))
+            moved = torch.addcmul(exact, exact.abs().mul_(eps).add_(sums), self._uniform(exact))
+            tensor.data.copy_(moved.add_(sums * float(self._units[int(torch.randint(_UNITS, (), generator=self._generator))])))
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
         """Numbers between -1 and 1, out of one store: new ones for each operation cost more than the operation."""

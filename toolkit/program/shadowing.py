@@ -30,6 +30,7 @@ import torch
 from ...dumps.lines import append
 from ...dumps.output import say
 from .. import torch_private as t
+from ..isolation.processes import end_openmp_threads
 from ..isolation.server import serve
 from ..recorder import live_torch
 from ..torch_private.importing import watch
@@ -130,6 +131,7 @@ class Shadow:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             connection.connect(self.address)
             torch.set_num_threads(1)
+            end_openmp_threads()
             t.look_up("inductor_config").compile_threads = 1  # a pool takes nothing more when a program ends
             serve(connection)
 
