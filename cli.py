@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
     "doctor": ("Record", "toolkit.commands.doctor:doctor", "Say what works on this machine and what is missing."),
     "ls": ("Look", "dumps.commands.ls:ls", "List the graphs of a run, or the runs here."),
-    "show": ("Look", "dumps.commands.show:show", "Show the nodes, inputs or generated code of one graph."),
+    "show": ("Look", "minifier.commands.show:show", "Show the nodes, inputs or generated code of one graph."),
     "draw": ("Look", "toolkit.commands.draw:draw", "Draw a graph, a part of it or its modules: svg, png, pdf or dot."),
     "diff": ("Look", "dumps.commands.diff:diff", "Compare two graphs, runs, processes, recompiles or stages."),
     "tui": ("Look", "tui.commands.tui:tui", "Look at runs and graphs, replay, minify and report, in the terminal or a browser."),

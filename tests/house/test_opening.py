@@ -15,7 +15,7 @@ _CODE = "files of generated code, which open themselves"
 
 OTHERS: dict[str, str] = {
     "dumps.browse.kernels": _CODE,
-    "dumps.commands.show": _CODE,
+    "minifier.commands.show": _CODE,
     "dumps.pack.making": _CODE,
     "toolkit.compile_fx.showing.asked": _CODE,
     "toolkit.compile_fx.showing.child": _CODE,
