@@ -96,34 +96,32 @@ def test_what_others_read_is_returned_and_what_it_read_comes_in(tmp_path: Path) 
     assert replay(load_graph(made.case), rung="eager", outputs=False).ok
 
 
-def test_the_command_shows_saves_and_never_overwrites(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_shows_saves_and_never_overwrites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x = torch.randn(3, 4)
-    case_of((make_fx(lambda x: x.sin().cos().tan().exp())(x), [x]), tmp_path)
-    assert cli(["show", "whole", "--nodes", "cos..tan", "--json"]) == 0
+    whole = str(case_of((make_fx(lambda x: x.sin().cos().tan().exp())(x), [x]), tmp_path))
+    part, other = tmp_path / "part", tmp_path / "other"
+    assert cli(["show", whole, "--nodes", "cos..tan", "--json"]) == 0
     assert [node["name"] for node in json.loads(capsys.readouterr().out)["nodes"]] == ["cos", "tan"]
-    assert cli(["show", "whole", "--nodes", "sin,tan..exp", "--columns", "name"]) == 0
+    assert cli(["show", whole, "--nodes", "sin,tan..exp", "--columns", "name"]) == 0
     assert capsys.readouterr().out.split() == ["name", "sin", "tan", "exp"]
-    assert cli(["show", "whole", "--nodes", "cos..tan", "--save", "part"]) == 0
+    assert cli(["show", whole, "--nodes", "cos..tan", "--save", str(part)]) == 0
     told = capsys.readouterr().out
-    assert "part: 2 nodes of case/inference, 48 B of inputs" in told
+    assert f"{part}: 2 nodes of case/inference, 48 B of inputs" in told
     assert "inputs   sin (computed by eager)" in told
-    assert told.endswith("next     graphdbg triage part\n")
-    before = sorted((path, path.stat().st_mtime_ns) for path in Path("part").rglob("*"))
-    assert cli(["show", "whole", "--nodes", "cos", "--save", "part"]) == 2
-    assert "part" in capsys.readouterr().err
-    assert before == sorted((path, path.stat().st_mtime_ns) for path in Path("part").rglob("*"))
-    assert cli(["show", "whole", "--filter", "op:cos", "--save", "cosine", "--json"]) == 0
+    assert told.endswith(f"next     graphdbg triage {part}\n")
+    before = sorted((path, path.stat().st_mtime_ns) for path in part.rglob("*"))
+    assert cli(["show", whole, "--nodes", "cos", "--save", str(part)]) == 2
+    assert str(part) in capsys.readouterr().err
+    assert before == sorted((path, path.stat().st_mtime_ns) for path in part.rglob("*"))
+    assert cli(["show", whole, "--filter", "op:cos", "--save", str(tmp_path / "cosine"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["outputs"] == ["cos"]
     for words, sentence in (
         (["--nodes", "tan..cos"], "--nodes cos..tan"), (["--nodes", "cosine"], "has no node 'cosine'"),
         (["--nodes", "x_1"], "nothing to cut out"), ([], "needs to know which nodes"), (["--nodes", "cos.."], "A..B"),
     ):  # fmt: skip
-        assert cli(["show", "whole", *words, "--save", "other"]) == 2
+        assert cli(["show", whole, *words, "--save", str(other)]) == 2
         assert sentence in capsys.readouterr().err
-    assert not Path("other").exists()
+    assert not other.exists()
 
 
 def test_where_eager_raises_what_lies_before_can_be_cut(tmp_path: Path) -> None:
