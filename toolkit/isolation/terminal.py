@@ -106,11 +106,11 @@ def _raw(stdin: int) -> Iterator[None]:
     """Keys are carried one by one, Ctrl-C too."""
     before = termios.tcgetattr(stdin)
     try:
-        tty.setraw(stdin)
+        tty.setraw(stdin, termios.TCSANOW)
         yield
     finally:
         with contextlib.suppress(termios.error):  # it is gone
-            termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+            termios.tcsetattr(stdin, termios.TCSANOW, before)
 
 
 def _write(handle: int, data: bytes) -> None:
