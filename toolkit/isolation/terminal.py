@@ -18,7 +18,7 @@ import termios
 import threading
 import tty
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .protocol import Asked
@@ -44,7 +44,7 @@ class Terminal:
         self._ours, self._theirs = os.openpty()
         self.name = os.ttyname(self._theirs)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
