@@ -22,7 +22,7 @@ from textual.binding import Binding, BindingType
 
 from ..dumps.errors import UsageError
 from ..dumps.wording import counted
-from . import clipboard, collecting, editor
+from . import _terminal, clipboard, collecting, editor
 from ._textual import Sturdy, mouse_reports
 from .here import Here
 from .jobs import Job
@@ -35,6 +35,8 @@ from .typed import InTurn
 from .widgets.trouble import Told, described
 
 if TYPE_CHECKING:
+    from textual.driver import Driver
+
     from .screens.tour import Tour
 
 KEPT_ROOMS = 12
@@ -72,6 +74,10 @@ class Workbench(InTurn, Sturdy):
         self.remembers = True
         self.animation_level = "none"
         self.mouse = True
+
+    def get_driver_class(self) -> type[Driver]:
+        """Ours, in a terminal."""
+        return _terminal.driver(super().get_driver_class())
 
     def on_mount(self) -> None:
         """Shows the first screen."""
@@ -375,6 +381,10 @@ class Workbench(InTurn, Sturdy):
         """A kill, or the terminal went away: leaves as `q` does, jobs go on; the same signal again ends it at once."""
         asyncio.get_running_loop().remove_signal_handler(number)
         self._leave(128 + number)
+
+    def terminal_gone(self) -> None:
+        """Nobody types or reads any more."""
+        self._leave(128 + signal.SIGHUP)
 
     def _leave(self, code: int = 0) -> None:
         if self.tour is not None:

@@ -50,3 +50,46 @@ def test_the_terminal_is_given_back_at_a_signal(how: str, work: Any) -> None:
         process.kill()
         for descriptor in (terminal, theirs) if how == "kill" else ():
             os.close(descriptor)
+
+
+def opened(*words: str) -> tuple[subprocess.Popen[bytes], int]:
+    terminal, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (30, 100))
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    command = [sys.executable, "-m", "graphdbg", "tui", *words]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True)
+    os.close(theirs)
+    return process, terminal
+
+
+def test_any_byte_may_come(work: Any) -> None:
+    process, terminal = opened("myrun")
+    try:
+        read_until(terminal, b"0_0")
+        beyond = b"\x1b[<99999999999999999999;1;1M"
+        for odd in (b"\xe9", b"\x1b\xff", b"\x1b[M\xe9!!", beyond, b"\x1b[200~\xff\xfe\x1b[201~", b"\0"):
+            os.write(terminal, odd)
+            time.sleep(0.1)
+        os.write(terminal, b"?")
+        read_until(terminal, b"esc")
+        assert process.poll() is None
+        os.write(terminal, b"\x11")
+        read_until(terminal, b"\x1b[?1049l")
+        assert process.wait(LIMIT_S) == 0
+    finally:
+        process.kill()
+        os.close(terminal)
+
+
+@pytest.mark.parametrize("key", [b"", b"q", b"j" * 500])
+def test_it_ends_with_its_terminal(key: bytes, work: Any) -> None:
+    process, terminal = opened("myrun")
+    try:
+        read_until(terminal, b"0_0")
+        os.write(terminal, key)
+        os.close(terminal)  # without a signal: it is no terminal that controls the process
+        began = time.monotonic()
+        process.wait(LIMIT_S)
+        assert time.monotonic() - began < 5
+    finally:
+        process.kill()

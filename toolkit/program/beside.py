@@ -293,8 +293,8 @@ class Beside:
         for at, root in enumerate(roots):
             root.register_hook(functools.partial(self._arrived, at))
 
-    def _arrived(self, at: int, gradient: torch.Tensor) -> None:
-        if self.queued is None or self.shadow.ended or self.shadow.over():
+    def _arrived(self, at: int, gradient: torch.Tensor | None) -> None:
+        if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over():
             return
         self.given[at] = gradient.detach().clone()
         if not self.queued:

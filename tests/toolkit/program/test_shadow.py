@@ -67,3 +67,15 @@ def test_memory_that_nothing_wrote_and_a_kernel_in_no_fixed_order_are_told_apart
     told = first_difference(adds_up)
     assert "in no fixed order" in told and "use_deterministic_algorithms(True) makes it repeat itself" in told
     assert not first_difference(lambda mode: None)
+
+
+def test_results_that_the_loss_does_not_use_have_no_gradient(tmp_path: Path) -> None:
+    left = torch.randn(4, requires_grad=True)
+
+    def two(one: Any) -> Any:
+        return torch.sin(one), (torch.cos(one), one * 2)
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(two, backend="aot_eager")(left)[0].sum().backward()
+    assert left.grad is not None and torch.equal(left.grad, torch.cos(left.detach()))
+    assert found.verdict.verdict == "ok" and any(row.part == "backward" for row in found.calls[0].rows), found.notes

@@ -1,0 +1,78 @@
+"""The terminal, which may send any byte and may go away at any moment: textual's driver, whose private names stand here.
+
+What is no UTF-8 is read as replacement characters. Where the terminal has gone, what is written to it is thrown away, and the app
+leaves. Tried on textual 8.2.8. Without public alternatives are:
+
+`linux_driver.getincrementaldecoder`, `linux_driver.WriterThread`  what the driver decodes and writes with
+`LinuxDriver.run_input_thread`  whose exceptions end the app
+`WriterThread._queue`  which nothing empties once the thread has died
+
+>>> driver(LinuxDriver)
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+from queue import Full
+
+from textual.driver import Driver
+from textual.drivers import linux_driver
+from textual.drivers._writer_thread import WriterThread
+from textual.drivers.linux_driver import LinuxDriver
+
+WAIT_S = 1.0
+"""So long may a terminal that takes nothing hold up the end."""
+
+
+class _Decoder:
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+
+    def decode(self, data: bytes, final: bool = False) -> str:
+        if not data and not final:
+            raise EOFError("the terminal has gone")  # textual would ask again at once, for ever
+        return self._decode(data, final)
+
+
+class _Writer(WriterThread):
+    """Takes what nobody reads, and does not keep the program from ending."""
+
+    def write(self, text: str) -> None:
+        while self.is_alive() or not self.ident:
+            with contextlib.suppress(Full):
+                self._queue.put(text, timeout=WAIT_S)
+                return
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            super().run()
+
+    def stop(self) -> None:
+        with contextlib.suppress(Full):
+            self._queue.put(None, timeout=WAIT_S)
+        self.join(WAIT_S)
+
+
+class Terminal(LinuxDriver):
+    """A terminal that may go away."""
+
+    def run_input_thread(self) -> None:
+        """Reads keys until the driver is stopped; what the parser of textual stumbles over is left out."""
+        while True:
+            try:
+                return super().run_input_thread()
+            except (OSError, EOFError):
+                self._app.call_later(getattr(self._app, "terminal_gone", self._app.exit))
+                return None
+            except Exception:  # noqa: BLE001 - any byte may come
+                continue
+
+
+def driver(chosen: type[Driver]) -> type[Driver]:
+    """The driver in place of the one that textual chose: in a terminal, ours."""
+    if chosen is not LinuxDriver:
+        return chosen  # a page of the browser, or a test
+    linux_driver.getincrementaldecoder = lambda _: _Decoder  # type: ignore[assignment]
+    linux_driver.WriterThread = _Writer  # type: ignore[misc]
+    return Terminal
