@@ -62,6 +62,7 @@ OTHERS: dict[str, str] = {
     "toolkit.isolation.cleaning": "the cache folder",
     "toolkit.isolation.client": "the folder of its server",
     "toolkit.isolation.processes": "/proc",
+    "toolkit.isolation.terminal": "a terminal that its parent has just made",
     "toolkit.isolation.wall": "/proc, and folders and devices by path alone",
     "toolkit.isolation.warming": "the cache folder",
     "toolkit.program.judging": "the modules of the user's program, that were loaded in it",

@@ -14,6 +14,7 @@ import fcntl
 import os
 import select
 import signal
+import sys
 import termios
 import threading
 import tty
@@ -35,6 +36,7 @@ def join_terminal(name: str) -> None:
         os.dup2(handle, number)
     if handle > 2:
         os.close(handle)
+    sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
 
 
 class Terminal:

@@ -13,7 +13,6 @@ import itertools
 import math
 import os
 import signal
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,6 +21,7 @@ import torch
 from torch import fx
 
 from ...dumps.errors import GraphdbgError
+from ...dumps.wording import counted
 from ..case import Case, Live
 from ..eager import attribute, clone_inputs
 from ..isolation.child import mark, report
@@ -116,7 +116,7 @@ class _Seen(Mapping[str, Any]):
         return len(self.nodes)
 
     def __repr__(self) -> str:
-        return f"<eager's values of {len(self)} nodes: {', '.join(itertools.islice(self.nodes, 4))}, ...>"
+        return f"<eager's values of {counted(len(self), 'node')}: {', '.join(itertools.islice(self.nodes, 4))}, ...>"
 
     def value(self, name: str) -> Any:
         """What the node made, when it ran."""
@@ -188,7 +188,6 @@ def _prompt(payload: Mapping[str, Any], near: Live, seen: _Seen, got: dict[str, 
     os.environ["TERM"] = payload.get("term") or "dumb"
     _complete(there)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     with contextlib.suppress(SystemExit):
         code.InteractiveConsole(there, "<prompt>").interact("\n".join(lines), "")
 
