@@ -13,6 +13,7 @@ from pathlib import PurePath
 import msgspec
 
 from . import why
+from .browse.columns import cut
 from .index import Row
 from .journal import IN_FLIGHT
 from .store import Run
@@ -63,12 +64,13 @@ class Compiled(msgspec.Struct):
         return max(whole, default=0.0) + sum(later) if whole or later else None
 
     def function(self, width: int) -> str:
-        """The function with its line in so many letters; the line stays whole."""
-        if not self.name:
-            return ""
-        room = width - len(self.place) - 2
-        name = self.name if len(self.name) <= room else f"…{self.name[-(room - 1):]}" if room > 1 else ""
-        return f"{name}, {self.place}" if name else self.place
+        """The function with its line in so many letters: of the longer of the two its end."""
+        both = [one for one in (self.name, self.place) if one]
+        over = len(", ".join(both)) - width
+        if over > 0:
+            longer = max(both, key=len)
+            both[both.index(longer)] = f"…{longer[over + 1 :]}"
+        return cut(", ".join(both), width, "start")
 
     def words(self) -> str:
         """What a filter looks at."""

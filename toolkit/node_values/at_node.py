@@ -21,7 +21,6 @@ from ..outcome import Outcome
 from ..replay import DEFAULT_LIMIT_S, How, replay
 from ..rungs import warmth
 from ..signature import from_answer
-from ..verdict_words import headline
 from .reading import partitioned
 from .words import NO_PROGRAM, size_text
 
@@ -73,7 +72,8 @@ def at_node(
         if rung != "eager":
             signature = outcome.signature
             gone = signature is not None and signature.kind in NO_PROGRAM
-            found.alone = partitioned(saved, rung) or (headline(outcome.verdict) if gone or outcome.verdict.skipped else "")
+            why = signature.text() if signature is not None and gone else outcome.text if outcome.verdict.skipped else ""
+            found.alone = partitioned(saved, rung) or why
         payload = {**how.payload(saved), "node": node, "rung": "eager" if found.alone else rung}
         _ask(found, payload, limit_s, used, tell, terminal)
         if found.stopped and payload["rung"] != "eager":  # with the values as outputs it may fail otherwise
