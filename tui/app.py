@@ -24,13 +24,15 @@ from ..dumps.errors import UsageError
 from ..dumps.wording import counted
 from . import _terminal, clipboard, collecting, editor
 from ._textual import Sturdy, mouse_reports
+from .actions import REGISTRY
 from .here import Here
 from .jobs import Job
+from .outs import running_search
 from .places import state_folder, writable
 from .room import Room, room_of
 from .settings import READABLE, THEMES, Settings
 from .sheet import Choose
-from .telling import Telling
+from .telling import Telling, in_thread
 from .typed import InTurn
 from .widgets.trouble import Told, described
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from .screens.tour import Tour
 
+ROOMS = tuple(one.id.removeprefix("app.") for one in REGISTRY if one.group == "rooms")
 KEPT_ROOMS = 12
 """So many rooms stay as they were left; the one seen longest ago goes first."""
 KEPT_TROUBLES = 50
@@ -182,6 +185,17 @@ class Workbench(InTurn, Sturdy):
     def do_app_show(self, name: str) -> None:
         """A screen about the graph that is looked at, or (minify, report) the minification."""
         here = self.here
+        if name == "graph" and self.room is not None and self.room.ROOM != "graph" and self.room.to_graph():
+            return
+        self._to_room(name, here)
+
+    async def do_app_minify(self) -> None:
+        """The search that is looked at, else one that runs here, of this graph first; else the form for one."""
+        here = self.here
+        out = here.out or await asyncio.wrap_future(in_thread(lambda: running_search(here.graph), "looking for a search"))
+        self._to_room("minify", here.at(out=out))
+
+    def _to_room(self, name: str, here: Here) -> None:
         if here.graph is None and not (here.out and name in ("minify", "report")):
             why, fix = "this screen is about one graph", "press 1 for Home; enter on a graph picks it"
             raise UsageError("no graph is chosen", why, fix)
@@ -213,6 +227,13 @@ class Workbench(InTurn, Sturdy):
         self.tell_where()
         return told, True
 
+    def strip(self) -> list[tuple[str, str]]:
+        """The rooms in the order of their keys, with the state of those that were visited for what is looked at."""
+        graph = self.here.graph
+        of_it = [room for room in self.visits if room.ROOM in ("home", "minify") or room.here.graph in (graph, None)]
+        states = {room.ROOM: room.state() for room in of_it}
+        return [(name, states.get(name, "")) for name in ROOMS]
+
     def badges(self) -> list[str]:
         """What the first line says of what goes on behind: jobs that run, errors."""
         running = len(self.running())
@@ -228,6 +249,15 @@ class Workbench(InTurn, Sturdy):
         """Writes the first line of the room anew."""
         if self.room is not None:
             self.room.tell_where()
+
+    def do_app_undo(self) -> None:
+        """Brings back what a key took away last in this room."""
+        if self.room is None or not self.room.taken:
+            self.notify("Nothing to undo here.", timeout=3)
+            return
+        what, back = self.room.taken.pop()
+        back()
+        self.notify(f"{what} is back", markup=False, timeout=3)
 
     def do_app_errors(self) -> None:
         """The errors, the newest first; again: the one before."""
@@ -282,6 +312,12 @@ class Workbench(InTurn, Sturdy):
 
         if self.screen is self.room:
             self.push_screen(Palette(providers=[Actions], placeholder="what to do…"))
+
+    async def perform_in(self, name: str, action: str) -> None:
+        """Goes to a room and does something there."""
+        self._to_room(name, self.here) if name != "home" else self.do_app_home()
+        if self.room is not None and name == self.room.ROOM:
+            self.call_after_refresh(self.room.perform, action)
 
     def do_app_command(self) -> None:
         """The command line of what is seen, and of what runs."""
@@ -346,7 +382,7 @@ class Workbench(InTurn, Sturdy):
         if isinstance(self.screen, Telling):
             self.screen.work(lambda: clipboard.to_tmux(text), lambda _: None, doing="copy")
         path = clipboard.keep(text, name)
-        self.notify(f"sent to the terminal (it may refuse); also in {path}", markup=False, timeout=6)
+        self.notify(f"Copied. Also saved to {path}", markup=False, timeout=6)
 
     def export(self, text: str, name: str = "text") -> Path:
         """Text to a new file in the folder we are in; says where and returns it."""
@@ -403,4 +439,4 @@ class Workbench(InTurn, Sturdy):
         if self.running():
             self.do_app_quit()
         else:
-            self.notify("q leaves. ctrl+c ends nothing here.", timeout=3)
+            self.notify("Press q to quit.", timeout=3)

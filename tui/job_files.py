@@ -10,6 +10,7 @@ ended, exit. Must not start, signal or judge a job. Reading deletes nothing; onl
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import shlex
@@ -18,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,6 +27,7 @@ from ..dumps.atomic import cannot_write, write_file
 from ..dumps.errors import GraphdbgError
 from ..dumps.graph_folder import encode
 from ..dumps.lines import objects
+from ..dumps.opening import opened
 from ..dumps.process import ProcessRecord, boot_and_namespace, host_name, liveness, start_ticks
 from ..dumps.reading import read_record
 from ..dumps.schema import FORMAT, Record
@@ -34,7 +36,11 @@ from .places import state_folder
 KEPT = 50
 """So many ended jobs are kept; a new job drops the oldest ones beyond."""
 
+NORMAL = (0, 1, 4)
+"""Exit codes of a command that did what it was asked: nothing fails, something does, or that cannot be told."""
+
 LINES = "--json-lines"
+LAST_BYTES = 1 << 20
 JOB_FILE, OUT_FILE, ERR_FILE, EXIT_FILE = "job.json", "out", "err", "exit"
 
 State = Literal["running", "ended", "gone", "elsewhere"]
@@ -67,6 +73,11 @@ class Kept(msgspec.Struct):
     def line(self) -> str:
         """The command line as a user would type it."""
         return shlex.join(["graphdbg", *self.record.words])
+
+    @property
+    def here(self) -> bool:
+        """Whether it was started in the folder we are in."""
+        return Path(self.record.cwd) == Path.cwd().resolve()
 
     def age_s(self, now: float | None = None) -> float:
         """Seconds since it ended, or since it started where it has not."""
@@ -152,6 +163,11 @@ def recent(most: int = KEPT) -> list[Kept]:
     return sorted(found, key=lambda kept: kept.record.started, reverse=True)[:most]
 
 
+def option(words: Sequence[str], *names: str) -> str:
+    """What stands behind an option; empty where it is not there."""
+    return next((after for word, after in itertools.pairwise(words) if word in names), "")
+
+
 def kind_of(words: Sequence[str]) -> str:
     """triage, values or bisect, as Replay starts them; empty for anything else."""
     if words[:1] == ["triage"] and LINES in words:
@@ -170,6 +186,36 @@ def of_graph(graph: str) -> dict[str, Kept]:
         kind = kind_of(words)
         if kind and len(words) > 1 and kind not in found and Path(kept.record.cwd, words[1]) == wanted:
             found[kind] = kept
+    return found
+
+
+def finding(kept: Kept) -> str:
+    """What a job that has ended found, in a few words."""
+    said = {} if kept.state == "running" else _last_said(kept.folder)
+    return str(said.get("sentence") or said.get("summary") or said.get("reason") or "")
+
+
+@functools.lru_cache(maxsize=256)
+def _last_said(folder: Path) -> dict[str, Any]:
+    """The last JSON object that an ended job printed; empty where there is none."""
+    with contextlib.suppress(OSError), opened(folder / OUT_FILE) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
+        return next(iter(objects(reversed(file.read().splitlines()))), {})
+    return {}
+
+
+def rungs_so_far(graph: str) -> list[dict[str, Any]]:
+    """The `rung` lines of all ladders of a graph but the newest, the oldest first."""
+    wanted = Path(graph).absolute()
+    ladders = [
+        kept for kept in recent()
+        if kind_of(words := kept.record.words) == "triage" and Path(kept.record.cwd, words[1]) == wanted
+    ]  # fmt: skip
+    found: list[dict[str, Any]] = []
+    for kept in reversed(ladders[1:]):
+        with contextlib.suppress(OSError):
+            lines = objects((kept.folder / OUT_FILE).read_bytes().splitlines())
+            found += [line for line in lines if line.get("event") == "rung"]
     return found
 
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -17,6 +18,31 @@ from ..dumps.errors import GraphdbgError
 from ..dumps.wording import counted
 from ..minifier.progress.watched import Watched
 from .here import is_out
+from .job_files import option, recent
+
+
+def _folders() -> list[str]:
+    try:
+        return sorted(entry.name for entry in os.scandir() if entry.is_dir() and not entry.name.startswith("."))
+    except OSError:
+        return []
+
+
+def running_search(graph: str | None) -> str | None:
+    """The folder of a minification that runs: of this graph, else the newest of those in this folder; None where none does."""
+    running = [job.record.words for job in recent() if job.state == "running" and job.here]
+    names = [*_folders(), *(option(words, "-o", "--output") for words in running)]
+    found: list[tuple[bool, float, str]] = []
+    for name in dict.fromkeys(names):
+        path = Path(name)
+        if name and is_out(path):
+            watched = Watched(path)
+            with contextlib.suppress(GraphdbgError, OSError):
+                watched.take(watched.look())
+                if watched.state == "running":
+                    found.append((watched.story.graph == graph, path.stat().st_mtime, name))
+    return max(found)[2] if found else None
+
 
 _BITES = 8
 """Of each at one look."""
@@ -36,11 +62,7 @@ class Outs:
 
     def lines(self) -> list[Line]:
         """One line each, as of now."""
-        try:
-            names = [entry.name for entry in os.scandir() if entry.is_dir() and not entry.name.startswith(".")]
-        except OSError:
-            names = []
-        for name in sorted(names):
+        for name in _folders():
             if name not in self._watched and is_out(Path(name)):
                 self._watched[name] = Watched(Path(name))
         return [self._line(name, watched) for name, watched in self._watched.items()]

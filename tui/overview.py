@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ..dumps import index
 from ..dumps.amounts import ago_text
 from ..dumps.browse.follow import Following
@@ -22,6 +24,7 @@ from ..dumps.browse.listing import Line, aged, run_lines
 from ..dumps.store import Run, resolve
 from . import job_files
 from .jobs import ending
+from .verdicts import Verdicts
 
 if TYPE_CHECKING:
     from .outs import Outs
@@ -42,6 +45,7 @@ class Overview:
         self._made: dict[str, list[Line]] = {}
         self._others: list[Line] = []
         self._outs: Outs | None = None
+        self.verdicts = Verdicts()
 
     def look(self, publish: Callable[[], object] = lambda: None) -> bool:
         """Looks again; whether anything changed. `publish` is called now and then while a first look takes its time."""
@@ -59,8 +63,9 @@ class Overview:
                 self._join()
                 publish()
                 last = time.monotonic()
+        judged = self.verdicts.look()
         others = self._other_lines()
-        changed = changed or others != self._others
+        changed = changed or others != self._others or judged
         self._others = others
         if changed:
             self._join()
@@ -74,7 +79,15 @@ class Overview:
             self._made.pop(name, None)
 
     def _join(self) -> None:
-        self.lines = [line for name in self.runs for line in self._made.get(name, [_unread(name)])] + self._others
+        lines = [line for name in self.runs for line in self._made.get(name, [_unread(name)])]
+        self.lines = [self._with_verdict(line) for line in lines] + self._others
+
+    def _with_verdict(self, line: Line) -> Line:
+        """What was found of a graph that ran says more than that it ran."""
+        found = self.verdicts.of(line.target) if line.kind == "graph" and not line.bad and not line.since else None
+        if found is None:
+            return line
+        return msgspec.structs.replace(line, status=found.word, error=found.said if found.bad else line.error, bad=found.bad)
 
     def _find_runs(self) -> bool:
         if self.run is not None:
@@ -125,13 +138,13 @@ def _packed(known: set[str]) -> list[Line]:
 
 def _jobs() -> list[Line]:
     lines: list[Line] = []
-    for kept in job_files.recent(_RECENT_JOBS):
+    for kept in [one for one in job_files.recent() if one.here][:_RECENT_JOBS]:
         line = Line(f"job {kept.folder.name}", "job", kept.line, 1, status=kept.state, path=kept.folder)
         if kept.state == "running":
             line.text, line.since = "", kept.record.started
         else:
-            line.bad = kept.state == "gone" or kept.code not in (0, None)
-            how = "" if kept.code is None else f", {ending(kept.code).removeprefix('it ')}"
-            line.text = ago_text(kept.age_s()) + how
+            line.bad = kept.state == "gone" or kept.code not in (*job_files.NORMAL, None)
+            how = "" if kept.code in (*job_files.NORMAL, None) else ending(kept.code).removeprefix("it ")
+            line.text = " · ".join(filter(None, (ago_text(kept.age_s()), how, job_files.finding(kept))))
         lines.append(line)
     return lines

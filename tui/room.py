@@ -1,4 +1,4 @@
-"""What all screens have: breadcrumbs, keys from the registry, a panel for errors, threads for whatever takes time.
+"""What all screens have: the line of the rooms, keys from the registry, a panel for errors, threads for whatever takes time.
 
 A screen is a subclass with a `ROOM` name, `do_<action>` methods and `equivalent()`. It must not import torch, must not wait for
 anything in a key's handler, and must not decide what another room knows.
@@ -31,6 +31,8 @@ from .widgets.rows import Rows
 from .widgets.trouble import Trouble
 from .widgets.virtual_list import VirtualList
 
+KEPT_TAKEN = 20
+
 
 class Room(Telling[None]):
     """One screen of the workbench."""
@@ -50,6 +52,8 @@ class Room(Telling[None]):
     def __init__(self, here: Here) -> None:
         super().__init__()
         self.here = here
+        self.taken: list[tuple[str, Callable[[], object]]] = []
+        """What keys took away here, and what brings it back."""
         self.parts: tuple[object, ...] = ()
         """What else has `do_<action>` methods for this screen."""
 
@@ -67,6 +71,10 @@ class Room(Telling[None]):
         """Where we are, from the outside in."""
         return [part for part in (self.here.graph or self.here.run, self.here.out) if part]
 
+    def state(self) -> str:
+        """What the first line says of this room, in a word: a mark (see `marks`), how far it is."""
+        return ""
+
     def can(self, action: str) -> bool:
         """Whether an action makes sense now; what does not is left out of the footer and says why where it is asked for.
         After a change of it call `refresh_bindings()`."""
@@ -76,6 +84,15 @@ class Room(Telling[None]):
         """The screen is shown again for the same graph (or run, or minification), perhaps for another node of it."""
         self.here = here
 
+    def undoable(self, what: str, back: Callable[[], object]) -> None:
+        """A key takes something away; `back` brings it back."""
+        self.taken.append((what, back))
+        del self.taken[:-KEPT_TAKEN]
+
+    def to_graph(self) -> bool:
+        """Shows the graph that this is about, where that is another than `here` says; whether it did."""
+        return False
+
     @property
     def moving(self) -> VirtualList:
         """The list that the keys move in."""
@@ -84,7 +101,7 @@ class Room(Telling[None]):
     # -- what is common
 
     def compose(self) -> ComposeResult:
-        """Breadcrumbs, the screen's own widgets, the panel of errors, the footer."""
+        """The line of the rooms, the screen's own widgets, the panel of errors, the footer."""
         yield Crumbs()
         yield from self.content()
         yield Trouble()
@@ -101,7 +118,8 @@ class Room(Telling[None]):
     def tell_where(self) -> None:
         """Writes the breadcrumbs anew."""
         for line in self.query(Crumbs):
-            line.parts, line.badges = [self.ROOM, *self.crumbs()], self.workbench.badges()
+            line.rooms, line.seen = self.workbench.strip(), self.ROOM
+            line.parts, line.badges = self.crumbs(), self.workbench.badges()
 
     def do_move(self, where: str) -> None:
         """Moves in the list, as a key says: down, up, page_down, page_up, top, end."""

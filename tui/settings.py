@@ -53,6 +53,11 @@ class Settings(msgspec.Struct):
         return names[(names.index(self.theme) + 1) % len(names)]
 
 
+def mark(name: str) -> str:
+    """The glyph of bad, ok or runs."""
+    return {"bad": "✗x", "ok": "✓+", "runs": "▶>"}[name][ascii_only()]
+
+
 def ascii_only() -> bool:
     """Whether the terminal is told to take ASCII alone."""
     return "utf" not in locale.getpreferredencoding(False).lower()

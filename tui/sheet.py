@@ -72,13 +72,13 @@ class Choose(Sheet[str]):
     """
 
     def __init__(self, question: str, answers: Mapping[str, str], moot: Callable[[], bool] = lambda: False) -> None:
-        super().__init__("?")
+        super().__init__("choose")
         self.question, self.answers, self.moot = question, answers, moot
 
     def inside(self) -> ComposeResult:
         """The question, then the keys."""
         text = Text(self.question + "\n\n")
-        for key, meaning in {**self.answers, "esc": "neither; go on"}.items():
+        for key, meaning in {**self.answers, "esc": "cancel"}.items():
             text.append(f"{key:>5} ", "bold")
             text.append(meaning + "\n")
         yield Static(text)

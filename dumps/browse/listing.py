@@ -6,7 +6,7 @@ Whatever is damaged, vanished, left out or not there yet is a line of its own, s
 >>> [(line.kind, line.name, line.status) for line in lines]
 [('run', 'myrun', ''), ('graph', '0_0/forward', 'failed'), ('graph', '0_0/backward', 'ran')]
 >>> suggestion(lines[1])
-'0_0/forward: CppCompileError. 4 triage · 5 shrink'
+'0_0/forward: CppCompileError. t triage · 5 shrink'
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def suggestion(line: Line) -> str:
     reason = line.error.partition(": ")[0] if line.status == "failed" else line.error
     if not line.saved:
         return f"{line.name}: {reason}. It was not saved; w tells why it was compiled"
-    return f"{line.name}: {reason}. 4 triage · 5 shrink"
+    return f"{line.name}: {reason}. t triage · 5 shrink"
 
 
 def first_bad(lines: Sequence[Line]) -> int | None:

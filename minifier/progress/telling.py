@@ -29,7 +29,7 @@ def standing(watched: Watched, now: float) -> str:
         case "starting":
             return "starting: nothing has been asked yet"
         case "running" if story.paused:
-            return "paused: p goes on"
+            return "paused: space goes on"
         case "running":
             doing = story.steps[story.step].words if story.step in story.steps else story.step
             return f"running: {doing or 'starting'}"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -18,11 +21,12 @@ import pytest
 from graphdbg.toolkit.isolation import ForkServer, cache, heartbeat
 from graphdbg.toolkit.isolation.wall import PARTS, Wall, begin
 
+from .test_text_in_code import WAYS
 from .test_trust import GRAPH, made
 
 ALWAYS = {"inside", "temporary", "null", "read", "packets"}
 WHAT = {
-    "write your files": {"new", "over", "links", "away", "modes", "shorter"},
+    "write your files": {"new", "over", "links", "away", "shorter"},
     "change the modes and times of your files": {"modes"}, "cut your files short": {"shorter"},
     "reach the network": {"tcp", "udp"}, "reach the network other than by TCP": {"udp"},
     "talk to services of this machine (D-Bus, Docker)": {"service"}, "signal your processes": {"signal"},
@@ -77,8 +81,9 @@ def test_what_a_child_can_do_is_what_is_said_to_be_open(
         answer = server.submit("walled:attempts", reach[0]).answer()
         assert server._process is not None
         is_open, root = server._process.open, server._process.root
+        assert ("a filter of calls" in server.wall()[0]) == ("filter" in parts)
     assert answer.status == "done", answer
-    done = set(answer.value["done"]) - {"udp"}  # in a network of its own it is sent, and nobody hears it
+    done = set(answer.value["done"]) - {"meet", "udp"}  # in a network of its own it is sent, and nobody hears it
     reach[1].setblocking(False)
     with suppress(BlockingIOError):
         done |= {"udp"} if reach[1].recv(1) else set()
@@ -151,11 +156,11 @@ def test_what_is_trusted_has_no_wall_and_no_server_is_shared(
 
     with ForkServer(warm="nothing") as server:
         theirs, nothing = ask("theirs"), ask("")
-        assert theirs["server"] == server.pid  # what is about no run at all goes where a server is
+        assert theirs["server"] in (server.pid, 1)  # 1: through bwrap; what is about no run at all goes where a server is
         ours, again, later = ask("mine"), ask("theirs"), ask("")
-    assert theirs["filtered"] and nothing["filtered"] and again["filtered"]
+    assert theirs["alone"] and nothing["alone"] and again["alone"]
     assert theirs["server"] == nothing["server"] == again["server"] != ours["server"] == later["server"]
-    assert not ours["filtered"] and ours["home"] == os.environ["HOME"] and "MY_TOKEN" in ours["variables"]
+    assert not ours["alone"] and ours["home"] == os.environ["HOME"] and "MY_TOKEN" in ours["variables"]
     assert "MY_TOKEN" not in theirs["variables"]
 
 
@@ -184,3 +189,64 @@ def test_a_reply_that_is_no_file_ends_the_query(tmp_path: Path, modules: None) -
     with ForkServer(warm="nothing", wall=PARTS) as server:
         answer = server.submit("walled:instead_of_a_reply", {}).answer(60)
     assert answer.status in ("exception", "lost")
+
+
+REFUSED = Path(__file__).with_name("refused.py")
+needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bwrap (bubblewrap) is not installed")
+
+
+@pytest.fixture
+def no_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers are refused namespaces of their own."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{REFUSED}" "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+
+@needs_bwrap
+def test_where_only_bwrap_may_have_namespaces_it_starts_the_server(no_namespaces: None, reach: Reach, modules: None) -> None:
+    with ForkServer(warm="nothing", wall=PARTS) as server:
+        built_of, is_open = server.wall()
+        assert "namespaces by bwrap" in built_of and not {"reach the network", "signal your processes"} & {*is_open}
+        answer = server.submit("walled:attempts", reach[0]).answer()
+        assert answer.value["server"] == 1 and {*answer.value["done"]} >= {*ALWAYS, "meet"}
+        assert server._process is not None and server.pid is not None
+        root = server._process.root
+        waiting = server.submit("walled:wait", {}, 60)
+        next(iter(waiting))
+        os.kill(server.pid, signal.SIGTERM)
+        assert waiting.answer(20).status == "lost"
+        ends = time.monotonic() + 10
+        while root.exists() and time.monotonic() < ends:
+            time.sleep(0.02)
+        assert not root.exists()
+
+
+@pytest.mark.parametrize("how", ["fails", "others may write it", "in this folder", "by a relative path", "not there"])
+def test_a_bwrap_that_does_not_work_or_is_not_roots_is_not_used(
+    how: str, no_namespaces: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    stub, ran = tmp_path / "bin" / "bwrap", tmp_path / "ran"
+    if how != "not there":
+        stub.write_text(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
+        stub.chmod(0o777 if how == "others may write it" else 0o755)
+    monkeypatch.chdir(stub.parent if how == "in this folder" else tmp_path)
+    kept = [folder for folder in os.get_exec_path() if not Path(folder, "bwrap").exists()]
+    monkeypatch.setenv("PATH", os.pathsep.join(["bin" if how == "by a relative path" else str(stub.parent), *kept]))
+    with ForkServer(warm="nothing", wall=PARTS) as server:
+        built_of, _ = server.wall()
+        assert not any("namespaces" in one for one in built_of)
+        assert server.submit("builtins:dict", {"alive": True}).answer(20).value == {"alive": True}
+    assert ran.exists() == (how == "fails" and os.geteuid() == 0)
+
+
+@needs_bwrap
+@pytest.mark.slow
+def test_the_breakouts_are_held_through_bwrap() -> None:
+    held = f"{Path(__file__).with_name('test_text_in_code.py')}::test_a_payload_runs_only_without_the_escape_and_the_wall"
+    asked = [__file__, *(f"{held}[{name}-by the wall]" for name in WAYS)]
+    words = [sys.executable, str(REFUSED), "-m", "pytest", "-q", "-n", "0", "-m", "", "-k", "not through_bwrap", *asked]
+    run = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=1800, check=False)
+    assert run.returncode == 0 and "skipped" not in run.stdout, run.stdout[-6000:]

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from graphdbg.toolkit.isolation import child
 
 Payload = dict[str, Any]
 
@@ -25,12 +29,33 @@ def attempts(payload: Payload) -> Payload:
         (own / "a").mkdir()
         (own / "file").write_text("x")
         (own / "file").rename(own / "a" / "file")
+        (own / "touched").touch()
+        (own / "touched").touch()
+        shutil.copy2(own / "touched", own / "copied")
+        (own / "copied").unlink()
 
     def reach(family: int, kind: int, address: Any) -> None:
         with socket.socket(family, kind) as one:
             one.settimeout(5)
             one.connect(address)
             one.send(b"x")
+
+    def changed(file: Path) -> None:
+        began = file.stat()
+        changes: list[Callable[[], object]] = [
+            lambda: file.chmod(0o777), lambda: os.utime(file, (1, 1)), lambda: os.setxattr(file, "user.x", b"x"),
+            lambda: os.chown(file, os.getuid(), os.getgid()),
+        ]  # fmt: skip
+        with file.open() as opened:
+            for one in (*changes, lambda: os.fchmod(opened.fileno(), 0o777), lambda: os.utime(opened.fileno(), (2, 2))):
+                with contextlib.suppress(OSError):
+                    one()
+        if file.stat() == began:
+            raise PermissionError("nothing changed")
+
+    def meet() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as place:
+            reach(socket.AF_INET, socket.SOCK_STREAM, place.getsockname())
 
     tried: dict[str, Callable[[], object]] = {
         "inside": move,
@@ -40,8 +65,9 @@ def attempts(payload: Payload) -> Payload:
         "over": lambda: (outside / "file").write_text("over"),
         "links": lambda: os.link(outside / "file", own / "linked"),
         "away": lambda: (outside / "gone").unlink(),
-        "modes": lambda: (outside / "file").chmod(0o777),
+        "modes": lambda: changed(outside / "file"),
         "shorter": lambda: os.truncate(outside / "long", 1),
+        "meet": meet,
         "tcp": lambda: reach(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", payload["tcp"])),
         "udp": lambda: reach(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", payload["udp"])),
         "service": lambda: reach(socket.AF_UNIX, socket.SOCK_STREAM, payload["service"]),
@@ -62,7 +88,7 @@ def seen(payload: Payload) -> Payload:
     """What tells where a child is."""
     status = Path("/proc/self/status").read_text()
     return {
-        "server": os.getppid(), "filtered": "Seccomp:\t2" in status, "home": os.environ.get("HOME", ""),
+        "server": os.getppid(), "alone": "NoNewPrivs:\t1" in status, "home": os.environ.get("HOME", ""),
         "variables": "".join(sorted(os.environ)) + Path("/proc/self/environ").read_text(),
     }  # fmt: skip
 
@@ -74,3 +100,9 @@ def instead_of_a_reply(payload: Payload) -> None:
         os.mkfifo(folder / "mark")
         os.mkfifo(folder / "reply")
     os._exit(0)
+
+
+def wait(payload: Payload) -> None:
+    """Says that it is there, and stays."""
+    child.report("here")
+    time.sleep(300)

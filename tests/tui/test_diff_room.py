@@ -59,7 +59,7 @@ def test_choose_walk_and_open(work: Path) -> None:
         assert room.rows.cursor == room.starts[1]
         await pilot.press("N")
         assert room.rows.cursor == room.starts[0]
-        await pilot.press("d")
+        await pilot.press("a")
         assert 0 < len(room.shown) < len(made)
         assert room.shown[room.rows.cursor] == room.starts[0]
         assert "alike" in shown(app)
@@ -84,9 +84,9 @@ def test_forward_and_backward_are_joined_without_being_asked(work: Path) -> None
         assert room.equivalent() == ["diff", "myrun/0_0/forward", "myrun/0_0/backward", "--by-seq-nr"]
         assert "joined by seq_nr" in shown(app)
         await key(app, "n", lambda: "tells no differences" in shown(app))
-        await key(app, "s", lambda: room.made is not None and room.joined is False)
+        await key(app, "equals_sign", lambda: room.made is not None and room.joined is False)
         assert room.equivalent()[-2:] == ["--side-by-side", "--all"]
-        await key(app, "x", lambda: room.made is not None and room.here.graph == "myrun/0_0/backward")
+        await key(app, "X", lambda: room.made is not None and room.here.graph == "myrun/0_0/backward")
 
     play(story, room)
 

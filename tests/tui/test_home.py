@@ -43,13 +43,13 @@ def test_home_begins_at_the_failed_graph_and_says_what_to_do(work: Path) -> None
         assert home.line.name == "0_0/forward"
         assert home.here == Here(run="myrun", graph="myrun/0_0/forward")
         text = shown(app)
-        assert "0_0/forward: LoweringException. 4 triage · 5 shrink" in text
+        assert "0_0/forward: LoweringException. t triage · 5 shrink" in text
         assert "✗ failed" in text
         assert "1.25" in text
         await until(pilot, lambda: "    1  LoweringException" in shown(app), "the number of kernels")
         await pilot.press("k")
         assert home.here.graph == "myrun/0_0/joint"
-        await pilot.press("n")
+        await pilot.press("exclamation_mark")
         assert home.here.graph == "myrun/0_0/forward"
         await pilot.press("enter")
         assert app.room is not None
@@ -141,7 +141,7 @@ def test_a_run_that_vanishes_is_told_and_one_that_comes_is_listed(work: Path) ->
         assert home.line is not None
         assert home.line.target == "myrun/0_0/joint"
         assert not app.troubles
-        await pilot.press("r", "j", "w", "escape", "escape")
+        await pilot.press("ctrl+r", "j", "w", "escape", "escape")
         assert app.is_running
 
     play(story, home)

@@ -90,7 +90,7 @@ def test_a_finished_one_shows_its_result_and_every_view(out: Path) -> None:
         room.query_one("#minify-lines", Lines).move_to(first - 1)
         await pilot.press("enter")
         assert f"query {first}; beside the original:" in lines(app)[0] and any(row.startswith("- n") for row in lines(app))
-        await to_view(app, "Words")
+        await to_view(app, "Log")
         assert any(row.startswith("it fails: ") for row in lines(app))
 
     play(story, room, size=(160, 50))
@@ -103,7 +103,7 @@ def test_an_old_folder_shows_what_its_journal_knows(out: Path) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: room.watched is not None and room.watched.story.history, "the journal")
         await until(app, lambda: "ended after" in shown(app), "that it ended")
-        await to_view(app, "Words")
+        await to_view(app, "Log")
         assert lines(app) == ["an old folder keeps no words"]
 
     play(story, room, size=(80, 24))
@@ -139,7 +139,7 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
         file.write(line(**search, queries=9, case="9", verdict="other", nodes=3, signature="another failure"))
         await until(app, lambda: "nothing smaller for 7 queries" in shown(app), "that it takes long")
         assert "1.0 s a query of late" in shown(app) and "best: 9 of 180 nodes" in shown(app)
-        await to_view(app, "Others")
+        await to_view(app, "Other failures")
         assert lines(app) == ["1 time, from 3 nodes on: another failure"]
         await pilot.press("m")
         await until(app, lambda: "there is no case of this failure yet" in shown(app), "why not")
@@ -171,9 +171,9 @@ def test_keys_steer_a_search_that_runs_and_cancelling_keeps_the_best(work: Path)
             assert room.watched is not None
             return any(one.what.startswith(what) and one.state == "applied" for one in room.watched.story.steers.values())
 
-        await pilot.press("p")
-        assert "asking: pause" in shown(app)
-        await until(app, lambda: acknowledged("pause") and "paused: p goes on" in shown(app), "the pause")
+        await pilot.press("space")
+        assert "pausing after this query" in shown(app)
+        await until(app, lambda: acknowledged("pause") and "paused: space goes on" in shown(app), "the pause")
         await to_view(app, "Steps")
         names = [row.split()[1] if row[0] != " " else row.split()[0] for row in lines(app)[1:]]
         room.query_one("#minify-lines", Lines).move_to(1 + names.index("polish"))
@@ -183,11 +183,11 @@ def test_keys_steer_a_search_that_runs_and_cancelling_keeps_the_best(work: Path)
         room.query_one("#minify-lines", Lines).move_to(1 + names.index("sanity"))
         await pilot.press("d")
         await until(app, lambda: "sanity cannot be steered" in shown(app), "the refusal")
-        await pilot.press("escape", "p")
+        await pilot.press("escape", "space")
         await until(app, lambda: "running: " in shown(app), "that it goes on")
-        await pilot.press("c")
+        await pilot.press("x")
         await until(app, lambda: "End the search in small?" in shown(app), "the question")
-        await pilot.press("c")
+        await pilot.press("x")
         await until(app, lambda: room.watched is not None and room.watched.state == "ended", "the end")
         await until(app, lambda: "ended after" in shown(app) and "cancelled" in shown(app), "why it ended")
         assert len(steers) <= len(room.watched.story.steers) == 4 and (work / "small" / "case").is_dir()
@@ -211,8 +211,8 @@ def test_what_died_says_so_and_r_resumes_it(out: Path, monkeypatch: pytest.Monke
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: "died at query" in shown(app) and "R resumes" in shown(app), "that it died")
         assert not room.can("minify.skip") and room.can("minify.resume")
-        await pilot.press("s")
-        await until(app, lambda: "nothing runs that could be steered" in shown(app), "why not")
+        await pilot.press("S")
+        await until(app, lambda: "the search has ended" in shown(app), "why not")
         await pilot.press("escape", "R")
         assert begun == [["minify", "--resume", "-o", "small", "--json"]] and room.equivalent() == ["steer", "small"]
 
@@ -228,7 +228,7 @@ def test_one_on_another_host_is_only_watched(out: Path) -> None:
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: "on another host: it can be watched only" in shown(app), "where it runs")
-        for pressed, why in {"c": "it runs on another host", "R": "it cannot be resumed from here"}.items():
+        for pressed, why in {"x": "it runs on another host", "R": "it cannot be resumed from here"}.items():
             await pilot.press(pressed)
             await until(app, lambda why=why: why in shown(app), why)
             await pilot.press("escape")
@@ -328,6 +328,7 @@ def test_a_real_one_is_begun_left_attached_to_and_reported(work: Path) -> None:
         await pilot.press("end", "enter")
         assert [row.split("  ")[1] for row in lines(app)[1:] if "aten.sin" in row] == ["sin_3 = aten.sin.default(sin_2)"]
         await pilot.press("6")
-        await until(app, lambda: isinstance(app.room, ReportRoom) and "a report is there: small" in shown(app), "the report")
+        there = "Report small: repro.py reproduces the bug"
+        await until(app, lambda: isinstance(app.room, ReportRoom) and there in shown(app), "the report")
 
     play(attach, again, size=(120, 40))

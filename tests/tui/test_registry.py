@@ -14,6 +14,7 @@ from graphdbg.tui.actions import BY_ID, EVERYWHERE, REGISTRY, Action, of_room
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.keys import shown
 from graphdbg.tui.screens.help import entries, matching
+from graphdbg.tui.screens.palette import likeness
 
 from .stories import ROOMS
 
@@ -60,6 +61,39 @@ def test_an_action_can_be_done_and_its_command_is_one(action: Action) -> None:
 def test_no_key_means_two_things_in_a_room(name: str) -> None:
     keys = Counter(key for action in of_room(name) for key in action.keys)
     assert [key for key, count in keys.items() if count > 1] == []
+
+
+def test_a_key_means_the_same_in_all_rooms() -> None:
+    meanings: dict[str, set[str]] = {}
+    for action in REGISTRY:
+        for one in action.keys:
+            meanings.setdefault(one, set()).add(action.label)
+    assert {one: labels for one, labels in meanings.items() if len(labels) > 1} == {}
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_the_last_line_has_five_keys_of_the_room(name: str) -> None:
+    useful = [action for action in of_room(name) if action.footer]
+    assert len(useful) >= 5 and not any(EVERYWHERE in action.rooms for action in useful)
+
+
+WANTED = {
+    "triage": {"home.triage", "replay.run", "app.replay"}, "bisect": {"replay.bisect"},
+    "localize": {"replay.values", "replay.bisect"},
+    "values": {"replay.values"}, "kernel": {"tabs.next", "tabs.more"}, "compare": {"diff.choose", "app.diff", "home.triage"},
+    "search": {"graph.search", "home.filter"}, "copy": {"replay.copy", "minify.copy", "report.copy"},
+    "repro": {"app.report", "report.write", "replay.minify"},
+    "quit": {"app.quit"}, "shrink": {"minify.open", "app.minify", "replay.minify"},
+}  # fmt: skip
+"""A typed word -> what its best hit may be."""
+
+
+@pytest.mark.parametrize("typed", WANTED)
+def test_the_palette_knows_the_words_of_the_field(typed: str) -> None:
+    scores = {action.id: likeness(typed, action) for action in REGISTRY}
+    best = max(scores, key=lambda one: scores[one])
+    assert best in WANTED[typed], best
+    assert typed == "quit" or not scores["app.quit"]
 
 
 @pytest.mark.parametrize("name", ROOMS)

@@ -80,7 +80,7 @@ def test_rungs_and_values_fill_as_they_come(commands: dict[str, list[Any]]) -> N
     replay = room()
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await key(app, "enter", lambda: replay.ladder.running == "inductor")
+        await key(app, "r", lambda: replay.ladder.running == "inductor")
         await until(pilot, lambda: "▶ runs ..." in shown(app) and "1 running" in shown(app), "the rung that runs")
         assert "because no kernel: sin" in shown(app)
         assert replay.can("replay.stop")
@@ -92,9 +92,9 @@ def test_rungs_and_values_fill_as_they_come(commands: dict[str, list[Any]]) -> N
         await key(app, "v", lambda: "values" in replay.slots and not replay.slots["values"].runs)
         await until(pilot, lambda: "✗1" in shown(app) and "FIRST BAD" in shown(app), "the first bad node")
         assert replay.nodes.cursor == 2
-        await key(app, "n", lambda: replay.nodes.cursor == 3)
-        await key(app, "n", lambda: replay.nodes.cursor == 2)  # round
-        await key(app, "o", lambda: isinstance(app.screen, GraphRoom))
+        await key(app, "exclamation_mark", lambda: replay.nodes.cursor == 3)
+        await key(app, "exclamation_mark", lambda: replay.nodes.cursor == 2)  # round
+        await key(app, "enter", lambda: isinstance(app.screen, GraphRoom))
         graph = app.screen
         assert isinstance(graph, GraphRoom)
         await until(pilot, lambda: graph.view is not None and len(graph.view.values) == 4, "the values as columns")
@@ -111,7 +111,7 @@ def test_a_killed_job_is_a_row_and_everything_goes_on(commands: dict[str, list[A
     replay = room()
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await key(app, "enter", lambda: "triage" in replay.slots and not replay.slots["triage"].runs)
+        await key(app, "r", lambda: "triage" in replay.slots and not replay.slots["triage"].runs)
         await until(pilot, lambda: "was killed by SIGKILL" in shown(app) and "1 error: E" in shown(app), "what became of it")
         assert (replay.ladder.cells("eager").verdict, replay.ladder.cells("inductor").verdict) == ("ok", "cannot tell")
         assert replay.panel is not None and not replay.panel.shown  # it does not jump in front
@@ -120,7 +120,7 @@ def test_a_killed_job_is_a_row_and_everything_goes_on(commands: dict[str, list[A
         await key(app, "E", lambda: replay.panel is not None and replay.panel.shown)
         commands["triage"] = [line for line in RUNGS if line != "WAIT"]
         await key(app, "escape", lambda: replay.panel is not None and not replay.panel.shown)
-        await key(app, "enter", lambda: replay.ladder.first_failing == "inductor")
+        await key(app, "r", lambda: replay.ladder.first_failing == "inductor")
 
     app = play(story, replay)
     assert "about to go" in app.troubles[0].text
@@ -130,13 +130,13 @@ def test_a_job_killed_from_outside_and_one_that_is_stopped(commands: dict[str, l
     replay = room()
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await key(app, "enter", lambda: replay.ladder.running == "inductor")
+        await key(app, "r", lambda: replay.ladder.running == "inductor")
         job = replay.slots["triage"].job
         assert job is not None and job._process is not None
         os.killpg(job._process.pid, signal.SIGKILL)
         await until(pilot, lambda: not replay.slots["triage"].runs, "its end")
         assert "killed by SIGKILL" in replay.ladder.cells("inductor").said
-        await key(app, "enter", lambda: replay.ladder.running == "inductor")
+        await key(app, "r", lambda: replay.ladder.running == "inductor")
         await key(app, "x", lambda: not replay.slots["triage"].runs)
         await until(pilot, lambda: "the ladder was stopped; the rungs so far stand" in shown(app), "that it was stopped")
 
@@ -151,7 +151,7 @@ def test_bisect_is_told_while_it_looks_and_minify_takes_over(commands: dict[str,
     replay = room()
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await key(app, "enter", lambda: replay.ladder.first_failing == "inductor")
+        await key(app, "r", lambda: replay.ladder.first_failing == "inductor")
         await key(app, "B", lambda: "compile 1 of at most 8" in shown(app))
         assert replay.slots["bisect"].runs
         assert replay.slots["bisect"].line == "graphdbg bisect myrun/0_0/forward --rung inductor --json"
@@ -169,7 +169,7 @@ def test_the_last_ladder_is_found_again_with_its_age(commands: dict[str, list[An
     first, second = room(), room()
 
     async def run(pilot: Pilot[None], app: Workbench) -> None:
-        await key(app, "enter", lambda: "triage" in first.slots and not first.slots["triage"].runs)
+        await key(app, "r", lambda: "triage" in first.slots and not first.slots["triage"].runs)
 
     async def look(pilot: Pilot[None], app: Workbench) -> None:
         await until(pilot, lambda: second.ladder.first_failing == "inductor", "the last ladder")
@@ -184,7 +184,7 @@ def test_ticks_and_choices_make_the_command(commands: dict[str, list[Any]]) -> N
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await key(app, "a", lambda: not replay.ticked)
-        await key(app, "enter", lambda: replay.panel is not None and replay.panel.shown)
+        await key(app, "r", lambda: replay.panel is not None and replay.panel.shown)
         await key(app, "space", lambda: replay.ticked == {"inductor"})
         await key(app, "home", lambda: replay.rung == "eager")
         await key(app, "space", lambda: replay.ticked == {"inductor", "eager"})

@@ -88,7 +88,7 @@ def test_what_is_there_is_shown_with_the_warning_and_copied_as_it_is(out: Path) 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         app.copy = lambda text, name="": copied.append((text, name))  # type: ignore[method-assign]
         app.edit = lambda path, line=1: edited.append(path)  # type: ignore[method-assign]
-        await until(app, lambda: "its repro failed in 3 of 3 fresh processes" in shown(app), "the report")
+        await until(app, lambda: "repro.py reproduces the bug (3 of 3)" in shown(app), "the report")
         told = " ".join(" ".join(texts(app)).split())
         assert PRIVACY in told
         assert "what will be shared: 1 source line of 1 file (.../train.py), 1 operation (aten.relu)" in told
@@ -100,7 +100,7 @@ def test_what_is_there_is_shown_with_the_warning_and_copied_as_it_is(out: Path) 
         assert copied[-1] == (ISSUE, "issue")
         await to_view(app, "Repro")
         assert texts(app) == REPRO.split("\n")
-        await pilot.press("y", "p", "e")
+        await pilot.press("y", "ctrl+y", "e")
         assert copied[1:] == [(REPRO, "repro"), (str((out / "repro.py").resolve()), "path")]
         assert edited == [out / "repro.py"]
         await to_view(app, "Artifacts")
@@ -116,12 +116,12 @@ def test_verifying_runs_the_program_and_says_how_often_it_failed(out: Path) -> N
     written.remember(out / "repro.py")
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: "a report is there" in shown(app), "the report")
-        await pilot.press("v")
-        await until(app, lambda: "graphdbg verify small --json runs; c stops it" in shown(app), "that it runs")
+        await until(app, lambda: "Report small" in shown(app), "the report")
+        await pilot.press("r")
+        await until(app, lambda: "graphdbg verify small --json runs; x stops it" in shown(app), "that it runs")
         assert not room.can("report.verify") and not room.can("report.write") and room.can("report.stop")
         await until(app, lambda: "verified now: the repro failed in 3 of 3 fresh processes" in shown(app), "the rate", 60)
-        await to_view(app, "Words")
+        await to_view(app, "Log")
         assert "BUG: as before" in texts(app)
 
     play(story, room)
@@ -132,10 +132,10 @@ def test_writing_asks_for_a_new_folder_and_a_failed_job_is_told_with_its_words(w
     Path("taken").mkdir()
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: "no report is there yet: w writes one" in shown(app), "that there is none")
-        await pilot.press("v")
+        await until(app, lambda: "no report is there yet: o writes one" in shown(app), "that there is none")
+        await pilot.press("r")
         await until(app, lambda: "there is no report yet" in shown(app), "why not")
-        await pilot.press("escape", "w")
+        await pilot.press("escape", "o")
         assert isinstance(app.screen, Ask) and app.screen.query_one(Input).value == "graphdbg-report-1"
         app.screen.query_one(Input).value = "taken"
         await pilot.press("enter")
@@ -176,9 +176,9 @@ def test_it_fits_any_size(out: Path) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         for size in [(60, 20), (160, 50), (60, 20)]:
             await pilot.resize_terminal(*size)
-            await until(app, lambda: "a report is there: small" in shown(app), "the report")
+            await until(app, lambda: "Report small" in shown(app), "the report")
             await until(app, lambda size=size: all(len(text) <= size[0] for text in texts(app)), f"lines of {size}")
-            assert all(view in shown(app) for view in VIEWS) and "w write" in shown(app)
+            assert all(view in shown(app) for view in VIEWS) and "o export" in shown(app)
 
     play(story, ReportRoom(Here(out="small")))
 

@@ -112,7 +112,7 @@ def terminal(recorded: Path) -> Iterator[Terminal]:
 
 @pytest.mark.slow
 def test_from_the_run_to_the_report(terminal: Terminal, recorded: Path) -> None:
-    terminal.until("home", "myrun", "0_0/forward", "0_0/backward", "? all")
+    terminal.until("[1 Home", "myrun", "0_0/forward", "0_0/backward", "? all")
 
     for _ in range(12):
         before = terminal.below()  # what Home says of the row of the cursor; ages of runs change elsewhere
@@ -121,30 +121,30 @@ def test_from_the_run_to_the_report(terminal: Terminal, recorded: Path) -> None:
         terminal.keys("j")
         terminal.changed(before, terminal.below)
     terminal.keys("Enter")
-    terminal.until("graph › myrun/0_0/forward", "aten.")
+    terminal.until("[2 Graph]", "myrun/0_0/forward", "aten.")
 
     before = terminal.screen()
     terminal.keys("/")
     terminal.changed(before)
     terminal.keys("relu", "Enter")
-    terminal.until("graph › myrun/0_0/forward › relu")
+    terminal.until("[2 Graph]", "0_0/forward › relu")
     terminal.keys("p")
-    terminal.until("graph › myrun/0_0/backward")
+    terminal.until("[2 Graph]", "0_0/backward")
     terminal.keys("Escape")
-    terminal.until("graph › myrun/0_0/forward › relu")
+    terminal.until("[2 Graph]", "0_0/forward › relu")
 
     terminal.keys("4")
-    terminal.until("replay › myrun/0_0/forward", "eager", "inductor")
+    terminal.until("[4 Replay", "eager", "inductor")
     terminal.keys("r")
     terminal.until("✗ FAIL wrong", "` is wrong", limit_s=300)
 
     terminal.keys("5")
-    terminal.until("minify › myrun/0_0/forward")
+    terminal.until("[5 Minify", "enter starts it")
     terminal.keys("Enter")
     terminal.until("done after", limit_s=400)
 
     terminal.keys("6")
-    terminal.until("report ›", "Before you publish this", limit_s=60)
+    terminal.until("[6 Report", "Before you publish this", limit_s=60)
     terminal.keys("@")
     terminal.until("the same at a prompt", "graphdbg report")
     terminal.keys("Escape")

@@ -53,7 +53,7 @@ def wall() -> Finding:
     from ..isolation import fork_server
     from ..isolation.wall import PARTS
 
-    fix = "Linux 6.12 with Landlock and with namespaces of users closes all; or open only dumps of people whom you trust"
+    fix = "Linux 6.12 with Landlock closes all, and bubblewrap much where namespaces are refused; or open only what you trust"
     lost = ("nothing; what others recorded is judged all the same", "every command")
     try:
         with fork_server("nothing", (), wall=PARTS) as server:

@@ -14,10 +14,11 @@ import os
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from .child import run_child
 from .jobs import Job
 from .processes import become_subreaper
 from .protocol import Answer, Failure, Frames, Query, Ready, frame_of
-from .wall import Wall, begin
+from .wall import Wall, begin, bubblewrap
 
 _SEED_QUERY = -1
 _SEED_LIMIT_S = 300.0
@@ -51,10 +52,10 @@ class Settings(msgspec.Struct):
 
 
 class Server:
-    """The loop: queries in, children out, answers back."""
+    """The loop: queries in, children out, answers back. `first`: what came to the server that started this one through bwrap."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
+    def __init__(self, connection: socket.socket, first: bytes = b"") -> None:
+        self.connection, self.first, self.bwrap = connection, first, bool(first)
         self.frames = Frames()
         self.jobs: dict[int, Job] = {}
         self.waiting: list[Query] = []
@@ -86,6 +87,8 @@ class Server:
         self.selector.register(self.connection, selectors.EVENT_READ, "client")
         self.selector.register(wake_read, selectors.EVENT_READ, "wake")
         try:
+            if self.first:
+                self._take(self.first)
             while self.open:
                 self._turn(wake_read)
         finally:
@@ -138,9 +141,19 @@ class Server:
             data = b""
         if not data:
             self.open = False
+        if self.settings is None:
+            self.first += data
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
         for body in self.frames.feed(data):
             if self.settings is None:
-                self._prepare(msgspec.json.decode(body, type=Settings))
+                self.settings = msgspec.json.decode(body, type=Settings)
+                self.held = folders.hold(Path(self.settings.root))
+                if not self.bwrap and self.settings.wall and (command := bubblewrap(self.settings.wall)):
+                    self._go_on_through(command)
+                    return
+                self._prepare(self.settings)
             else:
                 query = msgspec.json.decode(body, type=Query)
                 self._kill(query.kills) if query.kills else self.waiting.append(query)
@@ -155,11 +168,21 @@ class Server:
             self.waiting = [query for query in self.waiting if query.id != number]
             self._send(Answer(number, "signal", signal="SIGKILL"))
 
+    def _go_on_through(self, command: Sequence[str]) -> None:
+        """Waits while another of this kind serves, in namespaces: bwrap ends it with this thread, which a client's may not be."""
+        number = self.connection.fileno()
+        argv = [*command, sys.executable, "-m", f"{__package__}.server", str(number), "bwrap"]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=[number]) as process:
+            for one in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(one, lambda *_: process.kill())
+            process.communicate(self.first)
+        self.open = False
+
     def _prepare(self, settings: Settings) -> None:
-        self.settings = settings
-        self.held = folders.hold(Path(settings.root))
+        if self.bwrap:
+            settings.client = 0  # who started it watches the client
         if settings.wall is not None:
-            self.wall = begin(settings.wall, Path(settings.root))
+            self.wall = begin(settings.wall, Path(settings.root), bwrap=self.bwrap)
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
         os.environ |= settings.environment
         if settings.warm == child.WARM:
@@ -323,8 +346,8 @@ def serve(connection: socket.socket) -> None:
 
 
 def main() -> None:
-    """Takes over the socket whose number is the first argument and serves it."""
-    Server(socket.socket(fileno=int(sys.argv[1]))).run()
+    """Takes over the socket whose number is the first argument and serves it; with a second, what had come is read first."""
+    Server(socket.socket(fileno=int(sys.argv[1])), sys.stdin.buffer.read() if sys.argv[2:] else b"").run()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """The wall that a child goes behind before it reads a run of a stranger's: it writes into its own folders, and to no network.
 
 What the kernel allows is taken: a server has namespaces of its own (network, mounts, shared memory), a child then sees everything
-else read-only; Landlock says the same of files by path, and keeps the child from other processes; a filter of system calls makes
-no sockets but those of the server's own network. Rights of root beyond reading go. Devices stay. `Wall.open` says what is not
-closed. Reading is not closed. Must be built by system calls alone, before the first thread, and must not follow a variable: a
-mechanism is left out by an argument.
+else read-only. Where ordinary programs are refused these and `bwrap` is not, the server is started through it, with a network,
+processes and shared memory of its own; mounts stay as they are, for it makes them once, and each question writes elsewhere.
+Landlock says by path what can be written, and keeps the child from other processes; a filter of system calls makes no sockets
+but those of the server's own network, and no changes of modes where mounts stay. Rights of root beyond reading go. Devices stay.
+`Wall.open` says what is not closed. Reading is not closed. Must be built before the first thread, and must not follow a variable
+but PATH, for a file of root's: a mechanism is left out by an argument.
 
 >>> wall = begin(PARTS, root)                 # in the server, before it imports torch
 >>> places = wall.prepared([root])            # in the server, before it forks
@@ -20,7 +22,9 @@ import fcntl
 import os
 import platform
 import socket
+import stat
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -35,8 +39,13 @@ _NEWNS, _NEWIPC, _NEWUSER, _NEWNET = 0x20000, 0x08000000, 0x10000000, 0x40000000
 _BIND, _RECURSIVE, _PRIVATE, _NOSUID, _NODEV = 0x1000, 0x4000, 1 << 18, 2, 4
 _MOUNT_SETATTR, _RULESET, _RULE, _RESTRICT, _IO_URING = 442, 444, 445, 446, 425
 _NO_NEW_PRIVS, _NETLINK = 38, 16
-_ARCHITECTURES = {"x86_64": (0xC000003E, 41, 317), "aarch64": (0xC00000B7, 198, 277)}
-"""The kernel's name of an architecture, and the numbers that `socket` and `seccomp` have there."""
+_ARCHITECTURES = {
+    "x86_64": (0xC000003E, 41, 317, 280, (*range(90, 95), 132, *range(188, 191), *range(197, 200), 235, 260, 261, 268)),
+    "aarch64": (0xC00000B7, 198, 277, 88, (5, 6, 7, 14, 15, 16, 52, 53, 54, 55)),
+}  # fmt: skip
+"""The kernel's name of an architecture, the numbers that `socket`, `seccomp` and `utimensat` have there, and those of other calls
+that change modes, owners, times and attributes of files; _NEWER of these have one number everywhere."""
+_NEWER = (452, 463, 466, 469)
 
 _WRITE, _TRUNCATE, _REFER = 1 << 1, 1 << 14, 1 << 13
 _CHANGES = sum(1 << bit for bit in (4, 5, 7, 8, 9, 10, 12))
@@ -47,6 +56,9 @@ _REFER_FROM, _TRUNCATE_FROM, _TCP_FROM, _SCOPES_FROM = 2, 3, 4, 6
 _DEVICES = ("null", "zero", "full", "random", "urandom", "kfd", "nvidia*", "nvidia-caps/*", "dri/*")
 _SHARED = Path("/dev/shm")
 
+_BWRAP = (
+    "--die-with-parent --as-pid-1 --unshare-net --unshare-ipc --unshare-pid --dev-bind / / --proc /proc --tmpfs /dev/shm"
+)
 _IGNORING_MODES = 1 << 1
 """What root keeps: it may read what its users may."""
 
@@ -75,10 +87,11 @@ _trees: dict[tuple[Path, ...], int] = {}
 
 @dataclass(frozen=True)
 class Wall:
-    """What holds here. `network`: the server has one of its own; `mounts`: a child gets a tree of its own; `landlock`: the
-    version, 0 for none; `filter`: system calls are filtered."""
+    """What holds here. `network`: the server has one of its own; `bwrap`: by that, and no other processes are seen; `mounts`: a
+    child gets a tree of its own; `landlock`: the version, 0 for none; `filter`: system calls are filtered."""
 
     network: bool = False
+    bwrap: bool = False
     mounts: bool = False
     landlock: int = 0
     filter: bool = False
@@ -88,20 +101,21 @@ class Wall:
         """What code that breaks out can still do, beside reading, in a few words each."""
         found = {
             "write your files": not (self.mounts or self.landlock),
-            "change the modes and times of your files": bool(self.landlock) and not self.mounts,
+            "change the modes and times of your files": not (self.mounts or self.filter),
             "cut your files short": 0 < self.landlock < _TRUNCATE_FROM and not self.mounts,
             "reach the network": not (self.network or self.filter or self.landlock >= _TCP_FROM),
             "reach the network other than by TCP": not (self.network or self.filter) and self.landlock >= _TCP_FROM,
             "talk to services of this machine (D-Bus, Docker)": not self.filter,
-            "signal your processes": self.landlock < _SCOPES_FROM,
-            "trace your processes": not self.landlock,
+            "signal your processes": self.landlock < _SCOPES_FROM and not self.bwrap,
+            "trace your processes": not (self.landlock or self.bwrap),
         }
         return [what for what, is_open in found.items() if is_open]
 
     @property
     def built_of(self) -> list[str]:
         """The mechanisms that hold."""
-        found = {"namespaces": self.network, f"Landlock {self.landlock}": self.landlock, "a filter of calls": self.filter}
+        names = "namespaces by bwrap" if self.bwrap else "namespaces"
+        found = {names: self.network, f"Landlock {self.landlock}": self.landlock, "a filter of calls": self.filter}
         return [name for name, holds in found.items() if holds]
 
     def prepared(self, writable: Iterable[Path]) -> Places:
@@ -134,26 +148,49 @@ class Wall:
             os.close(handle)
         _checked(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
         if self.landlock:
-            _landlock(libc, places.folders, self.landlock, tcp=not self.network, shared=self.mounts)
+            _landlock(libc, places.folders, self.landlock, tcp=not self.network, shared=self.mounts or self.bwrap)
         _drop_rights(libc)
         if self.filter:
-            _filter(libc, (socket.AF_INET, socket.AF_INET6, _NETLINK) if self.network else ())
+            _filter(libc, (socket.AF_INET, socket.AF_INET6, _NETLINK) if self.network else (), files=not self.mounts)
 
 
-def begin(parts: Collection[str], scratch: Path) -> Wall:
-    """What a server begins with: its namespaces; then a child tries what holds, in `scratch`, and its answer counts."""
+def _mounts_here(parts: Collection[str]) -> bool | None:
+    """Whether namespaces of our own have mounts; None where the kernel refuses any."""
+    wanted = [mounts for mounts in ("mounts" in parts, False) if "namespaces" in parts]
+    return next((one for one in wanted if _succeeds(partial(_own_namespaces, mounts=one))), None)
+
+
+def bubblewrap(parts: Collection[str]) -> list[str]:
+    """The command through which a server starts its successor, in namespaces that it is refused itself; empty where there is
+    none, or no need. What is taken is a file that root alone may write, not in the current folder, and it was tried."""
+    if sys.platform != "linux" or "namespaces" not in parts or _mounts_here(parts) is not None:
+        return []
+    lost = [name for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ]  # to a program with rights of root
+    words = [*_BWRAP.split(), *(word for name in lost for word in ("--setenv", name, os.environ[name])), "--"]
+    for path in (Path(folder, "bwrap") for folder in os.get_exec_path()):
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            about = path.stat()
+            safe = about.st_uid == 0 and stat.S_ISREG(about.st_mode) and not about.st_mode & 0o022 and path.is_absolute()
+            if safe and Path.cwd() not in (path.parent, path.resolve().parent):
+                subprocess.run([path, *words, path, "--version"], check=True, capture_output=True, timeout=10)
+                return [str(path), *words]
+    return []
+
+
+def begin(parts: Collection[str], scratch: Path, *, bwrap: bool = False) -> Wall:
+    """What a server begins with: its namespaces; then a child tries what holds, in `scratch`, and its answer counts. `bwrap`: it
+    was started through `bubblewrap`, and has them."""
     if sys.platform != "linux":
         return Wall()
-    wanted = [mounts for mounts in ("mounts" in parts, False) if "namespaces" in parts]
-    mounts = next((one for one in wanted if _succeeds(partial(_own_namespaces, mounts=one))), None)
-    if network := mounts is not None:  # a child has tried: what succeeds in part cannot be undone
+    mounts = False if bwrap else _mounts_here(parts)
+    if (network := mounts is not None) and not bwrap:  # a child has tried: what succeeds in part cannot be undone
         _own_namespaces(mounts=mounts)
     known = platform.machine() in _ARCHITECTURES and struct.calcsize("P") == 8
-    wall = Wall(network, bool(mounts), version() if "landlock" in parts else 0, "filter" in parts and known)
+    wall = Wall(network, bwrap, bool(mounts), version() if "landlock" in parts else 0, "filter" in parts and known)
     fewer: list[dict[str, Any]] = [{"mounts": False}, {"landlock": 0}, {"filter": False}]
     less = [{**one, **other} for one in fewer for other in fewer]  # each alone, then two of them
     tried = [wall, *(replace(wall, **one) for one in sorted(less, key=len))]
-    return next((one for one in dict.fromkeys(tried) if _holds(one, scratch)), Wall(network))
+    return next((one for one in dict.fromkeys(tried) if _holds(one, scratch)), Wall(network, bwrap))
 
 
 def version() -> int:
@@ -283,16 +320,23 @@ def _drop_rights(libc: Any) -> None:
     _checked(libc.capset(header, struct.pack("IIIIII", effective, permitted, 0, 0, 0, 0)), "capset")
 
 
-def _filter(libc: Any, families: Collection[int]) -> None:
+def _filter(libc: Any, families: Collection[int], *, files: bool) -> None:
     """Refuses sockets of other families, and calls by which one could be made past this. CUDA begins with a local socket of
-    packets in order, which services do not have."""
-    architecture, make_socket, seccomp = _ARCHITECTURES[platform.machine()]
+    packets in order, which services do not have. `files`: what would change the modes or times of files does nothing; refused,
+    it would end copies that programs make in their own folders. "Now" is refused: who touches a file then makes it."""
+    architecture, make_socket, seccomp, set_times, changes = _ARCHITECTURES[platform.machine()]
+    changes += _NEWER
     load, equal, above, mask, give = 0x20, 0x15, 0x35, 0x54, 0x06
     allowed, refused = 0x7FFF0000, 0x50000 | errno.EACCES
+    unchanged = [
+        *((equal, len(changes) + 3 - at, 0, call) for at, call in enumerate(changes)),
+        (equal, 0, 4, set_times), (load, 0, 0, 32), (equal, 0, 1, 0), (give, 0, 0, refused), (give, 0, 0, 0x50000),
+    ]  # fmt: skip
     tests = [
         (load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, refused),
         (load, 0, 0, 0), (above, 0, 1, 0x40000000), (give, 0, 0, refused),
         (equal, 0, 1, _IO_URING), (give, 0, 0, refused),
+        *(unchanged if files else ()),
         (equal, 1, 0, make_socket), (give, 0, 0, allowed), (load, 0, 0, 16),
         *((equal, len(families) - at + 4, 0, family) for at, family in enumerate(families)),
         (equal, 0, 3, socket.AF_UNIX), (load, 0, 0, 24), (mask, 0, 0, 0xF), (equal, 1, 0, socket.SOCK_SEQPACKET),

@@ -35,6 +35,19 @@ def own_hooks() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def no_hooks(leaves: list[torch.Tensor]) -> Iterator[None]:
+    """The program's own hooks on tensors are not called: what hangs on them is none of the function's."""
+    held = [(hooks, dict(hooks)) for one in leaves if (hooks := getattr(one, "_backward_hooks", None))]
+    for hooks, _ in held:
+        hooks.clear()  # in place: autograd keeps the dictionary
+    try:
+        yield
+    finally:
+        for hooks, kept in held:
+            hooks.update(kept)
+
+
 _watching = threading.local()
 _audited = False
 
@@ -92,6 +105,12 @@ def collectives() -> Iterator[Callable[[], bool]]:
     count = lambda: 0 if alone() else t.look_up("group_sequence_number")(torch.distributed.group.WORLD)  # noqa: E731
     before = count()
     yield lambda: count() != before
+
+
+def watched_by() -> str:
+    """Why nothing can run beside where a dispatch mode of the program's is at work, or ""."""
+    modes = t.look_up("dispatch_mode_stack")()
+    return f"it is called under {type(modes[-1]).__name__}, which would count what runs beside, too" if modes else ""
 
 
 def in_backward() -> bool:

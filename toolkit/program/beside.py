@@ -27,7 +27,7 @@ from ..execution import settle
 from ..recorder import live_torch
 from ..verdict import OK, Verdict
 from . import comparing
-from .aside import collectives, counters, no_side_effects, own_hooks
+from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, watched_by
 from .comparing import Left, Rounding
 from .quiet import quiet
 from .records import PROGRAM, Call, Row
@@ -84,6 +84,8 @@ class Beside:
         self.eager, self.drawn = eager.values if eager.error is None else {}, self.start.random.moved()
         outside = self.outside
         self._judge("", eager, lambda rung: self._run(rung, self.one.rungs.call(rung))[0])
+        if not self.one.rungs.graphs:
+            self.call.notes.append("Dynamo makes no graph of it: what runs is eager (TORCH_LOGS=graph_breaks says why)")
         if outside and not any(row.verdict.failed for row in self.call.rows):
             self.call.why = f"it changes {', '.join(outside[:4])}, which it is not given and does not return"
 
@@ -294,7 +296,8 @@ class Beside:
             root.register_hook(functools.partial(self._arrived, at))
 
     def _arrived(self, at: int, gradient: torch.Tensor | None) -> None:
-        if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over():
+        """`gradient`: None where the loss does not use this one of several results."""
+        if gradient is None or self.queued is None or self.shadow.ended or self.shadow.over() or watched_by():
             return
         self.given[at] = gradient.detach().clone()
         if not self.queued:
@@ -304,8 +307,8 @@ class Beside:
 
     def _after(self) -> None:
         self.queued = None
-        with self.shadow.inside():
-            self.shadow.guarded(self._backward)
+        with self.shadow.inside(), self.shadow.turn() as ours:
+            self.shadow.guarded(self._backward) if ours else None
         self.given.clear()
 
     def _backward(self) -> None:
@@ -336,7 +339,7 @@ class Beside:
         self.shadow.begun(self.call, rung)
         began = time.perf_counter()
         unique = list({id(one): (name, one) for name, one in leaves}.values())
-        with quiet(), stance(rung == "eager"), counters():
+        with quiet(), stance(rung == "eager"), counters(), no_hooks([one for _, one in unique]):
             try:
                 with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     roots = [outputs[at] for at in self.given]

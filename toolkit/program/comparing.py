@@ -11,6 +11,7 @@ what stays within that is rounding. Changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -59,6 +60,9 @@ def kept(value: Any) -> Any:
         return torch.tensor(value, dtype=torch.float32)
     if isinstance(value, (int, str, bytes, bool, type(None), complex, tuple)):
         return value
+    if type(value).__module__ == "numpy":
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # numbers that torch has none of
+            return torch.tensor(value)
     return f"a {type(value).__qualname__}"
 
 
@@ -228,8 +232,8 @@ def _raised(key: str, eager: Left, got: Left) -> Verdict:
 
 
 def said(error: BaseException | None) -> str:
-    """The type of an exception, and the first line of what it says."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """The type of an exception, and the first line of what it says (what a backend raised is behind a line that names it)."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
     return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
 
 

@@ -200,7 +200,8 @@ def table_rows(found: ProgramTriage) -> list[tuple[str, ...]]:
         ]  # fmt: skip
     rows = []
     for call in found.calls:
-        largest = {row.rung: max(row.error or 0.0, 0.0) for row in call.rows if row.rung in RUNGS and row.rung != "eager"}
+        rungs = [row for row in call.rows if row.rung in RUNGS and row.rung != "eager"]
+        largest = {row.rung: max(one.error or 0.0 for one in rungs if one.rung == row.rung) for row in rungs}
         told = " ".join(f"{rung} {_number(value)}" for rung, value in largest.items())
         verdict = cannot_tell(call.why) if call.why else worst(row.verdict for row in call.rows)
         rows.append((f"{call.function}()", word(verdict), str(call.number), _line(call), call.why or told, "; ".join(call.notes)))

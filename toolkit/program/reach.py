@@ -11,6 +11,7 @@ standard library and installed packages keep in their own modules is not followe
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import io
@@ -51,6 +52,8 @@ class Reached:
         self.boxes: list[Box] = []
         self.generators: list[Any] = []
         self.refused = ""
+        self.backward = False
+        """Whether it runs a backward of its own: then hooks on leaves are called."""
 
 
 def callable_of(function: Any) -> tuple[Any, Any]:
@@ -65,6 +68,8 @@ def callable_of(function: Any) -> tuple[Any, Any]:
             return function.__func__ if hasattr(function, "__func__") else function, owner
         elif hasattr(function, "__wrapped__"):
             function = function.__wrapped__
+        elif isinstance(called := inspect.getattr_static(type(function), "__call__", None), types.FunctionType):
+            return called, function
         else:
             return function, None
 
@@ -73,7 +78,11 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
     """Everything that a call may read or write."""
     found, seen = Reached(), set[int]()
     inner, owner = callable_of(function)
+    if any(later(inner) for later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)):
+        found.refused = "it returns a generator or a coroutine, which does its work after the call"
+        return found
     names = argument_names(inner, owner)
+    found.backward = "backward" in _named(getattr(inner, "__code__", None))
     roots = [(names[at] if at < len(names) else f"argument {at}", value, False) for at, value in enumerate(args)]
     roots += [(name, value, False) for name, value in kwargs.items()]
     if owner is not None:
@@ -114,6 +123,8 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
     dot = f"{name}." if name else ""
     if isinstance(value, torch.Tensor):
         found.tensors.append((name, value))
+        for place in ("_backward_hooks", "_post_accumulate_grad_hooks") if found.backward else ():
+            yield from (("a hook", hook, True) for hook in (getattr(value, place, None) or {}).values())
     elif isinstance(value, type):
         found.boxes.append(Box(name, value, "class", True))
         yield from ((f"{dot}{key}", part, True) for key, part in class_state(value).items())
@@ -151,11 +162,40 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
                 yield from ((f"{dot}{child}", held, False) for child, held in part.items())
             else:
                 yield f"{dot}{key}", part, False
-    elif hasattr(value, "__dict__") and _followed(value):
+    elif (shared := array_of(value)) is not None:
+        found.tensors.append((name, shared))
+    elif _followed(value):
         outside = outside and not _is_state(value)
-        found.boxes.append(Box(name, value.__dict__, "attributes", outside))
-        yield f"{type(value).__name__}", type(value), True
-        yield from ((f"{dot}{key}", part, outside) for key, part in list(value.__dict__.items()))
+        parts = slots_of(value)
+        if parts:
+            found.boxes.append(Box(name, value, "slots", outside))
+        if hasattr(value, "__dict__"):
+            found.boxes.append(Box(name, value.__dict__, "attributes", outside))
+            parts = parts | value.__dict__
+        if parts or hasattr(value, "__dict__"):
+            yield f"{type(value).__name__}", type(value), True
+        yield from ((f"{dot}{key}", part, outside) for key, part in parts.items())
+
+
+def array_of(value: Any) -> torch.Tensor | None:
+    """A tensor in the memory of a NumPy array that can be written; None of anything else."""
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.ndarray) or not value.flags.writeable:
+        return None
+    with contextlib.suppress(TypeError, ValueError):  # its numbers or its strides are none of torch's
+        return torch.from_numpy(value)
+    return None
+
+
+def slots_of(value: Any) -> dict[str, Any]:
+    """What is in the slots of an object's classes."""
+    found = {}
+    for base in type(value).__mro__:
+        for key, slot in vars(base).items() if "__slots__" in vars(base) else ():
+            if isinstance(slot, types.MemberDescriptorType):
+                with contextlib.suppress(AttributeError):  # empty
+                    found[key] = slot.__get__(value)
+    return found
 
 
 def _own_class(value: Any) -> bool:
@@ -217,7 +257,9 @@ def _of_cells(found: Reached, function: types.FunctionType) -> Iterator[tuple[st
         yield name, held, True
 
 
-def _named(code: types.CodeType) -> list[str]:
+def _named(code: types.CodeType | None) -> list[str]:
+    if code is None:
+        return []
     inside = [name for one in code.co_consts if isinstance(one, types.CodeType) for name in _named(one)]
     return list(dict.fromkeys([*code.co_names, *inside]))
 

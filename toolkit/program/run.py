@@ -149,7 +149,7 @@ class _Program:
                 connection.close()
                 continue
             connection.settimeout(None)
-            with ForkServer(preload=JUDGING, joined=(connection, child)) as server:
+            with connection, ForkServer(preload=JUDGING, joined=(connection, child)) as server:  # it may be asked nothing
                 self.judging = True
                 try:
                     self.graphs = judge_graphs(call, server, self.told, program.modules)

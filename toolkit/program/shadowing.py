@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import json
 import math
 import os
@@ -33,10 +34,10 @@ from ..isolation.server import serve
 from ..recorder import live_torch
 from ..torch_private.importing import watch
 from ..unseen import passed_over
-from .aside import Outside, alone, in_backward
+from .aside import Outside, alone, in_backward, watched_by
 from .beside import Beside
 from .comparing import Levels
-from .reach import callable_of, own_modules, place_of, reach
+from .reach import callable_of, is_library, own_modules, place_of, reach
 from .records import DEFAULT_CALLS, FILE, Call
 from .repro import Kept
 from .rungs import Rungs
@@ -44,6 +45,8 @@ from .start import NotCopied, Start
 
 LIGHT = 0.1
 """The share of the program's time that the states before calls that are not scheduled may take."""
+TURN_S = 60.0
+"""For so long a call waits until that of another thread is over; then it is not looked at."""
 
 
 class Function:
@@ -133,7 +136,7 @@ class Shadow:
     def _wrapped(self, made: Callable[..., Any], function: Any, context: Any) -> Any:
         inner, owner = callable_of(function)
         home = str(getattr(inner, "__module__", ""))
-        if owner is None and home.partition(".")[0] == "torch":
+        if owner is None and home.partition(".")[0] == "torch" and _by_torch(context):
             return made  # torch's own use of itself, flex attention say
         try:
             one = Function(getattr(made, "_torchdynamo_orig_callable", function), context, _made_at())
@@ -163,14 +166,27 @@ class Shadow:
         finally:
             self.here.depth -= 1
 
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[bool]:
+        """One thread at a time: torch's stance, standard output and the state of a model are all threads'. Whether it came, as
+        what has it may wait for this one."""
+        ours = not self.over() and self._lock.acquire(timeout=TURN_S)
+        try:
+            yield ours
+        finally:
+            if ours:
+                self._lock.release()
+
     # one call
 
     def _call(self, one: Function, made: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if self.ended or self._busy() or os.getpid() != self.pid or torch.compiler.is_compiling() or in_backward():
+        if self.ended or self._busy() or os.getpid() != self.pid or in_backward():
             return made(*args, **kwargs)
-        with self.inside():
+        with self.inside(), self.turn() as ours:
+            if torch.compiler.is_compiling():  # asked in turn: what another thread compiles counts
+                return made(*args, **kwargs)
             number, one.count = one.count, one.count + 1
-            if self.over():
+            if not ours or self.over():
                 return made(*args, **kwargs)
             if self.first <= number < self.last:
                 return self._beside(one, made, number, args, kwargs)
@@ -222,14 +238,13 @@ class Shadow:
 
     def _compare(self, one: Function, number: int, args: Any, kwargs: Any, start: Start | None, result: Any,
                  compiled: bool = False) -> list[Beside]:  # fmt: skip
-        with self._lock:
-            self.made += 1
-            key = f"{self.pid}:{self.made}"
+        self.made += 1
+        key = f"{self.pid}:{self.made}"
         call = Call(key, one.name, one.file, one.line, number, compiled=compiled)
         began = time.monotonic()
         self.write(call)
         reached = start.reached if start else reach(one.function, args, kwargs)
-        call.why = reached.refused
+        call.why = reached.refused or watched_by()
         beside: Beside | None = None
         if not call.why:
             try:
@@ -271,9 +286,24 @@ class Shadow:
             self.unwritten = error.strerror or str(error)
 
 
+def _inside(folder: Path) -> str:
+    """How the path of each file in it begins."""
+    return f"{folder}{os.sep}"
+
+
+def _by_torch(context: Any) -> bool:
+    """Whether a file of torch's asks for this compile, but for those that every compile goes through."""
+    root = _inside(Path(torch.__file__).parent)
+    passed = (_inside(Path(__file__).parents[2]), _inside(Path(inspect.getfile(type(context))).parent), torch.__file__)
+    frame: Any = sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(passed):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(root)
+
+
 def _made_at() -> tuple[str, int]:
     frame = sys._getframe(2)
-    ours = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
+    ours = _inside(Path(__file__).parents[2])
+    while frame.f_back is not None and (is_library(file := frame.f_code.co_filename) or file.startswith(ours)):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

@@ -22,7 +22,7 @@ import torch
 
 from ...dumps.torchside import wrappers
 from ..recorder.live_torch import generators
-from .reach import Box, Reached, class_state
+from .reach import Box, Reached, class_state, slots_of
 
 
 class NotCopied(Exception):
@@ -43,10 +43,10 @@ class Start:
                 for part in _flat(tensor):
                     self._take(name, part)
                 gradient = tensor.grad if tensor.is_leaf and not tensor.is_inference() else None
-                if gradient is not None:
-                    self._take(f"gradient of {name}", gradient)
+                for part in _flat(gradient) if gradient is not None else []:
+                    self._take(f"gradient of {name}", part)
                 self.forms.append((name, tensor, _form(tensor), gradient, tensor.requires_grad))
-        except (RuntimeError, NotImplementedError) as error:
+        except (RuntimeError, ValueError) as error:  # ValueError: a parameter of a lazy module
             raise NotCopied(f"{name} cannot be copied ({str(error).splitlines()[0][:120]})") from error
         self.boxes = [(box, _kept(box)) for box in reached.boxes]
         self.random = Randomness(reached.generators)
@@ -86,14 +86,12 @@ class Start:
         """The tensors whose memory or form is not what it was, by their first name; and the `.grad` of leaves that is another
         object, or has other numbers."""
         changed = {key for key, (storage, kept) in self.storages.items() if not _equal(storage, kept)}
-        tensors = [
-            (name, tensor) for name, tensor, form, _, _ in self.forms
-            if _form(tensor) != form or any(part.untyped_storage()._cdata in changed for part in _flat(tensor))
-        ]  # fmt: skip
+        touched = lambda tensor: any(part.untyped_storage()._cdata in changed for part in _flat(tensor))  # noqa: E731
+        tensors = [(name, tensor) for name, tensor, form, _, _ in self.forms if _form(tensor) != form or touched(tensor)]
         gradients = [
             (f"{name}.grad", tensor.grad) for name, tensor, _, before, _ in self.forms
             if tensor.is_leaf and not tensor.is_inference()
-            and (tensor.grad is not before or (before is not None and before.untyped_storage()._cdata in changed))
+            and (tensor.grad is not before or (before is not None and touched(before)))
         ]  # fmt: skip
         return tensors, gradients
 
@@ -165,7 +163,7 @@ def _changes(box: Box, kept: Any, now: Any) -> list[tuple[str, Any]]:
     before, after = dict(leaves_of(kept)), dict(leaves_of(now))
     parts = {name: part for name, part in after.items() if name not in before or not _one(before[name], part)}
     parts |= {name: ABSENT for name in before if name not in after}
-    dotted = box.kind in ("attributes", "class")
+    dotted = box.kind in ("attributes", "class", "slots")
     named = {re.sub(r"^\['(\w+)'\]", r".\1", name) if dotted else name: part for name, part in parts.items()}
     return [((box.name or "self") + name, part) for name, part in named.items()]
 
@@ -182,6 +180,8 @@ def _kept(box: Box) -> Any:
             return ABSENT
     if box.kind == "class":
         return class_state(owner)
+    if box.kind == "slots":
+        return slots_of(owner)
     return {"bytes": bytes, "set": set, "dict": dict, "attributes": dict, "list": list}[box.kind](owner)
 
 
@@ -220,6 +220,11 @@ def _restore(box: Box, kept: Any) -> None:
             delattr(owner, name)
         for name, part in kept.items():
             setattr(owner, name, part)
+    elif box.kind == "slots":  # below a frozen dataclass
+        for name in slots_of(owner).keys() - kept.keys():
+            object.__delattr__(owner, name)
+        for name, part in kept.items():
+            object.__setattr__(owner, name, part)
     elif isinstance(owner, (dict, set)):
         owner.clear()
         owner.update(kept)
@@ -230,6 +235,10 @@ def _restore(box: Box, kept: Any) -> None:
         owner[:] = kept
 
 
+_TOLD = (str, int, float, bool, type(None), tuple)
+"""Keys that are named by what they hold: of a tensor that is numbers, which differ from run to run."""
+
+
 def leaves_of(value: Any, name: str = "", seen: frozenset[int] = frozenset()) -> list[tuple[str, Any]]:
     """The parts of a value that are no containers, with their place in it; a type that is no container stands for itself."""
     if id(value) in seen:
@@ -238,7 +247,9 @@ def leaves_of(value: Any, name: str = "", seen: frozenset[int] = frozenset()) ->
         return [(name, tuple(value))]
     inner = seen | {id(value)}
     if isinstance(value, dict):
-        return [leaf for key, part in value.items() for leaf in leaves_of(part, f"{name}[{key!r}]", inner)]
+        keys = [repr(key) if type(key) in _TOLD else f"{type(key).__name__} {at}" for at, key in enumerate(value)]
+        pairs = zip(keys, value.values(), strict=True)
+        return [leaf for key, part in pairs for leaf in leaves_of(part, f"{name}[{key}]", inner)]
     if isinstance(value, (list, tuple, deque)):
         named = getattr(value, "_fields", None)
         places = [f".{field}" for field in named] if named else [f"[{at}]" for at in range(len(value))]

@@ -64,19 +64,18 @@ class LadderSeen:
         elif kind == "end":
             self.running, self.end = "", event
 
-    def lost(self, how: str) -> None:
-        """Its process ended without a last line."""
+    def lost(self, how: str, stopped: bool = False) -> None:
+        """Its process ended without a last line; where the user stopped it, what was known of a rung before stands."""
         if not self.end:
-            if self.running:
+            if self.running and not stopped:
                 self.rows[self.running] = cannot_tell(how, LOST).flat(row=True)
             self.running, self.ended = "", how
 
     @property
     def first_failing(self) -> str | None:
         """The rung to look at: the finding's, else the first that failed so far."""
-        if self.end.get("first_failing"):
-            return str(self.end["first_failing"])
-        return next((name for name in NAMES if self.cells(name).failed), None)
+        known = next((name for name in NAMES if self.cells(name).failed), None)
+        return known or str(self.end.get("first_failing") or "") or None
 
     def sentence(self) -> str:
         """The finding, or how far it is."""

@@ -183,7 +183,7 @@ class DiffRoom(ListRoom):
             place = f"{number or '-'}/{len(self.starts)}  "
         self.summary.update(place + plain(made.summary))
         if at < 0:
-            self.hint.update("no line to show: d shows all")
+            self.hint.update("no line to show: a shows all")
             return
         row = made.row(at)
         a, b = made.sides
@@ -206,7 +206,7 @@ class DiffRoom(ListRoom):
         if self.made is None or not self.starts:
             if self.made is not None:
                 text = "joined by seq_nr, which tells no differences" if self.joined else "no node departs"
-                self.hint.update(f"{text}\ns joins the other way")
+                self.hint.update(f"{text}\n= joins the other way")
             return
         at = self.shown[self.rows.cursor] if self.shown else 0
         place = bisect_right(self.starts, at) if step > 0 else bisect_left(self.starts, at) - 1
@@ -229,7 +229,16 @@ class DiffRoom(ListRoom):
     def do_diff_swap(self) -> None:
         """A and B change places."""
         self._needs_other()
-        self.here = self.here.at(graph=self.here.other, other=self.here.graph)
+        self._beside(self.here.at(graph=self.here.other, other=self.here.graph))
+
+    def _beside(self, here: Here) -> None:
+        before = self.here
+        if before.other:
+            self.undoable("the other graph", lambda: self._show_pair(before))
+        self._show_pair(here)
+
+    def _show_pair(self, here: Here) -> None:
+        self.here, self.joined = here, None
         self._compare()
 
     def _needs_other(self) -> None:
@@ -249,9 +258,7 @@ class DiffRoom(ListRoom):
 
     def _chosen(self, graph: str | None) -> None:
         if graph is not None:
-            self.here = self.here.at(other=graph)
-            self.joined = None
-            self._compare()
+            self._beside(self.here.at(other=graph))
 
     def do_diff_open(self, side: int) -> None:
         """The node of A (0) or B in its graph; where it has no partner there, the other."""

@@ -50,7 +50,7 @@ class GraphFind:
         """Opens the line; the cursor goes to the first hit as it is typed."""
         self.room.needed()
         self._before = (self.sought, self.room.table.node)
-        self.room.prompt.open("search", "", "enter stays, n and N go on, esc goes back · names, ops, modules, lines, else code")
+        self.room.prompt.open("find", "", "enter stays, n and N go on, esc goes back · names, ops, modules, lines, else code")
 
     def typed(self, text: str) -> None:
         """Filters or searches with what there is so far."""
@@ -141,7 +141,7 @@ class GraphFind:
         else:
             hit = step(self.hits, at, forward)
         if hit is None:
-            none = f"no {self.sought!r} here" if self.sought else "/ searches; n goes on from hit to hit"
+            none = f"no {self.sought!r} here" if self.sought else "/ finds; n goes on from hit to hit"
             self.room.status.show(None, none, alarm=True)
             return
         told = f"{self.sought}: {hit.number:,}/{len(self.hits):,}{', wrapped' if hit.wrapped else ''}"

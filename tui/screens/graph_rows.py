@@ -128,6 +128,10 @@ class GraphRows:
 
     def do_graph_clear(self) -> None:
         """All nodes again, in the order of the graph."""
+        text, question = self.filter_text, self.question
+        if text or question.sort is not None:
+            again = lambda: self.filter_by(question.terms, text)  # noqa: E731
+            self.room.undoable("filter and order", lambda: self.ask(sort=question.sort, then=again))
         self.filter_text = ""
         self.room.status.show(None, "")
         self.ask(terms=(), sort=None)

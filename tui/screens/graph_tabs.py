@@ -108,6 +108,10 @@ class GraphTabs:
         """Scrolls the tab."""
         self.side.page.scroll_relative(y=by, animate=False)
 
+    def do_tabs_across(self, by: int) -> None:
+        """Scrolls the tab sideways."""
+        self.side.page.scroll_relative(x=by, animate=False)
+
     @property
     def _run(self) -> Path | None:
         """The run, or the folder of a case."""

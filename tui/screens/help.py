@@ -25,6 +25,9 @@ PANEL = (("r", "again", "With an open panel of an error: do again what failed.")
          ("Y", "to file", "With an open panel of an error: its text to a file here."))  # fmt: skip
 
 
+GROUPS = {"here": "In this room", "rooms": "Rooms", "everywhere": "Everywhere", "move": "Moving", "errors": "Errors"}
+
+
 @dataclass(frozen=True)
 class Entry:
     """One line of help."""
@@ -33,12 +36,14 @@ class Entry:
     label: str
     help: str
     words: str = ""
+    group: str = ""
 
 
 def entries(room: str) -> list[Entry]:
-    """All that can be done in a room, in the order of the registry."""
-    own = [Entry(" ".join(shown(key) for key in one.keys), one.label, one.help, one.words) for one in of_room(room)]
-    return own + [Entry(*row) for row in PANEL]
+    """All that can be done in a room, by what it is for, in the order of the registry."""
+    known = sorted(of_room(room), key=lambda one: list(GROUPS).index(one.group))
+    own = [Entry(" ".join(map(shown, one.keys)), one.label, one.help, one.words, one.group) for one in known]
+    return own + [Entry(*row, group="errors") for row in PANEL]
 
 
 def matching(room: str, text: str) -> list[Entry]:
@@ -57,7 +62,11 @@ def as_table(found: Sequence[Entry], wide: bool) -> Table | Text:
     table.add_column("what it does", ratio=3)
     if wide:
         table.add_column("as a command", style="dim", ratio=1)
+    group = ""
     for one in found:
+        if one.group != group:
+            group = one.group
+            table.add_row(Text(""), Text(GROUPS[group], "bold"), *([Text("")] if wide else []))
         told = Text(one.label, "bold").append("  ").append(one.help, "not bold")
         row = [Text(one.keys), told]
         table.add_row(*row, *([Text(f"graphdbg {one.words}" if one.words else "")] if wide else []))

@@ -8,7 +8,6 @@ Everything is read in a thread and painted from `Overview`; the screen keeps the
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 from pathlib import Path
 
 from textual import getters
@@ -21,10 +20,11 @@ from ...dumps.errors import UsageError
 from ...dumps.tables import plain
 from ...dumps.wording import counted
 from ..here import Here
-from ..job_files import look
+from ..job_files import NORMAL, look, option
 from ..jobs import Job, ending
 from ..overview import Overview
 from ..room import ListRoom
+from ..settings import mark
 from ..widgets.home_line import Layout
 from ..widgets.note_panel import NotePanel
 from ..widgets.rows import Parts, Rows
@@ -134,6 +134,7 @@ class HomeRoom(ListRoom):
         self._lay_out()
         self.rows.show(len(shown), cursor=place)
         self._stand_on()
+        self.tell_where()
 
     def _fold(self, lines: list[Line]) -> None:
         """Of several runs all but one begin folded."""
@@ -261,10 +262,12 @@ class HomeRoom(ListRoom):
         elif line.bad:
             raise UsageError(f"{line.name} cannot be opened", line.text or line.name, "the others can")
 
-    def do_home_fold(self) -> None:
-        """Folds or unfolds."""
+    def do_home_fold(self, fold: bool | None = None) -> None:
+        """Folds, unfolds, or the one or the other."""
         line = self.line
-        if line is None:
+        if line is None or fold is (line.key in self.folded and line.folds):
+            return
+        if fold is False and not line.folds:
             return
         if not line.folds:
             above = [place for place in range(self.rows.cursor) if self.lines[place].depth < line.depth]
@@ -301,6 +304,9 @@ class HomeRoom(ListRoom):
         self.field.display = True
         self.field.focus()
 
+    def _filter_again(self, words: str) -> None:
+        self.field.value, self.field.display = words, True
+
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filters as you type."""
         self.words = event.value
@@ -317,7 +323,9 @@ class HomeRoom(ListRoom):
         if not shown and self.note.hide():
             self.rows.focus()
         elif not shown and self.field.display:
-            self.field.value, self.field.display = "", False
+            words, self.field.value, self.field.display = self.words, "", False
+            if words:
+                self.undoable("the filter", lambda: self._filter_again(words))
             self.rows.focus()
         else:
             self.workbench.do_app_back()
@@ -335,6 +343,30 @@ class HomeRoom(ListRoom):
         self.work(lambda: text_of(target, width), lambda text: self.note.show(title, text), group="why", doing="why")
 
     # -- jobs
+
+    def state(self) -> str:
+        """How many graphs are bad."""
+        bad = sum(line.kind == "graph" and line.bad for line in self.overview.lines)
+        return f"{mark('bad')}{bad}" if bad else ""
+
+    async def do_home_triage(self) -> None:
+        """Judges the graph under the cursor, in Replay; of a run, all of its graphs."""
+        line = self.line
+        if line is None or not line.run:
+            raise UsageError("triage of what?", "this line is no run and no graph", "move to one")
+        if line.kind == "graph" and line.saved:
+            await self.workbench.perform_in("replay", "replay.run")
+            return
+        run, job_line = line.run, f"triage of {line.run}"
+        if any(job.running and job.words[:2] == ["triage", run] for job in self.workbench.jobs):
+            raise UsageError(f"{job_line} runs already", "one at a time", "x on its line stops it")
+        self.run_job(["triage", run, "--json-lines"], self._triaged, doing="triage")
+        self.notify(f"{job_line}: each verdict comes into the list", markup=False, timeout=4)
+
+    def _triaged(self, job: Job, code: int) -> None:
+        self.do_home_again()
+        if code not in NORMAL:
+            self.job_failed(job, code, "t tries again", doing="triage")
 
     def _open_job(self, line: Line) -> None:
         """The screen that shows jobs of its kind; of others what they say, as long as the panel is open."""
@@ -363,11 +395,11 @@ class HomeRoom(ListRoom):
         """Replay and Minify attach by themselves to what runs about their graph, where its names mean the same here."""
         record = look(folder).record
         command, *words = record.words or [""]
-        if Path(record.cwd) != Path.cwd() or not words or words[0].startswith("-"):
+        if not words or words[0].startswith("-"):
             return None
         if command in ("triage", "replay", "bisect"):
             return "replay", Here(run=self.here.run, graph=words[0])
-        out = next((after for word, after in pairwise(words) if word in ("-o", "--output")), "")
+        out = option(words, "-o", "--output")
         return ("minify", Here(out=out)) if command == "minify" and out and Path(out).is_dir() else None
 
     def do_home_stop(self) -> None:

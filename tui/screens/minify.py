@@ -27,6 +27,7 @@ from .minify_following import FollowingRoom
 
 T = TypeVar("T")
 
+ASKED = {"pause": "pausing after this query …", "cancel": "ending after this query …", "skip": "skipping after this query …"}
 ACROSS = 20
 """Columns that l and h move."""
 
@@ -54,10 +55,10 @@ class MinifyRoom(FollowingRoom):
             case "Candidate":
                 self.looked.shown = None
                 self.show(keep=False)
-            case "Others":
+            case "Other failures":
                 self._to_graph(self._case())
             case "Result":
-                self.do_minify_graph()
+                self.to_graph()
             case _:
                 pass
 
@@ -87,17 +88,18 @@ class MinifyRoom(FollowingRoom):
 
     def _case(self) -> str:
         """The case of the other failure that is chosen."""
-        if path := self._chosen("Others", others(self._following(), self.looked), "other failure").path:
+        if path := self._chosen("Other failures", others(self._following(), self.looked), "other failure").path:
             return str(path)
         why = "cases are written when the search ends" if self._following().state == "running" else "it was not written"
-        raise UsageError("there is no case of this failure yet", why, "wait for the end, or c: cancel keeps what there is")
+        raise UsageError("there is no case of this failure yet", why, "wait for the end, or x: stop keeps what there is")
 
     def _to_graph(self, path: str) -> None:
         self.workbench.go("graph", Here(graph=path))
 
-    def do_minify_graph(self) -> None:
+    def to_graph(self) -> bool:
         """The best case as a graph; while it is searched, the graph that it began with."""
-        found = self._following()
+        if (found := self.watched) is None:
+            return False
         if (found.out / "case").is_dir():
             self._to_graph(str(found.out / "case"))
         elif found.story.graph:
@@ -105,24 +107,31 @@ class MinifyRoom(FollowingRoom):
             self._to_graph(found.story.graph)
         else:
             raise UsageError("there is no graph yet", "the search has not begun", "wait a moment")
+        return True
 
-    def do_minify_shrink(self) -> None:
-        """The form for the other failure under the cursor."""
-        self.workbench.go("minify", Here(graph=self._case()))
-
-    def do_minify_new(self) -> None:
-        """The form again; what runs goes on, and 1 lists it."""
+    def do_minify_minify(self) -> None:
+        """The form again, for the other failure under the cursor or for the same graph; what runs goes on, and 1 lists it."""
+        if self.watched is not None and self.views[self.view] == "Other failures":
+            self.workbench.go("minify", Here(graph=self._case()))
+            return
+        if (found := self.watched) is not None:
+            self.undoable("the form", lambda: self._back_to(found))
         graph = self.here.graph or (self.watched.story.graph if self.watched else None) or None
         self.watched = None
         self.here = self.here.at(out=None, graph=graph)
         self._show_form()
         self.tell_where()
 
+    def _back_to(self, found: Watched) -> None:
+        self.here = self.here.at(out=str(found.out))
+        self._follow(found)
+        self.tell_where()
+
     def do_minify_resume(self) -> None:
         """Goes on where it ended; the journal answers what was asked before. What it would run is said again at a terminal."""
         found = self._following()
         if found.state == "running":
-            raise UsageError("it runs already", "", "p pauses it, c cancels it")
+            raise UsageError("it runs already", "", "space pauses it, x stops it")
         if found.state == "elsewhere":
             raise UsageError("it cannot be resumed from here", "it runs, or ran, on another host", "resume it there")
         resumed(found.out, Options(), ())
@@ -143,7 +152,7 @@ class MinifyRoom(FollowingRoom):
         """Pauses, or goes on."""
         self.do_minify_steer("resume" if self._following().story.paused else "pause")
 
-    def do_minify_cancel(self) -> None:
+    def do_minify_stop(self) -> None:
         """Asks, then ends the search; the best case is kept."""
         found = self._steerable()
         story = found.story
@@ -152,10 +161,10 @@ class MinifyRoom(FollowingRoom):
         question = f"End the search in {found.out}?\n{kept}; it is checked, kept in {found.out / 'case'} and reported."
 
         def answered(answer: str | None) -> None:
-            if answer == "c":
-                self.guarded(lambda: self.do_minify_steer("cancel"), doing="cancel")
+            if answer == "x":
+                self.guarded(lambda: self.do_minify_steer("cancel"), doing="stop")
 
-        self.workbench.push_screen(Choose(question, {"c": "cancel the search"}), answered)
+        self.workbench.push_screen(Choose(question, {"x": "end the search"}), answered)
 
     def do_minify_restart(self) -> None:
         """Searches again from the state under the cursor."""
@@ -176,22 +185,21 @@ class MinifyRoom(FollowingRoom):
             case "elsewhere":
                 raise UsageError("it cannot be steered from here", "it runs on another host", f"there: graphdbg tui {found.out}")
             case _:
-                raise UsageError("nothing runs that could be steered", "", "R resumes it, n begins another")
+                raise UsageError("the search has ended", "", "R resumes it, m begins another")
 
     def do_minify_steer(self, *order: str) -> None:
         """Asks the search for something: skip is on with the next step."""
         found = self._steerable()
         words = ["steer", str(found.out), *order]
         self.run_job(words, lambda job, code: self._steered(job, order, code), doing="minify", passing=True)
-        self._asked = f"asking: {' '.join(order)} …"
+        self._asked = ASKED.get(order[0], f"asked: {' '.join(order)} …")
         self.show()
 
     def _steered(self, job: Job, order: tuple[str, ...], code: int) -> None:
         self._asked = ""
         self._tick()
         if code:
-            fix = "the view Words says what was asked and what became of it"
-            raise UsageError(f"{' '.join(order)} was refused", job.last_said(), fix)
+            raise UsageError(f"{' '.join(order)} was refused", job.last_said(), "the view Log has all that was said")
 
     def _following(self) -> Watched:
         if self.watched is None:
@@ -217,7 +225,7 @@ class MinifyRoom(FollowingRoom):
         text = "\n".join(line.plain for line in self.lines.texts)
         self.workbench.copy(text, f"{Path(found.out).name}-{self.views[self.view].lower()}")
 
-    def do_minify_maximise(self) -> None:
+    def do_minify_zoom(self) -> None:
         """The list alone, or with the plot."""
         self.live.toggle_class("alone")
 

@@ -30,7 +30,7 @@ from ..here import Here
 from ..job_files import first_failing
 from ..jobs import Job
 from ..room import ViewsRoom
-from ..settings import ascii_only
+from ..settings import ascii_only, mark
 from ..widgets.lines import Lines, wrapped
 from ..widgets.minify_form import MinifyForm
 from ..widgets.minify_views import VIEWS, Looked, View, candidate, picture
@@ -96,6 +96,16 @@ class FollowingRoom(ViewsRoom):
         except (GraphdbgError, AssertionError):
             return ["minify", self.here.graph or "RUN/ID"]
 
+    def state(self) -> str:
+        """How far the search is, or how it ended."""
+        found = self.watched
+        if found is None:
+            return ""
+        best = found.story.best
+        if found.state in ("starting", "running"):
+            return mark("runs") + (f" {best[0]}/{found.story.original[0]}" if best else "")
+        return mark("bad" if found.state in ("dead", "gone") else "ok")
+
     def on_mount(self) -> None:
         """Follows OUT, or shows the form."""
         super().on_mount()
@@ -122,13 +132,11 @@ class FollowingRoom(ViewsRoom):
         """Steering needs a search that runs; resuming one that does not."""
         state = self.watched.state if self.watched else None
         name = action.removeprefix("minify.")
-        if name in ("skip", "disable", "raise", "pause", "cancel", "restart"):
+        if name in ("skip", "disable", "raise", "pause", "stop", "restart"):
             return state == "running"
         if name == "resume":
             return state in ("dead", "unknown", "ended")
-        if name == "graph":
-            return self.watched is not None
-        return name != "new" or self.here.graph is not None or self.watched is not None
+        return name != "minify" or self.here.graph is not None or self.watched is not None
 
     # -- beginning
 
@@ -157,7 +165,7 @@ class FollowingRoom(ViewsRoom):
         self.tell_where()
         if code in (0, 130) or job is not self.job:
             return
-        fix = "n: the form again" + (f", with another -o; or R: resume {self.here.out}" if code == 2 else "")
+        fix = "m: the form again" + (f", with another -o; or R: resume {self.here.out}" if code == 2 else "")
         self.job_failed(job, code, fix, doing="minify")
 
     # -- following
@@ -257,7 +265,7 @@ class FollowingRoom(ViewsRoom):
         if self._asked:
             facts.insert(1, self._asked)
         for wish in list(found.wishes.values())[-1:]:
-            facts.insert(1, f"asked: {wish}; it is done between two queries")
+            facts.insert(1, f"{wish}: after this query …")
         text = Text("\n".join(plain(fact) for fact in facts))
         text.stylize("bold", 0, len(facts[0]))
         told = self.query_one("#minify-facts", Static)
@@ -281,4 +289,6 @@ class FollowingRoom(ViewsRoom):
         full = [f" {name} {count} " if count else f" {name} " for name, count in names]
         if sum(map(len, full)) > self.lines.size.width:
             full = [f" {name} " for name, _ in names]
+        if sum(map(len, full)) > self.lines.size.width:
+            full = [f"{name} " for name, _ in names]
         return self.names(full)

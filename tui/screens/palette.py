@@ -1,4 +1,4 @@
-"""Every action of the screen behind by its name, with textual's own palette and its fuzzy matching. Knows no action itself.
+"""Every action of every room by its name, in textual's own palette: whole words first. Knows no action itself.
 
 >>> app.push_screen(Palette(providers=[Actions], placeholder="what to do…"))
 """
@@ -14,7 +14,7 @@ from textual import work
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Provider
 
 from .._textual import is_leaving
-from ..actions import of_room
+from ..actions import EVERYWHERE, REGISTRY
 from ..keys import shown
 from ..room import Room
 
@@ -23,37 +23,61 @@ if TYPE_CHECKING:
 
     from ..actions import Action
 
-ITSELF = "app.palette"
+ITSELF, QUIT = "app.palette", "app.quit"
+OWN_ROOM = 0.5
+"""An action of the room that is seen comes before one that is named as well."""
 
 
 class Actions(Provider):
-    """The registry as textual's palette wants it."""
+    """The registry as textual's palette wants it: this room's actions, then those of the others."""
 
     async def discover(self) -> Hits:
-        """All of them, before anything is typed."""
+        """What this room has, before anything is typed."""
         for action in self._known():
-            yield DiscoveryHit(named(action), self._run(action), text=action.label, help=action.help)
+            if self._here(action):
+                yield DiscoveryHit(named(action), self._run(action), text=action.label, help=action.help)
 
     async def search(self, query: str) -> Hits:
-        """Those whose name or text is like the typed text."""
-        matcher = self.matcher(query)
-        for action in self._known():
-            name = max(matcher.match(action.label), matcher.match(f"{action.label} {action.help}") * 0.8)
-            if name > 0:
-                yield Hit(name, Text(named(action)), self._run(action), text=action.label, help=action.help)
+        """Those whose name, other words or text have the typed words; where none has them, those that are spelt alike."""
+        known = self._known()
+        scores = [(likeness(query, action) + self._here(action) * OWN_ROOM, action) for action in known]
+        hits = [(score, action) for score, action in scores if score >= 1]
+        if not hits:
+            matcher = self.matcher(query)
+            hits = [(matcher.match(action.label), action) for action in known if action.id != QUIT]
+        for score, action in hits:
+            if score > 0:
+                yield Hit(score, Text(named(action)), self._run(action), text=action.label, help=action.help)
 
     def _known(self) -> list[Action]:
-        room = self.screen
-        return [one for one in of_room(room.ROOM) if one.id != ITSELF] if isinstance(room, Room) else []
+        return [one for one in REGISTRY if one.id != ITSELF and (self._here(one) or one.group == "here")]
+
+    def _here(self, action: Action) -> bool:
+        return EVERYWHERE in action.rooms or (isinstance(self.screen, Room) and self.screen.ROOM in action.rooms)
 
     def _run(self, action: Action) -> partial[object]:
         assert isinstance(self.screen, Room)
-        return partial(self.screen.perform, action.id)
+        if self._here(action):
+            return partial(self.screen.perform, action.id)
+        return partial(self.screen.workbench.perform_in, action.rooms[0], action.id)
+
+
+def likeness(query: str, action: Action) -> float:
+    """How well the words of a text name an action: 0 where one of them is not in it, most for whole words of its name."""
+    label, also, told = (text.lower().split() for text in (action.label, action.also, action.help))
+    scores = []
+    for word in query.lower().split():
+        whole = 8.0 * (word in label) or 6.0 * (word in also) or 3.0 * (word in [one.strip(".,:;") for one in told])
+        begun = max((value for value, words in ((5.0, label), (4.0, also), (2.0, told)) for one in words if one.startswith(word)),
+                    default=0.0)  # fmt: skip
+        scores.append(max(whole, begun))
+    return sum(scores) / len(scores) if scores and all(scores) and (action.id != QUIT or scores[0] > 3) else 0.0
 
 
 def named(action: Action) -> str:
-    """How an action is listed: its name, then its key."""
-    return f"{action.label}  ({shown(action.keys[0])})"
+    """How an action is listed: its name, the room that it is in, its key."""
+    room = "" if EVERYWHERE in action.rooms else f"{action.rooms[0]}: " if len(action.rooms) == 1 else ""
+    return f"{room}{action.label}  ({shown(action.keys[0])})"
 
 
 class Palette(CommandPalette):

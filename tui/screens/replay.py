@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dumps.errors import UsageError
+from ...dumps.wording import counted
 from ...toolkit.rungs import NAMES
 from ..here import Here
 from ..sheet import Ask
@@ -64,17 +65,23 @@ class ReplayRoom(ReplayView):
         """Stopping needs something that runs, jumping something bad."""
         if action == "replay.stop":
             return any(slot.runs for slot in self.slots.values())
-        if action in ("replay.next_bad", "replay.previous_bad"):
+        if action == "replay.next_bad":
             return bool(self.values.bad)
         return True
 
     # -- actions: running
 
-    def do_replay_run(self) -> None:
-        """Runs the ladder; on a value opens its node."""
+    def do_replay_open(self) -> None:
+        """Of a rung what was said about it; of a value its node in the graph."""
         if not self.upper and self.kind == "values" and self.values.rows:
-            self.do_replay_graph()
-            return
+            self.to_graph()
+        elif "triage" in self.slots:
+            self.to_view(KINDS.index("triage"))
+        else:
+            self.notify(f"r  run {counted(len(self.ticked), 'ticked rung')}", timeout=3)
+
+    def do_replay_run(self) -> None:
+        """Runs the ticked rungs."""
         self.start("triage", [*self.ladder_words(), "--json-lines"])
         self.about = "triage"
         self._tell()
@@ -97,7 +104,7 @@ class ReplayRoom(ReplayView):
     def do_replay_stop(self) -> None:
         """Stops what the view shows, else whatever runs here."""
         if not any(self.stop(kind) for kind in (self.kind, "triage", *KINDS)):
-            raise UsageError("nothing runs here", "", "enter starts the ladder")
+            raise UsageError("nothing runs here", "", "r runs the ticked rungs")
         self._tell()
 
     def do_replay_minify(self) -> None:
@@ -142,19 +149,20 @@ class ReplayRoom(ReplayView):
 
     # -- actions: looking
 
-    def do_replay_graph(self) -> None:
-        """The node in the graph, with the values as columns."""
+    def to_graph(self) -> bool:
+        """The node under the cursor in the graph, with the values as columns."""
         name = self.values.rows[self.nodes.cursor].name if self.values.rows else self.here.node
         if self.values.rows:
             self.workbench.values[self.graph] = self.values.columns()
         self.workbench.go("graph", Here(run=self.here.run, graph=self.graph, node=name))
+        return True
 
     def do_replay_bad(self, step: int) -> None:
         """To the next bad node, the first one after the last; or to the one before."""
         bad = self.values.bad
         if not bad:
             why = self.values.sentence() if self.values.rows else "no values were read"
-            raise UsageError("no node is marked bad", why, "v reads the values under the rung of the cursor")
+            raise UsageError("no node is marked bad", why, "v reads the values under a rung")
         at = self.nodes.cursor
         on = [place for place in bad if (place > at if step > 0 else place < at)]
         self.to_view(KINDS.index("values"))
@@ -171,7 +179,7 @@ class ReplayRoom(ReplayView):
             self.rungs.focus()
             self._tell()
 
-    def do_replay_maximise(self) -> None:
+    def do_replay_zoom(self) -> None:
         """The lower view alone, or with the rungs."""
         self.toggle_class("alone")
         if self.has_class("alone"):
@@ -189,4 +197,4 @@ class ReplayRoom(ReplayView):
     async def on_virtual_list_opened(self, message: VirtualList.Opened) -> None:
         """A double click: ticks a rung, opens a node."""
         self.upper = message.rows is self.rungs
-        await self.perform("replay.tick" if self.upper else "replay.graph")
+        await self.perform("replay.tick" if self.upper else "replay.open")

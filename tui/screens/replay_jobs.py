@@ -8,6 +8,7 @@ What lines mean is known by `LadderSeen` and `ValuesSeen`; a job that dies leave
 from __future__ import annotations
 
 import shlex
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,14 +20,13 @@ from ...dumps.tables import plain
 from ...toolkit.node_values.seen import ValuesSeen
 from ...toolkit.triage.seen import LadderSeen
 from ..here import Here
-from ..job_files import Kept, of_graph
+from ..job_files import NORMAL, Kept, of_graph, rungs_so_far
 from ..jobs import Job, ending
 from ..room import ViewsRoom
+from ..settings import mark
 
 KINDS = ("values", "bisect", "triage")
-NORMAL = (0, 1, 4)
-"""Exit codes of a command that did what it was asked: nothing fails, something does, or that cannot be told."""
-INTERRUPTED = 130
+STOPPED = (130, -signal.SIGINT)
 
 Data = dict[str, Any]
 
@@ -53,7 +53,7 @@ class Slot:
         """One word or two for a tab."""
         if self.runs:
             return "▶ runs"
-        if self.stopped or self.code == INTERRUPTED:
+        if self.stopped or self.code in STOPPED:
             return "stopped"
         if self.code not in NORMAL:
             return "✗ died"
@@ -74,6 +74,12 @@ class ReplayJobs(ViewsRoom):
     def changed(self, kind: str, *, ended: bool = False) -> None:
         """Something came of a job."""
         raise NotImplementedError
+
+    def state(self) -> str:
+        """Whether something runs, or what the ladder found."""
+        if any(slot.runs for slot in self.slots.values()):
+            return mark("runs")
+        return mark("bad") if self.ladder.first_failing else mark("ok") if self.ladder.end else ""
 
     # -- starting and stopping
 
@@ -108,9 +114,13 @@ class ReplayJobs(ViewsRoom):
         """Attaches to the newest jobs about this graph; they may still run."""
         graph = self.here.graph
         if graph is not None:
-            self.work(lambda: of_graph(graph), self._attach_all, group="last", doing="looking for the last ladder")
+            last = lambda: (rungs_so_far(graph), of_graph(graph))  # noqa: E731
+            self.work(last, self._attach_all, group="last", doing="looking for the last ladder")
 
-    def _attach_all(self, found: dict[str, Kept]) -> None:
+    def _attach_all(self, last: tuple[list[Data], dict[str, Kept]]) -> None:
+        before, found = last
+        for line in before if "triage" not in self.slots else ():
+            self.ladder.take(line)
         for kind, kept in found.items():
             if kind in self.slots:
                 continue
@@ -125,7 +135,7 @@ class ReplayJobs(ViewsRoom):
     def _begin(self, slot: Slot) -> None:
         self.slots[slot.kind] = slot
         if slot.kind == "triage":
-            self.ladder = LadderSeen()
+            self.ladder = LadderSeen(rows=dict(self.ladder.rows))
         elif slot.kind == "values":
             self.values = ValuesSeen()
 
@@ -156,14 +166,15 @@ class ReplayJobs(ViewsRoom):
     def _over(self, slot: Slot, code: int) -> None:
         slot.code = code
         slot.ended_at = slot.ended_at or time.time()
-        how = "was stopped" if slot.stopped or code == INTERRUPTED else ending(code).removeprefix("it ")
+        slot.stopped = slot.stopped or code in STOPPED
+        how = "was stopped" if slot.stopped else ending(code).removeprefix("it ")
         if slot.kind == "triage":
-            self.ladder.lost(how)
+            self.ladder.lost(how, stopped=slot.stopped)
         elif slot.kind == "values":
             self.values.lost(how)
             if self.here.graph is not None and self.values.rows:
                 self.workbench.values[self.here.graph] = self.values.columns()
-        if code not in (*NORMAL, INTERRUPTED) and not slot.stopped:
+        if code not in NORMAL and not slot.stopped:
             why = next((line for line in reversed(slot.said) if line.startswith("graphdbg: ")), "").removeprefix("graphdbg: ")
             error = UsageError(f"{slot.line}: {ending(code)}", why or "it said nothing of why", "what it had found is shown")
             self.trouble(error, doing=slot.kind, said=slot.said, quiet=True)

@@ -166,7 +166,7 @@ class ReplayView(ReplayJobs):
             return self.values.sentence()
         if "triage" in self.slots:
             return self.ladder.sentence()
-        return "enter runs the ticked rungs; v reads the values under the one below the cursor"
+        return "r  run the ticked rungs    v  read values of the selected rung"
 
     def _show_said(self, *, keep: bool = True) -> None:
         lines = wrapped([Text(text) for text in self._said_lines()], self._width - 2)
@@ -175,7 +175,7 @@ class ReplayView(ReplayJobs):
     def _said_lines(self) -> list[str]:
         slot = self.slots.get(self.kind)
         if slot is None:
-            return [f"Nothing yet. {'B' if self.kind == 'bisect' else 'enter'} starts it."]
+            return [f"Nothing yet. {'B' if self.kind == 'bisect' else 'r'} starts it."]
         told = [] if slot.kind == "triage" else slot.said[-500:]
         if slot.kind == "triage":
             rungs = [self.ladder.cells(name) for name in NAMES]

@@ -25,12 +25,13 @@ from ...minifier.report.preview import ARTIFACTS, ISSUE, REPRO, Preview, free_fo
 from ..here import Here
 from ..jobs import Job
 from ..room import ViewsRoom
+from ..settings import mark
 from ..sheet import Ask, Choose
 from ..widgets.lines import Lines, wrapped
 from ..widgets.texts import markdown, python
 
-VIEWS = ("Shared", "Issue", "Repro", "Artifacts", "Words")
-FILES = {"Shared": ISSUE, "Issue": ISSUE, "Repro": REPRO, "Artifacts": ARTIFACTS}
+VIEWS = ("Privacy", "Issue", "Repro", "Artifacts", "Log")
+FILES = {"Privacy": ISSUE, "Issue": ISSUE, "Repro": REPRO, "Artifacts": ARTIFACTS}
 
 
 class ReportRoom(ViewsRoom):
@@ -73,6 +74,10 @@ class ReportRoom(ViewsRoom):
         if self.shown is not None and self.shown.is_there:
             return ["report", str(self.shown.folder), "--preview"]
         return ["report", self.here.out or self.here.graph or "RUN/ID"]
+
+    def state(self) -> str:
+        """Whether a report is there, or being written."""
+        return mark("runs") if self.running else mark("ok") if self.shown is not None and self.shown.is_there else ""
 
     def can(self, action: str) -> bool:
         """A report that is there can be verified, copied and edited; what runs can be stopped."""
@@ -146,24 +151,24 @@ class ReportRoom(ViewsRoom):
 
     def _state(self, found: Preview) -> Text:
         if self.running:
-            first = f"{self.running.line} runs; c stops it"
+            first = f"{self.running.line} runs; x stops it"
         elif self._standing:
             first = self._standing
         elif found.is_there:
-            rate = f"; its repro failed in {found.shown} of {counted(found.times, 'fresh process')}" if found.times else ""
-            first = f"a report is there: {found.folder}{rate}"
+            rate = f": repro.py reproduces the bug ({found.shown} of {found.times})" if found.times else ""
+            first = f"Report {found.folder}{rate}"
         else:
-            first = "no report is there yet: w writes one into a new folder; nothing is overwritten, nothing is sent"
+            first = "no report is there yet: o writes one into a new folder; nothing is overwritten, nothing is sent"
         return Text(plain(first), "bold")
 
     def _texts(self, found: Preview, view: str) -> list[Text]:
         dark = self.app.current_theme.dark
-        if view == "Words":
-            return [Text(plain(line)) for line in self.said or ["nothing was said yet: v verifies, w writes"]]
+        if view == "Log":
+            return [Text(plain(line)) for line in self.said or ["nothing was said yet: r runs the repro, o writes a report"]]
         if not found.is_there:
             holds = "What a report holds: issue.md (the issue text), repro.py (needs torch alone), artifacts.zip."
             return [Text(warning(), "yellow"), Text(), Text(holds), Text(), *(Text(plain(line)) for line in self._ahead)]
-        if view == "Shared":
+        if view == "Privacy":
             lines = [Text(plain(line), "red bold" if line.startswith("STILL") else "") for line in found.sentences()]
             return [Text(warning(), "yellow"), Text(), *lines, Text(), *(Text(plain(line), "dim") for line in found.source_lines)]
         if view == "Issue":
@@ -175,7 +180,7 @@ class ReportRoom(ViewsRoom):
 
     def _artifacts(self, found: Preview) -> list[Text]:
         if not found.members:
-            why = f"there is no {ARTIFACTS} here: minify writes none; w writes a report with one into a new folder"
+            why = f"there is no {ARTIFACTS} here: minify writes none; o writes a report with one into a new folder"
             return [Text(plain(found.damage or why), "dim")]
         return [Text(f"{size_text(size):>10}  {plain(name)}") for name, size in found.members]
 
@@ -241,29 +246,29 @@ class ReportRoom(ViewsRoom):
 
     def _hear(self, text: str) -> None:
         self.said.append(text)
-        if VIEWS[self.view] == "Words":
+        if VIEWS[self.view] == "Log":
             self.show()
 
     def _failed(self, job: Job, code: int) -> None:
         self.show()
-        self.job_failed(job, code, "the view Words has all that it said; w or v tries again", doing="report")
+        self.job_failed(job, code, "the view Log has all that it said; o or r tries again", doing="report")
 
     def _refuse_two(self) -> None:
         if self.running:
-            raise UsageError(f"{self.running.line} runs", "one at a time", "c stops it")
+            raise UsageError(f"{self.running.line} runs", "one at a time", "x stops it")
 
     def do_report_stop(self) -> None:
         """Asks, then stops the job."""
         job = self.running
         if job is None:
-            raise UsageError("nothing runs here", "", "w writes a report, v verifies one")
+            raise UsageError("nothing runs here", "", "o writes a report, r runs its repro")
         self.workbench.push_screen(
-            Choose(f"Stop it?\n{job.line}", {"c": "stop it"}), lambda answer: self.guarded(job.stop) if answer == "c" else None
+            Choose(f"Stop it?\n{job.line}", {"x": "stop it"}), lambda answer: self.guarded(job.stop) if answer == "x" else None
         )
 
     def _there(self) -> Preview:
         if self.shown is None or not self.shown.is_there:
-            raise UsageError("there is no report yet", "", "w writes one")
+            raise UsageError("there is no report yet", "", "o writes one")
         return self.shown
 
     # -- taking along
@@ -280,7 +285,7 @@ class ReportRoom(ViewsRoom):
         found, view = self._there(), VIEWS[self.view]
         if view == "Repro":
             self.workbench.copy(found.repro, "repro")
-        elif view in ("Issue", "Shared"):
+        elif view in ("Issue", "Privacy"):
             self.workbench.copy(found.issue, "issue")
         else:
             self.workbench.copy("\n".join(line.plain for line in self.lines.texts), f"report-{view.lower()}")
@@ -293,6 +298,7 @@ class ReportRoom(ViewsRoom):
         """The file in the editor."""
         self.workbench.edit(self._file())
 
-    def do_report_graph(self) -> None:
+    def to_graph(self) -> bool:
         """The case as a graph."""
         self.workbench.go("graph", Here(graph=self.subject))
+        return True

@@ -17,6 +17,7 @@ from ...dumps.tables import plain
 
 MARKS = {
     "failed": "✗", "died": "✗", "killed": "✗", "running": "▶", "compiling": "▶", "ran": "✓", "compiled": "✓", "captured": "·",
+    "ok": "✓",
 }  # fmt: skip
 """A glyph beside the word of a status, so that neither needs a colour."""
 
@@ -77,7 +78,7 @@ class Layout:
         mark = "✗" if line.bad else MARKS.get(line.status.partition(",")[0], "·")
         name = "  " * line.depth + middle(plain(line.name), max(4, self.name - 2 * line.depth))
         nodes = "" if line.nodes is None else f"{line.nodes:,}"
-        style = "bold red" if line.bad else "yellow" if line.since else "green" if line.status == "ran" else ""
+        style = "bold red" if line.bad else "yellow" if line.since else "green" if line.status in ("ran", "ok") else ""
         parts = [set_cell_size(name, self.name + 2)]
         parts += [set_cell_size(line.stage, self.stage)] * bool(self.stage)
         left = "  ".join([*parts, f"{nodes:>7}"]) + "  "

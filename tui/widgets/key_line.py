@@ -1,4 +1,4 @@
-"""The last line of a screen: as many keys of the registry as fit, then where all of them are. Decides nothing about actions.
+"""The last line of a screen: its five most useful keys, then where all of them are. Decides nothing about actions.
 
 >>> KeyLine(lambda: of_room("home"), lambda action: True)
 """
@@ -16,6 +16,7 @@ from ..actions import Action
 from ..keys import shown
 
 ALL = "app.help"
+MOST = 5
 
 
 class KeyLine(Widget):
@@ -38,9 +39,8 @@ class KeyLine(Widget):
         line, used = Text(no_wrap=True, end=""), 0
         end = self._entry("?", "all", ALL)
         room = self.size.width - end.cell_len - 1
-        for action in self._actions():
-            if not action.footer or action.id == ALL or not self._can(action.id):
-                continue
+        useful = [action for action in self._actions() if action.footer and self._can(action.id)]
+        for action in useful[:MOST]:
             entry = self._entry(shown(action.keys[0]), action.label, action.id)
             if used + entry.cell_len > room:
                 break

@@ -177,8 +177,8 @@ VIEWS = (
     View("History", _history, chooses=True, count=lambda watched, looked: len(watched.story.history)),
     View("Candidate", lambda watched, looked: candidate(watched.story, looked)),
     View("Queries", _queries, chooses=True, count=lambda watched, looked: len(watched.story.queries)),
-    View("Others", _others, chooses=True, count=lambda watched, looked: len(others(watched, looked))),
-    View("Words", _said, count=lambda watched, looked: len(watched.story.said)),
+    View("Other failures", _others, chooses=True, count=lambda watched, looked: len(others(watched, looked))),
+    View("Log", _said, count=lambda watched, looked: len(watched.story.said)),
     View("Result", _result),
 )
 

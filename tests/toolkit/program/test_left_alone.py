@@ -1,0 +1,217 @@
+"""What a program sees while its calls run beside eager: the same as alone, whatever it does around them."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import graphdbg
+from graphdbg.toolkit.program.concluding import concluded, table_rows
+from graphdbg.toolkit.program.judging import Judged
+from graphdbg.toolkit.program.records import Call, Program, Row
+from graphdbg.toolkit.program.start import leaves_of
+
+
+def test_hooks_on_leaves_are_called_as_often_as_alone(tmp_path: Path) -> None:
+    model, seen = torch.nn.Linear(3, 3), []
+    model.weight.register_hook(seen.append)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(model, backend="aot_eager")(torch.ones(2, 3)).sum().backward()
+    assert found.verdict.verdict == "ok" and [row for row in found.calls[0].rows if row.part], found.summary
+    assert len(seen) == 1
+
+
+def test_a_result_that_the_loss_does_not_use(tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 3)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        unused, used = torch.compile(lambda x: (model(x), model(x).sum()), backend="aot_eager")(torch.ones(2, 3))
+        used.backward()
+    assert unused.requires_grad
+    assert found.verdict.verdict == "ok" and [row for row in found.calls[0].rows if row.part], found.summary
+
+
+def test_threads_that_call_one_function_take_turns_and_lose_no_call_and_no_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, results = torch.nn.BatchNorm1d(3), dict[int, torch.Tensor]()
+
+    def worker(number: int) -> None:
+        for _ in range(5):
+            results[number] = step(torch.full((2, 3), float(number)))
+            print("thread", number)
+
+    with graphdbg.shadow(tmp_path / "found", calls=10) as found:
+        step = torch.compile(model, backend="aot_eager")
+        threads = [threading.Thread(target=worker, args=(number,)) for number in range(2)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        print("end")
+    assert [call.number for call in found.calls] == list(range(10)) and found.verdict.verdict == "ok", found.summary
+    assert int(model.num_batches_tracked or 0) == 10
+    assert sorted(capsys.readouterr().out.splitlines()) == ["end"] + ["thread 0"] * 5 + ["thread 1"] * 5
+
+
+def test_a_copy_of_a_compiled_model_is_where_the_program_copies_it(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    compiled = "torch.compile(torch.nn.Linear(3, 3), backend='eager')"
+    script.write_text(f"import copy, torch\nstep = {compiled}\ncopy.deepcopy(step)(torch.ones(2, 3))")
+    with graphdbg.shadow(tmp_path / "found") as found:
+        runpy.run_path(str(script))
+    assert (found.calls[0].file, found.calls[0].line) == (str(script), 3)
+
+
+def test_a_wrapper_whose_gradient_is_a_wrapper_is_copied(tmp_path: Path) -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    given = TwoTensor(torch.ones(3), torch.ones(3)).requires_grad_()
+    with graphdbg.shadow(tmp_path / "found", calls=3) as found:
+        step = torch.compile(lambda x: x.sin(), backend="aot_eager")
+        for _ in range(2):
+            step(given).sum().backward()
+    assert [call.why for call in found.calls] == ["", ""] and found.verdict.verdict == "ok", found.summary
+    assert isinstance(given.grad, TwoTensor)
+    assert torch.equal(given.grad.a, 2 * torch.ones(3).cos())
+
+
+def test_what_a_backend_raises_is_said(tmp_path: Path) -> None:
+    def backend(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> None:
+        raise ValueError("no tanh here")
+
+    with graphdbg.shadow(tmp_path / "found") as found, pytest.raises(Exception, match="no tanh"):
+        torch.compile(torch.tanh, backend=backend)(torch.ones(3))
+    assert "it raises BackendCompilerFailed: ValueError: no tanh here; eager does not" in found.verdict.reason
+
+
+def test_a_function_of_which_dynamo_makes_no_graph_is_named(tmp_path: Path) -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            torch._dynamo.graph_break()
+        return x
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend="eager")(torch.ones(3))
+    assert found.calls[0].notes == ["Dynamo makes no graph of it: what runs is eager (TORCH_LOGS=graph_breaks says why)"]
+    assert found.verdict.verdict == "ok"
+
+
+def test_the_largest_difference_of_a_rung_is_that_of_all_its_parts() -> None:
+    rows = [Row("inductor", error=2e-7), Row("inductor", part="backward", error=0.0)]
+    call = Call("1", "step", "train.py", 3, 0, rows=rows)
+    found = concluded(Program([call], {"step train.py:3": 1}), Path(), Judged(), [])
+    assert table_rows(found)[0][4] == "inductor 2.0e-07"
+
+
+def test_a_program_that_dynamo_refuses_before_it_makes_a_graph_ends(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    refused = "torch.compile(lambda x: print(x.sum()) or x, fullgraph=True, backend='eager')"
+    script.write_text(f"import torch\nstep = {refused}\ntry: step(torch.ones(3))\nexcept Exception: print('refused')")
+    words = [sys.executable, "-m", "graphdbg", "triage", "--", sys.executable, str(script)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
+    assert done.returncode == 1 and done.stdout.startswith("refused\nFAILS: crash"), done.stdout + done.stderr
+
+
+def test_hooks_on_leaves_of_a_step_with_its_own_backward_leave_nothing(tmp_path: Path) -> None:
+    model, seen = torch.nn.Linear(3, 3), []
+    model.weight.register_hook(lambda gradient: seen.append(1))
+
+    def step(x: torch.Tensor) -> None:
+        model(x).sum().backward()
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend="aot_eager")(torch.ones(2, 3))
+    assert len(seen) == 1
+    assert "it changes seen" in found.verdict.reason
+
+
+class Slotted:
+    __slots__ = ("h", "n")
+
+    def __init__(self) -> None:
+        self.h, self.n = torch.zeros(2), 0
+
+
+def test_slots_and_numpy_arrays_are_put_back_and_compared(tmp_path: Path) -> None:
+    state, array = Slotted(), np.zeros(2, np.float32)
+
+    def step(state: Slotted, array: Any, x: torch.Tensor) -> Any:
+        state.h, state.n = state.h + x, state.n + 1
+        array += 1
+        return state.h.numpy() + array
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        compiled = torch.compile(step, backend="aot_eager")
+        for _ in range(3):
+            result = compiled(state, array, torch.ones(2))
+    assert (state.n, state.h.tolist(), array.tolist(), result.tolist()) == (3, [3.0, 3.0], [3.0, 3.0], [6.0, 6.0])
+    assert found.verdict.verdict == "ok" and found.calls[0].rows[-1].value in ("result", "array, written", "state.h")
+
+
+def test_a_coroutine_is_named(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    async def step(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend="aot_eager")(torch.ones(1)).close()  # torch 2.13 may crash later where one runs
+    assert "it returns a generator or a coroutine, which does its work after the call" in found.verdict.reason
+    assert not [one for one in recwarn if "never awaited" in str(one.message)]
+
+
+def test_numpy_s_random_numbers_are_eager_s_and_state_by_tensors_is_named_without_its_numbers(tmp_path: Path) -> None:
+    state = {torch.zeros(2): torch.zeros(2)}
+
+    def step(state: dict[torch.Tensor, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        noise = torch.from_numpy(np.random.normal(0, 1, (2,)).astype(np.float32))
+        for key in state:
+            key += noise
+            state[key] = noise * 2
+        return x + noise
+
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(step, backend="aot_eager")(state, torch.ones(2))
+    assert found.verdict.verdict == "ok" and found.calls[0].judged, found.summary
+
+
+def test_a_key_that_is_a_tensor_is_named_by_its_place() -> None:
+    assert [name for name, _ in leaves_of({"a": 1, torch.ones(2): 2}, "state")] == ["state['a']", "state[Tensor 1]"]
+
+
+def test_the_program_s_dispatch_modes_see_none_of_it(tmp_path: Path) -> None:
+    model = torch.nn.Linear(8, 8)
+    with graphdbg.shadow(tmp_path / "found") as found, FlopCounterMode(display=False) as counted:
+        torch.compile(model, backend="aot_eager")(torch.ones(2, 8)).sum().backward()
+    assert counted.get_total_flops() == 2 * 2 * 2 * 8 * 8
+    assert "it is called under" in found.verdict.reason, found.summary
+
+
+class Stateful:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x * self.count
+
+
+def test_what_an_object_that_is_called_keeps_is_its_state(tmp_path: Path) -> None:
+    one = Stateful()
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(one, backend="aot_eager")(torch.ones(2))
+    assert (one.count, found.verdict.verdict, found.calls[0].function) == (1, "ok", "Stateful.__call__"), found.summary
+
+
+def test_a_module_that_has_no_sizes_yet_is_named(tmp_path: Path) -> None:
+    model = torch.nn.LazyLinear(2)
+    with graphdbg.shadow(tmp_path / "found") as found:
+        torch.compile(lambda x: model(x), backend="eager")(torch.ones(2, 3))
+    assert "model.weight cannot be copied" in found.verdict.reason

@@ -1,0 +1,70 @@
+"""What the jobs of this folder found of graphs, the newest of each: for Home, where graphs are listed. Read on in a thread.
+
+>>> verdicts = Verdicts(); verdicts.look()
+True
+>>> verdicts.of("myrun/0_0/forward").word
+'wrong numbers'
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..dumps.lines import objects
+from ..dumps.opening import opened
+from ..toolkit import verdict_words
+from ..toolkit.verdict import read
+from . import job_files
+
+
+class Judged(NamedTuple):
+    """A verdict in a word, what is said of it, and whether it failed."""
+
+    word: str
+    said: str
+    bad: bool
+
+
+class Verdicts:
+    """By the graph as commands name it, made absolute."""
+
+    def __init__(self) -> None:
+        self._found: dict[Path, Judged] = {}
+        self._read: dict[Path, int] = {}
+
+    def of(self, target: str) -> Judged | None:
+        """What was found of a graph, by its name as a user would type it here."""
+        return self._found.get(Path(target).absolute())
+
+    def look(self) -> bool:
+        """Reads what came since; whether anything did."""
+        before = dict(self._found)
+        for kept in reversed([one for one in job_files.recent() if one.here]):
+            words = kept.record.words
+            if len(words) > 1 and words[0] in ("triage", "replay", "bisect"):
+                for line in self._lines(kept.folder / job_files.OUT_FILE):
+                    self._take(words[1], Path(kept.record.cwd), line)
+        return self._found != before
+
+    def _lines(self, file: Path) -> list[dict[str, Any]]:
+        """The whole lines that came since the last look."""
+        with contextlib.suppress(OSError), opened(file) as out:
+            out.seek(self._read.get(file, 0))
+            data = out.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read[file] = self._read.get(file, 0) + len(whole)
+            return list(objects(whole.splitlines()))
+        return []
+
+    def _take(self, target: str, cwd: Path, line: dict[str, Any]) -> None:
+        event = line.get("event", "end")
+        if event not in ("graph", "end") or line.get("graphs") is not None or line.get("interrupted"):
+            return
+        record = read(line)
+        if record is None or record.skipped:
+            return
+        graph = str(line.get("address") or target)
+        said = verdict_words.said(record, record.reason)
+        self._found[cwd / graph] = Judged(verdict_words.word(record), said, record.failed)
