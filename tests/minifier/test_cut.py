@@ -22,6 +22,7 @@ from graphdbg.toolkit.eager_values import record_values
 from graphdbg.toolkit.replay import replay
 
 from ..toolkit.test_subgraph import Made, autocast, dynamic, dynamo_graph, in_place, run, written_in_the_middle
+from .test_made_up import chain
 
 
 def case_of(made: Made, folder: Path) -> Path:
@@ -146,3 +147,13 @@ def test_random_numbers_are_told(tmp_path: Path) -> None:
     kept = cut(load_graph(path), ["mul_tensor"], tmp_path / "after")
     assert not kept.notes
     assert ("rand_like_default", "node") in kept.inputs
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
+def test_without_the_device_the_forms_of_values_are_kept(tmp_path: Path) -> None:
+    path = save_graph(*chain("cuda"), tmp_path / "whole")
+    made = cut(load_graph(path), ["tanh_default_3", "neg_default_3"], tmp_path / "part")
+    assert made.inputs == [("sin_default_3", "node")]
+    assert any("eager cannot run this graph here" in note for note in made.notes)
+    value = load_graph(made.case).record.graph.nodes[0].value
+    assert (getattr(value, "shape", None), getattr(value, "device", None)) == ([6, 8], "cuda:0")
