@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Record", "minifier.commands.demo:demo", "Record a training run with a planted compiler bug, shrink and report it.",
     ),
     "doctor": ("Record", "toolkit.commands.doctor:doctor", "Say what works on this machine and what is missing."),
-    "ls": ("Look", "dumps.commands.ls:ls", "List the graphs of a run, or the runs here."),
+    "ls": ("Look", "dumps.commands.ls:ls", "List the compiles and graphs of a run, or the runs here."),
     "show": ("Look", "minifier.commands.show:show", "Show the nodes, inputs or generated code of one graph."),
     "draw": ("Look", "toolkit.commands.draw:draw", "Draw a graph, a part of it or its modules: svg, png, pdf or dot."),
     "diff": ("Look", "dumps.commands.diff:diff", "Compare two graphs, runs, processes, recompiles or stages."),
