@@ -21,6 +21,7 @@ import torch
 
 from ..dumps import live
 from ..dumps.amounts import size_text
+from ..dumps.errors import UsageError
 from ..toolkit.atoms import fake_of
 from ..toolkit.blame.culprits import first_wrong, noticed
 from ..toolkit.case import Case, Live
@@ -37,7 +38,8 @@ from ..toolkit.parts import Invalid, atoms_in, keep_fakes, keep_values, made_fak
 from ..toolkit.rungs.entries import mode_of, shared_fakes
 from ..toolkit.signature import Signature
 from ..toolkit.spec import FULL_STAGES, in_force, settings
-from ..toolkit.values import input_bytes
+from ..toolkit.spill import load_values
+from ..toolkit.values import input_bytes, leaves
 from ..toolkit.verdict import UNLIKE, WHOLE, Verdict
 from ..toolkit.verdict import judged as of
 from .asking import RUNNING
@@ -166,6 +168,44 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
     )
     told = {"recorded_at": record.stage} if spec.stage != record.stage else {}
     return {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec) | told}
+
+
+def cut(payload: dict[str, Any]) -> dict[str, Any]:
+    """Writes the named nodes as a case at `out`. It returns what something outside of them reads; what they read from outside
+    is an input with its recorded value, or the one that eager computes from the graph's inputs ("made_up": its form alone).
+    """
+    mark("eager")
+    work, wanted = Path(payload["work"]), set(payload["names"])
+    case = _whole(Case.at(payload["case"]), payload)
+    atoms = keep_fakes(case, work) if payload["made_up"] else keep_values(
+        case, work, seed=payload["seed"], running=work / RUNNING
+    )
+    keep = {atoms.of_node[name] for name in wanted & atoms.of_node.keys()}
+    kept = {name for atom in keep for name in atoms.nodes[atom]}
+    behind = [node.name for node in case.gm.graph.nodes if node.name in wanted and node.name not in atoms.order]
+    if behind:
+        last = next(reversed([name for name in atoms.order if name in atoms.of_node]))
+        raise UsageError(f"cannot cut {behind[0]}", f"eager itself raises at {last}, before it", f"end at {last} or before")
+    if not keep:
+        raise UsageError("there is nothing to cut out", "inputs, outputs and sizes compute nothing", "name a node that does")
+    mark("build")
+    values = load_values(work, mode_of(case.gm, case.inputs) if payload["made_up"] else None)
+    read_outside = [
+        node.name for node in case.gm.graph.nodes
+        if node.name in kept and any(user.name not in kept for user in node.users)
+        and any(True for _ in leaves(values.tree(node.name)))
+    ]  # fmt: skip
+    random = sorted(name for atom in atoms.random if atom in keep for name in atoms.nodes[atom])
+    returned = frozenset(atoms.positions(read_outside)) if read_outside else None
+    with settings(case.spec.config) as lost:
+        notes = [*case.notes, *lost]
+    try:
+        told = emit(payload | {"candidate": Candidate(frozenset(keep), returned=returned).to_json()})
+    except Invalid as error:
+        raise UsageError("these nodes make no graph of their own", str(error), "take what lies between them, too") from error
+    came = sorted(kept - wanted, key=atoms.order.index)
+    size = {key: told[key] for key in ("nodes", "input_bytes")}
+    return size | {"kept": len(kept), "came": came, "random": random, "notes": notes}
 
 
 def _load(case: Case, payload: dict[str, Any]) -> Live:

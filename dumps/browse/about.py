@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from threading import RLock
 
-from ..errors import GraphdbgError, UsageError
+from ..errors import GraphdbgError
 from ..store import SavedGraph
 from ..walk import Frame
 from . import near, source, stages
 from .kernels import Generated, Use
 from .loading import loading
+from .naming import no_node
 from .node import NodeDetail, detail_of, sheet_of
 from .partner import Partner, graph_of, partners
 from .recorded import Recorded
@@ -50,12 +51,7 @@ class About:
         found = self.view.position(name)
         if found is not None:
             return found
-        import difflib
-
-        names = self.view.table.name
-        alike = [other for other in names if name in other][:3] or difflib.get_close_matches(name, names[:20_000], 3, 0.5)
-        hint = f"names like it are {', '.join(alike)}" if alike else "its names are listed by graphdbg show"
-        raise UsageError(f"{self.saved.id} has no node {name!r}", "", hint)
+        raise no_node(self.saved, self.view.table.name, name)
 
     def sheet(self, kind: str, index: int, number: int = 0) -> Sheet:
         """A view by its name. `number` chooses the frame, the kernel, or the hops."""

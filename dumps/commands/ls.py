@@ -1,8 +1,9 @@
-"""`graphdbg ls`: the graphs of a run from its journals, or the runs of this folder. Opens no graph.json."""
+"""`graphdbg ls`: the compiles or the graphs of a run from its journals, or the runs of this folder. Opens no graph.json."""
 
 from __future__ import annotations
 
 import shlex
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -11,40 +12,57 @@ import click
 import msgspec
 
 from .. import deaths, index, why
+from ..browse.columns import cut
+from ..compiles import Compiled, of_rows, telling
 from ..errors import GraphdbgError, UnreadableError, UsageError
 from ..journal import IN_FLIGHT
 from ..output import emit, say
 from ..store import Run, SavedGraph, open_run, resolve
-from ..tables import Column, on_terminal, one_line, render
+from ..tables import Column, on_terminal, one_line, plain, render
 from ..times import of_run, table
 from ..wording import counted
 from ..worst import last_verdicts
 from .options import json_option
 
 STATUS_STYLE = "cyan"
+_WIDTH = 80
+"""Of the table where it is piped."""
+_LEAST = 16
+"""Letters that a function has in any case."""
 
 
 @click.command()
 @click.argument("run", required=False, metavar="[RUN]")
 @click.option("--why", "explain", is_flag=True, help="Why each graph exists: graph breaks, failed guards, dynamic sizes.")
 @click.option("--time", "times", is_flag=True, help="Where the time went: each compile by phase, cause, cache and breaks.")
-@click.option("--filter", "words", metavar="TEXT", help="Only graphs with these words in id, stage, status, error; -word hides.")
+@click.option("--stages", is_flag=True, help="A row for each graph: what every stage of a compile made.")
+@click.option("--filter", "words", metavar="TEXT",
+              help="Only rows with these words in id, function, file, stages, status, error; -word hides.")  # fmt: skip
 @click.option("--follow", is_flag=True, help="Print a line whenever a graph gets on, until RUN ends; it may not be there yet.")
 @json_option()
-def ls(run: str | None, explain: bool, times: bool, words: str | None, follow: bool, as_json: bool) -> None:
-    """List the graphs of a run, one row each, or without RUN the runs in this folder.
+def ls(run: str | None, explain: bool, times: bool, stages: bool, words: str | None, follow: bool, as_json: bool) -> None:
+    """List the compiles of a run, one row each, or without RUN the runs in this folder.
 
     \b
-    STATUS is the last thing the journal knows of a graph: captured, compiling, compiled, failed,
-    running, ran, skipped. A graph that was compiling or running when its process died says so.
-    A process that did not end well has a line of its own: killed, failed or gone without a word.
+    A row stands for all graphs of one compile: the worst STATUS of them, the
+    STAGES that it came to, the NODES of its first graph, the SECONDS of
+    compiling, the FUNCTION with its line. What failed or died stands below, by
+    the name that commands take. --stages, and --json, have a row for each graph.
+    STATUS is the last thing the journal knows of a graph: captured, compiling,
+    compiled, failed, running, ran, skipped. A graph that was compiling or
+    running when its process died says so. A process that did not end well has
+    a line of its own: killed, failed or gone without a word.
     """
     if run is None:
-        if explain or times or follow or words:
-            option = "--why" if explain else "--time" if times else "--follow" if follow else "--filter"
+        if explain or times or follow or words or stages:
+            given = {"--why": explain, "--time": times, "--follow": follow, "--filter": words, "--stages": stages}
+            option = next(name for name, value in given.items() if value)
             raise UsageError(f"{option} needs a run", "", f"name one: graphdbg ls RUN {option}")
         _list_runs(as_json)
         return
+    if stages and (explain or times or follow):
+        option = "--why" if explain else "--time" if times else "--follow"
+        raise UsageError(f"--stages and {option} exclude each other", f"{option} has rows of its own", "leave one out")
     if follow:
         _follow(run, words, explain=explain, as_json=as_json)
         return
@@ -56,7 +74,7 @@ def ls(run: str | None, explain: bool, times: bool, words: str | None, follow: b
     elif isinstance(found, SavedGraph):
         _list_graph(run, found, as_json)
     else:
-        _list_run(run, found, words, as_json)
+        _list_run(run, found, words, as_json, stages=stages)
 
 
 def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> None:
@@ -83,14 +101,18 @@ def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> No
         say(f"{text} has ended: {counted(len(run.rows), 'graph')}; next: graphdbg ls {shlex.quote(text)}")
 
 
-def _list_run(text: str, run: Run, words: str | None, as_json: bool) -> None:
+def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: bool) -> None:
+    wanted = (words or "").lower().split()
     rows = run.rows
-    if words:
+    compiles = [] if as_json or stages else of_rows(run)
+    if wanted:
         from ..browse.listing import matches
 
-        wanted = words.lower().split()
         rows = [row for row in rows if matches(f"{row.id} {row.stage} {_status(row)} {row.error or ''}".lower(), wanted)]
-        say(f"{len(rows)} of {counted(len(run.rows), 'graph')}")
+        shown = [one for one in compiles if matches(f"{one.words()} {_status(one.worst)}".lower(), wanted)]
+        told = f"{len(shown)} of {counted(len(compiles), 'compile')}"
+        say(told if compiles else f"{len(rows)} of {counted(len(run.rows), 'graph')}")
+        compiles = shown
     for sentence in run.damage:
         say(f"note: {sentence}")
     if as_json:
@@ -98,13 +120,43 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool) -> None:
         left = dict(index.left_out(run.processes))
         emit({"run": text, "graphs": [row.fixed() for row in rows], "processes": ends, "left_out": left}, as_json=True)
         return
-    if rows:
+    if compiles:
+        emit(compile_table(compiles), as_json=False)
+    elif rows and stages:
         emit(graph_table(rows), as_json=False)
     left_out = index.left_out_text(index.left_out(run.processes))
     found = [_told(text, run, one) for one in why.first_found(run.processes)]
     for line in filter(None, (*deaths.lines(run.processes), *found, left_out, why.hint(text, run.processes))):
         say(line)
     say(_summary(text, run))
+
+
+def compile_table(compiles: list[Compiled]) -> str:
+    """One line per compile, and below it, indented, what failed, died or hangs."""
+    width = shutil.get_terminal_size().columns if on_terminal() else _WIDTH
+    columns = [
+        Column("compile", style="bold"), Column("status", style=STATUS_STYLE), Column("stages"), Column("nodes", right=True),
+        Column("seconds", right=True), Column("function", style="green"),
+    ]  # fmt: skip
+    cells = [
+        [
+            one.id, _status(one.worst), one.stages, "" if one.nodes is None else str(one.nodes),
+            "" if one.seconds is None else f"{one.seconds:.2f}", "",
+        ]
+        for one in compiles
+    ]  # fmt: skip
+    gap = 3 if on_terminal() else 2
+    taken = sum(max(map(len, (column.title, *texts))) + gap for column, *texts in zip(columns[:-1], *cells, strict=False))
+    for row, one in zip(cells, compiles, strict=True):
+        row[-1] = one.function(max(_LEAST, width - taken))
+    styles = ["red" if one.bad else "" for one in compiles]
+    lines = render(columns, cells, terminal=on_terminal(), styles=styles).rstrip("\n").split("\n")
+    head = len(lines) - len(cells)
+    made = lines[:head]
+    for line, one in zip(lines[head:], compiles, strict=True):
+        made.append(line)
+        made += [f"  {cut(plain(said), width - 2, 'end')}" for said in one.trouble()]
+    return "\n".join(made)
 
 
 def _list_times(text: str, run: Run, as_json: bool) -> None:
@@ -162,14 +214,15 @@ def _summary(text: str, run: Run) -> str:
         return f"{text} holds no graphs: nothing was compiled, or the recorder was not active"
     failed = [row for row in rows if row.status == "failed"]
     lost = [row for row in rows if row.lost]
-    parts = [f"{counted(len(rows), 'graph')} of {counted(len(run.processes), 'process')}"]
+    compiles = len({row.id.partition("/")[0] for row in rows})
+    parts = [f"{counted(len(rows), 'graph')} in {counted(compiles, 'compile')} of {counted(len(run.processes), 'process')}"]
     if failed:
         parts.append(f"{len(failed)} failed")
     if lost:
         parts.append(f"{len(lost)} in flight when the process died")
     suspects = [row for row in failed + lost if row.saved]
     if suspects:
-        return f"{', '.join(parts)}; next: graphdbg replay {typed}/{suspects[0].id}"
+        return f"{', '.join(parts)}; next: graphdbg replay {typed}/{telling(suspects).id}"
     saved = [row for row in rows if row.saved]
     return ", ".join(parts) + (f"; next: graphdbg show {typed}/{saved[0].id}" if saved else "")
 

@@ -1,4 +1,4 @@
-"""`graphdbg show --filter --sort --columns --fold --find`: the rows of the graph screen as text or JSON.
+"""`graphdbg show --nodes --filter --sort --columns --fold --find`: the rows of the graph screen as text or JSON.
 
 The same modules of `dumps/browse` choose, order and write the rows here and on the screen. Must not import torch.
 
@@ -16,6 +16,7 @@ from ..browse.folding import grouping
 from ..browse.kernels import kernel_column
 from ..browse.loading import loading
 from ..browse.matching import hint
+from ..browse.naming import positions
 from ..browse.row_texts import group_text
 from ..browse.search import hits_of
 from ..browse.selection import Question, Selection, selecting
@@ -40,11 +41,12 @@ class RowOptions:
     columns: str | None = None
     fold: int | None = None
     find: str | None = None
+    nodes: str | None = None
 
     @property
     def any(self) -> bool:
         """Whether one of them was."""
-        return any(value is not None for value in (self.filter, self.sort, self.columns, self.fold, self.find))
+        return any(value is not None for value in (self.filter, self.sort, self.columns, self.fold, self.find, self.nodes))
 
 
 def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], as_json: bool) -> None:
@@ -57,10 +59,12 @@ def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], a
     if options.fold is not None and sort is not None:
         why = "a folded module is a stretch of the graph in its order"
         raise UsageError("--fold and --sort do not go together", why, "leave one out")
+    if options.fold is not None and options.nodes is not None:
+        raise UsageError("--fold and --nodes do not go together", "a folded module is no node", "leave one out")
     view = finish(loading(saved))
     if (chosen and any(column.key == "kernel" for column in chosen)) or "kernel:" in (options.filter or ""):
         view.kernels = kernel_column(saved, view)
-    selection = _selected(view, options, sort)
+    selection = _selected(saved, view, options, sort)
     say(f"{saved.id}: stage {saved.stage}, {selection.told}, {saved.status}")
     if as_json:
         emit({**head, "nodes": [_json(selection, row) for row in selection.rows]}, as_json=True)
@@ -85,7 +89,16 @@ def sort_of(text: str | None) -> Sort | None:
     return Sort(key, way == "down") if way else usual(key)
 
 
-def _selected(view: GraphView, options: RowOptions, sort: Sort | None) -> Selection:
+def chosen_names(saved: SavedGraph, options: RowOptions) -> list[str]:
+    """The names of the nodes that the options choose, in order of the graph."""
+    view = finish(loading(saved))
+    if "kernel:" in (options.filter or ""):
+        view.kernels = kernel_column(saved, view)
+    rows = _selected(saved, view, options, None).rows
+    return [view.table.name[row] for row in rows]
+
+
+def _selected(saved: SavedGraph, view: GraphView, options: RowOptions, sort: Sort | None) -> Selection:
     try:
         terms = parse(options.filter or "")
         groups = finish(grouping(view)) if options.fold is not None else None
@@ -96,6 +109,10 @@ def _selected(view: GraphView, options: RowOptions, sort: Sort | None) -> Select
         raise
     if terms and not selection.matched and (near := hint(view, terms)):
         say(near)
+    if options.nodes is not None:
+        wanted = set(positions(saved, options.nodes))
+        nodes = [node for node in (range(len(view)) if selection.nodes is None else selection.nodes) if node in wanted]
+        selection = Selection(view, selection.question, [row for row in selection.rows if row in wanted], nodes)
     if options.find is None:
         return selection
     hits = finish(hits_of(view, options.find, selection.nodes))

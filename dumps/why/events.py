@@ -69,6 +69,15 @@ _ATTEMPT = re.compile(r"_a(\d+)$")
 
 def of_run(run: Run, *, compile_id: str | None = None, process: str | None = None) -> Why:
     """What is known of a run, or of one compile of one process. Symbols' conditions come from records (see `_add_conditions`)."""
+    found = Why([item for item in from_journals(run, process) if item.functions or item.skipped or item.others])
+    if compile_id is not None:
+        _narrow(found, compile_id)
+    _add_conditions(found, run)
+    return found
+
+
+def from_journals(run: Run, process: str | None = None) -> list[ProcessWhy]:
+    """The same as far as the journals tell it: no record is opened."""
     told: list[ProcessWhy] = []
     for one in run.processes:
         if process is not None and one.name != process:
@@ -79,11 +88,7 @@ def of_run(run: Run, *, compile_id: str | None = None, process: str | None = Non
         for event in events:
             reader.take(event)
         told.append(reader.finish())
-    found = Why([item for item in told if item.functions or item.skipped or item.others])
-    if compile_id is not None:
-        _narrow(found, compile_id)
-    _add_conditions(found, run)
-    return found
+    return told
 
 
 def _narrow(found: Why, compile_id: str) -> None:

@@ -1,1 +1,1 @@
-"""The commands of this room: minify, report, demo. Importing one imports no torch."""
+"""The commands of this room: minify, report, demo, show and others. Importing one imports no torch."""

@@ -23,10 +23,10 @@ from graphdbg.dumps.browse.selection import Question, Selection, selecting
 from graphdbg.dumps.browse.slices import finish
 from graphdbg.dumps.browse.sorting import Sort
 from graphdbg.dumps.browse.table import GraphView
-from graphdbg.dumps.commands.show import show
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT
+from graphdbg.minifier.commands.show import show
 
 from .graphs import chain
 from .layered import layered

@@ -65,14 +65,28 @@ def test_ls_json_is_the_fixed_surface(work: Path, capsys: pytest.CaptureFixture[
     }  # fmt: skip
 
 
-def test_ls_prints_a_row_per_graph_and_says_what_is_next(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ls_prints_a_row_per_compile_and_says_what_is_next(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = output(capsys, "ls", "myrun")
+    assert out == (
+        "compile  status  stages   nodes  seconds  function\n"
+        "0_0      failed  forward      5     1.25\n"
+        "  0_0/forward: LoweringException: no lowering\n"
+    )
+    assert err == "2 graphs in 1 compile of 1 process, 1 failed; next: graphdbg replay myrun/0_0/forward\n"
+    assert output(capsys, "ls", "myrun", "--filter", "lowering joint")[1].startswith("1 of 1 compile\n")
+    assert output(capsys, "ls", "myrun", "--filter", "-failed")[0] == ""
+    assert "exclude each other" in output(capsys, "ls", "myrun", "--stages", "--why", code=2)[1]
+    assert "ls RUN --stages" in output(capsys, "ls", "--stages", code=2)[1]
+
+
+def test_ls_stages_prints_a_row_per_graph(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = output(capsys, "ls", "myrun", "--stages")
     assert out == (
         "id           stage    nodes  status  seconds  error\n"
         "0_0/joint    joint        5  ran\n"
         "0_0/forward  forward      5  failed     1.25  LoweringException: no lowering\n"
     )
-    assert err == "2 graphs of 1 process, 1 failed; next: graphdbg replay myrun/0_0/forward\n"
+    assert output(capsys, "ls", "myrun", "--stages", "--filter", "joint")[0].count("\n") == 2
 
 
 def test_ls_without_a_run_lists_the_runs_here(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ _CODE = "files of generated code, which open themselves"
 
 OTHERS: dict[str, str] = {
     "dumps.browse.kernels": _CODE,
-    "dumps.commands.show": _CODE,
+    "minifier.commands.show": _CODE,
     "dumps.pack.making": _CODE,
     "toolkit.compile_fx.showing.asked": _CODE,
     "toolkit.compile_fx.showing.child": _CODE,
@@ -62,6 +62,7 @@ OTHERS: dict[str, str] = {
     "toolkit.isolation.cleaning": "the cache folder",
     "toolkit.isolation.client": "the folder of its server",
     "toolkit.isolation.processes": "/proc",
+    "toolkit.isolation.terminal": "a terminal that its parent has just made",
     "toolkit.isolation.wall": "/proc, and folders and devices by path alone",
     "toolkit.isolation.warming": "the cache folder",
     "toolkit.program.judging": "the modules of the user's program, that were loaded in it",

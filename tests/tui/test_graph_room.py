@@ -17,8 +17,8 @@ from textual.widgets import SelectionList
 from graphdbg.dumps.browse.filter import parse
 from graphdbg.dumps.browse.matching import matching
 from graphdbg.dumps.browse.slices import finish
-from graphdbg.dumps.commands.show import show
 from graphdbg.dumps.graph_folder import write_graph_folder
+from graphdbg.minifier.commands.show import show
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.screens.graph import GraphRoom

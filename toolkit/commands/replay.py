@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 @click.option("--stats", is_flag=True, help="Also print a table of every node's eager value: range, mean, spread, NaN, Inf.")
 @click.option("--values", is_flag=True,
               help="Instead of judging, read each node's value under the rung: range, NaN, error to float64.")  # fmt: skip
+@click.option("--at", "node", metavar="NODE",
+              help="Stand at a node: what it was given, what it made; at a terminal, a Python prompt there.")  # fmt: skip
 @json_option()
 @click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as things happen (docs/json-lines.md).")
 def replay(
     graph: str, rung: str, seed: int, device: str | None, limit_s: float, check: str, imports: tuple[str, ...], stats: bool,
-    values: bool, as_json: bool, as_lines: bool,
+    values: bool, node: str | None, as_json: bool, as_lines: bool,
 ) -> None:  # fmt: skip
     """Run a saved graph again under a rung of the ladder and judge the result against eager and float64.
 
@@ -48,6 +50,8 @@ def replay(
     that this is not the run's program, the verdict says so, and a failure that the run did not have is none.
     With --values a compiled program returns its values as extra outputs, which makes it another program: whether it
     then still fails the same way is said.
+    With --at its inputs and its value are shown, eager's and the rung's, with the error to float64. At a terminal
+    (without --json) a Python prompt follows, in a process of its own: inputs, value, node, gm, eager, torch.
     Exit code: 0 all was judged and nothing fails, 1 something does, 4 it cannot be told.
     """
     from ...dumps.store import SavedGraph, resolve, resolve_graph
@@ -56,6 +60,12 @@ def replay(
     from ..node_stats import node_rows
     from ..rungs import warmth
 
+    if node is not None:
+        if values or stats or as_lines:
+            option = "--values" if values else "--stats" if stats else "--json-lines"
+            raise UsageError(f"--at and {option} exclude each other", "--at is about one node", "leave one out")
+        about = {"seed": seed, "device": device, "limit_s": limit_s, "imports": imports, "check": check}
+        raise SystemExit(_show_at(resolve_graph(graph), node, rung, about, as_json))
     if values:
         saved = resolve_graph(graph)
         raise SystemExit(show_values(saved, rung, seed, device, limit_s, imports, as_json=as_json, as_lines=as_lines))
@@ -176,6 +186,28 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
     emit("\n".join(lines), as_json=False)
     if _printed(outcome) and outcome.output:
         say(outcome.output)
+
+
+def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_json: bool) -> int:
+    """Prints what is at the node, and gives the prompt where a person sits at both ends; returns the exit code."""
+    import sys
+
+    from ..node_values.at_node import AtNode, at_node, lines
+    from ..triage.words import address
+
+    graph = address(saved)
+
+    def tell(found: AtNode) -> None:
+        if as_json:
+            plain = {"graph": graph, "node": node, "rung": rung, "line": found.line, **found.at}
+            emit({**plain, "stopped": found.stopped or found.alone, **found.outcome.verdict.flat()}, as_json=True)
+            return
+        told = [*lines(found, node, graph, rung), "", f"the graph under {rung}: {first_line(found.outcome.verdict)}"]
+        told += [f"next: {command}" for command in found.outcome.verdict.next]
+        emit("\n".join(told), as_json=False)
+
+    person = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    return at_node(saved, node, rung, **about, tell=tell, terminal=(0, 1) if person else None).exit_code
 
 
 def _aside(outcome: Outcome) -> str:

@@ -29,6 +29,7 @@ from ...dumps import trust
 from ..imports import import_modules
 from .processes import bind_child
 from .protocol import Failure, Query, frames_of
+from .terminal import TERMINAL, join_terminal
 
 TRACE_SIGNAL = signal.SIGUSR1
 """The server sends it before it kills a child for time: faulthandler then prints where the child hangs."""
@@ -111,6 +112,8 @@ def _live(query: Query, folder: Path, output_fd: int, server: int, enter: Callab
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
     os.close(output_fd)
+    if terminal := query.payload.get(TERMINAL):
+        join_terminal(terminal)
     enter()
     if query.trusted:
         trust.settle()

@@ -35,6 +35,7 @@ from ..rungs import Rung
 from ..rungs import rung as rung_named
 from ..rungs.base import Around, Compiled
 from ..spec import ReplaySpec, in_force, settings
+from ..values import Values
 from .measuring import measure, tappable
 
 
@@ -95,11 +96,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     _stage("eager")
     spill = Path(payload["work"]) if payload["bytes"] > IN_MEMORY_BYTES else None
     try:
-        with _surroundings(case.spec) as lost:
-            like_kernels = copy_graph(case.gm)
-            draw_like_kernels(like_kernels)
-            torch.manual_seed(seed)
-            eager = record_values(like_kernels, case.inputs, spill)
+        eager, lost = recorded(case, seed, spill)
     except GraphdbgError as error:
         return {"refused": str(error)}
     except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
@@ -120,11 +117,20 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         got = tapped.got
     mark("compare")
     _stage("compare")
-    with _surroundings(case.spec):
+    with surroundings(case.spec):
         found["no_reference"] = measure(case, eager, got, wanted, seed=seed, tell=report)
-        if got and (wrong := _wrong(case, rung, got, seed)) is not None:
+        if got and (wrong := wrong_on_right_inputs(case, rung, got, seed)) is not None:
             found["wrong"] = wrong
     return found
+
+
+def recorded(case: Live, seed: int, spill: Path | None = None) -> tuple[Values, list[str]]:
+    """Eager's values of every node, with random numbers drawn as kernels do; and what of the settings is not in force."""
+    with surroundings(case.spec) as lost:
+        like_kernels = copy_graph(case.gm)
+        draw_like_kernels(like_kernels)
+        torch.manual_seed(seed)
+        return record_values(like_kernels, case.inputs, spill), list(lost)
 
 
 def _stage(name: str) -> None:
@@ -132,7 +138,7 @@ def _stage(name: str) -> None:
     report({"event": "stage", "stage": name})
 
 
-def _wrong(case: Live, rung: str, got: dict[str, torch.Tensor], seed: int) -> list[dict[str, Any]] | None:
+def wrong_on_right_inputs(case: Live, rung: str, got: dict[str, torch.Tensor], seed: int) -> list[dict[str, Any]] | None:
     """Which values are wrong on the compiled values before them; None where the random numbers of a program are its own."""
     gm = case.gm
     own = rung_named(rung).compiles_draws and draws_unrepeatably(gm)
@@ -145,7 +151,7 @@ def _wrong(case: Live, rung: str, got: dict[str, torch.Tensor], seed: int) -> li
 
 
 @contextlib.contextmanager
-def _surroundings(spec: ReplaySpec):
+def surroundings(spec: ReplaySpec):
     """The recorded state, without gradients: values are looked into, gradients have graphs of their own. Yields what `settings`
     does."""
     with settings(spec.config) as lost, in_force(spec.forward_only), torch.no_grad():

@@ -56,6 +56,14 @@ def node_values(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device
         yield from _Reading(saved, used, work, rung, How(seed, device, limit_s, imports), batch_bytes).events()
 
 
+def partitioned(saved: SavedGraph, rung: str) -> str:
+    """Why no program of this rung could return the values of a graph as it is; "" where one could."""
+    if saved.stage in PARTITIONED and rung not in WHOLE and "num_fwd_outputs" in saved.record.compile_kwargs:
+        family = f"{saved.id.rpartition('/')[0]}/forward and /backward"
+        return f"a joint graph is split in two before it is compiled: look at {family}"
+    return ""
+
+
 class _Reading:
     """One graph under one rung, and what is known of it so far."""
 
@@ -95,9 +103,8 @@ class _Reading:
         yield self.end
 
     def _compiled(self, sizes: dict[str, int], shared: Path) -> Iterator[Event]:
-        if self.saved.stage in PARTITIONED and self.rung not in WHOLE and "num_fwd_outputs" in self.saved.record.compile_kwargs:
-            family = f"{self.saved.id.rpartition('/')[0]}/forward and /backward"
-            self.refused = skipped(f"a joint graph is split in two before it is compiled: look at {family}")
+        if why := partitioned(self.saved, self.rung):
+            self.refused = skipped(why)
             self.end["stopped"] = text(self.refused)
             return
         yield {"event": "stage", "stage": "as it is"}

@@ -81,7 +81,7 @@ def test_a_step_that_says_nothing_is_said_to_be_at_work(demo: Demo, monkeypatch:
     demo.narrate = told.append
     demo.step(["ls", "run"], show=True)
     assert "   ... ls is at work, 0 s" in told
-    assert any("0_0/backward" in line for line in told)
+    assert any("forward+backward" in line for line in told)
 
 
 def test_triage_is_given_the_time_that_this_machine_needs(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:

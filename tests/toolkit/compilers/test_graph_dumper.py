@@ -64,7 +64,8 @@ def test_all_stages_are_saved_and_ran(trained: Path) -> None:
     assert [(row.stage, row.status) for row in rows] == [
         ("joint", "compiled"), ("forward", "ran"), ("backward", "ran"), ("inference", "ran"),
     ]  # fmt: skip
-    listed = subprocess.run([sys.executable, "-m", "graphdbg", "ls", trained], capture_output=True, text=True, timeout=60)
+    words = [sys.executable, "-m", "graphdbg", "ls", trained, "--stages"]
+    listed = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert listed.stdout.count("backward") == 2
     assert listed.returncode == 0
 

@@ -149,7 +149,11 @@ def test_the_text_fits_80_columns_and_says_the_most_frequent_first(recorded, par
 
 def test_plain_ls_points_to_it(recorded, capsys):
     assert command(["ls", str(recorded.run)]) == 0
-    err = capsys.readouterr().err
+    out, err = capsys.readouterr()
+    rows = [line for line in out.splitlines()[1:] if not line.startswith("  ")]
+    assert len(rows) == len({row.id.partition("/")[0] for row in graphdbg.open_run(recorded.run).rows})
+    assert re.search(r"^\S*0_0\w* +ran +\S+ +\d+ +\d+\.\d\d  \S+, \S+\.py:\d+$", out, re.M)
+    assert max(map(len, out.splitlines())) <= 80
     assert re.search(r"\d+ graph breaks, \d+ recompiles, 1 recompile limit reached: graphdbg ls \S+ --why", err)
 
 

@@ -1,29 +1,38 @@
-"""`graphdbg show`: one graph's nodes, generated code, kernels or statistics. Nodes and statistics come from the sidecar."""
+"""`graphdbg show`: one graph's nodes, generated code, kernels or statistics; nodes of it as a case of their own.
+
+Nodes and statistics come from the sidecar. Lies in this room since `--save` cuts a graph as the minifier does; only that starts
+anything.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from .. import statistics, user_kernels
-from ..browse import captured_backward
-from ..browse.recorded import Recorded
-from ..browse.roles import OutputRole, inputs_of, outputs_of
-from ..errors import RefusedError, UnreadableError, UsageError
-from ..graph_folder import PROGRAM_FILE
-from ..kernels import WHOLE
-from ..output import emit, say
-from ..sidecar import Row, Table, dims_text
-from ..store import CodeFile, SavedGraph, resolve_graph
-from ..tables import Column, on_terminal, one_line, render, visible
-from ..user_kernels import UserKernel, UserSource
-from ..wording import counted
-from .options import json_option
-from .show_node import show_node
-from .show_rows import RowOptions, node_json, show_rows
+from ...dumps import statistics, user_kernels
+from ...dumps.amounts import size_text
+from ...dumps.browse import captured_backward
+from ...dumps.browse.recorded import Recorded
+from ...dumps.browse.roles import OutputRole, inputs_of, outputs_of
+from ...dumps.commands.options import json_option
+from ...dumps.commands.show_node import show_node
+from ...dumps.commands.show_rows import RowOptions, chosen_names, node_json, show_rows
+from ...dumps.errors import RefusedError, UnreadableError, UsageError
+from ...dumps.graph_folder import PROGRAM_FILE
+from ...dumps.kernels import WHOLE
+from ...dumps.output import emit, say
+from ...dumps.sidecar import Row, Table, dims_text
+from ...dumps.store import CodeFile, SavedGraph, resolve_graph
+from ...dumps.tables import Column, on_terminal, one_line, render, visible
+from ...dumps.user_kernels import UserKernel, UserSource
+from ...dumps.wording import counted
+from ...toolkit.commands.options import import_option, seed_option, trust_option
+from ...toolkit.next_command import with_flags
 
 ALL_KERNELS = "*"
 
@@ -52,14 +61,23 @@ ALL_KERNELS = "*"
 @click.option("--sort", metavar="COLUMN", help="By a column; bytes:up or bytes:down says which way.")
 @click.option("--columns", metavar="A,B", help="These columns; an unknown one is answered with all there are.")
 @click.option("--fold", type=click.IntRange(0, 99), metavar="DEPTH", help="One row per module; 0: the outermost ones.")
+@click.option("--nodes", metavar="A..B", help="Only the nodes from A to B, in graph order; or A, or A,B..C.")
+@click.option("--save", metavar="CASE", help="Write the nodes of --nodes, --filter or --find as a case, a new folder.")
+@seed_option
+@import_option("With --save: ")
+@trust_option
 @json_option()
 def show(
-    graph: str, code: bool, kernel: str | None, stats: bool, node: str | None, hops: int | None, as_json: bool,
-    **rows: Any,
+    graph: str, code: bool, kernel: str | None, stats: bool, node: str | None, hops: int | None, save: str | None,
+    seed: int, imports: tuple[str, ...], as_json: bool, **rows: Any,
 ) -> None:  # fmt: skip
     """Show a graph: its nodes with dtype, shape, stride and the user's line.
 
     RUN/ID names a graph of a run (graphdbg ls lists them) or a case folder.
+
+    With --save the nodes become a case, which replay, triage and minify take: what they read from other
+    nodes is an input of it, with the value that eager computes from the graph's inputs; what other
+    nodes read of them is an output. Nothing is overwritten.
     """
     if code + stats + (kernel is not None) > 1:
         raise UsageError("--code, --kernel and --stats are three different views", "one at a time")
@@ -68,9 +86,11 @@ def show(
     saved = resolve_graph(graph)
     options = RowOptions(**rows)
     if options.any and (code or stats or kernel is not None or node is not None):
-        why = "--filter, --find, --sort, --columns and --fold are about all nodes"
+        why = "--nodes, --filter, --find, --sort, --columns and --fold are about all nodes"
         raise UsageError("two different views were asked for", why, "one at a time")
-    if node is not None:
+    if save is not None:
+        _save(saved, options, Path(save), seed, imports, as_json)
+    elif node is not None:
         if stats or kernel is not None or (code and hops is not None):
             raise UsageError("--node shows one node", "the others are views of the whole graph", "one at a time")
         show_node(saved, node, head=_head(saved), hops=hops, code=code, as_json=as_json)
@@ -85,6 +105,30 @@ def show(
         show_rows(saved, options, head=_head(saved), as_json=as_json)
     else:
         _show_nodes(saved, as_json)
+
+
+def _save(
+    saved: SavedGraph, options: RowOptions, out: Path, seed: int, imports: tuple[str, ...], as_json: bool
+) -> None:  # fmt: skip
+    if not (options.nodes or options.filter or options.find):
+        raise UsageError("--save needs to know which nodes", "", "say it with --nodes A..B, --filter or --find")
+    from ..cut import cut
+
+    made = cut(saved, chosen_names(saved, options), out, seed=seed, imports=imports)
+    if as_json:
+        emit(msgspec.to_builtins(made, enc_hook=str), as_json=True)
+        return
+    given = [name for name, origin in made.inputs if origin == "graph"]
+    values = [name for name, origin in made.inputs if origin == "node"]
+    parts = [f"{one_line(', '.join(names), 200)} ({what})" for names, what in (
+        (given, "of the graph"), (values, "computed by eager"),
+    ) if names]  # fmt: skip
+    lines = [f"{made.case}: {counted(made.kept, 'node')} of {made.of}, {size_text(made.input_bytes)} of inputs"]
+    lines += [f"inputs   {'; '.join(parts) or 'none'}", f"outputs  {one_line(', '.join(made.outputs), 200) or 'none'}"]
+    lines += [f"note     with them {'comes' if len(made.came) == 1 else 'come'} {', '.join(made.came)}"] if made.came else []
+    lines += [f"note     {note}" for note in made.notes]
+    lines.append(f"next     {with_flags(f'graphdbg triage {shlex.quote(str(made.case))}')}")
+    emit("\n".join(lines), as_json=False)
 
 
 def _head(saved: SavedGraph) -> dict[str, Any]:

@@ -1,0 +1,206 @@
+# pyright: basic
+"""What a child does to stand at a node: reads what the node was given and what it made, eagerly and under a rung, and gives a
+Python prompt there where it has a terminal. Judges nothing.
+
+>>> ask("graphdbg.toolkit.node_values.standing:task", {"path": "case", "node": "mm", "rung": "eager", ...}, server=server)
+"""
+
+from __future__ import annotations
+
+import code
+import contextlib
+import itertools
+import math
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from ...dumps.errors import GraphdbgError
+from ...dumps.wording import counted
+from ..case import Case, Live
+from ..eager import attribute, clone_inputs
+from ..isolation.child import mark, report
+from ..isolation.terminal import TERMINAL
+from ..judge import judge
+from ..numerics.statistics import described
+from ..rungs import rung as rung_named
+from ..subgraph import until
+from ..values import Held, Values
+from .child import Tapped, recorded, surroundings, wrong_on_right_inputs
+from .measuring import INPUTS, measure, tappable, target_of
+
+FIRST = 6
+"""Numbers of a value that are shown."""
+
+
+def task(payload: dict[str, Any]) -> dict[str, Any]:
+    """What is at the node `node`, as plain data; with a terminal, a prompt there after that was reported."""
+    mark("load")
+    whole = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
+    name, rung, seed = payload["node"], payload["rung"], payload["seed"]
+    near = _until(whole, name)
+    case = near if rung == "eager" else whole
+    mark("eager")
+    try:
+        eager, lost = recorded(case, seed)
+    except GraphdbgError as error:
+        return {"refused": str(error)}
+    except Exception as error:  # noqa: BLE001  whatever eager raises is why there are no values
+        return {"refused": f"eager itself fails: {type(error).__name__}: {error}".splitlines()[0]}
+    node = next(one for one in case.gm.graph.nodes if one.name == name)
+    seen = _Seen(case, eager)
+    names = [*dict.fromkeys(one.name for one in node.all_input_nodes), name]
+    got = _compiled(case, rung, [one for one in tappable(case.gm, eager) if one in names], seed) if rung != "eager" else None
+    mark("compare")
+    rows: dict[str, dict[str, Any]] = {}
+    with surroundings(case.spec):
+        lacks = measure(case, eager, got, set(names), seed=seed, tell=lambda row: rows.update({row["name"]: row}))
+        wrong = wrong_on_right_inputs(case, rung, got, seed) if got else None
+    told = []
+    for one in names:
+        row = rows.get(one, {})
+        kept = {key: row.get(key) for key in ("error", "eager_error", "reason")}
+        value = seen.value(one) if one == name else seen.as_read(name, one)
+        other = {} if got is None or one not in got else {rung: sheet(got[one])}
+        told.append({"name": one, "values": {"eager": sheet(value)} | other} | {k: v for k, v in kept.items() if v is not None})
+    here = next((one for one in wrong or () if one["name"] == name), None)
+    found = {
+        "target": target_of(node), "inputs": told[:-1], "value": told[-1], "wrong": here, "no_reference": lacks,
+        "notes": [*case.notes, *lost],
+    }  # fmt: skip
+    if payload.get(TERMINAL):
+        report(found)
+        _prompt(payload, near, seen, {one: got[one] for one in names if one in got} if got is not None else {})
+    return found
+
+
+def _until(case: Live, name: str) -> Live:
+    """The case up to a node, which it returns; the whole for an output."""
+    node = next(one for one in case.gm.graph.nodes if one.name == name)
+    if node.op == "output":
+        return case
+    gm = until(case.gm, name)
+    return replace(case, gm=gm, inputs=case.inputs[: len(gm.graph.find_nodes(op="placeholder"))])
+
+
+def _compiled(case: Live, rung: str, names: list[str], seed: int) -> dict[str, torch.Tensor]:
+    tapped = Tapped(rung_named(rung), names)
+    if names:
+        judge(case, tapped, seed=seed)
+    return tapped.got
+
+
+class _Seen(Mapping[str, Any]):
+    """Eager's values by node name, read when they are looked at."""
+
+    def __init__(self, case: Live, eager: Values) -> None:
+        self.case, self.eager = case, eager
+        nodes = [node for node in case.gm.graph.nodes if node.op != "output"]
+        self.nodes = {node.name: node for node in nodes}
+        self.given = dict(zip((node.name for node in nodes if node.op == "placeholder"), case.inputs, strict=False))
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.nodes:
+            raise KeyError(name)
+        return self.value(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __repr__(self) -> str:
+        return f"<eager's values of {counted(len(self), 'node')}: {', '.join(itertools.islice(self.nodes, 4))}, ...>"
+
+    def value(self, name: str) -> Any:
+        """What the node made, when it ran."""
+        return self._at(name, self.eager.produced.get(name, -1))
+
+    def as_read(self, user: str, name: str) -> Any:
+        """What another node was given of it."""
+        return self._at(name, self.eager.read.get((user, name), self.eager.produced.get(name, -1)))
+
+    def _at(self, name: str, version: int) -> Any:
+        node = self.nodes.get(name)
+        if (name, version) in self.eager.trees:
+            return _loaded(self.eager.trees[name, version])
+        if node is not None and node.op in INPUTS:
+            return self.given[name] if node.op == "placeholder" else attribute(self.case.gm, str(node.target))
+        return None
+
+
+def _loaded(tree: Any) -> Any:
+    if isinstance(tree, Held):
+        return tree.load().detach()
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(_loaded(part) for part in tree)
+    return tree
+
+
+def sheet(value: Any) -> list[dict[str, Any]]:
+    """A value as plain data: a row for each tensor in it, and for each thing that is none."""
+    if isinstance(value, (list, tuple)):
+        return [row for part in value for row in sheet(part)]
+    if not isinstance(value, torch.Tensor):
+        return [{"text": repr(value)}]
+    found, plain = described([value]), value.layout is torch.strided
+    places = itertools.islice(itertools.product(*map(range, value.shape)), FIRST)
+    dense = value.detach() if plain and not value.is_quantized else value.detach().to_dense() if not plain else value.dequantize()
+    return [{
+        "dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape),
+        "stride": list(value.stride()) if plain else None, "min": found.min, "max": found.max, "mean": found.mean,
+        "nan": found.nan, "inf": found.inf, "first": [_number(dense[place].item()) for place in places],
+    }]  # fmt: skip
+
+
+def _number(value: Any) -> Any:
+    """JSON has no infinity, no NaN and no complex number."""
+    finite = isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value))
+    return value if finite else str(value)
+
+
+def _prompt(payload: Mapping[str, Any], near: Live, seen: _Seen, got: dict[str, torch.Tensor]) -> None:
+    """A Python prompt at the terminal, with what is at the node under short names. What is changed there changes nothing."""
+    name = payload["node"]
+    node = next(one for one in near.gm.graph.nodes if one.name == name)
+    read = {one.name: seen.as_read(name, one.name) for one in node.all_input_nodes}
+    inputs = dict(zip(read, clone_inputs(list(read.values())), strict=True))
+    there: dict[str, Any] = {
+        "torch": torch, "fx": fx, "node": node, "gm": near.gm, "graph_inputs": clone_inputs(near.inputs), "inputs": inputs,
+        "value": seen.value(name), "eager": seen,
+    }  # fmt: skip
+    if got:
+        there["compiled"] = got
+    lines = [
+        f"At {name} = {node.format_node() or ''}".split(" : ")[0] if node.op == "output" else f"At {_call(node)}",
+        "inputs   what it was given, by name        value  what eager makes of it",
+        "eager    eager's values by name            gm     the graph up to here: gm(*graph_inputs)",
+        "node     its fx.Node; torch, fx            Ctrl-D ends",
+    ]
+    if got:
+        lines.insert(3, f"compiled what {payload['rung']} makes of them, by name")
+    os.environ["TERM"] = payload.get("term") or "dumb"
+    _complete(there)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with contextlib.suppress(SystemExit):
+        code.InteractiveConsole(there, "<prompt>").interact("\n".join(lines), "")
+
+
+def _call(node: fx.Node) -> str:
+    arguments = [*map(str, node.args), *(f"{key}={value}" for key, value in node.kwargs.items())]
+    return f"{node.name} = {target_of(node)}({', '.join(arguments)})"[:100]
+
+
+def _complete(there: dict[str, Any]) -> None:
+    with contextlib.suppress(ImportError):
+        import readline
+        import rlcompleter
+
+        readline.set_completer(rlcompleter.Completer(there).complete)
+        readline.parse_and_bind("tab: complete")
