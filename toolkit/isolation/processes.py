@@ -237,7 +237,8 @@ def default_memory_bytes(jobs: int = 1) -> int:
 
 
 def end_openmp_threads() -> None:
-    """Ends the threads that OpenMP keeps for the calling thread: a fork has none of them, and its first parallel region would wait
-    for them for ever. They come again when they are needed. Where the library cannot (before OpenMP 5), nothing happens."""
+    """Ends the threads that OpenMP keeps for the calling thread: a fork has none of them, and its first parallel region would
+    wait for them for ever. They come again when they are needed. Where the library cannot (before OpenMP 5), nothing happens.
+    """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).omp_pause_resource_all(_OMP_PAUSE_HARD)
