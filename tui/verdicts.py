@@ -67,4 +67,4 @@ class Verdicts:
             return
         graph = str(line.get("address") or target)
         said = verdict_words.said(record, record.reason)
-        self._found[cwd / graph] = Judged(verdict_words.word(record), said, record.failed)
+        self._found[cwd / graph] = Judged(verdict_words.word(record).removeprefix("fails: "), said, record.failed)

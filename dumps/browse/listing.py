@@ -172,7 +172,8 @@ def _notes(key: str, name: str, run: Following, depth: int) -> list[Line]:
 
 
 def filtered(lines: Sequence[Line], text: str) -> list[Line]:
-    """The lines in which every word of `text` stands (`-word`: does not), with the lines that they are below of."""
+    """The lines in which every word of `text` stands, or in the name or command of their run (`-word`: not in the line), with the
+    lines that they are below of."""
     words = text.lower().split()
     if not words:
         return list(lines)
@@ -182,7 +183,10 @@ def filtered(lines: Sequence[Line], text: str) -> list[Line]:
     for line in lines:
         while above and above[-1].depth >= line.depth:
             above.pop()
-        if line.kind in ("graph", "out", "job") and matches(line.words(), words):
+        run = next((upper for upper in above if upper.kind == "run"), None)
+        named = f"{run.name} {run.text.rpartition(' · ')[2]}".lower() if run else ""  # its command
+        own = [word for word in words if word[:1] == "-" or word not in named]
+        if line.kind in ("graph", "out", "job") and matches(line.words(), own):
             kept += [upper for upper in above if upper.key not in taken]
             taken.update(upper.key for upper in above)
             kept.append(line)

@@ -13,7 +13,7 @@ import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
-from graphdbg.dumps.browse.listing import Line
+from graphdbg.dumps.browse.listing import Line, filtered
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.job_files import look
@@ -266,3 +266,10 @@ def test_what_target_may_be(work: Path) -> None:
     assert first_room("bug.zip").here == Here(run="bug.zip")
     assert first_room("bug.zip/0_0/forward").here == Here(run="bug.zip", graph="bug.zip/0_0/forward")
     assert isinstance(first_room("out"), MinifyRoom)
+
+
+def test_the_filter_finds_a_run_by_its_name_and_command() -> None:
+    run = Line("run died", "run", "died", text="2 graphs · 1 failed · train.py --plant accuracy", folds=True)
+    graph = Line("g", "graph", "0_0/forward", 1, status="ran")
+    for words, found in {"died": True, "accuracy": True, "died ran": True, "failed": False, "-ran died": False}.items():
+        assert (graph in filtered([run, graph], words)) is found, words

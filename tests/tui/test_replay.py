@@ -19,7 +19,7 @@ from graphdbg.toolkit.node_values.seen import ValuesSeen
 from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.triage.records import Row
 from graphdbg.toolkit.triage.seen import LadderSeen
-from graphdbg.toolkit.verdict import judged, skipped
+from graphdbg.toolkit.verdict import fails, judged, skipped
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.screens.graph import GraphRoom
@@ -235,3 +235,13 @@ def test_the_real_command(work: Path) -> None:
     assert [row.name for row in replay.values.rows] == ["x", "mul", "truediv"]
     assert replay.values.end["first_bad"]["kind"] == "overflow"
     assert replay.values.first_bad == 1
+
+
+def test_rungs_keep_their_verdicts_when_others_run_and_a_stop_keeps_what_was_known() -> None:
+    ladder = LadderSeen(rows={"inductor": fails("wrong_numbers", "inductor", "off").flat(row=True)})
+    ladder.take({"event": "running", "rung": "eager"})
+    ladder.lost("was stopped", stopped=True)
+    assert ladder.first_failing == "inductor" and ladder.cells("eager").verdict == ""
+    ladder.take({"event": "running", "rung": "inductor"})
+    ladder.lost("was stopped", stopped=True)
+    assert ladder.cells("inductor").failed

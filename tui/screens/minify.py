@@ -222,7 +222,8 @@ class MinifyRoom(FollowingRoom):
     def do_minify_copy(self) -> None:
         """The lines of this view."""
         found = self._following()
-        text = "\n".join(line.plain for line in self.lines.texts)
+        whole = self.looked.repro if self.views[self.view] == "Result" else ""
+        text = whole or "\n".join(line.plain for line in self.lines.texts)
         self.workbench.copy(text, f"{Path(found.out).name}-{self.views[self.view].lower()}")
 
     def do_minify_zoom(self) -> None:

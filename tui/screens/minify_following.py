@@ -257,7 +257,10 @@ class FollowingRoom(ViewsRoom):
             texts = view.lines(found, self.looked)
             if not view.chooses:
                 texts = wrapped(texts, self.lines.scrollable_content_region.width)
+            newest = view.follows and (not keep or self.lines.cursor >= len(self.lines.texts) - 1)
             self.lines.show(texts, cursor=view.chooses, first=view.first, keep=keep)
+            if newest:
+                self.lines.move_to(len(texts) - 1)
 
     def _show_facts(self, found: Watched) -> None:
         """What also changes with the time."""

@@ -41,6 +41,7 @@ class Slot:
     said: list[str] = field(default_factory=list)
     document: Data = field(default_factory=dict)
     code: int | None = None
+    began: float = field(default_factory=time.time)
     ended_at: float = 0.0
     stopped: bool = False
 
@@ -52,7 +53,7 @@ class Slot:
     def state(self) -> str:
         """One word or two for a tab."""
         if self.runs:
-            return "▶ runs"
+            return f"{mark('runs')} {time.time() - self.began:.0f} s"
         if self.stopped or self.code in STOPPED:
             return "stopped"
         if self.code not in NORMAL:
@@ -124,7 +125,7 @@ class ReplayJobs(ViewsRoom):
         for kind, kept in found.items():
             if kind in self.slots:
                 continue
-            slot = Slot(kind, kept.line, ended_at=kept.ended or 0.0)
+            slot = Slot(kind, kept.line, began=kept.record.started, ended_at=kept.ended or 0.0)
             self._begin(slot)
             ours = next((job for job in self.workbench.jobs if job.folder == kept.folder), None)
             slot.job = Job.attach(kept.folder, **self._hearing(slot))

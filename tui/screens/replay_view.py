@@ -58,7 +58,8 @@ class ReplayView(ReplayJobs):
         """Whether keys move in the rungs, and not in the view below."""
         self.about = "triage"
         """Whose finding is told: what was started last, or has the keys."""
-        self._moved = False
+        self._moved = self._chose = False
+        """Whether a key moved the cursor of the values, of the rungs."""
         self._width = 80
 
     def content(self) -> ComposeResult:
@@ -81,7 +82,7 @@ class ReplayView(ReplayJobs):
         self.show()
         self.find_last()
         self._look_at_gpus()
-        self.set_interval(10.0, self._tell)
+        self.set_interval(1.0, self._tell)
 
     @property
     def rung(self) -> str:
@@ -128,6 +129,8 @@ class ReplayView(ReplayJobs):
             return
         if kind == "triage":
             self.rungs.refresh()
+            if ended and not self._chose and (failing := self.ladder.first_failing) in NAMES:
+                self.rungs.move_to(NAMES.index(failing))  # v, B and m are about this one
         elif kind == "values":
             bad = self.values.first_bad if ended and not self._moved else None
             self.nodes.show(len(self.values.rows), cursor=bad)
@@ -207,6 +210,7 @@ class ReplayView(ReplayJobs):
     def do_move(self, where: str) -> None:
         """A key in the values holds the cursor there."""
         self._moved = self._moved or self.moving is self.nodes
+        self._chose = self._chose or self.moving is self.rungs
         super().do_move(where)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:

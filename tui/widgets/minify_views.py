@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rich.text import Text
 
+from ...dumps import opening
 from ...dumps.amounts import size_text
+from ...dumps.errors import GraphdbgError
 from ...dumps.tables import plain
 from ...dumps.wording import counted
 from ...minifier.events import Asked
@@ -25,6 +28,8 @@ from ...toolkit.verdict_words import query_words
 from .lines import Made
 from .plot import Marks, Picture, Series
 
+SHOWN = 24
+"""Lines of the repro that the result begins with."""
 QUERY_WIDTH = 200
 """Of the widest line of a query."""
 SIGNS = {"+": "green", "-": "red", "~": "yellow", "@": "dim", " ": ""}
@@ -43,22 +48,28 @@ class Looked:
     against: str = ""
     """What it is compared with; empty: it is shown whole."""
     outcome: Outcome | None = None
+    repro: str = ""
+    """The text of repro.py."""
     others: list[Also] = field(default_factory=list[Also])
 
     def look_at_disk(self, watched: Watched) -> None:
         """Reads what the result is; in a thread."""
         self.outcome = outcome_of(watched.out, watched.story)
+        with contextlib.suppress(OSError, GraphdbgError):
+            self.repro = opening.read_text(self.outcome.repro) if self.outcome.repro else ""
         self.others = others_on_disk(watched.out)
 
 
 @dataclass(frozen=True)
 class View:
-    """One list: its name, its lines, how many of them are a heading, whether one can be chosen."""
+    """One list: its name, its lines, how many of them are a heading, whether one can be chosen. `follows`: the cursor stays on
+    the newest line."""
 
     name: str
     lines: Callable[[Watched, Looked], Sequence[Text]]
     first: int = 0
     chooses: bool = False
+    follows: bool = False
     count: Callable[[Watched, Looked], int] = lambda watched, looked: 0
 
 
@@ -165,18 +176,20 @@ def _said(watched: Watched, looked: Looked) -> list[Text]:
 def _result(watched: Watched, looked: Looked) -> list[Text]:
     if looked.outcome is None or watched.state in ("starting", "running"):
         return [Text("it has not ended yet", "dim")]
-    lines = [Text(plain(line)) for line in looked.outcome.sentences()]
-    lines[0].stylize("bold")
-    if looked.outcome.case:
-        lines += [Text(), Text("g: its graph, 6: the report, y: copies this text", "dim")]
-    return lines
+    first, *rest = [Text(plain(line)) for line in looked.outcome.sentences()]
+    first.stylize("bold")
+    program = looked.repro[looked.repro.find("\nimport ") + 1 :] if "\nimport " in looked.repro else looked.repro
+    code = [Text(plain(line), "cyan") for line in program.splitlines() if line.strip()]
+    more = [Text(f"... {counted(len(code) - SHOWN, 'more line')}", "dim")] if len(code) > SHOWN else []
+    keys = "y  copy the repro    2  its graph    6  the report" if code else "2  its graph    6  the report"
+    return [first, *code[:SHOWN], *more, Text(keys if looked.outcome.case else "", "dim"), *rest]
 
 
 VIEWS = (
     View("Steps", _steps, first=1, chooses=True, count=lambda seen, _: sum(step.begun for step in seen.story.steps.values())),
     View("History", _history, chooses=True, count=lambda watched, looked: len(watched.story.history)),
     View("Candidate", lambda watched, looked: candidate(watched.story, looked)),
-    View("Queries", _queries, chooses=True, count=lambda watched, looked: len(watched.story.queries)),
+    View("Queries", _queries, chooses=True, follows=True, count=lambda watched, looked: len(watched.story.queries)),
     View("Other failures", _others, chooses=True, count=lambda watched, looked: len(others(watched, looked))),
     View("Log", _said, count=lambda watched, looked: len(watched.story.said)),
     View("Result", _result),

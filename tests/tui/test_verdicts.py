@@ -1,0 +1,56 @@
+"""What the jobs of this folder found of graphs stands in Home; those of other folders are not listed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from graphdbg.toolkit.verdict import OK, fails
+from graphdbg.tui import job_files
+from graphdbg.tui.app import Workbench
+from graphdbg.tui.here import Here
+from graphdbg.tui.outs import running_search
+from graphdbg.tui.overview import Overview
+from graphdbg.tui.screens.home import HomeRoom
+from graphdbg.tui.verdicts import Verdicts
+
+from .stories import play, shown, until
+
+
+def job(words: list[str], *lines: dict[str, Any], code: int = 0) -> Path:
+    folder, _ = job_files.new_folder(words, passing=False)
+    (folder / job_files.OUT_FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / job_files.EXIT_FILE).write_text(str(code))
+    return folder
+
+
+def test_a_triage_of_the_run_marks_its_graphs_and_the_newest_word_holds(work: Any) -> None:
+    wrong = fails("wrong_numbers", "inductor", "result: relative error 2")
+    first = {"event": "graph", "id": "0_0/joint", "address": "myrun/0_0/joint", **wrong.flat(row=True)}
+    job(["triage", "myrun", "--json-lines"], first, code=1)
+    verdicts = Verdicts()
+    assert verdicts.look() and not verdicts.look()
+    assert verdicts.of("myrun/0_0/joint") == ("wrong numbers", "result: relative error 2", True)
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(app, lambda: "✗ wrong numbers" in shown(app) and "[1 Home ✗2]" in shown(app), "the verdict")
+        job(["triage", "myrun/0_0/joint", "--json-lines"], {"event": "end", "graph": "0_0/joint", **OK.flat()})
+        await until(app, lambda: "✓ ok" in shown(app) and "[1 Home ✗1]" in shown(app), "the newer one")
+
+    play(story, HomeRoom(Here(run="myrun")), size=(120, 34))
+
+
+def test_jobs_of_other_folders_are_not_listed(work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job(["triage", "myrun", "--json-lines"])
+    overview = Overview(None)
+    overview.look()
+    assert [line.name for line in overview.lines if line.kind == "job"] == ["graphdbg triage myrun --json-lines"]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    overview = Overview(None)
+    overview.look()
+    assert [line for line in overview.lines if line.kind == "job"] == [] and running_search(None) is None
