@@ -84,6 +84,8 @@ class ReplayRoom(ReplayView):
         """Runs the ticked rungs."""
         self.start("triage", [*self.ladder_words(), "--json-lines"])
         self.about = "triage"
+        if "values" not in self.slots:
+            self.to_view(KINDS.index("triage"))
         self._tell()
         self._look_at_gpus()
 
