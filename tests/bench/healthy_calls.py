@@ -32,7 +32,8 @@ HEAD = """# Healthy programs beside their calls
 
 * prints: whether the program's own output, the digest of its final weights included, is that of the program alone, byte for byte;
 * cost: what a call's rungs took, copying and comparing included, divided by what its forward and backward take uncompiled: the
-  median of the calls after each function's first, in which nothing is compiled anew, and how many these are.
+  median of the calls after each function's first, in which nothing is compiled anew, and how many these are. What is done once
+  a call, whatever its size, counts most where eager takes a few milliseconds.
 """
 
 
@@ -45,21 +46,23 @@ def ran(words: list[str], folder: Path, backend: str, port: int, limit_s: float 
     return done.returncode, done.stdout, done.stderr
 
 
-def costs(folder: Path) -> list[float]:
-    """Of each call in which nothing was compiled: all that its rungs took, divided by eager's forward and backward."""
+def costs(folder: Path) -> list[dict[str, Any]]:
+    """Of each call in which nothing was compiled: eager's forward and backward in seconds, all that its rungs took divided by
+    that, and each rung's share."""
     last: dict[str, dict[str, Any]] = {}
     for file in sorted(folder.rglob("calls.jsonl")):
         for line in file.read_text().splitlines():
             if (event := json.loads(line))["event"] == "call":
                 last[f"{file}{event['key']}"] = event
-    ratios: list[float] = []
+    found: list[dict[str, Any]] = []
     for call in last.values():
         eager = {row["part"]: row["seconds"] for row in call["rows"] if row["rung"] == "eager"}
         alone = eager.get("backward") or eager.get("", 0.0)
         steady = all(row["seconds"] < 0.25 + 10 * eager.get(row["part"], 0.0) for row in call["rows"])
         if call["number"] and alone and steady:
-            ratios.append(sum(call["seconds"].values()) / alone)
-    return ratios
+            shares = {f"{row['rung']} {row['part'] or 'call'}": round(row["seconds"] / alone, 2) for row in call["rows"]}
+            found.append({"eager_s": alone, "cost": sum(call["seconds"].values()) / alone, "shares": shares})
+    return found
 
 
 def judged(name: str, backend: str, port: int) -> dict[str, Any]:
@@ -77,30 +80,43 @@ def judged(name: str, backend: str, port: int) -> dict[str, Any]:
         code, told, wrong = ran(words, folder, backend, port + 1)
         kept = told.startswith(printed)
         said = told[len(printed) :].strip().splitlines() if kept else told.splitlines()
-        ratios = costs(folder / "found")
+        calls = costs(folder / "found")
         return row | {
             "code": code, "same": kept, "says": said[0] if said else wrong[-300:], "seconds": round(time.monotonic() - began, 1),
-            "cost": round(median(ratios), 1) if ratios else None, "calls": len(ratios)
+            "cost": round(median(call["cost"] for call in calls), 1) if calls else None, "calls": len(calls),
+            "eager_ms": round(1000 * median(call["eager_s"] for call in calls), 2) if calls else None,
+            "shares": calls[-1]["shares"] if calls else {},
         }  # fmt: skip
 
 
+LARGE_MS = 20
 VERDICTS = {0: "ok", 1: "fails", 4: "cannot_tell"}
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
     """The page: a line per program, and the sums."""
-    lines = ["| program | verdict | prints | cost | reason |", "|---|---|---|---|---|"]
+    lines = ["| program | verdict | prints | eager, ms | cost | reason |", "|---|---|---|---|---|---|"]
     for row in rows:
         cost = f"{row['cost']} ({row['calls']})" if row.get("cost") else ""
         verdict = VERDICTS.get(row.get("code", -1), f"code {row.get('code')}")
         reason = row["says"] if row.get("code") else ""
-        lines.append(f"| {row['program']} | {verdict} | {'the same' if row.get('same') else 'DIFFERS'} | {cost} | {reason} |")
+        same = "the same" if row.get("same") else "DIFFERS"
+        lines.append(f"| {row['program']} | {verdict} | {same} | {row.get('eager_ms') or ''} | {cost} | {reason} |")
     counts = {word: sum(row.get("code") == code for row in rows) for code, word in VERDICTS.items()}
-    same, known = sum(bool(row.get("same")) for row in rows), [row["cost"] for row in rows if row.get("cost")]
+    same = sum(bool(row.get("same")) for row in rows)
+    large = [row for row in rows if (row.get("eager_ms") or 0) >= LARGE_MS]
     sums = ", ".join(f"{count} `{word}`" for word, count in counts.items())
     lines += ["", f"{len(rows)} programs: {sums}; {same} print what they print alone."]
-    if known:
-        lines.append(f"Cost: median {median(known):.1f}, at most {max(known):.1f}.")
+    if large:
+        known = [row["cost"] for row in large]
+        lines += [f"Cost of calls that take {LARGE_MS} ms or more: {min(known):.1f} to {max(known):.1f}.", "",
+                  "Where the time of one such call goes, as multiples of eager's forward and backward; the rest is copying,",
+                  "putting back, comparing and, where a value is beyond its tolerance, rounding at random:", ""]  # fmt: skip
+        names = list(dict.fromkeys(name for row in large for name in row["shares"]))
+        lines += [f"| program | {' | '.join(names)} | rest |", "|---" * (len(names) + 2) + "|"]
+        for row in large:
+            cells = " | ".join(f"{row['shares'].get(name, '')}" for name in names)
+            lines.append(f"| {row['program']} | {cells} | {row['cost'] - sum(row['shares'].values()):.1f} |")
     return lines
 
 

@@ -565,4 +565,37 @@ for k in range(3):
     print(k, loss.item())
 done(m)
 """,
+    "sized_gpt": """
+class Gpt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.e, self.h = nn.Embedding(1000, 256), nn.Linear(256, 1000)
+        self.b = nn.ModuleList([nn.TransformerEncoderLayer(256, 8, 1024, 0.1, F.gelu, batch_first=True, norm_first=True)
+                                for _ in range(4)])
+    def forward(self, i):
+        x = self.e(i)
+        for b in self.b:
+            x = b(x)
+        return self.h(x)
+m = Gpt()
+fit(m, torch.compile(m, backend=B), [torch.randint(0, 1000, (8, 128)) for _ in range(4)],
+    torch.optim.AdamW(m.parameters(), 1e-3), lambda c, i: F.cross_entropy(c(i).flatten(0, 1), i.flatten()))
+""",
+    "sized_convnet": """
+def block(a, b):
+    return nn.Sequential(nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU())
+m = nn.Sequential(block(3, 32), block(32, 64), nn.MaxPool2d(2), block(64, 128), block(128, 128), nn.AdaptiveAvgPool2d(1),
+                  nn.Flatten(), nn.Dropout(0.1), nn.Linear(128, 10))
+batches = [(torch.randn(16, 3, 64, 64), torch.randint(0, 10, (16,))) for _ in range(4)]
+fit(m, torch.compile(m, backend=B), batches, torch.optim.SGD(m.parameters(), 0.05, momentum=0.9),
+    lambda c, b: F.cross_entropy(c(b[0]), b[1]))
+""",
+    "sized_mlp_bf16": """
+m = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.LayerNorm(2048), nn.Dropout(0.1), nn.Linear(2048, 2048), nn.SiLU(),
+                  nn.Linear(2048, 512))
+def loss_of(c, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        return c(x).float().pow(2).mean()
+fit(m, torch.compile(m, backend=B), [torch.randn(512, 512) for _ in range(4)], torch.optim.AdamW(m.parameters(), 1e-3), loss_of)
+""",
 }

@@ -56,7 +56,7 @@ def judged(name: str, case: Case, folder: Path, minify: bool) -> dict[str, Any]:
     found = json.loads(told)
     at = next((call for call in found["calls"] if call["key"] == found["at"]), None)
     failed = next((one for one in at["rows"] if one["verdict"] == "fails"), {}) if at else {}
-    names = ("verdict", "layer", "kind", "where", "next", "reason")
+    names = ("verdict", "layer", "kind", "where", "next", "reason", "repro", "repro_rate", "without_fault")
     row |= {key: found.get(key) for key in names} | {"rung": failed.get("rung", "")}
     row |= {"function": at["function"] if at else "", "call": at["number"] if at else None, "line": at["line"] if at else 0}
     row["wrong"] = wrong(name, case, row)
@@ -80,6 +80,7 @@ def wrong(name: str, case: Case, row: dict[str, Any]) -> list[str]:
         f"nothing of {case.says}": bool(re.search(case.says, text)),
         "no line": "prog.py:" in text,
         "next": bool(row["next"]),
+        "a repro": name in GRAPHS or row.get("repro", "shows") == "shows",
         "its graph": name in AROUND or "its graph" in row["reason"],
         "a graph": name in GRAPHS or not re.search(r"its graph \S+ fails", row["reason"]),
     }
@@ -98,10 +99,13 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
             lines.append(f"| {name} | not run | | | | |")
             continue
         told = ", ".join(row["wrong"]) or "named"
+        told += f"; repro {row['repro']}, {row['repro_rate']}" if "repro" in row and name in AROUND else ""
         told += f"; next: exit {row['minify']}" if "minify" in row else ""
         lines.append(f"| {name} | {row.get('rung')} | {row.get('layer')} | {row.get('call')} | {row['seconds']} | {told} |")
+    shown = sum(row.get("repro") == "shows" for name, row in known.items() if name in AROUND)
     sums = [f"{sum(not known[name]['wrong'] for name in of if name in known)} of {len(of)}" for of in (GRAPHS, AROUND)]
-    return [*lines, "", f"Named: {sums[0]} in graphs, {sums[1]} around them."]
+    named = f"Named: {sums[0]} in graphs, {sums[1]} around them"
+    return [*lines, "", f"{named}; of these {shown} with a repro that fails 3 of 3 times."]
 
 
 def main() -> int:

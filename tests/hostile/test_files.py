@@ -237,7 +237,7 @@ def test_a_command_that_opens_a_pack_leaves_nothing(tmp_path: Path) -> None:
     place = tmp_path / "tmp"
     place.mkdir()
     environment = os.environ | {"TMPDIR": str(place)}
-    words = [sys.executable, "-m", "graphdbg", "ls", tmp_path / "a.zip"]
+    words = [sys.executable, "-m", "graphdbg", "ls", "--stages", tmp_path / "a.zip"]
     done = subprocess.run(words, env=environment, check=True, capture_output=True)
     assert b"0_0/forward" in done.stdout
     assert list(place.iterdir()) == []
