@@ -153,7 +153,8 @@ def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
 def _equal(storage: torch.UntypedStorage, kept: torch.UntypedStorage) -> bool:
     if storage.nbytes() != kept.nbytes():
         return False
-    one, other = (torch.empty(0, dtype=torch.uint8, device=kept.device).set_(part) for part in (storage, kept))
+    width = torch.uint8 if kept.nbytes() % 8 else torch.int64
+    one, other = (torch.empty(0, dtype=width, device=kept.device).set_(part) for part in (storage, kept))
     return torch.equal(one, other)
 
 
