@@ -5,6 +5,7 @@ leaves. Tried on textual 8.2.8. Without public alternatives are:
 
 `linux_driver.getincrementaldecoder`, `linux_driver.WriterThread`  what the driver decodes and writes with
 `LinuxDriver.run_input_thread`  whose exceptions end the app
+`App._handle_exception`  which shows an error (see `_textual`)
 `WriterThread._queue`  which nothing empties once the thread has died
 
 >>> driver(LinuxDriver)
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import time
 from queue import Full
 
 from textual.driver import Driver
@@ -58,15 +60,16 @@ class Terminal(LinuxDriver):
     """A terminal that may go away."""
 
     def run_input_thread(self) -> None:
-        """Reads keys until the driver is stopped; what the parser of textual stumbles over is left out."""
+        """Reads keys until the driver is stopped; what the parser of textual stumbles over is shown."""
         while True:
             try:
                 return super().run_input_thread()
             except (OSError, EOFError):
                 self._app.call_later(getattr(self._app, "terminal_gone", self._app.exit))
                 return None
-            except Exception:  # noqa: BLE001 - any byte may come
-                continue
+            except Exception as error:  # noqa: BLE001 - any byte may come: it is shown, and the next one read
+                self._app.call_later(self._app._handle_exception, error)
+                time.sleep(WAIT_S)
 
 
 def driver(chosen: type[Driver]) -> type[Driver]:

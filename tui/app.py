@@ -315,7 +315,12 @@ class Workbench(InTurn, Sturdy):
 
     async def perform_in(self, name: str, action: str) -> None:
         """Goes to a room and does something there."""
-        self._to_room(name, self.here) if name != "home" else self.do_app_home()
+        if name == "home":
+            self.do_app_home()
+        elif name == "minify":
+            await self.do_app_minify()
+        else:
+            self._to_room(name, self.here)
         if self.room is not None and name == self.room.ROOM:
             self.call_after_refresh(self.room.perform, action)
 

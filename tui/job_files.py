@@ -177,15 +177,37 @@ def kind_of(words: Sequence[str]) -> str:
     return "bisect" if words[:1] == ["bisect"] and "--json" in words else ""
 
 
+def conditions(words: Sequence[str]) -> list[str]:
+    """What a ladder was asked with, but for its rungs: seed, device, imports."""
+    rungs = option(words, "--rungs")
+    return [word for word in words if word not in ("--rungs", rungs, "--all", LINES)]
+
+
+def recorded_at(target: Path) -> float:
+    """When the run or case was written that a graph lies in; an older job was about another one of that name."""
+    for path in (target, *target.parents):
+        for file in (path / "run.json", path / "graph.json", path):
+            if file.is_file():
+                return file.stat().st_mtime
+    return 0.0
+
+
+def _about(graph: str) -> list[Kept]:
+    """The jobs about a graph, the newest first."""
+    wanted = Path(graph).absolute()
+    since = recorded_at(wanted)
+    return [
+        kept for kept in recent()
+        if kept.record.started >= since and len(kept.record.words) > 1 and Path(kept.record.cwd, kept.record.words[1]) == wanted
+    ]  # fmt: skip
+
+
 def of_graph(graph: str) -> dict[str, Kept]:
     """The newest job about a graph of each kind, which Replay shows again."""
-    wanted = Path(graph).absolute()
     found: dict[str, Kept] = {}
-    for kept in recent():
-        words = kept.record.words
-        kind = kind_of(words)
-        if kind and len(words) > 1 and kind not in found and Path(kept.record.cwd, words[1]) == wanted:
-            found[kind] = kept
+    for kept in _about(graph):
+        if kind := kind_of(kept.record.words):
+            found.setdefault(kind, kept)
     return found
 
 
@@ -205,17 +227,13 @@ def _last_said(folder: Path) -> dict[str, Any]:
 
 
 def rungs_so_far(graph: str) -> list[dict[str, Any]]:
-    """The `rung` lines of all ladders of a graph but the newest, the oldest first."""
-    wanted = Path(graph).absolute()
-    ladders = [
-        kept for kept in recent()
-        if kind_of(words := kept.record.words) == "triage" and Path(kept.record.cwd, words[1]) == wanted
-    ]  # fmt: skip
+    """The `rung` lines of the ladders of a graph that were asked as the newest was, but of that one, the oldest first."""
+    ladders = [kept for kept in _about(graph) if kind_of(kept.record.words) == "triage"]
     found: list[dict[str, Any]] = []
     for kept in reversed(ladders[1:]):
-        with contextlib.suppress(OSError):
-            lines = objects((kept.folder / OUT_FILE).read_bytes().splitlines())
-            found += [line for line in lines if line.get("event") == "rung"]
+        if conditions(kept.record.words) == conditions(ladders[0].record.words):
+            with contextlib.suppress(OSError), opened(kept.folder / OUT_FILE) as file:
+                found += [line for line in objects(file.read().splitlines()) if line.get("event") == "rung"]
     return found
 
 

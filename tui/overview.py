@@ -63,8 +63,9 @@ class Overview:
                 self._join()
                 publish()
                 last = time.monotonic()
-        judged = self.verdicts.look()
-        others = self._other_lines()
+        jobs = [one for one in job_files.recent() if one.here]
+        judged = self.verdicts.look(jobs)
+        others = self._other_lines(jobs)
         changed = changed or others != self._others or judged
         self._others = others
         if changed:
@@ -106,7 +107,7 @@ class Overview:
             self.runs = dict(sorted(self.runs.items()))
         return bool(new)
 
-    def _other_lines(self) -> list[Line]:
+    def _other_lines(self, jobs: list[job_files.Kept]) -> list[Line]:
         if self.run is not None:
             return []
         if self._outs is None:
@@ -114,7 +115,7 @@ class Overview:
 
             self._outs = Outs()
         packed = _packed(set(self.runs))
-        return packed + _section("minifications", self._outs.lines()) + _section("jobs", _jobs())
+        return packed + _section("minifications", self._outs.lines()) + _section("jobs", _jobs(jobs[:_RECENT_JOBS]))
 
 
 def _unread(name: str) -> Line:
@@ -136,9 +137,9 @@ def _packed(known: set[str]) -> list[Line]:
     ]  # fmt: skip
 
 
-def _jobs() -> list[Line]:
+def _jobs(jobs: list[job_files.Kept]) -> list[Line]:
     lines: list[Line] = []
-    for kept in [one for one in job_files.recent() if one.here][:_RECENT_JOBS]:
+    for kept in jobs:
         line = Line(f"job {kept.folder.name}", "job", kept.line, 1, status=kept.state, path=kept.folder)
         if kept.state == "running":
             line.text, line.since = "", kept.record.started

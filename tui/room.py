@@ -72,7 +72,7 @@ class Room(Telling[None]):
         return [part for part in (self.here.graph or self.here.run, self.here.out) if part]
 
     def state(self) -> str:
-        """What the first line says of this room, in a word: a mark (see `marks`), how far it is."""
+        """What the first line says of this room, in a word: a mark (see `settings.mark`), how far it is."""
         return ""
 
     def can(self, action: str) -> bool:

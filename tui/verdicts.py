@@ -1,6 +1,6 @@
 """What the jobs of this folder found of graphs, the newest of each: for Home, where graphs are listed. Read on in a thread.
 
->>> verdicts = Verdicts(); verdicts.look()
+>>> verdicts = Verdicts(); verdicts.look(recent())
 True
 >>> verdicts.of("myrun/0_0/forward").word
 'wrong numbers'
@@ -9,6 +9,7 @@ True
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ class Judged(NamedTuple):
     word: str
     said: str
     bad: bool
+    started: float
+    """When its job was."""
 
 
 class Verdicts:
@@ -35,17 +38,19 @@ class Verdicts:
         self._read: dict[Path, int] = {}
 
     def of(self, target: str) -> Judged | None:
-        """What was found of a graph, by its name as a user would type it here."""
-        return self._found.get(Path(target).absolute())
+        """What was found of a graph since it was recorded, by its name as a user would type it here."""
+        path = Path(target).absolute()
+        found = self._found.get(path)
+        return found if found is not None and found.started >= job_files.recorded_at(path) else None
 
-    def look(self) -> bool:
-        """Reads what came since; whether anything did."""
+    def look(self, jobs: Sequence[job_files.Kept]) -> bool:
+        """Reads what these jobs, the newest first, said since; whether anything came."""
         before = dict(self._found)
-        for kept in reversed([one for one in job_files.recent() if one.here]):
+        for kept in reversed(jobs):
             words = kept.record.words
             if len(words) > 1 and words[0] in ("triage", "replay", "bisect"):
                 for line in self._lines(kept.folder / job_files.OUT_FILE):
-                    self._take(words[1], Path(kept.record.cwd), line)
+                    self._take(words[1], kept.record, line)
         return self._found != before
 
     def _lines(self, file: Path) -> list[dict[str, Any]]:
@@ -58,7 +63,7 @@ class Verdicts:
             return list(objects(whole.splitlines()))
         return []
 
-    def _take(self, target: str, cwd: Path, line: dict[str, Any]) -> None:
+    def _take(self, target: str, job: job_files.JobRecord, line: dict[str, Any]) -> None:
         event = line.get("event", "end")
         if event not in ("graph", "end") or line.get("graphs") is not None or line.get("interrupted"):
             return
@@ -67,4 +72,5 @@ class Verdicts:
             return
         graph = str(line.get("address") or target)
         said = verdict_words.said(record, record.reason)
-        self._found[cwd / graph] = Judged(verdict_words.word(record).removeprefix("fails: "), said, record.failed)
+        word = verdict_words.word(record).removeprefix("fails: ")
+        self._found[Path(job.cwd, graph)] = Judged(word, said, record.failed, job.started)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +35,13 @@ def test_a_triage_of_the_run_marks_its_graphs_and_the_newest_word_holds(work: An
     first = {"event": "graph", "id": "0_0/joint", "address": "myrun/0_0/joint", **wrong.flat(row=True)}
     job(["triage", "myrun", "--json-lines"], first, code=1)
     verdicts = Verdicts()
-    assert verdicts.look() and not verdicts.look()
-    assert verdicts.of("myrun/0_0/joint") == ("wrong numbers", "result: relative error 2", True)
+    assert verdicts.look(job_files.recent()) and not verdicts.look(job_files.recent())
+    found = verdicts.of("myrun/0_0/joint")
+    assert found is not None and found[:3] == ("wrong numbers", "result: relative error 2", True)
+    written = Path("myrun/run.json").stat()
+    os.utime("myrun/run.json", (written.st_atime, found.started + 60))  # recorded anew under the same name
+    assert verdicts.of("myrun/0_0/joint") is None
+    os.utime("myrun/run.json", (written.st_atime, written.st_mtime))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: "✗ wrong numbers" in shown(app) and "[1 Home ✗2]" in shown(app), "the verdict")
@@ -42,6 +49,14 @@ def test_a_triage_of_the_run_marks_its_graphs_and_the_newest_word_holds(work: An
         await until(app, lambda: "✓ ok" in shown(app) and "[1 Home ✗1]" in shown(app), "the newer one")
 
     play(story, HomeRoom(Here(run="myrun")), size=(120, 34))
+
+
+def test_verdicts_of_rungs_are_joined_where_they_were_asked_alike(work: Any) -> None:
+    graph = "myrun/0_0/joint"
+    for rung, more in (("eager", ["--seed", "1"]), ("nop", []), ("decomposed", []), ("inductor", [])):
+        job(["triage", graph, "--rungs", rung, "--all", *more, "--json-lines"], {"event": "rung", "rung": rung, **OK.flat()})
+        time.sleep(0.01)
+    assert [line["rung"] for line in job_files.rungs_so_far(graph)] == ["nop", "decomposed"]
 
 
 def test_jobs_of_other_folders_are_not_listed(work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,10 +119,6 @@ def departs(call: Call, graphs: Judged, command: Sequence[str]) -> Verdict:
     judged, minify = graphs.verdict, shlex.join(["graphdbg", "minify", "--", *command])
     reason = f"{call.place}: {row.verdict.reason}, " + ("in the program's own call alone" if own else f"from {row.rung} on")
     where = Where(line=_line(call), name=row.value)
-    by_graphs = row.rung in ("decomposed", "inductor") and call.anew != "agrees" and row.verdict.kind == "wrong_numbers"
-    if by_graphs and judged is not None and judged.verdict == "rounding":  # they have a float64 reference, a program has none
-        reason += f"; beside float64 nothing convicts the compiler in its graphs: {judged.reason}"
-        return Verdict("rounding", reason=reason, where=where)
     verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
     if judged is not None and judged.failed and not own and row.rung != "dynamo":
         at = judged.where or Where()

@@ -20,7 +20,7 @@ from ...dumps.tables import plain
 from ...toolkit.node_values.seen import ValuesSeen
 from ...toolkit.triage.seen import LadderSeen
 from ..here import Here
-from ..job_files import NORMAL, Kept, of_graph, rungs_so_far
+from ..job_files import NORMAL, Kept, conditions, of_graph, rungs_so_far
 from ..jobs import Job, ending
 from ..room import ViewsRoom
 from ..settings import mark
@@ -36,7 +36,7 @@ class Slot:
     """One command and what it said: `document` is the JSON that a command prints at its end."""
 
     kind: str
-    line: str
+    words: list[str]
     job: Job | None = None
     said: list[str] = field(default_factory=list)
     document: Data = field(default_factory=dict)
@@ -44,6 +44,11 @@ class Slot:
     began: float = field(default_factory=time.time)
     ended_at: float = 0.0
     stopped: bool = False
+
+    @property
+    def line(self) -> str:
+        """The command line as a user would type it."""
+        return shlex.join(["graphdbg", *self.words])
 
     @property
     def runs(self) -> bool:
@@ -96,7 +101,7 @@ class ReplayJobs(ViewsRoom):
         old = self.slots.get(kind)
         if old is not None and old.runs:
             raise UsageError(f"{old.line} runs", "one at a time of each kind", "x stops it")
-        slot = Slot(kind, shlex.join(["graphdbg", *words]))
+        slot = Slot(kind, list(words))
         slot.job = Job(list(words), **self._hearing(slot))
         self._begin(slot)
         self.add_job(slot.job)
@@ -125,7 +130,7 @@ class ReplayJobs(ViewsRoom):
         for kind, kept in found.items():
             if kind in self.slots:
                 continue
-            slot = Slot(kind, kept.line, began=kept.record.started, ended_at=kept.ended or 0.0)
+            slot = Slot(kind, kept.record.words, began=kept.record.started, ended_at=kept.ended or 0.0)
             self._begin(slot)
             ours = next((job for job in self.workbench.jobs if job.folder == kept.folder), None)
             slot.job = Job.attach(kept.folder, **self._hearing(slot))
@@ -134,9 +139,11 @@ class ReplayJobs(ViewsRoom):
             self.changed(kind)
 
     def _begin(self, slot: Slot) -> None:
+        before = self.slots.get(slot.kind, slot)
         self.slots[slot.kind] = slot
         if slot.kind == "triage":
-            self.ladder = LadderSeen(rows=dict(self.ladder.rows))
+            alike = conditions(before.words) == conditions(slot.words)
+            self.ladder = LadderSeen(rows=dict(self.ladder.rows) if alike else {})
         elif slot.kind == "values":
             self.values = ValuesSeen()
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import graphdbg
+from graphdbg.toolkit.program.comparing import Rounding
 from graphdbg.toolkit.program.drift import drift
 from graphdbg.toolkit.program.records import Call, Row
 from graphdbg.toolkit.program.unsteady import first_difference
@@ -79,3 +80,14 @@ def test_results_that_the_loss_does_not_use_have_no_gradient(tmp_path: Path) -> 
         torch.compile(two, backend="aot_eager")(left)[0].sum().backward()
     assert left.grad is not None and torch.equal(left.grad, torch.cos(left.detach()))
     assert found.verdict.verdict == "ok" and any(row.part == "backward" for row in found.calls[0].rows), found.notes
+
+
+def test_rounding_moves_a_result_as_a_whole_too() -> None:
+    given = torch.randn(1 << 16, generator=torch.Generator().manual_seed(0))
+    shifts = []
+    for seed in range(8):
+        moved = given.clone()
+        Rounding(seed).move(moved)
+        shifts.append(float((moved.double() - given.double()).mean()))
+    one_by_one = torch.finfo(torch.float32).eps * 16 / 256  # what independent steps come to, of 65,536
+    assert max(map(abs, shifts)) > 20 * one_by_one and max(map(abs, shifts)) < 17 * torch.finfo(torch.float32).eps
