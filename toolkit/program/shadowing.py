@@ -1,7 +1,7 @@
 # pyright: basic
 """Each call of what a program gave to torch.compile, run again from the same start beside the program's own: by eager (twice
-where Dynamo alone leaves another bit) and under each rung. The program goes on with its own result; nothing of what runs beside is
-heard or stays.
+where Dynamo alone leaves another bit) and under each rung. The program goes on with its own result; nothing of what runs beside
+is heard or stays.
 
 `Shadow.start` puts our wrapper around what torch.compile returns. A call is looked at from its outside alone: what it
 calls that is compiled runs as it comes. Must never raise into the program.
