@@ -107,6 +107,7 @@ def left(function, run, args, kwargs, state, given):
             into = [roots[at] for at in given]
             grads = torch.autograd.grad(into, [one for _, one in places], list(given.values()), allow_unused=True)
             found |= {{f"gradient of {{name}}": one for (name, _), one in zip(places, grads)}}
+        found |= {{f"{{name}} requires grad": one.requires_grad for name, one in found.items() if isinstance(one, torch.Tensor)}}
     except Exception as error:
         return {{"": f"raises {{type(error).__name__}}: {{str(error).strip().splitlines()[:1]}}"}}
     found |= {{f"{{name}} afterwards": one for part in ({{"it": function}}, state()) for name, one in leaves(part, "")}}
