@@ -72,13 +72,16 @@ def apart(want: Any, have: Any) -> float:
         return 0.0 if type(want) is type(have) and want == have else 1.0
     if want.shape != have.shape or want.layout != torch.strided:
         return 0.0 if want.layout != torch.strided else 1.0
+    if want.is_meta or have.is_meta:
+        return 0.0
+    have = have.to(want.device)
     if not want.numel() or same_bits(want, have):
         return 0.0
     if not is_float(want):
         return float((want != have).to(torch.float64).mean())
     exact = torch.float64 if want.dtype == torch.float64 else torch.float32
     exact = torch.promote_types(want.dtype, exact)
-    one, other = want.to(exact), have.to(want.device).to(exact)
+    one, other = want.to(exact), have.to(exact)
     known = torch.isfinite(one) & torch.isfinite(other)
     if not bool(known.all()):
         if not bool(known.any()):
