@@ -82,13 +82,15 @@ class GraphLine(msgspec.Struct):
 class Compile(msgspec.Struct):
     """One attempt of Dynamo to compile a frame. `kind`: "first", "again" (a first compile of a known function), "reset" (the
     same after torch._dynamo.reset), "resumed" (behind a graph break, at line
-    `resumed_at`), "recompile", "limit" (it would have been one recompile too many) or "unknown" (its beginning was lost)."""
+    `resumed_at`), "recompile", "limit" (it would have been one recompile too many) or "unknown" (its beginning was lost). `began`:
+    when, in seconds since 1970; 0 where it is not known."""
 
     id: str
     kind: str = "first"
     function: str = ""
     file: str = ""
     line: int = 0
+    began: float = 0.0
     thread: str = ""
     resumed_at: int = 0
     called_from: Place | None = None

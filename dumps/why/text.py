@@ -95,7 +95,7 @@ def render(found: Why, width: int = WIDTH) -> str:
     """The whole text. Processes that tell the same are told once."""
     same: dict[str, tuple[str, list[ProcessWhy]]] = {}
     for process in found.processes:
-        text = _Writer(process, width).text()
+        text = Writer(process, width).text()
         same.setdefault(wording.ADDRESS.sub("", text), (text, []))[1].append(process)
     if len(found.processes) <= 1:
         return next((text for text, _ in same.values()), "")
@@ -106,7 +106,7 @@ def render(found: Why, width: int = WIDTH) -> str:
     return "\n\n".join(blocks)
 
 
-class _Writer:
+class Writer:
     """Writes one process: paragraphs of a fixed width, from top to bottom, and files as a person names them."""
 
     def __init__(self, process: ProcessWhy, width: int) -> None:
@@ -195,10 +195,11 @@ class _Writer:
                 self._compile(function, item)
 
     def _compile(self, function: Function, item: Compile) -> None:
-        self.add(9, f"{self._reason(function, item)} [{outcome(item)}]", first=item.id)
+        self.add(9, f"{self.reason(function, item)} [{outcome(item)}]", first=item.id)
         self._details(function, item)
 
-    def _reason(self, function: Function, item: Compile) -> str:
+    def reason(self, function: Function, item: Compile) -> str:
+        """Why it was compiled, in one clause."""
         thread = f" on thread {item.thread}" if item.thread else ""
         if item.kind in ("recompile", "limit"):
             of = f" of {item.guards[0].of}" if item.guards and item.guards[0].of else ""
@@ -214,6 +215,12 @@ class _Writer:
             where = self.place(item.called_from, function)
             return f"first compile{thread}, by itself: the caller broke off at {where}, which calls it"
         return f"first compile{thread}" if item.kind == "first" else "its beginning was lost"
+
+    def details(self, function: Function, item: Compile) -> str:
+        """The paragraphs below that clause."""
+        self.lines = []
+        self._details(function, item)
+        return textwrap.dedent("\n".join(self.lines))
 
     def _details(self, function: Function, item: Compile) -> None:
         if item.captured:
