@@ -61,7 +61,7 @@ def keep_steady(run: Run, found: Mapping[str, Steady]) -> None:
 
 
 def of_run(run: Run, measured: Run | None = None) -> list[CompileTime]:
-    """The compiles of a run that gave graphs, the longest first. `measured`: the run whose executions were, where it is a copy."""
+    """The compiles of a run that gave graphs, the longest first. `measured`: the run that it is a copy of."""
     from . import why  # late: hardly ever needed
 
     steady = taken(FILE, measured or run, Steady)

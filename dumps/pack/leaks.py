@@ -1,4 +1,4 @@
-"""Searches a finished archive or page, unpacked to the last layer, for what should not be in it: the proof behind `pack`'s promise.
+"""Searches a finished archive or page, unpacked to the last layer, for what should not be in it: the proof of `pack`'s promise.
 
 Knows nothing of how the archive was made, so that a mistake there does not repeat here. What it finds is named by member and
 kind, never quoted in full. Ordinary words cannot be looked for; `not_searched` says which names those are.

@@ -37,8 +37,7 @@ from ..store import Run, SavedGraph, open_run
 from ..tables import Column, render
 from ..worst import last_verdicts
 from ..writer import ProcessWriter, RunWriter
-from . import leaks, records
-from . import page
+from . import leaks, page, records
 from .archive import write_searched, zip_folder
 from .places import Places, is_absolute
 from .texts import Machine, Texts
@@ -155,6 +154,11 @@ class Packed(msgspec.Struct):
     not_searched: list[str]
     random: list[str]
     """Words in command lines and errors that look as if made at random, each with its place."""
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it is a page for a browser."""
+        return self.file.suffix.lower() in page.SUFFIXES
 
 
 def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) -> Packed:

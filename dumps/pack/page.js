@@ -4,7 +4,7 @@ const $ = (what, inside = document) => inside.querySelector(what), $$ = (what, i
 const make = (name, more = {}, ...inside) => { const one = Object.assign(document.createElement(name), more); one.append(...inside); return one; };
 const held = JSON.parse($("#data").textContent), { texts, columns } = held, lower = texts.map(text => text.toLowerCase());
 const graphs = new Map(held.graphs.map(graph => [graph.id, graph])), dialog = $("#graph"), q = $("#q");
-const rows = $$("details[id^=c-]").map(details => ({ details, text: details.textContent.toLowerCase() }));
+const rows = $$("details[id^=c-]").map(details => ({ details, text: details.textContent.toLowerCase(), graphs: $$("a.open", details).map(link => link.textContent) }));
 const words = text => text.toLowerCase().split(/\s+/).filter(Boolean);
 const column = (graph, name) => graph[name] || [];
 let search = null;
@@ -16,18 +16,12 @@ function matching(graph, wanted) {
 
 function find() {
   const wanted = words(q.value), hits = $("#hits");
-  for (const row of rows) row.details.hidden = !wanted.every(word => row.text.includes(word));
-  hits.replaceChildren();
+  const counts = new Map([...graphs.values()].map(graph => [graph.id, wanted.length ? matching(graph, wanted).filter(Boolean).length : 0]));
+  for (const row of rows) row.details.hidden = !wanted.every(word => row.text.includes(word)) && !row.graphs.some(id => counts.get(id));
   hits.hidden = !wanted.length;
-  if (!wanted.length) return;
-  hits.append(`${rows.filter(row => !row.details.hidden).length} of ${rows.length} compiles; nodes: `);
-  let some = 0;
-  for (const graph of graphs.values()) {
-    const count = matching(graph, wanted).filter(Boolean).length;
-    if (count) hits.append(make("a", { href: "#" + graph.id, textContent: `${graph.id} ${count}`, onclick: () => show(graph, q.value) }));
-    some += count;
-  }
-  if (!some) hits.append("none");
+  const links = [...counts].filter(([, count]) => count).map(([id, count]) => make("a", { href: "#" + id, textContent: `${id} ${count}`,
+    onclick: event => { event.preventDefault(); show(graphs.get(id), q.value); } }));
+  hits.replaceChildren(`${rows.filter(row => !row.details.hidden).length} of ${rows.length} compiles; nodes:`, ...(links.length ? links : [" none"]));
 }
 
 function show(graph, filter = "") {
@@ -35,7 +29,7 @@ function show(graph, filter = "") {
   const shown = columns.filter(name => name !== "code" && graph[name]), titles = { op: "op", value: "value", where: "file:line" };
   graph.inputs.forEach((used, node) => used.forEach(one => users[one] && users[one].push(node)));
   const lines = names.map((_, node) => make("tr", { tabIndex: -1, onfocus: () => tell(node) },
-    make("td", { className: "dim num", textContent: node }), ...shown.map(name => make("td", { textContent: texts[graph[name][node]] }))));
+    make("td", { className: "dim num", textContent: node }), ...shown.map(name => make("td", { textContent: texts[graph[name][node]], title: texts[graph[name][node]] }))));
   lines.forEach((line, node) => { line.classList.toggle("in", texts[graph.op[node]] === "placeholder"); });
   const links = (title, list) => list.length ? [` ${title}: `, ...list.slice(0, 40).flatMap(node => [make("a", { href: "#" + graph.id, textContent: names[node],
     onclick: event => { event.preventDefault(); go(node); } }), " "]), list.length > 40 ? `and ${list.length - 40} more` : ""] : [];
@@ -119,6 +113,7 @@ dialog.addEventListener("close", () => history.replaceState(null, "", location.p
 dialog.addEventListener("click", event => { if (event.target === dialog) dialog.close(); });
 document.addEventListener("click", event => { const link = event.target.closest("a[href^='#']"); if (link && link.hash === location.hash) follow(); });
 q.addEventListener("input", find);
+$("nav").hidden = false;
 addEventListener("hashchange", follow);
 addEventListener("beforeprint", () => $$("details").forEach(one => { one.open = true; }));
 follow();

@@ -32,7 +32,7 @@ from ..why.model import Compile, Function, Guard, ProcessWhy
 from ..why.text import Writer
 from ..wording import counted
 from ..worst import Told
-from .page_data import Graphs
+from .page_data import Cut, Graph, cut, read
 
 MOST_BYTES = 2_900_000
 SUFFIXES = (".html", ".htm")
@@ -67,12 +67,12 @@ class Entry(NamedTuple):
 
 
 def page(run: Run, name: str, *, verdicts: Mapping[str, Told], measured: Run) -> Page:
-    """`run`: the redacted copy; `name`: what commands call the run; `measured`: the run itself, of which executions were timed."""
+    """`run`: the redacted copy; `name`: what commands call the run; `measured`: the run itself, whose executions were timed."""
     told = why.of_run(run).processes
     entries = list(_entries(run, told, {one.id: one for one in times.of_run(run, measured)}))
-    made = Page("", [])
+    graphs, made = read(run, _NODES), Page("", [])
     for halved in range(_MOST_TIMES_HALVED):
-        made = _Writing(run, name, verdicts, told, entries, 0.5**halved).page()
+        made = _Writing(run, name, verdicts, told, entries, graphs, 0.5**halved).page()
         if len(made.text.encode()) <= MOST_BYTES:
             break
     return made
@@ -105,14 +105,17 @@ class _Writing:
     """One page with limits of so large a part of the usual ones."""
 
     def __init__(
-        self, run: Run, name: str, verdicts: Mapping[str, Told], told: Sequence[ProcessWhy], entries: list[Entry], part: float
+        self, run: Run, name: str, verdicts: Mapping[str, Told], told: Sequence[ProcessWhy], entries: list[Entry],
+        graphs: list[Graph], part: float,
     ) -> None:  # fmt: skip
         self.run, self.name, self.typed, self.verdicts, self.told, self.part = run, name, shlex.quote(name), verdicts, told, part
-        self.graphs = Graphs(run, most_nodes=int(_NODES * part), most_code=int(_CODE * part))
+        self.graphs: Cut = cut(graphs, int(_NODES * part), int(_CODE * part))
+        self.there = {one.id for one in graphs}
         self.all, self.entries = entries, entries[: int(_COMPILES * part)]
         self.timed = [one.time for one in entries if one.time is not None]
-        spans = [span for one in self.timed for span in one.spans]
-        self.start, self.end = min((at for _, at, _ in spans), default=0.0), max((at for _, _, at in spans), default=0.0)
+        moments = [at for one in self.timed for _, *both in one.spans for at in both]
+        moments += [one.item.began for one in entries if one.item and one.item.began]
+        self.start, self.end = min(moments, default=0.0), max(moments, default=0.0)
         self.total = sum(one.compile_s for one in self.timed)
 
     def page(self) -> Page:
@@ -120,7 +123,7 @@ class _Writing:
         style, script = (Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
-        document = {"run": self.typed, **self.graphs.document()}
+        document = {"run": self.typed, **self.graphs.document}
         body = [self._head(), self._compiles(), self._causes(), self._times(), self._ranks(), self._left_alone()]
         body += [self._sources(), self._settings()]
         head = joined(
@@ -160,7 +163,7 @@ class _Writing:
                 tag("p", " · ".join(filter(None, facts)), class_="dim"), class_="top"),
             tag("p", " · ".join(numbers), class_="sum bad" if bad else "sum"), *troubles,
             tag("noscript", tag("p", noscript, tag("code", f"graphdbg show {self.typed}/ID"))),
-            tag("nav", search, tag("span", keys, class_="keys")), tag("div", id="hits", hidden=True),
+            tag("nav", search, tag("span", keys, class_="keys"), hidden=True), tag("div", id="hits", hidden=True),
         )  # fmt: skip
 
     def _compiles(self) -> Markup:
@@ -179,8 +182,9 @@ class _Writing:
         cells = [
             tag("span", one.id, class_="mono"), tag("span", f"{glyph} {word}".strip(), class_=kind),
             tag("span", one.graphs.name or "?", tag("small", one.graphs.place), class_="mono"), tag("span", one.reason),
-            tag("span", "" if seconds is None else f"{seconds:.2f}", class_="num"), tag("span", one.time.cache if one.time else ""),
-            tag("span", *map(self._bar, _drawn(one.time.spans if one.time else [])), class_="line"),
+            tag("span", "" if seconds is None else f"{seconds:.2f}", class_="num"),
+            tag("span", one.time.cache if one.time else ""),
+            tag("span", *map(self._bar, _drawn(one)), class_="line"),
         ]  # fmt: skip
         errors = dict.fromkeys(row.error for row in one.graphs.rows if row.error)
         parts = [
@@ -188,7 +192,8 @@ class _Writing:
             *(self._long(error, int(_ERROR * self.part)) for error in errors),
             tag("pre", one.details, class_="wrap") if one.details else "", self._guards(one),
         ]  # fmt: skip
-        return tag("details", tag("summary", *cells, class_="row"), *parts, id=f"c-{one.id}", open=kind == "bad")
+        row = tag("summary", *cells, class_="row dim" if kind == "dim" else "row")
+        return tag("details", row, *parts, id=f"c-{one.id}", open=kind == "bad")
 
     def _state(self, one: Entry) -> tuple[str, str, str]:
         """Glyph, class and word: the worst verdict that is known, else the worst status."""
@@ -208,7 +213,7 @@ class _Writing:
     def _graph(self, row: Row) -> Markup:
         code, word, reason = self.verdicts.get(row.id, (-1, "", ""))
         glyph, kind = _MARKS.get(code, ("", ""))
-        there = row.id in self.graphs.ids
+        there = row.id in self.there
         name = tag("a", row.id, href=f"#{row.id}", class_="open") if there else tag("span", f"{row.id} (not saved)", class_="dim")
         nodes = "" if row.nodes is None else counted(row.nodes, "node", form=",")
         cells = [
@@ -224,8 +229,8 @@ class _Writing:
         failed = [("failed", _guard(guard)) for guard in one.item.guards]
         assumed = [("assumed", text) for text in one.item.conditions]
         rows = [
-            tag("li", tag("a", "#", href=f"#g-{one.id}-{number}"), " ", tag("b", kind), " ", tag("code", text), id=f"g-{one.id}-{number}")
-            for number, (kind, text) in enumerate((*failed, *assumed), 1)
+            tag("li", tag("a", "#", href=f"#{name}"), " ", tag("b", kind), " ", tag("code", text), id=name)
+            for number, (kind, text) in enumerate((*failed, *assumed), 1) for name in [f"g-{one.id}-{number}"]
         ]  # fmt: skip
         return joined(tag("h3", "Guards"), tag("ul", *rows, class_="guards")) if rows else Markup()
 
@@ -246,8 +251,7 @@ class _Writing:
     def _times(self) -> Markup:
         if not self.total:
             return Markup()
-        phases = {phase: sum(getattr(one, f"{phase}_s") or 0.0 for one in self.timed) for phase in _PHASES}
-        bar = [tag("i", class_=phase, style=f"width:{spent / self.total:.3%}") for phase, spent in phases.items()]
+        phases = _by_phase(self.timed)
         legend = [
             tag("span", tag("i", class_=phase), f" {_PHASES[phase]} {spent:.1f} s, {spent / self.total:.0%}")
             for phase, spent in phases.items()
@@ -257,22 +261,29 @@ class _Writing:
             functions.setdefault(one.function, []).append(one)
         spent = sorted(((sum(one.compile_s for one in all_), name, all_) for name, all_ in functions.items()), reverse=True)
         rows = [
-            tag("tr", tag("td", name, class_="mono"), tag("td", str(len(all_)), class_="num"), tag("td", f"{seconds:.1f}", class_="num"),
-                tag("td", _measured(all_), class_="num"), tag("td", tag("i", class_="share", style=f"width:{seconds / self.total:.3%}")))
+            tag("tr", tag("td", name, class_="mono"), tag("td", str(len(all_)), class_="num"),
+                tag("td", f"{seconds:.1f}", class_="num"), tag("td", _measured(all_)),
+                tag("td", self._phases(_by_phase(all_)), class_="share"))
             for seconds, name, all_ in spent[: int(100 * self.part) + 1]
         ]  # fmt: skip
         caches = Counter(one.cache for one in self.timed)
         cached = ", ".join(f"{name} {count}" for name, count in caches.most_common())
         off = "; off: caches hide graphs and are bypassed while recording, unless with --keep-cache" if "off" in caches else ""
-        head = (tag("div", *bar, class_="phases"), tag("p", *legend, class_="legend"), tag("p", f"compiler caches: {cached}{off}"))
-        titles = ("function", "compiles", "seconds", "one execution, and eager's", "")
+        head = (self._phases(phases), tag("p", *legend, class_="legend"), tag("p", f"compiler caches: {cached}{off}"))
+        measured = "one execution / eager's" if any(one.run_s for one in self.timed) else ""
+        titles = ("function", "compiles", "seconds", measured, "")
         return _table("Where the compile time went", titles, rows, *head)
+
+    def _phases(self, phases: Mapping[str, float]) -> Markup:
+        bars = [tag("i", class_=phase, style=f"width:{spent / self.total:.3%}") for phase, spent in phases.items()]
+        return tag("div", *bars, class_="phases")
 
     def _bar(self, span: Span) -> Markup:
         phase, start, end = span
         whole = max(self.end - self.start, 1e-9)
         place = f"left:{(start - self.start) / whole:.3%};width:{(end - start) / whole:.3%}"
-        return tag("i", class_=phase, style=place, title=f"{_PHASES[phase]}: {end - start:.2f} s, from {start - self.start:.2f} s on")
+        title = f"{_PHASES.get(phase, 'Dynamo began')}: {end - start:.2f} s, from {start - self.start:.2f} s on"
+        return tag("i", class_=phase or "began", style=place, title=title)
 
     # -- the rest
 
@@ -287,11 +298,9 @@ class _Writing:
             cells = [_alike(one) for one in here]
             differs = len(set(cells)) > 1
             first = next(one for one in here if one is not None)
-            links = [tag("a", text, href=f"#c-{one.id}") if one else Markup("–") for one, text in zip(here, cells, strict=True)]
-            rows.append(tag(
-                "tr", tag("td", name, class_="mono"), tag("td", first.graphs.name), tag("td", "✗ differ" if differs else "equal"),
-                *(tag("td", link) for link in links), class_="bad" if differs else None,
-            ))  # fmt: skip
+            links = [tag("a", text, href=f"#c-{one.id}") if one else "–" for one, text in zip(here, cells, strict=True)]
+            told = (tag("span", name, class_="mono"), first.graphs.name, "✗ differ" if differs else "equal", *links)
+            rows.append(tag("tr", *(tag("td", cell) for cell in told), class_="bad" if differs else None))
         titles = [process.name if process.rank is None else f"rank {process.rank}" for process in self.told]
         return _table("Ranks side by side", ("compile", "function", "", *titles), rows)
 
@@ -311,8 +320,10 @@ class _Writing:
         room, made = int(_SOURCE * self.part), list[Markup]()
         for file, text in found.items():
             room -= len(text)
-            lines = tag("ol", *(tag("li", line) for line in text.splitlines())) if room >= 0 else self._cut("left out here", "tui {run}")
-            made.append(tag("details", tag("summary", file, class_="mono"), lines, class_="source", data_file=PurePath(file).name))
+            lines = tag("ol", *(tag("li", line) for line in text.splitlines()))
+            shown = lines if room >= 0 else self._cut("left out here", "tui {run}")
+            name = tag("summary", file, class_="mono")
+            made.append(tag("details", name, shown, class_="source", data_file=PurePath(file).name))
         return _section("Sources", *made) if made else Markup()
 
     def _settings(self) -> Markup:
@@ -334,16 +345,20 @@ class _Writing:
 _KEYS = (("/", "search"), ("j", ""), ("k", "rows"), ("Enter", "opens"), ("Esc", "closes"))
 
 
-def _drawn(spans: Iterable[Span]) -> list[Span]:
-    """What lies within another is drawn over it."""
-    order = list(_PHASES)
-    return sorted(spans, key=lambda span: order.index(span[0]))
+def _drawn(one: Entry) -> list[Span]:
+    """Its spans, of which those within another are drawn over it; when it began, where there are none."""
+    order, began = list(_PHASES), one.item.began if one.item else 0.0
+    spans = one.time.spans if one.time else [("", began, began)] if began else []
+    return sorted(spans, key=lambda span: order.index(span[0]) if span[0] in order else 0)
+
+
+def _by_phase(found: Sequence[CompileTime]) -> dict[str, float]:
+    return {phase: sum(getattr(one, f"{phase}_s") or 0.0 for one in found) for phase in _PHASES}
 
 
 def _guard(guard: Guard) -> str:
     place = f", needed at {PurePath(guard.place.file).name}:{guard.place.line}" if guard.place else ""
-    code = f": {guard.place.code}" if guard.place and guard.place.code else ""
-    return f"{wording.failed(guard)}{f', of {guard.of}' if guard.of else ''}{place}{code}"
+    return f"{wording.failed(guard)}{f', of {guard.of}' if guard.of else ''}{place}{guard.place.told if guard.place else ''}"
 
 
 def _alike(one: Entry | None) -> str:
@@ -355,8 +370,8 @@ def _alike(one: Entry | None) -> str:
 
 
 def _measured(found: Iterable[CompileTime]) -> str:
-    told = [f"{one.run_s * 1000:.2f} / {one.eager_s * 1000:.2f} ms" for one in found if one.run_s is not None and one.eager_s is not None]
-    return "; ".join(told[:3])
+    told = [(one.run_s, one.eager_s) for one in found if one.run_s is not None and one.eager_s is not None]
+    return "; ".join(f"{run_s * 1000:.2f} / {eager_s * 1000:.2f} ms" for run_s, eager_s in told[:3])
 
 
 def _section(title: str, *inside: str) -> Markup:

@@ -228,7 +228,7 @@ class Writer:
         if item.guards:
             guard = item.guards[0]
             if guard.place is not None:
-                self.add(9, f"needed at {self.place(guard.place, function)}: {guard.place.code}", limit=2)
+                self.add(9, f"needed at {self.place(guard.place, function)}{guard.place.told}", limit=2)
             self._gloss(wording.gloss(guard))
         for restart in item.restarts:
             if restart.error != "SpeculationRestartAnalysis":
@@ -307,7 +307,7 @@ class Writer:
             steps.append(f"in {frames[-1].function} ({self.place(frames[-1], function)})")
         inside = broken.stack[-1]
         through = f" [through {shown_file(inside.file, self.here)}:{inside.line}]" if inside is not frames[-1] else ""
-        return f"{', '.join(steps)}{through}: {frames[-1].code}"
+        return f"{', '.join(steps)}{through}{frames[-1].told}"
 
     def _shapes(self, item: Compile) -> None:
         new = {one.name for one in item.became_dynamic}

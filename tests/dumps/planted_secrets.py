@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import re
 import zipfile
@@ -124,6 +125,17 @@ def secrets_in(path: Path) -> set[str]:
     """The kinds of secret that a member of the archive still holds."""
     every = [layer for parts in layers(path).values() for layer in parts]
     return {name for name, kind in KINDS.items() if any(kind.secret.encode() in layer for layer in every)}
+
+
+def planted_text(page: str) -> str:
+    """A page as it lies there, without the escapes of HTML, and without those of JSON."""
+    scripts = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    return "\n".join([page, html.unescape(page), *(text for script in scripts for text in _texts(json.loads(script)))])
+
+
+def secrets_in_text(text: str) -> set[str]:
+    """The kinds of secret in a text."""
+    return {name for name, kind in KINDS.items() if kind.secret in text}
 
 
 def paths_in(path: Path) -> list[tuple[str, str]]:
