@@ -57,11 +57,11 @@ def search(path: Path, machine: Machine, known: Secrets) -> list[Leak]:
 
 
 def _members(path: Path) -> Iterator[tuple[str, list[bytes]]]:
-    """Name and layers of all that is in an archive; a page is one member, also without the escapes of HTML and of JSON."""
+    """Name and layers of all that is in an archive; a page is one member, without the escapes of HTML and of JSON."""
     if not zipfile.is_zipfile(path):
         text = path.read_text(encoding="utf-8")
         words = (json.loads(word) for document in _JSON.findall(text) for word in _STRING.findall(document))
-        yield "the page", [layer.encode(errors="replace") for layer in (text, html.unescape(text), "\n".join(words))]
+        yield "the page", [layer.encode(errors="replace") for layer in (html.unescape(_JSON.sub("", text)), "\n".join(words))]
         return
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():

@@ -144,7 +144,8 @@ class _Writing:
 
     def _head(self) -> Markup:
         items = [one.item for one in self.all if one.item]
-        bad = sum(one.graphs.bad for one in self.all) + sum(told[0] == 1 for told in self.verdicts.values())
+        bad = sum(self._state(one)[1] == "bad" for one in self.all)
+        fails = joined(" · ", tag("span", f"✗ {counted(bad, 'compile fails', 'compiles fail')}", class_="bad")) if bad else ""
         numbers = [
             counted(len(self.all), "compile"), counted(len(self.run.rows), "graph"), counted(len(self.told), "process"),
             f"{self.total:.1f} s of compiling", counted(sum(len(item.breaks) for item in items), "graph break"),
@@ -161,7 +162,7 @@ class _Writing:
         return joined(
             tag("header", tag("h1", self.name), tag("p", shlex.join(record.command), class_="mono"),
                 tag("p", " · ".join(filter(None, facts)), class_="dim"), class_="top"),
-            tag("p", " · ".join(numbers), class_="sum bad" if bad else "sum"), *troubles,
+            tag("p", " · ".join(numbers), fails, class_="sum"), *troubles,
             tag("noscript", tag("p", noscript, tag("code", f"graphdbg show {self.typed}/ID"))),
             tag("nav", search, tag("span", keys, class_="keys"), hidden=True), tag("div", id="hits", hidden=True),
         )  # fmt: skip
@@ -375,7 +376,7 @@ def _measured(found: Iterable[CompileTime]) -> str:
 
 
 def _section(title: str, *inside: str) -> Markup:
-    return tag("section", tag("h2", title), *inside)
+    return tag("section", tag("h2", title), *inside, id=title.lower().replace(" ", "-"))
 
 
 def _folded(title: str, *inside: str) -> Markup:

@@ -91,10 +91,11 @@ def main() -> int:
     wrong = [f"first paint after {first:.2f} s"] if first > PAINT_S else []
     view.focusProxy().setFocus()
     rows = ask("document.querySelectorAll('details[id^=c-]').length")
+    ask("(window.first = document.querySelector('details[id^=c-]'), first.open = false, 1)")
     checks = {
-        "j": "document.activeElement.tagName === 'SUMMARY'",
-        "<Enter>": "document.activeElement.parentElement.id.startsWith('c-')",
-        "<Esc>": "!document.activeElement.closest('details[open]')",
+        "j": "document.activeElement.parentElement === first",
+        "<Enter>": "first.open",
+        "<Esc>": "!first.open && document.activeElement.parentElement === first",
         "/zzznothing": "[...document.querySelectorAll('details[id^=c-]')].every(one => one.hidden)",
         "<Esc> ": "![...document.querySelectorAll('details[id^=c-]')].some(one => one.hidden)",
     }

@@ -128,14 +128,19 @@ def secrets_in(path: Path) -> set[str]:
 
 
 def planted_text(page: str) -> str:
-    """A page as it lies there, without the escapes of HTML, and without those of JSON."""
-    scripts = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
-    return "\n".join([page, html.unescape(page), *(text for script in scripts for text in _texts(json.loads(script)))])
+    """All that a page says, without the escapes of HTML and of JSON."""
+    html_alone, *scripts = re.split(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL)[:2]
+    return "\n".join([html.unescape(html_alone), *(text for script in scripts for text in _texts(json.loads(script)))])
 
 
 def secrets_in_text(text: str) -> set[str]:
     """The kinds of secret in a text."""
     return {name for name, kind in KINDS.items() if kind.secret in text}
+
+
+def paths_in_text(text: str) -> list[bytes]:
+    """The absolute paths in a text."""
+    return [found[0] for found in _ABSOLUTE.finditer(text.encode())]
 
 
 def paths_in(path: Path) -> list[tuple[str, str]]:

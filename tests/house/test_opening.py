@@ -31,6 +31,7 @@ OTHERS: dict[str, str] = {
     "dumps.output": "the null device",
     "dumps.pack.archive": "writes an archive, from a folder that it made",
     "dumps.pack.leaks": "the archive or page that was just written",
+    "dumps.pack.page_data": _CODE,
     "dumps.pack.page": "the style and script of the package",
     "dumps.process": "/proc",
     "dumps.shared": "what this process writes",
