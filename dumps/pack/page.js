@@ -26,7 +26,7 @@ function find() {
 
 function show(graph, filter = "") {
   const names = column(graph, "name").map(at => texts[at]), users = names.map(() => []), scroll = $(".scroll", dialog), footer = $("footer", dialog);
-  const shown = columns.filter(name => name !== "code" && graph[name]), titles = { op: "op", value: "value", where: "file:line" };
+  const shown = columns.filter(name => name !== "code" && name !== "kernel" && graph[name]), titles = { op: "op", value: "value", where: "file:line" };
   graph.inputs.forEach((used, node) => used.forEach(one => users[one] && users[one].push(node)));
   const lines = names.map((_, node) => make("tr", { tabIndex: -1, onfocus: () => tell(node) },
     make("td", { className: "dim num", textContent: node }), ...shown.map(name => make("td", { textContent: texts[graph[name][node]], title: texts[graph[name][node]] }))));
@@ -85,7 +85,7 @@ function source(where) {
 function follow() {
   const name = decodeURIComponent(location.hash.slice(1)), there = document.getElementById(name);
   if (graphs.has(name)) show(graphs.get(name));
-  else if (there && there.closest("details")) there.closest("details").open = true, there.scrollIntoView({ block: "center" });
+  else if (there && there.closest("details")) there.closest("details").open = true, there.scrollIntoView({ block: there.tagName === "DETAILS" ? "start" : "center" });
 }
 
 function step(by) {

@@ -43,7 +43,8 @@ _NODES, _CODE, _COMPILES, _SOURCE, _ERROR = 6000, 300_000, 2000, 600_000, 20_000
 
 _MARKS = {0: ("✓", "ok"), 1: ("✗", "bad"), 4: ("?", "doubt")}
 """What a verdict's exit code is shown as."""
-_PHASES = {"dynamo": "Dynamo", "aot": "AOTAutograd", "inductor": "Inductor", "backward": "Inductor, backward"}
+_PHASES = {"dynamo": "Dynamo", "aot": "AOTAutograd", "inductor": "backend, forward", "backward": "backend, backward"}
+"""By the name of the field of CompileTime; the backend may be another than Inductor."""
 
 
 class Page(NamedTuple):
@@ -144,8 +145,8 @@ class _Writing:
 
     def _head(self) -> Markup:
         items = [one.item for one in self.all if one.item]
-        bad = sum(self._state(one)[1] == "bad" for one in self.all)
-        fails = joined(" · ", tag("span", f"✗ {counted(bad, 'compile fails', 'compiles fail')}", class_="bad")) if bad else ""
+        states = Counter(word for _, kind, word in map(self._state, self.all) if kind == "bad")
+        bad = [joined(" · ", tag("span", f"✗ {count} {word}", class_="bad")) for word, count in states.most_common()]
         numbers = [
             counted(len(self.all), "compile"), counted(len(self.run.rows), "graph"), counted(len(self.told), "process"),
             f"{self.total:.1f} s of compiling", counted(sum(len(item.breaks) for item in items), "graph break"),
@@ -162,7 +163,7 @@ class _Writing:
         return joined(
             tag("header", tag("h1", self.name), tag("p", shlex.join(record.command), class_="mono"),
                 tag("p", " · ".join(filter(None, facts)), class_="dim"), class_="top"),
-            tag("p", " · ".join(numbers), fails, class_="sum"), *troubles,
+            tag("p", " · ".join(numbers), *bad, class_="sum"), *troubles,
             tag("noscript", tag("p", noscript, tag("code", f"graphdbg show {self.typed}/ID"))),
             tag("nav", search, tag("span", keys, class_="keys"), hidden=True), tag("div", id="hits", hidden=True),
         )  # fmt: skip
@@ -182,7 +183,7 @@ class _Writing:
         glyph, kind, word = self._state(one)
         cells = [
             tag("span", one.id, class_="mono"), tag("span", f"{glyph} {word}".strip(), class_=kind),
-            tag("span", one.graphs.name or "?", tag("small", one.graphs.place), class_="mono"), tag("span", one.reason),
+            tag("span", one.graphs.name or "?", " ", tag("small", one.graphs.place), class_="mono"), tag("span", one.reason),
             tag("span", "" if seconds is None else f"{seconds:.2f}", class_="num"),
             tag("span", one.time.cache if one.time else ""),
             tag("span", *map(self._bar, _drawn(one)), class_="line"),
@@ -282,7 +283,7 @@ class _Writing:
     def _bar(self, span: Span) -> Markup:
         phase, start, end = span
         whole = max(self.end - self.start, 1e-9)
-        place = f"left:{(start - self.start) / whole:.3%};width:{(end - start) / whole:.3%}"
+        place = f"left:min({(start - self.start) / whole:.3%}, 100% - 2px);width:{(end - start) / whole:.3%}"
         title = f"{_PHASES.get(phase, 'Dynamo began')}: {end - start:.2f} s, from {start - self.start:.2f} s on"
         return tag("i", class_=phase or "began", style=place, title=title)
 

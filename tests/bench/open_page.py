@@ -91,7 +91,7 @@ def main() -> int:
     wrong = [f"first paint after {first:.2f} s"] if first > PAINT_S else []
     view.focusProxy().setFocus()
     rows = ask("document.querySelectorAll('details[id^=c-]').length")
-    ask("(window.first = document.querySelector('details[id^=c-]'), first.open = false, 1)")
+    ask("(window.first = document.querySelector('details[id^=c-]'), window.was = first.open, first.open = false, 1)")
     checks = {
         "j": "document.activeElement.parentElement === first",
         "<Enter>": "first.open",
@@ -103,6 +103,7 @@ def main() -> int:
         press(keys.strip())
         if not ask(wanted):
             wrong.append(f"after {keys!r} it is not so that {wanted}")
+    ask("(first.open = was, 1)")
     graph = ask("JSON.parse(document.getElementById('data').textContent).graphs.map(one => one.id)") or []
     if graph:
         started = time.monotonic()

@@ -150,7 +150,7 @@ def test_why_when_and_what_was_found_stand_on_the_page(here: Path) -> None:
     assert "✗ fails: wrong numbers: relative error 0.5" in said
     assert "✓ ok" in said
     bars = [given["title"] or "" for name, given in elements.found if name == "i" and "title" in given]
-    assert [bar.partition(":")[0] for bar in bars] == ["Dynamo", "AOTAutograd", "Inductor"] * 2
+    assert [bar.partition(":")[0] for bar in bars] == ["Dynamo", "AOTAutograd", "backend, forward"] * 2
     failed = next(given for _, given in elements.found if given.get("id") == "c-0_1")
     assert "open" in failed
     assert [one["id"] for one in document(text)["graphs"]] == ["0_0/dynamo", "0_0/forward", "0_1/dynamo", "0_1/forward"]
