@@ -179,9 +179,9 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
         work.whole()
         rows = work.rows()
         if as_page:
-            made = work.page()
-            rows = [row for row in rows if row[0] not in _NOT_OF_PAGES] + made.rows
-            write = partial(write_file, data=made.text.encode())
+            text, shown = work.page()
+            rows = [row for row in rows if row[0] not in _NOT_OF_PAGES] + shown
+            write = partial(write_file, data=text.encode())
         else:
             note = _NOTE.format(version=__version__, file=out.name, folder=work.out.path.name, table=table(rows))
             write_file(work.out.path / NOTE_FILE, note.encode())
@@ -240,7 +240,7 @@ class _Work:
             write_file(self.out.path / EXIT_FILE, encode(ended))
         self.unreadable += [sentence for sentence in self.run.damage if sentence not in self.unreadable]
 
-    def page(self) -> page.Page:
+    def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
         """The page of the copy. What was found of graphs lies in the cache folder, by the run itself: it is redacted here."""
         told = {name: (code, word, self.texts.remark(said)) for name, (code, word, said) in last_verdicts(self.run).items()}
         name = self.texts.text(self.run.path.resolve().name)
