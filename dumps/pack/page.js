@@ -115,5 +115,5 @@ document.addEventListener("click", event => { const link = event.target.closest(
 q.addEventListener("input", find);
 $("nav").hidden = false;
 addEventListener("hashchange", follow);
-addEventListener("beforeprint", () => $$("details").forEach(one => { one.open = true; }));
+addEventListener("beforeprint", () => $$("details:not(.source)").forEach(one => { one.open = true; }));
 follow();

@@ -143,8 +143,9 @@ class _Writing:
     def _top(self) -> Markup:
         items = [one.item for one in self.entries if one.item]
         numbers = " · ".join((
-            counted(len(self.entries), "compile"), counted(len(self.run.rows), "graph"), counted(len(self.run.processes), "process"),
-            f"{self.total:.1f} s of compiling", counted(sum(len(item.breaks) for item in items), "graph break"),
+            counted(len(self.entries), "compile"), counted(len(self.run.rows), "graph"),
+            counted(len(self.run.processes), "process"), f"{self.total:.1f} s of compiling",
+            counted(sum(len(item.breaks) for item in items), "graph break"),
             counted(sum(item.kind == "recompile" for item in items), "recompile"),
         ))  # fmt: skip
         states = Counter(word for _, kind, word in map(self._state, self.entries) if kind == "bad")
@@ -275,7 +276,7 @@ class _Writing:
             differs = len(set(cells)) > 1
             links = [tag("a", text, href=f"#c-{one.id}") if one else "–" for one, text in zip(here, cells, strict=True)]
             function = next(one.graphs.name for one in here if one)
-            rows.append(_row(name, function, "✗ differ" if differs else "equal", *links, class_="bad" if differs else None))
+            rows.append(_row(name, function, "✗ differ" if differs else "same sizes", *links, class_="bad" if differs else None))
         names = [process.name if process.rank is None else f"rank {process.rank}" for process in self.processes]
         return self._table("Ranks side by side", ("compile", "function", "", *names), rows, "")
 

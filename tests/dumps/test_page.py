@@ -168,8 +168,8 @@ def test_ranks_stand_side_by_side(here: Path) -> None:
         process.close()
     said = Elements(made(here / "myrun")).said
     start = said.index("Ranks side by side")
-    assert [word for word in said[start:] if word in ("rank 0", "rank 1", "equal", "✗ differ", "–")] == [
-        "rank 0", "rank 1", "equal", "✗ differ", "–",
+    assert [word for word in said[start:] if word in ("rank 0", "rank 1", "same sizes", "✗ differ", "–")] == [
+        "rank 0", "rank 1", "same sizes", "✗ differ", "–",
     ]  # fmt: skip
 
 
