@@ -91,7 +91,8 @@ def cases() -> list[tuple[str, str, str]]:
 
 def environment(kind: str, *, alone: bool = False) -> dict[str, str]:
     """One thread, the planted modules where Python finds them; `alone`: torch does not look for our entry point."""
-    own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTHONPATH": str(PLANTED)}
+    path = [str(PLANTED), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}
     own |= {"DROPOUT": "0.2" if kind == "wrong dropout" else "0"}
     return os.environ | own | ({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if alone else {})
 
