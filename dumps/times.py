@@ -60,11 +60,11 @@ def keep_steady(run: Run, found: Mapping[str, Steady]) -> None:
     put(FILE, run, found)
 
 
-def of_run(run: Run, measured: Run | None = None) -> list[CompileTime]:
-    """The compiles of a run that gave graphs, the longest first. `measured`: the run that it is a copy of."""
+def of_run(run: Run) -> list[CompileTime]:
+    """The compiles of a run that gave graphs, the longest first."""
     from . import why  # late: hardly ever needed
 
-    steady = taken(FILE, measured or run, Steady)
+    steady = taken(FILE, run, Steady)
     found: list[CompileTime] = []
     told = {process.name: process for process in why.of_run(run).processes}
     for process in run.processes:

@@ -244,7 +244,7 @@ class _Work:
         """The page of the copy. What was found of graphs lies in the cache folder, by the run itself: it is redacted here."""
         told = {name: (code, word, self.texts.remark(said)) for name, (code, word, said) in last_verdicts(self.run).items()}
         name = self.texts.text(self.run.path.resolve().name)
-        return page.page(open_run(self.out.path), name, verdicts=told, measured=self.run)
+        return page.page(open_run(self.out.path), name, told)
 
     def _process(self, process: Process) -> None:
         writer = self.out.process(process.name, process.rank, process.record.restart)

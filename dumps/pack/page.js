@@ -90,7 +90,7 @@ function follow() {
 
 function step(by) {
   const list = dialog.open ? $$("tbody tr", dialog).filter(line => !line.hidden) : rows.filter(row => !row.details.hidden).map(row => $("summary", row.details));
-  const here = list.indexOf(document.activeElement.closest("tr, summary"));
+  const here = list.findIndex(one => (dialog.open ? one : one.parentElement).contains(document.activeElement));
   const next = list[here < 0 ? (by > 0 ? 0 : list.length - 1) : Math.min(Math.max(here + by, 0), list.length - 1)];
   if (next) next.focus(), next.scrollIntoView({ block: "nearest" });
 }

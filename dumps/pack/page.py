@@ -3,7 +3,7 @@
 Everything it tells comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup` alone. What
 would make it larger than `MOST_BYTES` is cut, and said, with the command that shows all of it.
 
->>> text, rows = page(copy, "myrun", verdicts={}, measured=run)
+>>> text, rows = page(copy, "myrun", verdicts={})
 >>> text[:15], rows
 ('<!doctype html>', [('rows of nodes', 1520, 0, 0), ('lines of generated code', 800, 0, 0)])
 """
@@ -55,7 +55,7 @@ _KEYS = (("/", "search"), ("j", ""), ("k", "rows"), ("Enter", "opens"), ("Esc", 
 
 
 class Entry(NamedTuple):
-    """One compile; `item` where Dynamo told of it."""
+    """One compile; `item` where Dynamo told of it; `began`: in seconds since 1970, 0 where it is not known."""
 
     id: str
     process: ProcessWhy
@@ -64,18 +64,14 @@ class Entry(NamedTuple):
     details: str = ""
     item: Compile | None = None
     time: CompileTime | None = None
-
-    @property
-    def began(self) -> float:
-        """When, in seconds since 1970; 0 where it is not known."""
-        return self.item.began if self.item else 0.0
+    began: float = 0.0
 
 
-def page(run: Run, name: str, *, verdicts: Mapping[str, Told], measured: Run) -> tuple[str, list[tuple[str, int, int, int]]]:
+def page(run: Run, name: str, verdicts: Mapping[str, Told]) -> tuple[str, list[tuple[str, int, int, int]]]:
     """The HTML, and rows as `Packed` has them for what is in it and what was cut. `run`: the redacted copy; `name`: what commands
-    call the run; `measured`: the run itself, whose executions were timed."""
+    call the run."""
     told, graphs = why.of_run(run).processes, read(run, _NODES)
-    entries = list(_entries(run, told, {one.id: one for one in times.of_run(run, measured)}))
+    entries = list(_entries(run, told, {one.id: one for one in times.of_run(run)}))
     found = "", list[tuple[str, int, int, int]]()
     for halved in range(_MOST_TIMES_HALVED):
         found = _Writing(run, name, verdicts, told, entries, graphs, 0.5**halved).page()
@@ -95,7 +91,7 @@ def _entries(run: Run, told: Iterable[ProcessWhy], known: Mapping[str, CompileTi
             compiled = Compiled(f"{process.prefix}{item.id}", mine, function.name, _line(function) if function.file else "")
             timed = next((known[row.id] for row in mine if row.id in known), None)
             reason, details = writer.reason(function, item), writer.details(function, item)
-            found.append(Entry(compiled.id, process, compiled, reason, details, item, timed))
+            found.append(Entry(compiled.id, process, compiled, reason, details, item, timed, item.began))
         yield from sorted(found, key=lambda one: one.began)
         others: dict[str, list[Row]] = {}
         for row in (rows[line.id] for line in process.others if line.id in rows):
@@ -236,8 +232,7 @@ class _Writing:
             functions.setdefault(one.function, []).append(one)
         spent = sorted(((sum(one.compile_s for one in mine), name, mine) for name, mine in functions.items()), reverse=True)
         rows = [
-            _row(tag("span", name, class_="mono"), str(len(mine)), f"{seconds:.1f}", _measured(mine),
-                 self._phases(_by_phase(mine)))
+            _row(tag("span", name, class_="mono"), str(len(mine)), f"{seconds:.1f}", self._phases(_by_phase(mine)))
             for seconds, name, mine in spent
         ]  # fmt: skip
         legend = [
@@ -248,10 +243,8 @@ class _Writing:
         cached = "compiler caches: " + ", ".join(f"{name} {count}" for name, count in caches.most_common())
         if "off" in caches:
             cached += "; off: caches hide graphs and are bypassed while recording, unless with --keep-cache"
-        measured = "one execution / eager's" if any(one.run_s for one in self.timed) else ""
-        titles = ("function", "compiles", "seconds", measured, "")
         head = (self._phases(phases), tag("p", *legend, class_="legend"), tag("p", cached))
-        return self._table("Where the compile time went", titles, rows, "--time", *head)
+        return self._table("Where the compile time went", ("function", "compiles", "seconds", ""), rows, "--time", *head)
 
     def _phases(self, phases: Mapping[str, float]) -> Markup:
         bars = [tag("i", class_=phase, style=f"width:{spent / self.total:.3%}") for phase, spent in phases.items()]
@@ -328,11 +321,6 @@ def _drawn(one: Entry) -> list[Span]:
 
 def _by_phase(found: Sequence[CompileTime]) -> dict[str, float]:
     return {phase: sum(getattr(one, f"{phase}_s") or 0.0 for one in found) for phase in _PHASES}
-
-
-def _measured(found: Iterable[CompileTime]) -> str:
-    told = [(one.run_s, one.eager_s) for one in found if one.run_s is not None and one.eager_s is not None]
-    return "; ".join(f"{run_s * 1000:.2f} / {eager_s * 1000:.2f} ms" for run_s, eager_s in told[:3])
 
 
 def _guards(one: Entry) -> Markup:

@@ -113,6 +113,11 @@ def main() -> int:
         press("jj")
         told = ask("document.querySelector('#graph footer').textContent")
         print(f"{graph[-1]}: {opened}, {time.monotonic() - started:.2f} s; after jj: {str(told)[:100]!r}")
+        last = "[...document.querySelectorAll('#graph footer a')].pop()"
+        if ask(f"{last}?.textContent.includes(':') && !!document.querySelector('.source')"):
+            ask(f"({last}.click(), 1)")
+            if not ask("document.getElementById('line')?.textContent && !document.getElementById('graph').open"):
+                wrong.append("the line of a node does not lead to its source")
         press("<Esc>")
         if not opened or not opened[0] or ask("document.getElementById('graph').open"):
             wrong.append("the table of nodes does not open and close")
