@@ -207,10 +207,10 @@ def until_shown(rate: Rate) -> list[str]:
 def _inputs(case: Case, source: Source, names: Sequence[str], sizing: Sizing | None) -> tuple[list[str], bytes | None]:
     """The function that makes the inputs, and the file beside the program that it reads.
 
-    It seeds what it draws and what the graph draws after it, so that every run starts alike.
+    It seeds what it draws, and what the graph and the gradients that arrive draw after it, so that every run starts alike.
     """
     lines = [f"def {source.maker}:"]
-    if source.seeded or case.facts.is_random:
+    if source.seeded or case.facts.is_random or case.facts.wants_backward:
         lines.append("    torch.manual_seed(0)")
     sidecar = sidecar_bytes(source.file) if source.file else None
     if sidecar is not None:

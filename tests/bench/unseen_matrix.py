@@ -110,7 +110,8 @@ def row_of(name: str, backend: str) -> dict[str, Any]:
     lines = [f"{plain['told']}"] if "told" in plain else []
     for way, found in zip(WAYS[1:], others, strict=True):
         keys = [key for key in {**plain, **found} if found.get(key) != plain.get(key)]
-        if way == WAYS[2] and "frames" in keys and found["frames"].get("total", 0) < plain["frames"].get("total", 0):
+        frames = [one.get("frames", {}).get("total", 0) for one in (found, plain)]
+        if way == WAYS[2] and "frames" in keys and frames[0] < frames[1]:
             keys.remove("frames")  # of torch's own, around the backward of a compiled part, which is captured and not run
         lines += [f"{way}: {key} {found.get(key)}, not {plain.get(key)}" for key in keys]
         lines += [f"{way}: Dynamo saw {found['ours']}"] if found.get("ours") else []

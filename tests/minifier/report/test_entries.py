@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,14 +20,15 @@ from graphdbg.dumps.program.case import Case
 from graphdbg.dumps.program.entering import entries_of, stands_for
 from graphdbg.dumps.program.repro import script_of
 from graphdbg.dumps.redact import Redactor
-from graphdbg.dumps.schema import Ambient
+from graphdbg.dumps.schema import Ambient, InputRecord
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.minifier.report import verify
 from graphdbg.minifier.report.trying import WITHOUT, candidates, lay_down
 from graphdbg.toolkit.capture import joint_graph
 from graphdbg.toolkit.signature import Signature
 
-from .cases import ACCURACY, CRASH, call, case_of, node, record_of, tensor
+from ...dumps.graphs import MemoryTensors
+from .cases import ACCURACY, CRASH, call, case_of, node, record_of, stored, tensor
 
 PLANTED = Path(__file__).parents[2] / "toolkit" / "planted"
 
@@ -104,6 +106,15 @@ def test_gradients_are_computed_where_autograd_is_on(grad: bool) -> None:
     record = record_of(values, [tanh, write], ["tanh"], stage="dynamo", ambient=Ambient(grad=grad))
     text = script_of(case_of(record, ACCURACY), "torch.compile", "seeded").text
     assert ("torch.autograd.grad(" in text) == grad
+
+
+def test_gradients_that_arrive_are_the_same_in_every_run_where_the_inputs_are_written_out() -> None:
+    value, store = tensor(1, requires_grad=True), MemoryTensors()
+    tanh = call("tanh", "torch.tanh", node("x"), value=value)
+    ones = {"x": InputRecord(name="x", value=value, stored=stored(store, struct.pack("f", 1.0), value))}
+    text = script_of(case_of(record_of({"x": value}, [tanh], ["tanh"], stage="dynamo"), ACCURACY, ones, store), "torch.compile",
+                     "literal").text  # fmt: skip
+    assert "torch.randn(1" not in text and "tangents = [torch.randn" in text and "torch.manual_seed(0)" in text, text
 
 
 def test_where_nothing_can_be_left_out_it_runs_in_eager_mode_without_the_fault() -> None:
