@@ -15,7 +15,13 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import os
+import re
+import select
+import sys
+import termios
 import time
+import tty
 from queue import Full
 
 from textual.driver import Driver
@@ -23,6 +29,7 @@ from textual.drivers import linux_driver
 from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 
+ASKED_S = 0.2
 WAIT_S = 1.0
 """So long may a terminal that takes nothing hold up the end."""
 
@@ -70,6 +77,32 @@ class Terminal(LinuxDriver):
             except Exception as error:  # noqa: BLE001 - any byte may come: it is shown, and the next one read
                 self._app.call_later(self._app._handle_exception, error)
                 time.sleep(WAIT_S)
+
+
+def is_light() -> bool:
+    """Whether the terminal's background is light: by COLORFGBG, else it is asked (OSC 11), and what every terminal answers (DA1)
+    after it, so that one that does not know costs no wait. To be called before the app runs."""
+    if known := os.environ.get("COLORFGBG"):
+        return known.rpartition(";")[2] in ("7", "15")
+    number, heard = sys.stdin.fileno(), b""
+    try:
+        before = termios.tcgetattr(number)
+        tty.setcbreak(number)
+    except termios.error:
+        return False
+    try:
+        os.write(sys.stdout.fileno(), b"\x1b]11;?\x1b\\\x1b[c")
+        while not re.search(rb"\x1b\[\?[\d;]*c", heard) and select.select([number], [], [], ASKED_S)[0]:
+            heard += (some := os.read(number, 256))
+            if not some:
+                break
+    except OSError:
+        return False
+    finally:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(number, termios.TCSANOW, before)
+    found = re.search(rb"\x1b\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})", heard)
+    return found is not None and sum(int(part, 16) / (16 ** len(part) - 1) for part in found.groups()) > 1.5
 
 
 def driver(chosen: type[Driver]) -> type[Driver]:

@@ -30,7 +30,7 @@ from .jobs import Job
 from .outs import running_search
 from .places import state_folder, writable
 from .room import Room, room_of
-from .settings import READABLE, THEMES, Settings
+from .settings import OURS, THEMES, Settings, named_colours
 from .sheet import Choose
 from .telling import Telling, in_thread
 from .typed import InTurn
@@ -56,9 +56,10 @@ class Workbench(InTurn, Sturdy):
 
     TITLE = "graphdbg"
     ENABLE_COMMAND_PALETTE = False
+    CSS = "Input > .input--placeholder { color: $text-muted; }"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", show=False, priority=True)]
 
-    def __init__(self, first: Room) -> None:
+    def __init__(self, first: Room, *, light: bool = False) -> None:
         super().__init__()
         self.first = first
         self.collector = collecting.Collector()
@@ -72,7 +73,7 @@ class Workbench(InTurn, Sturdy):
         """How we came here, for `escape`."""
         self.values: dict[str, Mapping[str, Sequence[float | None]]] = {}
         """The values of nodes that were read last, by graph: min, max, NaN, Inf and error, for the columns of Graph."""
-        self.settings = Settings.load()
+        self.settings = Settings.load("light" if light else "dark")
         self.tour: Tour | None = None
         self.remembers = True
         self.animation_level = "none"
@@ -85,7 +86,9 @@ class Workbench(InTurn, Sturdy):
     def on_mount(self) -> None:
         """Shows the first screen."""
         collecting.begin()
-        self.ansi_theme_light = READABLE
+        self.ansi_theme_dark, self.ansi_theme_light = named_colours(dark=True), named_colours(dark=False)
+        for theme in OURS:
+            self.register_theme(theme)
         self.theme = THEMES[self.settings.theme]
         self.install_screen(self.first, str(id(self.first)))
         self.visits.append(self.first)

@@ -190,7 +190,7 @@ def test_the_theme_is_remembered_and_one_that_cannot_be_is_told_once(work: Any, 
         (own_homes / "config/graphdbg/tui.json").unlink()
         (own_homes / "config/graphdbg").rmdir()
         (own_homes / "config/graphdbg").write_text("in the way")
-        await key(app, "T", lambda: app.theme == "textual-dark")
+        await key(app, "T", lambda: app.theme == "graphdbg-dark")
         room = app.room
         assert room is not None and room.panel is not None
         await until(app, lambda: "the theme is not remembered" in room.panel.text, "the panel")

@@ -37,9 +37,12 @@ def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
         why = "this is no terminal"
         raise EnvironmentLackError("the workbench cannot be shown", why, "use --web, or ls, show, diff and the other commands")
     gc.disable()  # a fifth of the start; from then on `collecting` decides
+    from .. import _terminal
     from ..app import Workbench
+    from ..settings import settings_file
     from ..start import first_room
 
-    app = Workbench(first_room(target, follow=follow))
+    light = not served and not settings_file().exists() and _terminal.is_light()
+    app = Workbench(first_room(target, follow=follow), light=light)
     app.run()
     raise SystemExit(app.return_code or 0)
