@@ -125,7 +125,8 @@ def widths(view: GraphView, columns: Sequence[Column]) -> Widths:
 
 GAP = 2
 ROOMY_OP = 18
-"""An op of so many letters is worth more than further columns behind the type."""
+ROOMY = {"op": ROOMY_OP, "shape": 16}
+"""An op and a shape of so many letters are worth more than further columns behind the type."""
 GROW = ("name", "op", "shape", "stride", "dtype", "module", "file", "kernel")
 """Who gets what is left of the width, in turn."""
 
@@ -141,7 +142,7 @@ def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> l
     def needed(sizes: Mapping[str, int]) -> int:
         return sum(sizes[column.key] + GAP for column in kept) - GAP
 
-    roomy = {**least, "op": min(wide["op"], ROOMY_OP)} if "op" in least else least
+    roomy = {key: max(size, min(wide[key], ROOMY.get(key, 0))) for key, size in least.items()}
     for column in sorted(kept, key=lambda column: -column.drop):
         if not column.drop or needed(roomy if column.drop > 1 else least) <= width:
             break
