@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ..dumps.lines import objects
 from ..dumps.opening import opened
 from ..toolkit import verdict_words
@@ -138,7 +140,10 @@ def _take_job(found: NodesFound, kept: job_files.Kept, wanted: Path) -> None:
             values.take(line)
             continue
         event, name = line.get("event", "end"), str(line.get("address") or words[0])
-        record = read(line)
+        try:
+            record = read(line)
+        except msgspec.ValidationError:  # of another version
+            continue
         about = name == str(wanted) or Path(kept.record.cwd, name) == wanted
         if not about or record is None or record.skipped or event not in ("graph", "rung", "end"):
             continue

@@ -54,12 +54,12 @@ COLUMNS = (
     Column("module", "module", "The module of the model that it comes from.", 12, 40, cut="start", drop=5),
     Column("file", "file:line", "The user's line.", 14, 24, cut="start", drop=6),
     Column("kernel", "kernel", "The generated kernel that it went into.", 16, 40, cut="middle", drop=8),
-    Column("min", "min", "The smallest value that a replay saw.", 9, 9, right=True, seen=True),
-    Column("max", "max", "The largest value that a replay saw.", 9, 9, right=True, seen=True),
-    Column("nan", "nan", "How many elements were not a number.", 4, 7, right=True, seen=True),
-    Column("inf", "inf", "How many elements were infinite.", 4, 7, right=True, seen=True),
-    Column("error", "error", "How far the values are from a float64 run.", 8, 20, right=True, seen=True),
-    Column("other", "other", "The same under another rung.", 8, 20, right=True, seen=True),
+    Column("min", "min", "The smallest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
+    Column("max", "max", "The largest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
+    Column("nan", "nan", "How many elements were not a number.", 4, 7, right=True, drop=2, seen=True),
+    Column("inf", "inf", "How many elements were infinite.", 4, 7, right=True, drop=2, seen=True),
+    Column("error", "error", "How far the values are from a float64 run.", 8, 12, right=True, seen=True),
+    Column("other", "other", "The same under another rung.", 8, 12, right=True, drop=1, seen=True),
 )
 BY_KEY: Mapping[str, Column] = {column.key: column for column in COLUMNS}
 ALSO = {"#": "index", "target": "op", "line": "file", "size": "bytes", "number": "index"}
@@ -92,7 +92,7 @@ def usual(view: GraphView) -> tuple[Column, ...]:
     kept = [
         column
         for column in COLUMNS
-        if (not column.seen or view.values) and (column.key != "kernel" or view.kernels)
+        if (not column.seen or view.values) and (column.key != "kernel" or view.kernels) and column.key not in view.nowhere
     ]  # fmt: skip
     rungs = dict(zip(("error", "other"), view.rungs, strict=False))
     named = [one._replace(title=f"err {rungs[one.key]}") if one.key in rungs else one for one in kept]
@@ -182,10 +182,10 @@ def brief(view: GraphView, key: str, index: int) -> str:
     before, aten, after = text.partition("aten.")
     if aten and before in ("", "torch.ops."):
         return after
-    return text.rpartition(".")[2] if text.startswith(_SPACES) and before == text else text
+    return text.rpartition(".")[2] if text.startswith(_SPACES) and not text.startswith("torch.ops.") else text
 
 
-_SPACES = ("torch.nn.", "torch.functional.", "operator.", "_operator.", "math.")
+_SPACES = ("torch.", "operator.", "_operator.", "math.")
 """Namespaces of functions that are known without them."""
 
 

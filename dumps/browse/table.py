@@ -86,6 +86,8 @@ class GraphView:
         """Position of a node -> the generated kernel it went into, where that was recorded."""
         self.values: Mapping[int, Values] = {}
         """Position of a node -> what a replay saw."""
+        self.nowhere: frozenset[str] = frozenset()
+        """NaN, Inf: what no value has."""
         self.rungs: Sequence[str] = ()
         """The rungs of those values: of all but the last column, then of the last."""
         self.known: Mapping[int, str] = {}
@@ -221,6 +223,7 @@ class GraphView:
                 low, high, nan, inf, *errors = (*numbers, *[None] * 6)[:6]
                 found[index] = Values(low, high, None if nan is None else int(nan), None if inf is None else int(inf), *errors)
         self.values = found
+        self.nowhere = frozenset(key for key in ("nan", "inf") if not any(getattr(one, key) for one in found.values()))
 
 
 def _parsed(text: str) -> Any:

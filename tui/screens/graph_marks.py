@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...dumps.errors import UsageError
 from ...toolkit.node_values.seen import ValuesSeen
 from ..settings import mark
 from ..verdicts import NodesFound, nodes_of
@@ -113,8 +112,9 @@ class GraphMarks:
         """To the next marked node, after the last to the first."""
         places = sorted(self.by_node)
         if not places:
-            why, fix = "no job here found anything bad in this graph", "4 r runs the rungs, 4 v reads values"
-            raise UsageError("no node is marked", why, fix)
+            why = "no node is marked: no job here found one bad in this graph; in Replay (4) r runs the rungs, v reads values"
+            self.room.status.show(None, why, alarm=True)
+            return
         now = self.room.table.node
         self.room.find.jump(next((at for at in places if at > now), places[0]))
         self.tell()
