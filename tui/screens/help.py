@@ -26,12 +26,11 @@ PANEL = (("r", "again", "With an open panel of an error: do again what failed.")
          ("Y", "to file", "With an open panel of an error: its text to a file here."))  # fmt: skip
 
 
-LANES = """\
-Lanes: a line leads from where a value is made (●) past each use (├ ┤) to its last one (╰ ╯). ○ the last use is more than 40 rows
-on, or no lane is free; · nobody uses it; ‹ it uses a value from so far above. ▾ ▴ users and inputs of the node under the cursor.
-✗ a job found something here (! goes on to the next); ! before a stride: not contiguous. Errors are coloured from a tenth of
-the square root of the type's step on, where half of its digits are nearly gone.
-"""
+LANES = (
+    "Lanes: a line leads from where a value is made (●) past each use (├ ┤) to its last one (╰ ╯). ○ its last use is more than 40 "
+    "rows on, or no lane is free; · nobody uses it; ‹ it uses a value from so far above. ▾ ▴ users and inputs of the node under "
+    "the cursor. ✗ a job found something there. Errors of float32 are yellow from 3e-5 on and red from 3e-4.\n"
+)
 
 GROUPS = {"here": "In this room", "rooms": "Rooms", "everywhere": "Everywhere", "move": "Moving", "errors": "Errors"}
 
