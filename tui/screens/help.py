@@ -28,8 +28,8 @@ PANEL = (("r", "again", "With an open panel of an error: do again what failed.")
 
 LANES = (
     "Lanes: a line leads from where a value is made (●) past each use (├ ┤) to its last one (╰ ╯). ○ its last use is more than "
-    "40 rows on, or no lane is free; · nobody uses it; ‹ it uses a value from so far above. ▾ ▴ users and inputs of the node under "
-    "the cursor. ✗ a job found something there. Errors of float32 are yellow from 3e-5 on and red from 3e-4.\n"
+    "40 rows on, or no lane is free; · nobody uses it; ‹ it uses a value from so far above. ▾ ▴ users and inputs of the node "
+    "under the cursor. ✗ a job found something there. Errors of float32 are yellow from 3e-5 on and red from 3e-4.\n"
 )
 
 GROUPS = {"here": "In this room", "rooms": "Rooms", "everywhere": "Everywhere", "move": "Moving", "errors": "Errors"}
