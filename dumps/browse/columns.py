@@ -107,10 +107,10 @@ class Widths(dict[str, int]):
         self.whole: dict[str, int] = {}
 
 
-def widths(view: GraphView, columns: Sequence[Column]) -> Widths:
-    """How wide each column wants to be, from a sample of the graph."""
+def widths(view: GraphView, columns: Sequence[Column], start: int = 0) -> Widths:
+    """How wide each column wants to be, from a sample of the graph from a node on: folded inputs need no room."""
     count = len(view)
-    sample = range(0, count, max(1, count // SAMPLE))
+    sample = range(start, count, max(1, count // SAMPLE))
     made = Widths()
     for column in columns:
         if column.key == "index":

@@ -82,7 +82,7 @@ def test_the_cursor_moves_by_keys_mouse_and_wheel(case: Path) -> None:
         assert "▸ inputs" in shown(keys.app) and "float32" in shown(keys.app) and keys.name == "mean_0"
         await keys("k", lambda: table.cursor == 0)
         await keys("l", lambda: len(table.selection or ()) > 200)
-        assert "primals_1" in shown(keys.app)
+        await until(None, lambda: "primals_1" in shown(keys.app), "the first input in the path")
         for pressed, row in (("j", 1), ("down", 2), ("k", 1), ("pagedown", 1 + table.page), ("G", 210), ("g", 0), ("up", 0)):
             count = len(table.selection or ())
             expected = min(row, count - 1)

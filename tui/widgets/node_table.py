@@ -82,8 +82,9 @@ class NodeTable(VirtualList):
     def show(self, selection: Selection, columns: Sequence[Column], lanes: Lanes | None, cursor: int) -> None:
         """Shows these rows with the cursor on that one."""
         before = self.selection
-        if before is None or before.view is not selection.view or tuple(columns) != tuple(self.columns):
-            self._wide = widths(selection.view, columns)
+        known = before is not None and before.view is selection.view and _start(before) == _start(selection)
+        if not known or tuple(columns) != tuple(self.columns):
+            self._wide = widths(selection.view, columns, _start(selection))
         self.selection, self.columns, self.lanes = selection, columns, lanes
         self.cursor = max(0, min(cursor, len(selection) - 1))
         self._mark()
@@ -95,7 +96,7 @@ class NodeTable(VirtualList):
     def measure(self) -> None:
         """Takes the widths of columns anew: what they hold has changed."""
         if self.selection is not None:
-            self._wide = widths(self.selection.view, self.columns)
+            self._wide = widths(self.selection.view, self.columns, _start(self.selection))
             self._lay()
 
     def _lay(self) -> None:
@@ -236,3 +237,9 @@ class NodeTable(VirtualList):
     def opens(self, index: int, chain: int) -> bool:
         """A second click; on a group once more after the cursor was there."""
         return index == self.cursor and (chain == 2 or self.row < 0)
+
+
+def _start(selection: Selection) -> int:
+    """Where the nodes begin that have rows of their own, where what is in front is folded."""
+    first = selection.rows[0] if len(selection) else 0
+    return selection.groups.ends[~first] if first < 0 and selection.groups is not None else 0
