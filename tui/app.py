@@ -12,7 +12,6 @@ import contextlib
 import shlex
 import signal
 import traceback
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -39,6 +38,7 @@ from .widgets.trouble import Told, described
 if TYPE_CHECKING:
     from textual.driver import Driver
 
+    from ..toolkit.node_values.seen import ValuesSeen
     from .screens.tour import Tour
 
 ROOMS = tuple(one.id.removeprefix("app.") for one in REGISTRY if one.group == "rooms")
@@ -71,8 +71,8 @@ class Workbench(InTurn, Sturdy):
         """Rooms that are open, the one seen last at the end."""
         self.trail: list[Room] = []
         """How we came here, for `escape`."""
-        self.values: dict[str, Mapping[str, Sequence[float | None]]] = {}
-        """The values of nodes that were read last, by graph: min, max, NaN, Inf and error, for the columns of Graph."""
+        self.values: dict[str, ValuesSeen] = {}
+        """The values of nodes that were read last, by graph, for the columns of Graph."""
         self.settings = Settings.load("light" if light else "dark")
         self.tour: Tour | None = None
         self.remembers = True

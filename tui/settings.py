@@ -1,4 +1,4 @@
-"""What the workbench remembers from one session to the next: the theme. A file that is not there or damaged is as none.
+"""What the workbench remembers from one session to the next: the theme, a split. A file that is not there or damaged is as none.
 
 >>> Settings(theme="light").save()
 """
@@ -50,6 +50,8 @@ class Settings(msgspec.Struct):
     """tui.json."""
 
     theme: str = "dark"
+    split: int = 60
+    """Per cent of the screen that the node table has beside its tabs."""
 
     @classmethod
     def load(cls, theme: str = "dark") -> Settings:
@@ -58,7 +60,7 @@ class Settings(msgspec.Struct):
             found = msgspec.json.decode(settings_file().read_bytes(), type=cls)
         except (OSError, msgspec.MsgspecError):
             return cls(theme)
-        return found if found.theme in THEMES else cls(theme)
+        return found if found.theme in THEMES and 0 < found.split < 100 else cls(theme)
 
     def save(self) -> None:
         """Remembers; raises EnvironmentLackError where that cannot be."""
@@ -67,8 +69,8 @@ class Settings(msgspec.Struct):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(msgspec.json.encode(self) + b"\n")
         except OSError as error:
-            why = f"{path}: {error.strerror}"
-            raise EnvironmentLackError("the theme is not remembered", why, "set XDG_CONFIG_HOME to a folder of yours") from error
+            why, fix = f"{path}: {error.strerror}", "set XDG_CONFIG_HOME to a folder of yours"
+            raise EnvironmentLackError("theme and split are not remembered", why, fix) from error
 
     def next_theme(self) -> str:
         """The theme after this one."""

@@ -1,4 +1,5 @@
-"""What the jobs of this folder found of graphs, the newest of each: for Home, where graphs are listed. Read on in a thread.
+"""What the jobs of this folder found of graphs, the newest of each: for Home, where graphs are listed, and of nodes, for Graph.
+Read in a thread.
 
 >>> verdicts = Verdicts(); verdicts.look(recent())
 True
@@ -9,13 +10,17 @@ True
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from ..dumps.lines import objects
 from ..dumps.opening import opened
 from ..toolkit import verdict_words
+from ..toolkit.node_values.seen import ValuesSeen
 from ..toolkit.verdict import read
 from . import job_files
 
@@ -74,3 +79,92 @@ class Verdicts:
         said = verdict_words.said(record, record.reason)
         word = verdict_words.word(record).removeprefix("fails: ")
         self._found[Path(job.cwd, graph)] = Judged(word, said, record.failed, job.started)
+
+
+@dataclass
+class NodesFound:
+    """What jobs found of the nodes of one graph. `marks`: (job, its rung) -> (node, the name that users know, what is said); the
+    newest job of each holds, and one that finds nothing takes its mark back."""
+
+    marks: dict[tuple[str, str], list[tuple[str, str, str]]] = field(default_factory=dict)
+    values: dict[str, ValuesSeen] = field(default_factory=dict)
+    """By rung, the newest last."""
+    seen: object = None
+    """The jobs this was read of and how far, to be compared: where it is the same, nothing came."""
+
+    def rungs(self) -> tuple[ValuesSeen, ValuesSeen | None, tuple[str, str]] | None:
+        """The values to show, those of another rung beside them (None: eager's own, of the same reading), and both rungs."""
+        names = list(self.values)
+        if not names:
+            return None
+        last, other = names[-1], names[-2] if len(names) > 1 else ""
+        return self.values[last], self.values.get(other), (last, other or "eager")
+
+
+def nodes_of(graph: str, before: object = None) -> NodesFound | None:
+    """What is known of the nodes of a graph, as commands name it; None where nothing came since `before`."""
+    wanted = Path(graph).absolute()
+    since = job_files.recorded_at(wanted)
+    jobs = [kept for kept in reversed(job_files.recent()) if kept.record.started >= since and _reaches(kept, wanted)]
+    sizes = [(str(kept.folder), _size(kept.folder / job_files.OUT_FILE)) for kept in jobs]
+    if sizes == before:
+        return None
+    found = NodesFound(seen=sizes)
+    for kept in jobs:
+        _take_job(found, kept, wanted)
+    split = found.rungs()
+    if split is not None and (at := split[0].split(split[1])) is not None:
+        node, error, other = at
+        said = f"here {split[2][0]} and {split[2][1]} split: error {error:.1e} and {other:.1e}"
+        found.marks["first split", ""] = [(node, "", said)]
+    return found
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _reaches(kept: job_files.Kept, wanted: Path) -> bool:
+    target = Path(kept.record.cwd, *kept.record.words[1:2])
+    return len(kept.record.words) > 1 and kept.record.words[:1] != ["minify"] and (target == wanted or target in wanted.parents)
+
+
+def _take_job(found: NodesFound, kept: job_files.Kept, wanted: Path) -> None:
+    command, *words = kept.record.words
+    values = ValuesSeen() if "--values" in words else None
+    for line in _objects(kept.folder / job_files.OUT_FILE):
+        if values is not None:
+            values.take(line)
+            continue
+        event, name = line.get("event", "end"), str(line.get("address") or words[0])
+        try:
+            record = read(line)
+        except msgspec.ValidationError:  # of another version
+            continue
+        about = name == str(wanted) or Path(kept.record.cwd, name) == wanted
+        if not about or record is None or record.skipped or event not in ("graph", "rung", "end"):
+            continue
+        rung = str(line.get("rung") or "") if command != "triage" or event == "rung" else ""
+        key = command, rung
+        found.marks.pop(key, None)
+        if record.failed:
+            where = record.where
+            said = str(line.get("sentence") or f"{verdict_words.word(record).removeprefix('fails: ')}: {record.reason}")
+            node, known = (where.node, where.name) if where is not None else ("", "")
+            found.marks[key] = [(node, known, said)]
+    if values is not None and values.rows:
+        found.values.pop(values.rung, None)
+        found.values[values.rung] = values
+        bad = values.bad
+        first = str((values.end.get("first_bad") or {}).get("text") or "")
+        found.marks["values", values.rung] = [
+            (values.rows[at].name, "", f"first bad node: {first}" if at == values.first_bad else "bad by itself") for at in bad
+        ]  # fmt: skip
+
+
+def _objects(file: Path) -> Iterator[dict[str, Any]]:
+    with contextlib.suppress(OSError), opened(file) as out:
+        yield from objects(out)

@@ -54,11 +54,12 @@ COLUMNS = (
     Column("module", "module", "The module of the model that it comes from.", 12, 40, cut="start", drop=5),
     Column("file", "file:line", "The user's line.", 14, 24, cut="start", drop=6),
     Column("kernel", "kernel", "The generated kernel that it went into.", 16, 40, cut="middle", drop=8),
-    Column("min", "min", "The smallest value that a replay saw.", 9, 9, right=True, seen=True),
-    Column("max", "max", "The largest value that a replay saw.", 9, 9, right=True, seen=True),
-    Column("nan", "nan", "How many elements were not a number.", 4, 7, right=True, seen=True),
-    Column("inf", "inf", "How many elements were infinite.", 4, 7, right=True, seen=True),
-    Column("error", "error", "How far the values are from a float64 run.", 8, 9, right=True, seen=True),
+    Column("min", "min", "The smallest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
+    Column("max", "max", "The largest value that a replay saw.", 9, 9, right=True, drop=4, seen=True),
+    Column("nan", "nan", "How many elements were not a number.", 4, 7, right=True, drop=2, seen=True),
+    Column("inf", "inf", "How many elements were infinite.", 4, 7, right=True, drop=2, seen=True),
+    Column("error", "error", "How far the values are from a float64 run.", 8, 12, right=True, seen=True),
+    Column("other", "other", "The same under another rung.", 8, 12, right=True, drop=1, seen=True),
 )
 BY_KEY: Mapping[str, Column] = {column.key: column for column in COLUMNS}
 ALSO = {"#": "index", "target": "op", "line": "file", "size": "bytes", "number": "index"}
@@ -87,32 +88,45 @@ def one(word: str) -> Column:
 
 
 def usual(view: GraphView) -> tuple[Column, ...]:
-    """What is shown where nothing was chosen: kernels and values only where there are some."""
-    return tuple(
+    """What is shown where nothing was chosen: kernels and values only where there are some, errors with their rung."""
+    kept = [
         column
         for column in COLUMNS
-        if (not column.seen or view.values) and (column.key != "kernel" or view.kernels)
-    )  # fmt: skip
+        if (not column.seen or view.values) and (column.key != "kernel" or view.kernels) and column.key not in view.nowhere
+    ]  # fmt: skip
+    rungs = dict(zip(("error", "other"), view.rungs, strict=False))
+    named = [one._replace(title=f"err {rungs[one.key]}") if one.key in rungs else one for one in kept]
+    return tuple(one for one in named if one.key != "other" or "other" in rungs)
 
 
-def widths(view: GraphView, columns: Sequence[Column]) -> dict[str, int]:
-    """How wide each column wants to be, from a sample of the graph."""
+class Widths(dict[str, int]):
+    """Column -> how wide it wants to be. `whole`: where there is room for everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole: dict[str, int] = {}
+
+
+def widths(view: GraphView, columns: Sequence[Column], start: int = 0) -> Widths:
+    """How wide each column wants to be, from a sample of the graph from a node on: folded inputs need no room."""
     count = len(view)
-    sample = range(0, count, max(1, count // SAMPLE))
-    made: dict[str, int] = {}
+    sample = range(start, count, max(1, count // SAMPLE))
+    made = Widths()
     for column in columns:
         if column.key == "index":
             made["index"] = max(column.least, len(str(max(count - 1, 0))))
             continue
-        lengths = sorted(len(cell(view, column.key, index)) for index in sample)
+        lengths = sorted(len(brief(view, column.key, index)) for index in sample)
         long = lengths[ceil(ENOUGH * (len(lengths) - 1))] if lengths else 0
         made[column.key] = min(max(long, len(column.title), column.least if column.right else 0), column.most)
+        made.whole[column.key] = max(made[column.key], lengths[-1] if lengths else 0)
     return made
 
 
 GAP = 2
 ROOMY_OP = 18
-"""An op of so many letters is worth more than further columns behind the type."""
+ROOMY = {"op": ROOMY_OP, "shape": 16}
+"""An op and a shape of so many letters are worth more than further columns behind the type."""
 GROW = ("name", "op", "shape", "stride", "dtype", "module", "file", "kernel")
 """Who gets what is left of the width, in turn."""
 
@@ -128,7 +142,7 @@ def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> l
     def needed(sizes: Mapping[str, int]) -> int:
         return sum(sizes[column.key] + GAP for column in kept) - GAP
 
-    roomy = {**least, "op": min(wide["op"], ROOMY_OP)} if "op" in least else least
+    roomy = {key: max(size, min(wide[key], ROOMY.get(key, 0))) for key, size in least.items()}
     for column in sorted(kept, key=lambda column: -column.drop):
         if not column.drop or needed(roomy if column.drop > 1 else least) <= width:
             break
@@ -136,11 +150,12 @@ def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> l
     wanted = roomy if needed(roomy) <= width else least
     sizes = {column.key: wanted[column.key] for column in kept}
     spare = width - needed(sizes)
-    for key in GROW:
-        if key in sizes and spare > 0:
-            more = min(spare, wide[key] - sizes[key])
-            sizes[key] += more
-            spare -= more
+    for wish in (wide, wide.whole if isinstance(wide, Widths) else {}):
+        for key in GROW:
+            if key in sizes and key in wish and spare > 0:
+                more = min(spare, wish[key] - sizes[key])
+                sizes[key] += more
+                spare -= more
     for key in ("shape", "op", "name"):
         if spare < 0 and key in sizes:
             less = min(-spare, max(0, sizes[key] - 6))
@@ -155,6 +170,23 @@ def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> l
 def cell(view: GraphView, key: str, index: int) -> str:
     """What a cell says, on one line and without control characters."""
     return CELLS[key](view, index)
+
+
+def brief(view: GraphView, key: str, index: int) -> str:
+    """The cell for a screen: inputs by the names that users know, targets without the namespaces that all have."""
+    if key == "name" and index in view.known:
+        return plain(view.known[index])
+    text = cell(view, key, index)
+    if key != "op":
+        return text
+    before, aten, after = text.partition("aten.")
+    if aten and before in ("", "torch.ops."):
+        return after
+    return text.rpartition(".")[2] if text.startswith(_SPACES) and not text.startswith("torch.ops.") else text
+
+
+_SPACES = ("torch.", "operator.", "_operator.", "math.")
+"""Namespaces of functions that are known without them."""
 
 
 def number_text(number: float | None) -> str:
@@ -209,7 +241,7 @@ CELLS: dict[str, Callable[[GraphView, int], str]] = {
     "module": GraphView.module,
     "file": lambda view, index: plain(view.text[view.table.where[index]]),
     "kernel": lambda view, index: plain(view.kernels.get(index, "")),
-    **{name: _seen(name) for name in ("min", "max", "nan", "inf", "error")},
+    **{name: _seen(name) for name in ("min", "max", "nan", "inf", "error", "other")},
 }
 
 

@@ -85,6 +85,11 @@ def inputs_of(recorded: Recorded) -> dict[str, str]:
     }
 
 
+def known_names(recorded: Recorded) -> dict[str, str]:
+    """Name -> "0.weight" of each parameter, buffer and argument that the user's program names."""
+    return {item.name: _source(item) for item in recorded.inputs.values() if item.role in ("parameter", "buffer", "user")}
+
+
 def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:
     """What each output of the graph is; `name` is its output node's. Empty where nothing describes them."""
     last = recorded.node(name)

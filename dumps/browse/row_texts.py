@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ..amounts import count_text, size_text
 from ..wording import counted
-from .columns import GAP, Column, cell, fitted
+from .columns import GAP, Column, brief, fitted
 from .lanes import GLYPHS, Lanes
 from .selection import Selection
 from .sorting import Sort
@@ -42,7 +42,7 @@ class RowTexts:
             parts[0] = lanes.gutter(row, self.glyphs) + " " if row >= 0 else " " * self._gutter
         gap = " " * GAP
         for column, width in self.columns:
-            text = cell(view, column.key, row) if row >= 0 else self._of_group(column.key, ~row)
+            text = brief(view, column.key, row) if row >= 0 else self._of_group(column.key, ~row)
             text = fitted(text, width, column)
             if column.key == "index":
                 parts[0] += text

@@ -71,6 +71,8 @@ class Values(NamedTuple):
     nan: int | None = None
     inf: int | None = None
     error: float | None = None
+    other: float | None = None
+    """The error under another rung."""
 
 
 class GraphView:
@@ -84,6 +86,12 @@ class GraphView:
         """Position of a node -> the generated kernel it went into, where that was recorded."""
         self.values: Mapping[int, Values] = {}
         """Position of a node -> what a replay saw."""
+        self.nowhere: frozenset[str] = frozenset()
+        """NaN, Inf: what no value has."""
+        self.rungs: Sequence[str] = ()
+        """The rungs of those values: of all but the last column, then of the last."""
+        self.known: Mapping[int, str] = {}
+        """Position of an input -> the name by which users know it: "layers.0.weight"."""
         self._levels: dict[int, tuple[str, ...]] = {}
         self._shapes: dict[int, Any] = {}
         self._distinct: dict[str, list[int]] = {}
@@ -132,8 +140,16 @@ class GraphView:
 
     @cached_property
     def lower_names(self) -> list[str]:
-        """All names in small letters, for finding text in them."""
-        return list(map(str.lower, self.table.name))
+        """All names in small letters, for finding text in them; those of inputs with the name that users know."""
+        names = list(map(str.lower, self.table.name))
+        for index, name in self.known.items():
+            names[index] += f" {name.lower()}"
+        return names
+
+    def take_known(self, names: Mapping[str, str]) -> None:
+        """Takes the names by which users know inputs."""
+        self.known = {at: name for node, name in names.items() if name and (at := self.position(node)) is not None}
+        self.__dict__.pop("lower_names", None)
 
     def op(self, index: int) -> str:
         """call_function, placeholder and so on."""
@@ -204,9 +220,10 @@ class GraphView:
         for name, numbers in seen.items():
             index = self.position(name)
             if index is not None:
-                low, high, nan, inf, error = (*numbers, None, None, None, None, None)[:5]
-                found[index] = Values(low, high, None if nan is None else int(nan), None if inf is None else int(inf), error)
+                low, high, nan, inf, *errors = (*numbers, *[None] * 6)[:6]
+                found[index] = Values(low, high, None if nan is None else int(nan), None if inf is None else int(inf), *errors)
         self.values = found
+        self.nowhere = frozenset(key for key in ("nan", "inf") if not any(getattr(one, key) for one in found.values()))
 
 
 def _parsed(text: str) -> Any:

@@ -17,6 +17,8 @@ from ..browse.kernels import kernel_column
 from ..browse.loading import loading
 from ..browse.matching import hint
 from ..browse.naming import positions
+from ..browse.recorded import Recorded
+from ..browse.roles import known_names
 from ..browse.row_texts import group_text
 from ..browse.search import hits_of
 from ..browse.selection import Question, Selection, selecting
@@ -99,6 +101,8 @@ def chosen_names(saved: SavedGraph, options: RowOptions) -> list[str]:
 
 
 def _selected(saved: SavedGraph, view: GraphView, options: RowOptions, sort: Sort | None) -> Selection:
+    if options.filter or options.find:
+        view.take_known(known_names(Recorded(saved)))
     try:
         terms = parse(options.filter or "")
         groups = finish(grouping(view)) if options.fold is not None else None

@@ -40,9 +40,9 @@ async def home(pilot: Pilot[None]) -> None:
 
 
 async def graph(pilot: Pilot[None]) -> None:
-    await rest(pilot, "aten.")
+    await rest(pilot, "add.Tensor")
     await pilot.press("slash", *"relu", "enter")
-    await rest(pilot, "aten.relu")
+    await rest(pilot, "relu")
 
 
 async def minify(pilot: Pilot[None]) -> None:

@@ -121,7 +121,7 @@ def test_from_the_run_to_the_report(terminal: Terminal, recorded: Path) -> None:
         terminal.keys("j")
         terminal.changed(before, terminal.below)
     terminal.keys("Enter")
-    terminal.until("[2 Graph]", "myrun/0_0/forward", "aten.")
+    terminal.until("[2 Graph]", "myrun/0_0/forward", "float32")
 
     before = terminal.screen()
     terminal.keys("/")

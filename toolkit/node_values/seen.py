@@ -4,7 +4,7 @@ Plain data for a screen: no torch, no widget, no process.
 
 >>> seen = ValuesSeen(); seen.take({"event": "value", "name": "exp", "min": 0.0, "max": 1.0, "nan": 0, "inf": 0, "error": 1e-7})
 >>> seen.columns()["exp"]
-(0.0, 1.0, 0, 0, 1e-07)
+(0.0, 1.0, 0, 0, 1e-07, None)
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ STAGES = {
     "as it is": "judging it as it is", "eager": "running eager", "compile": "compiling with extra outputs", "run": "running",
     "compare": "comparing with float64",
 }  # fmt: skip
+
+
+SPLIT, SMALL = 10.0, 1e-3
+"""Two rungs split where the errors differ by so many times, and by so much."""
 
 
 class NodeValue(msgspec.Struct, gc=False):
@@ -131,9 +135,23 @@ class ValuesSeen:
         nan, inf = (f"{count:,}" if count else "" for count in (row.nan, row.inf))
         return _number(row.min), _number(row.max), nan, inf, size_text(row.error), size_text(row.eager_error), ""
 
-    def columns(self) -> dict[str, tuple[Any, ...]]:
-        """min, max, nan, inf and error by node, for the columns of another screen."""
-        return {row.name: (row.min, row.max, row.nan, row.inf, row.error) for row in self.rows if not row.reason}
+    def columns(self, other: ValuesSeen | None = None) -> dict[str, tuple[Any, ...]]:
+        """min, max, nan, inf and error by node, and the error under another rung (eager's own where none is given)."""
+        errors = None if other is None else {row.name: row.error for row in other.rows}
+        return {
+            row.name: (row.min, row.max, row.nan, row.inf, row.error, row.eager_error if errors is None else errors.get(row.name))
+            for row in self.rows if not row.reason
+        }  # fmt: skip
+
+    def split(self, other: ValuesSeen | None = None) -> tuple[str, float, float] | None:
+        """The first node whose error is SPLIT times that of another rung (eager's own where none is given) and not small, with
+        both errors; None where they go together."""
+        for name, (_, _, _, _, error, beside) in self.columns(other).items():
+            if error is None or beside is None or abs(error - beside) <= SMALL:
+                continue
+            if max(error, beside) > SPLIT * min(error, beside):
+                return name, error, beside
+        return None
 
 
 def _number(value: float | None) -> str:

@@ -31,6 +31,7 @@ from ..widgets.graph_lines import Prompt, StatusLine
 from ..widgets.node_table import NodeTable
 from ..widgets.virtual_list import VirtualList
 from .graph_find import GraphFind
+from .graph_marks import GraphMarks
 from .graph_rows import GraphRows, early
 from .graph_tabs import GraphTabs
 
@@ -61,14 +62,12 @@ class GraphRoom(Room):
     GraphRoom Prompt { layer: front; dock: bottom; }
     GraphRoom #both { height: 1fr; layout: vertical; }
     GraphRoom #rows { height: 1fr; width: 1fr; }
-    GraphRoom #side { height: 40%; width: 1fr; }
     GraphRoom.wide #both { layout: horizontal; }
-    GraphRoom.wide #side { width: 40%; height: 1fr; }
     GraphRoom.low #side { display: none; }
     GraphRoom.table #side { display: none; }
     GraphRoom.alone #side { display: none; }
     GraphRoom.tabs #rows { display: none; }
-    GraphRoom.tabs #side { display: block; width: 1fr; height: 1fr; }
+    GraphRoom.tabs #side { display: block; }
     """
 
     def __init__(self, here: Here, saved: SavedGraph | None = None) -> None:
@@ -78,13 +77,12 @@ class GraphRoom(Room):
         self.slices = Slices(on_error=lambda error: self.trouble(error, doing="rows"))
         self.rows = GraphRows(self)
         self.find, self.tab_keys = GraphFind(self, self.rows), GraphTabs(self)
-        self.parts = (self.rows, self.find, self.tab_keys)
+        self.marks = GraphMarks(self)
+        self.parts = (self.rows, self.find, self.tab_keys, self.marks)
         self.tabs: NodeTabs | None = None
         self._early: Future[tuple[SavedGraph, bytes | None]] | None
         self._begin(saved)
         self.resting: Any = None
-        self._seen: object = None
-        """The values that were taken last."""
 
     def needed(self) -> GraphView:
         """The graph; raises UsageError while it is being read."""
@@ -133,7 +131,7 @@ class GraphRoom(Room):
     def arrive(self, here: Here) -> None:
         """Shown again, perhaps for another node."""
         super().arrive(here)
-        self._take_values()
+        self.marks.look()
         if here.node and self.view is not None:
             place = self.view.position(here.node)
             if place is not None and place != self._node:
@@ -145,7 +143,7 @@ class GraphRoom(Room):
         """Reads the graph."""
         super().on_mount()
         self.add_class("alone")
-        self._place(self.app.size.width, self.app.size.height)
+        self.place()
         self.table.focus()
         self.status.show("reading ...")
         self.read()
@@ -178,25 +176,18 @@ class GraphRoom(Room):
         self.rows.again()
         self.rows.prepare()
         self.tab_keys.mount()
-        self._take_values()
+        self.marks.begin()
         self.call_after_refresh(collecting.loaded)
         saved = self.saved
         if saved is not None:
             self.work(lambda: kernel_column(saved, view), self.rows.kernel_column, group="kernels", doing="reading the kernels")
-
-    def _take_values(self) -> None:
-        """What a replay read last of this graph, where it is new, as columns."""
-        seen = self.workbench.values.get(self.here.graph or "")
-        if seen and seen is not self._seen and self.view is not None and self.view.whole:
-            self._seen = seen
-            self.rows.value_columns(seen)
 
     def on_screen_resume(self) -> None:
         """Back from another screen: the table has the keys, and there may be values."""
         super().on_screen_resume()
         if not self.prompt.is_open and not self.has_class("tabs"):
             self.table.focus()
-        self._take_values()
+        self.marks.look()
 
     def _unreadable(self, error: BaseException) -> None:
         self.status.show("the graph cannot be read")
@@ -226,6 +217,7 @@ class GraphRoom(Room):
             return
         self.here = self.here.at(node=self.view.table.name[node])
         self.tell_where()
+        self.marks.tell()
         if self.tabs is not None and self.query_one("#side").display:
             self.tabs.show_node(node)
 
@@ -278,8 +270,14 @@ class GraphRoom(Room):
 
     def on_resize(self, event: events.Resize) -> None:
         """Tabs beside or below the table, or away."""
-        self._place(event.size.width, event.size.height)
+        self.place()
 
-    def _place(self, width: int, height: int) -> None:
+    def place(self) -> None:
+        """Divides the screen."""
+        width, height = self.app.size
         self.set_class(width >= WIDE, "wide")
+        split = self.workbench.settings.split
+        for name, part in (("#rows", split), ("#side", 100 - split)):
+            styles = self.query_one(name).styles
+            styles.width, styles.height = (f"{part}fr", "1fr") if width >= WIDE else ("1fr", f"{part}fr")
         self.set_class(width < WIDE and (height < LOW or width < NARROW), "low")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...dumps.browse import columns as all_columns
 from ...dumps.browse.columns import Column
 from ...dumps.browse.filter import Term
-from ...dumps.browse.folding import Groups, grouping
+from ...dumps.browse.folding import INPUTS, Groups, grouping
 from ...dumps.browse.lanes import Lanes, laying
 from ...dumps.browse.loading import sidecar_bytes
 from ...dumps.browse.matching import hint
@@ -33,6 +33,10 @@ SORT_KEYS = {
     "m": "module", "l": "file", "k": "kernel", "w": "min", "x": "max", "a": "nan", "i": "inf", "e": "error",
 }  # fmt: skip
 """What is pressed behind `s`; g is the order of the graph."""
+
+
+FEW_INPUTS = 4
+"""So many inputs are not folded."""
 
 
 def early(name: str, saved: SavedGraph | None) -> tuple[SavedGraph, bytes | None]:
@@ -57,6 +61,11 @@ class GraphRows:
         self.lanes: Lanes | None = None
         self.chosen: tuple[Column, ...] | None = None
         """Columns that the user chose; None: those that are usual."""
+
+    @property
+    def _inputs(self) -> frozenset[int]:
+        """The group of the inputs, which may be folded with lanes beside the rest."""
+        return frozenset([0]) if self.groups is not None and self.groups.labels[:1] == [INPUTS] else frozenset()
 
     @property
     def selection(self) -> Selection | None:
@@ -86,7 +95,7 @@ class GraphRows:
 
     def show_rows(self, selection: Selection, node: int) -> None:
         """Shows rows with the cursor at a node or near it."""
-        plain = selection.question.sort is None and selection.nodes is None and not selection.question.folded
+        plain = selection.question.sort is None and selection.nodes is None and not selection.question.folded - self._inputs
         lanes = self.lanes if plain else None
         columns = self.chosen or all_columns.usual(selection.view)
         self.room.table.show(selection, columns, lanes, selection.nearest(max(node, 0)))
@@ -106,7 +115,8 @@ class GraphRows:
             if selection.question.folded:
                 told.append("folds are off while sorted")
         elif selection.question.folded:
-            told.append(f"{counted(len(selection), 'row', form=',')}, modules folded")
+            what = "modules" if selection.question.folded - self._inputs else "inputs"
+            told.append(f"{counted(len(selection), 'row', form=',')}, {what} folded")
         if self.room.view is not None and not self.room.view.whole:
             told.append("reading on ...")
         elif self.lanes is not None and self.room.table.lanes is None:
@@ -182,10 +192,11 @@ class GraphRows:
         if self.selection is not None:
             self.show_rows(self.selection, self.room.table.node)
 
-    def value_columns(self, seen: Mapping[str, Sequence[float | None]]) -> None:
-        """Takes min, max, nan, inf and error of nodes by their names: they become columns, and words of the filter."""
+    def value_columns(self, seen: Mapping[str, Sequence[float | None]], rungs: Sequence[str] = ()) -> None:
+        """Takes min, max, nan, inf and errors of nodes by their names: they become columns, and words of the filter."""
         view = self.room.needed()
         view.take_values(seen)
+        view.rungs = rungs
         if self.selection is not None:
             self.show_rows(self.selection, self.room.table.node)
             self.room.table.measure()
@@ -255,9 +266,17 @@ class GraphRows:
         def laid(lanes: Lanes) -> None:
             self.lanes = lanes
             self.again()
+            self.grouped(lambda groups: self._fold_inputs(groups))
             self.grouped(lambda _: self.room.slices.run("prepare", _warm(view), lambda _: None))
 
         self.room.slices.run("lanes", laying(view), laid)
+
+    def _fold_inputs(self, groups: Groups) -> None:
+        """Folds the inputs in front into one line, unless a key went among them or something else is asked for already."""
+        if not len(groups) or groups.labels[0] != INPUTS or groups.starts[0] or groups.ends[0] < FEW_INPUTS:
+            return
+        if self.question == Question() and self.room.table.cursor == 0 and self.room.prompt.purpose == "":
+            self.ask(groups.ends[0], folded=frozenset([0]), then=lambda: self.room.table.scroll_home(animate=False))
 
     def grouped(self, then: Callable[[Groups], object]) -> None:
         """Calls `then` with the groups, which are found once."""

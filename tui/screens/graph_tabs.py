@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from ...dumps import atomic
 from ...dumps.browse.near import HOPS
 from ...dumps.browse.partner import Partner
+from ...dumps.browse.roles import known_names
 from ...dumps.browse.sheet import Sheet, text
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.walk import Frame
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ..widgets.tabs.node_tabs import NodeTabs
     from .graph import GraphRoom
 
+LEAST_SPLIT = 20
+"""Per cent of the screen that the table and its tabs keep."""
 EXPORTS = {"s": ".svg, a picture that shows details under the mouse", "p": ".png", "t": ".txt, as it is drawn here"}
 
 
@@ -74,6 +77,18 @@ class GraphTabs:
             room.query_one("#side").mount(tabs)
             room.remove_class("alone")
             room.rest()
+            room.work(self._known, self._take_known, group="known", doing="reading the names of inputs")
+
+    def _known(self) -> dict[str, str]:
+        about = self.side.about
+        with about.lock:
+            return known_names(about.recorded)
+
+    def _take_known(self, names: dict[str, str]) -> None:
+        self.room.needed().take_known(names)
+        if self.room.needed().known:
+            self.room.table.measure()
+            self.room.marks.place()
 
     def do_graph_zoom(self) -> None:
         """Tabs alone, table alone, both."""
@@ -88,6 +103,14 @@ class GraphTabs:
         else:
             room.table.focus()
         room.rest()
+
+    def do_graph_split(self, by: int) -> None:
+        """The table gets more of the screen, or less; remembered."""
+        room, settings = self.room, self.room.workbench.settings
+        settings.split = max(LEAST_SPLIT, min(100 - LEAST_SPLIT, settings.split + by))
+        room.remove_class("table")
+        room.place()
+        settings.save()
 
     def do_tabs_next(self) -> None:
         """The next tab; where the tabs are not seen, they are shown."""

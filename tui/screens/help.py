@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 from textual import events
@@ -24,6 +25,12 @@ PANEL = (("r", "again", "With an open panel of an error: do again what failed.")
          ("y", "copy", "With an open panel of an error: its text to the clipboard and a file."),
          ("Y", "to file", "With an open panel of an error: its text to a file here."))  # fmt: skip
 
+
+LANES = (
+    "Lanes: a line leads from where a value is made (●) past each use (├ ┤) to its last one (╰ ╯). ○ its last use is more than "
+    "40 rows on, or no lane is free; · nobody uses it; ‹ it uses a value from so far above. ▾ ▴ users and inputs of the node "
+    "under the cursor. ✗ a job found something there. Errors of float32 are yellow from 3e-5 on and red from 3e-4.\n"
+)
 
 GROUPS = {"here": "In this room", "rooms": "Rooms", "everywhere": "Everywhere", "move": "Moving", "errors": "Errors"}
 
@@ -112,4 +119,6 @@ class Help(Sheet[None]):
             moves[event.key](animate=False)
 
     def _fill(self, text: str) -> None:
-        self.query_one("#keys-table", Static).update(as_table(matching(self.room_name, text), self.size.width >= 90))
+        table = as_table(matching(self.room_name, text), self.size.width >= 90)
+        legend = LANES if self.room_name == "graph" and not text.strip() else ""
+        self.query_one("#keys-table", Static).update(Group(Text(legend, "dim"), table) if legend else table)

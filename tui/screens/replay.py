@@ -155,7 +155,7 @@ class ReplayRoom(ReplayView):
         """The node under the cursor in the graph, with the values as columns."""
         name = self.values.rows[self.nodes.cursor].name if self.values.rows else self.here.node
         if self.values.rows:
-            self.workbench.values[self.graph] = self.values.columns()
+            self.workbench.values[self.graph] = self.values
         self.workbench.go("graph", Here(run=self.here.run, graph=self.graph, node=name))
         return True
 

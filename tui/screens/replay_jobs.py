@@ -181,7 +181,7 @@ class ReplayJobs(ViewsRoom):
         elif slot.kind == "values":
             self.values.lost(how)
             if self.here.graph is not None and self.values.rows:
-                self.workbench.values[self.here.graph] = self.values.columns()
+                self.workbench.values[self.here.graph] = self.values
         if code not in NORMAL and not slot.stopped:
             why = next((line for line in reversed(slot.said) if line.startswith("graphdbg: ")), "").removeprefix("graphdbg: ")
             error = UsageError(f"{slot.line}: {ending(code)}", why or "it said nothing of why", "what it had found is shown")

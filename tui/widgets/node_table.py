@@ -18,7 +18,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from ...dumps.browse.columns import Column, fitting, widths
+from ...dumps.browse.columns import GAP, Column, fitting, widths
 from ...dumps.browse.lanes import ASCII, GLYPHS, Lanes
 from ...dumps.browse.row_texts import RowTexts
 from ...dumps.browse.selection import Selection
@@ -26,7 +26,11 @@ from .virtual_list import VirtualList
 
 KEPT = 3000
 """Texts of rows that are kept."""
-STYLES = ("head", "quiet", "op", "group", "cursor", "near")
+STYLES = ("head", "quiet", "op", "group", "cursor", "near", "bad", "hot", "warm")
+EPSILON = {"float64": 2.3e-16, "float16": 9.8e-4, "bfloat16": 7.9e-3}
+"""Of a type the step after 1; of others that of float32."""
+WARM = 0.1
+"""Beyond the square root of that step an error has lost half of the digits and is hot; beyond this part of it, warm."""
 
 
 class NodeTable(VirtualList):
@@ -42,6 +46,9 @@ class NodeTable(VirtualList):
     NodeTable > .nodes--op { color: $text-accent; }
     NodeTable > .nodes--group { color: $text-primary; text-style: bold; }
     NodeTable > .nodes--near { color: $text-warning; text-style: bold; }
+    NodeTable > .nodes--bad { color: $text-error; text-style: bold; }
+    NodeTable > .nodes--hot { background: $error-muted; color: $text-error; text-style: bold; }
+    NodeTable > .nodes--warm { background: $warning-muted; color: $text-warning; }
     NodeTable > .nodes--cursor { background: $block-cursor-background; color: $block-cursor-foreground; text-style: bold; }
     """
 
@@ -61,6 +68,12 @@ class NodeTable(VirtualList):
         self.glyphs = ASCII if ascii_only else GLYPHS
         self.near: dict[int, str] = {}
         """Nodes that the one under the cursor uses or is used by, with their mark."""
+        self.bad: dict[int, str] = {}
+        """Nodes that a job found bad, with their mark."""
+        self.bad_lines: set[int] = set()
+        """The user's lines of those, as positions among the texts."""
+        self._heated: list[tuple[str, int, int]] = []
+        """Columns that are painted by what they hold, from letter to letter of the line."""
         self._wide: dict[str, int] = {}
         self._strips: dict[int, Strip] = {}
 
@@ -69,8 +82,9 @@ class NodeTable(VirtualList):
     def show(self, selection: Selection, columns: Sequence[Column], lanes: Lanes | None, cursor: int) -> None:
         """Shows these rows with the cursor on that one."""
         before = self.selection
-        if before is None or before.view is not selection.view or columns != self.columns:
-            self._wide = widths(selection.view, columns)
+        known = before is not None and before.view is selection.view and _start(before) == _start(selection)
+        if not known or tuple(columns) != tuple(self.columns):
+            self._wide = widths(selection.view, columns, _start(selection))
         self.selection, self.columns, self.lanes = selection, columns, lanes
         self.cursor = max(0, min(cursor, len(selection) - 1))
         self._mark()
@@ -82,7 +96,7 @@ class NodeTable(VirtualList):
     def measure(self) -> None:
         """Takes the widths of columns anew: what they hold has changed."""
         if self.selection is not None:
-            self._wide = widths(self.selection.view, self.columns)
+            self._wide = widths(self.selection.view, self.columns, _start(self.selection))
             self._lay()
 
     def _lay(self) -> None:
@@ -92,10 +106,16 @@ class NodeTable(VirtualList):
             return
         lanes = self.lanes
         gutter = lanes.width + 1 if lanes is not None else 0
-        width = self.scrollable_content_region.width
+        width = self.scrollable_content_region.width - 1  # digits do not touch the bar
         if width - gutter < 50:
             lanes, gutter = None, 0
-        self.texts = RowTexts(self.selection, fitting(self.columns, self._wide, width - gutter), lanes, self.glyphs)
+        fits = fitting(self.columns, self._wide, width - gutter)
+        self.texts = RowTexts(self.selection, fits, lanes, self.glyphs)
+        self._heated, at = [], gutter
+        for column, wide in fits:
+            if column.key in ("error", "other", "file"):
+                self._heated.append((column.key, at, at + wide))
+            at += wide + GAP
         self.refresh()
 
     def on_resize(self) -> None:
@@ -175,17 +195,35 @@ class NodeTable(VirtualList):
     def _strip(self, at: int, width: int) -> Strip:
         assert self.selection is not None and self.texts is not None
         row = self.selection.rows[at]
-        text = self.texts(row, self.near.get(row, " "))
+        text = self.texts(row, self.bad.get(row) or self.near.get(row, " "))
         if at == self.cursor:
             return Strip([Segment("".join(text), self.style_of("cursor"))]).adjust_cell_length(width, self.style_of("cursor"))
         if row < 0:
             return Strip([Segment("".join(text), self.style_of("group"))]).adjust_cell_length(width, self.style_of("base"))
         quiet, name, op, rest = text
-        segments = [
-            Segment(quiet, self.style_of("quiet")), Segment(name, self.style_of("near" if row in self.near else "base")),
-            Segment(op, self.style_of("op")), Segment(rest, self.style_of("base")),
-        ]  # fmt: skip
-        return Strip(segments).adjust_cell_length(width, self.style_of("base"))
+        style = "bad" if row in self.bad else "near" if row in self.near else "base"
+        base, ahead = self.style_of("base"), len(quiet) + len(name) + len(op)
+        segments = [Segment(quiet, self.style_of("quiet")), Segment(name, self.style_of(style)), Segment(op, self.style_of("op"))]
+        done = 0
+        for key, start, end in self._heated:
+            if (heat := self._heat(row, key)) and start >= ahead:
+                segments.append(Segment(rest[done : start - ahead], base))
+                segments.append(Segment(rest[start - ahead : end - ahead], self.style_of(heat)))
+                done = end - ahead
+        return Strip([*segments, Segment(rest[done:], base)]).adjust_cell_length(width, base)
+
+    def _heat(self, node: int, key: str) -> str:
+        """How an error is painted, and the user's line of a bad node."""
+        assert self.selection is not None
+        view = self.selection.view
+        if key == "file":
+            return "bad" if view.table.where[node] in self.bad_lines else ""
+        values = view.values.get(node)
+        error = getattr(values, key) if values is not None else None
+        if not error:
+            return ""
+        limit = EPSILON.get(view.text[view.table.dtype[node]], 1.2e-7) ** 0.5
+        return "hot" if error > limit else "warm" if error > WARM * limit else ""
 
     # -- the mouse
 
@@ -199,3 +237,9 @@ class NodeTable(VirtualList):
     def opens(self, index: int, chain: int) -> bool:
         """A second click; on a group once more after the cursor was there."""
         return index == self.cursor and (chain == 2 or self.row < 0)
+
+
+def _start(selection: Selection) -> int:
+    """Where the nodes begin that have rows of their own, where what is in front is folded."""
+    first = selection.rows[0] if len(selection) else 0
+    return selection.groups.ends[~first] if first < 0 and selection.groups is not None else 0

@@ -10,6 +10,7 @@ read or compute anything in a key's handler, and must not know the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +25,7 @@ from ....dumps.browse.boxes import ASCII
 from ....dumps.browse.near import HOPS, MOST_HOPS
 from ....dumps.browse.sheet import DIM, Sheet, line
 from ....dumps.browse.table import GraphView
-from ...settings import ascii_only
+from ...settings import ascii_only, mark
 from ...telling import Telling
 from .colours import coloured
 from .page import Page
@@ -56,6 +57,8 @@ class NodeTabs(Vertical):
         self.kinds: Sequence[str] = tuple(NAMES)
         self.numbers = {SOURCE: 0, CODE: 0, NEAR: HOPS}
         """Which frame, which kernel, how many hops."""
+        self.found: Callable[[int, bool], list[str]] = lambda node, source: []
+        """What jobs found of a node; with its other argument, of the source line."""
         self.shown: tuple[str, int | None, int] = ("", None, 0)
         """Tab, node and number of the sheet that is seen."""
 
@@ -83,6 +86,11 @@ class NodeTabs(Vertical):
             return
         self.node = index
         self.numbers.update({SOURCE: 0, CODE: 0})
+        if self.is_mounted:
+            self._ask()
+
+    def again(self) -> None:
+        """The same anew: something was found."""
         if self.is_mounted:
             self._ask()
 
@@ -146,6 +154,8 @@ class NodeTabs(Vertical):
             return  # asked for something else meanwhile
         stay = wanted[0] == self.shown[0] == CODE and sheet.top == self.sheet.top and sheet.lines is self.sheet.lines
         self.shown = wanted
+        if wanted[1] is not None and (found := self.found(wanted[1], wanted[0] == SOURCE)):
+            sheet = replace(sheet, notes=[*(f"{mark('bad')} {one}" for one in found), *sheet.notes])
         self._tell(sheet.title, sheet.choice)
         self.page.show(sheet, stay=stay)
 

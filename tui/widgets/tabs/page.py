@@ -18,6 +18,7 @@ from textual.reactive import Reactive
 from textual.strip import Strip
 
 from ....dumps.browse.sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, Span, line, line_text, plain_code
+from ...settings import mark
 from ..virtual_list import VirtualList
 from .colours import pieces
 
@@ -97,7 +98,7 @@ class Page(VirtualList):
         """Notes, then the lines, broken where they are texts."""
         self._strips.clear()
         sheet = self.sheet
-        notes: list[tuple[int, Line | str]] = [(-1, line((f"! {note}", BAD))) for note in sheet.notes]
+        notes: list[tuple[int, Line | str]] = [(-1, line((_note(note), BAD))) for note in sheet.notes]
         width = max(20, self.size.width - 1)
         if sheet.language:
             self._notes = [row for note in notes for row in broken(note, width)]
@@ -164,7 +165,8 @@ class Page(VirtualList):
     def _code_strip(self, position: int) -> Strip:
         marked = self.sheet.is_marked(position)
         over = Style(bgcolor=self.style_of("marked").bgcolor) if marked else Style.null()
-        sign = " " if not marked else ">" if self._translate else MARK
+        bad = any(map(found_bad, self.sheet.notes))
+        sign = " " if not marked else mark("bad") if bad else ">" if self._translate else MARK
         number = f"{sign}{self.sheet.first + position:>{self._gutter - 3}}  "
         segments = [Segment(number, self.style_of("number") + over)]
         text = self._colours.get(position)
@@ -196,6 +198,16 @@ class Page(VirtualList):
                 self.refresh()
 
             self._colour(part, language, take)
+
+
+def _note(note: str) -> str:
+    return note if found_bad(note) else f"! {note}"
+
+
+def found_bad(note: str) -> bool:
+    """Whether a note says what a job found bad, and not what the sheet lacks."""
+    return note.startswith(f"{mark('bad')} ")
+
 
 def _leading(piece: Span) -> Style:
     """To the node that a click on the piece asks for."""
