@@ -38,7 +38,8 @@ def test_home_begins_at_the_failed_graph_and_says_what_to_do(work: Path) -> None
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(pilot, lambda: home.looked and home.lines, "the list")
-        assert listed(home) == [("run", "myrun", ""), ("graph", "0_0/joint", "ran"), ("graph", "0_0/forward", "failed")]
+        graphs = [("graph", "0_0/joint", "ran"), ("graph", "0_0/forward", "failed")]
+        assert listed(home) == [("run", "myrun", ""), ("compile", "0_0", "failed"), *graphs]
         assert home.line is not None
         assert home.line.name == "0_0/forward"
         assert home.here == Here(run="myrun", graph="myrun/0_0/forward")
@@ -64,18 +65,18 @@ def test_filter_fold_and_why(work: Path) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(pilot, lambda: home.looked and home.lines, "the list")
         await pilot.press("f", *"-ran")
-        assert [name for _, name, _ in listed(home)] == ["myrun", "0_0/forward"]
-        assert "1 of 2 graphs" in shown(app)
+        assert [name for _, name, _ in listed(home)] == ["myrun", "0_0", "0_0/forward"]
+        assert "1 of 1 compile" in shown(app)
         assert home.equivalent() == ["ls", "myrun", "--filter", "-ran"]
         await pilot.press("space", *"xyz")
         assert home.lines == []
         assert "nothing has all of these words: -ran xyz" in shown(app)
         await pilot.press("escape")
-        assert len(home.lines) == 3
+        assert len(home.lines) == 4
         await pilot.press("home", "space")
         assert listed(home) == [("run", "myrun", "")]
         await pilot.press("enter")
-        assert len(home.lines) == 3
+        assert len(home.lines) == 4
         await pilot.press("w")
         panel = home.query_one(NotePanel)
         await until(pilot, lambda: "Nothing says why these graphs exist" in panel.text, "why")
@@ -165,7 +166,7 @@ def test_processes_that_died_and_what_was_left_out(tmp_path: Path, monkeypatch) 
         told = {line.name: line for line in home.lines if line.kind == "process"}
         assert [line.status for line in told.values()] == ["ended", "killed", "ended"]
         assert "SIGKILL" in next(line.text for line in told.values() if line.bad)
-        assert [line.status for line in home.lines if line.kind == "graph"] == ["compiling, died"] * 2
+        assert [line.status for line in home.lines if line.kind == "compile"] == ["compiling, died"] * 2
         assert any("left out: 1 graph by --max-disk 8000000" in line.name for line in home.lines)
 
     play(story, home)
@@ -194,7 +195,7 @@ def test_packed_runs_minifications_and_jobs_are_listed_and_opened(work: Path) ->
         await pilot.press("escape")
         home.rows.move_to(next(place for place, line in enumerate(home.lines) if line.name == "bug.zip"))
         await pilot.press("enter")
-        await until(pilot, lambda: any(line.target == "bug.zip/0_0/forward" for line in home.lines), "the packed run's graphs")
+        await until(pilot, lambda: any(line.target == "bug.zip/0_0/forward" for line in home.lines), "the packed run's compiles")
 
     play(story, home)
 

@@ -25,12 +25,12 @@ from ...dumps.tables import plain
 from ...minifier.progress import telling
 from ...minifier.progress.candidates import atoms_of, parsed
 from ...minifier.progress.watched import Bite, State, Watched, watched
-from ...minifier.starting import proposed
+from ...minifier.starting import Start, proposed
 from ..here import Here
-from ..job_files import first_failing
 from ..jobs import Job
 from ..room import ViewsRoom
 from ..settings import ascii_only, mark
+from ..verdicts import of_graph
 from ..widgets.lines import Lines, wrapped
 from ..widgets.minify_form import MinifyForm
 from ..widgets.minify_views import VIEWS, Looked, View, candidate, picture
@@ -147,7 +147,14 @@ class FollowingRoom(ViewsRoom):
         if graph is None:
             raise UsageError("no graph is chosen", "a minification begins with one", "press 1 for Home, enter on a graph")
         show = partial(setattr, self.form, "base")
-        self.work(lambda: proposed(graph, rung=first_failing(graph)), show, group="form", doing="propose")
+
+        def propose() -> Start:
+            found = of_graph(graph)
+            if found is None or found.command != "triage":
+                return proposed(graph)
+            return proposed(graph, verdict=found.record, rung=found.rung, imports=found.imports)
+
+        self.work(propose, show, group="form", doing="propose")
 
     def _start(self) -> None:
         start = self.form.start()

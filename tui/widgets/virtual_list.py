@@ -8,6 +8,8 @@ A subclass says in `line` how one line looks. A move of the cursor paints the li
 
 from __future__ import annotations
 
+from typing import Any
+
 from textual import events
 from textual.geometry import Size
 from textual.message import Message
@@ -35,6 +37,11 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
 
     class Opened(Moved):
         """A line was clicked twice."""
+
+    def __init__(self, *children: Any, **more: Any) -> None:
+        super().__init__(*children, **more)
+        self._painted: dict[int, Strip | None] = {}
+        """What was painted last, by the row of the screen."""
 
     # -- what a subclass says
 
@@ -106,8 +113,18 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
+        self._painted[y] = strip = self._row(y)
+        return strip
+
+    def _row(self, y: int) -> Strip:
         index = y + self.scroll_offset.y
         return self.line(index) if 0 <= index < self.count else Strip.blank(self.size.width, self.rich_style)
+
+    def repaint_changed(self) -> None:
+        """Paints the rows that do not look as they did."""
+        for y in range(self.size.height):
+            if self._row(y) != self._painted.get(y):
+                self.refresh_line(y)
 
     def on_click(self, event: events.Click) -> None:
         """A click puts the cursor there, a second one opens."""
