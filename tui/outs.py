@@ -91,7 +91,8 @@ class Outs:
             return line
         story = watched.story
         line.status, line.bad, line.run = WORDS[watched.state], watched.state in ("dead", "gone"), story.graph
-        parts = [counted(len(story.queries), "query", form=",")] if story.queries else []
+        parts = [story.graph.partition("/")[2] or story.graph] if story.graph else []
+        parts += [counted(len(story.queries), "query", form=",")] if story.queries else []
         if story.best is not None:
             far = "so far" if watched.state == "running" else "left"
             parts.append(f"{counted(story.best[0], 'node', form=',')} of {story.original[0]:,} {far}")

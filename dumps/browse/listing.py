@@ -217,10 +217,11 @@ def filtered(lines: Sequence[Line], text: str, folded: Collection[str] = ()) -> 
         own = [word for word in words if word[:1] == "-" or word not in named]
         hidden = around is not None and around.key in folded and around.key in whole
         if line.kind in (*GRAPHS, "out", "job") and not hidden and matches(line.words(), own):
-            whole.add(line.key)
             kept += [upper for upper in above if upper.key not in taken]
             taken.update(upper.key for upper in above)
             kept.append(line)
+            taken.add(line.key)
+            whole.add(line.key)
         above.append(line)
     return kept
 

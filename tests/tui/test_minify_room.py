@@ -74,7 +74,7 @@ def test_a_finished_one_shows_its_result_and_every_view(out: Path) -> None:
         known = room.watched.story
         text = shown(app)
         assert VIEWS[room.view].name == "Result" and f"{known.original[0]} nodes, " in text and "small/case" in text
-        assert "ended after" in text and f"best: {known.best[0]} of {known.original[0]} nodes" in text  # type: ignore[index]
+        assert "ended after" in text and f"nodes   {known.best[0]:>10}{known.original[0]:>12}" in text  # type: ignore[index]
         await to_view(app, "Steps")
         told = {words[1]: words[2] for row in lines(app)[1:] if len(words := row.split()) > 2}
         assert told["sanity"] == "2" and told["verification"] == "3"
@@ -138,7 +138,7 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
             file.write(line(**search, queries=number, case=str(number), verdict="pass", nodes=3))
         file.write(line(**search, queries=9, case="9", verdict="other", nodes=3, signature="another failure"))
         await until(app, lambda: "nothing smaller for 7 queries" in shown(app), "that it takes long")
-        assert "1.0 s a query of late" in shown(app) and "best: 9 of 180 nodes" in shown(app)
+        assert "60.0 a minute" in shown(app) and "nodes            9         180     5 %" in shown(app)
         await to_view(app, "Other failures")
         assert lines(app) == ["1 time, from 3 nodes on: another failure"]
         await pilot.press("m")

@@ -227,6 +227,8 @@ class HomeRoom(ListRoom):
 
     def _preview(self) -> None:
         """What is known of the line under the cursor, once it rests there for a moment."""
+        if not self.query("#preview"):  # the screen is being taken down
+            return
         line, width = self.line, self.below.scrollable_content_region.width
         self.below.set_class(self._zoom == "none" or line is None or self.size.height < LEAST_ROWS, "none")
         found = self.overview.verdicts.of(line.target) if line is not None and line.kind in GRAPHS else None
@@ -240,12 +242,12 @@ class HomeRoom(ListRoom):
         key = line.key
 
         def show(texts: list[Text]) -> None:
-            if self._previewed is shown:
+            if self._previewed is shown and self.query("#preview"):
                 self.below.show(texts, keep=key == self._below_of)
                 self._below_of = key
 
         def read() -> None:
-            if self._previewed is shown:
+            if self._previewed is shown and self.query("#preview"):
                 rows = self.below.size.height
                 look = lambda: wrapped(preview(line, self.overview, width, rows), width)  # noqa: E731
                 self.work(look, show, group="preview", doing="reading what is known of it")

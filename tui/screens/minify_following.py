@@ -33,7 +33,7 @@ from ..settings import ascii_only, mark
 from ..verdicts import of_graph
 from ..widgets.lines import Lines, wrapped
 from ..widgets.minify_form import MinifyForm
-from ..widgets.minify_views import VIEWS, Looked, View, candidate, picture
+from ..widgets.minify_views import VIEWS, Looked, View, candidate, output, picture
 from ..widgets.plot import Plot
 
 LOOK_S = 0.3
@@ -49,20 +49,22 @@ class FollowingRoom(ViewsRoom):
     """One minification, or the form for one."""
 
     AUTO_FOCUS = ""
-    lines = getters.query_one(Lines)
+    lines = getters.query_one("#minify-lines", Lines)
     form = getters.query_one(MinifyForm)
     live = getters.query_one("#minify-live")
     views = [view.name for view in VIEWS]
     DEFAULT_CSS: ClassVar[str] = """
     FollowingRoom #minify-live { height: 1fr; }
-    FollowingRoom #minify-live.wide { layout: horizontal; }
     FollowingRoom #minify-top { height: 50%; }
-    FollowingRoom .wide #minify-top { height: 1fr; width: 3fr; }
-    FollowingRoom #minify-below { height: 1fr; }
-    FollowingRoom .wide #minify-below { width: 4fr; border-left: vkey $panel; }
-    FollowingRoom .alone #minify-top { display: none; }
-    FollowingRoom #minify-facts { height: 5; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    FollowingRoom .wide #minify-facts { height: 12; text-wrap: wrap; }
+    FollowingRoom .wide #minify-top { layout: horizontal; height: 40%; }
+    FollowingRoom #minify-below { height: 1fr; layout: horizontal; }
+    FollowingRoom #minify-lists { width: 3fr; height: 1fr; }
+    FollowingRoom .alone #minify-top, FollowingRoom .alone #minify-output { display: none; }
+    FollowingRoom #minify-facts { height: 5; padding: 0 1; background: $background; }
+    FollowingRoom .wide #minify-facts { height: 1fr; width: 2fr; }
+    FollowingRoom .wide Plot { width: 3fr; }
+    FollowingRoom #minify-output { display: none; width: 2fr; padding: 0 1; border-left: vkey $panel; }
+    FollowingRoom .wide.runs #minify-output { display: block; }
     FollowingRoom #minify-tabs { height: 1; background: $panel; link-style: none; link-style-hover: bold; }
     """
 
@@ -77,15 +79,22 @@ class FollowingRoom(ViewsRoom):
         self._last_state: State = "starting"
 
     def content(self) -> ComposeResult:
-        """The form, and the plot with its lists; one of them is seen."""
+        """The form; or numbers and plot, and below them the lists and the output of the query that runs."""
         yield MinifyForm()
         with Container(id="minify-live"):
             with Vertical(id="minify-top"):
+                yield Lines(id="minify-facts")
                 yield Plot(ascii_only())
-                yield Static(id="minify-facts", markup=False)
             with Vertical(id="minify-below"):
-                yield Static(id="minify-tabs", markup=False)
-                yield Lines(id="minify-lines")
+                with Vertical(id="minify-lists"):
+                    yield Static(id="minify-tabs", markup=False)
+                    yield Lines(id="minify-lines")
+                yield Lines(id="minify-output")
+
+    @property
+    def moving(self) -> Lines:
+        """The list of the view."""
+        return self.lines
 
     def equivalent(self) -> list[str]:
         """What would start it, or says how it stands."""
@@ -179,7 +188,7 @@ class FollowingRoom(ViewsRoom):
 
     def _follow(self, found: Watched) -> None:
         self.watched, self.looked, self._named, self._last_state = found, Looked(ascii_only=ascii_only()), "", "starting"
-        self.view = len(VIEWS) - 1 if found.state == "ended" else 0
+        self.view = len(VIEWS) - 1 if found.state == "ended" else self.views.index("Candidate")
         self.form.display = False
         self.live.display = True
         self._tick()
@@ -194,6 +203,7 @@ class FollowingRoom(ViewsRoom):
 
         def look() -> tuple[Bite | None, BaseException | None]:
             try:
+                self.looked.output = found.output()
                 return found.look(), None
             except Exception as error:  # noqa: BLE001 - told by `take`
                 return None, error
@@ -271,16 +281,25 @@ class FollowingRoom(ViewsRoom):
 
     def _show_facts(self, found: Watched) -> None:
         """What also changes with the time."""
-        facts = telling.facts(found, time.time())
+        wide = self.live.has_class("wide")
+        facts = telling.figures(found, time.time()) if wide else [(fact, "") for fact in telling.facts(found, time.time())]
+        stage, printed = self.looked.output
+        if stage and not wide:
+            facts.insert(2, (f"{stage}: {printed[-1] if printed else 'it has printed nothing so far'}", "dim"))
         if self._asked:
-            facts.insert(1, self._asked)
+            facts.insert(1, (self._asked, "yellow"))
         for wish in list(found.wishes.values())[-1:]:
-            facts.insert(1, f"{wish}: after this query …")
-        text = Text("\n".join(plain(fact) for fact in facts))
-        text.stylize("bold", 0, len(facts[0]))
-        told = self.query_one("#minify-facts", Static)
-        told.update(text, layout=False)
-        told.styles.height = None if self.live.has_class("wide") else len(facts)
+            facts.insert(1, (f"{wish}: after this query …", "yellow"))
+        told = self.query_one("#minify-facts", Lines)
+        texts = [Text(plain(fact), style if place else "bold") for place, (fact, style) in enumerate(facts)]
+        told.show(wrapped(texts, told.scrollable_content_region.width) if wide else texts)
+        height = None if wide else len(facts)
+        if told.styles.inline.height != height:
+            told.styles.height = height
+        self.live.set_class(found.state == "running", "runs")
+        below = self.query_one("#minify-output", Lines)
+        texts = wrapped(output(found, self.looked), below.scrollable_content_region.width)
+        below.show([*texts[:1], *texts[1:][1 - below.size.height :]])
 
     def _show_candidate(self, found: Watched, view: View, keep: bool) -> None:
         if len(self.looked.atoms.nodes) < MANY:

@@ -17,7 +17,7 @@ from ...dumps.tables import plain
 
 MARKS = {
     "failed": "✗", "died": "✗", "killed": "✗", "running": "▶", "compiling": "▶", "ran": "✓", "compiled": "✓", "captured": "·",
-    "ok": "✓",
+    "ok": "✓", "finished": "✓", "starting": "▶",
 }  # fmt: skip
 """A glyph beside the word of a status, so that neither needs a colour."""
 

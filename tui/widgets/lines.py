@@ -89,7 +89,7 @@ class Lines(VirtualList):
             self.scroll_to(0, 0, animate=False)
         elif at_end:
             self.scroll_end(animate=False)
-        self.refresh()
+        self.repaint_changed()
 
     def line(self, index: int) -> Strip:
         """One line as it is seen."""
