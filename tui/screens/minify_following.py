@@ -76,6 +76,7 @@ class FollowingRoom(ViewsRoom):
         self._looking = False
         self._named = ""
         self._asked = ""
+        self._tabs_shown = Text()
         self._last_state: State = "starting"
 
     def content(self) -> ComposeResult:
@@ -264,9 +265,12 @@ class FollowingRoom(ViewsRoom):
         found = self.watched
         if found is None or not self.is_mounted:
             return
-        self.query_one(Plot).show(picture(found, ascii_only=ascii_only()))
+        self.query_one(Plot).draw(picture(found, ascii_only=ascii_only()))
         self._show_facts(found)
-        self.query_one("#minify-tabs", Static).update(self._tabs(found), layout=False)
+        tabs = self._tabs(found)
+        if tabs != self._tabs_shown:
+            self._tabs_shown = tabs
+            self.query_one("#minify-tabs", Static).update(tabs, layout=False)
         view = VIEWS[self.view]
         if view.name == "Candidate":
             self._show_candidate(found, view, keep)

@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 from math import log
 
 from rich.text import Text
-from textual.widget import Widget
 
 from ...dumps.amounts import clock_text
+from .lines import Lines
 
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bits of a braille cell by row and column."""
 BRAILLE = 0x2800
 _STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
+_ENDS_S = [unit * step for unit in (10, 60, 600, 3600, 36_000, 360_000) for step in (1, 1.5, 2, 3, 4, 5, 6, 8)]
+"""Where an axis of time ends: rarely another, so that what is drawn stays where it is."""
 LEAST = 10
 """Columns below which there is no plot."""
 
@@ -75,13 +77,14 @@ def drawn(
     if across < LEAST or down < 1:
         return [Text() for _ in range(height)]
     dots = across * (1 if ascii_only else 2)
-    places = _in_time(marks.times, dots) if ticked else _places(count, dots)
+    end = next((end for end in _ENDS_S if ticked and end >= marks.times[-1]), 0.0)
+    places = _in_time(marks.times, end, dots) if end else _places(count, dots)
     turns = {bisect_left(places, query) // (1 if ascii_only else 2): words for query, words in marks.turns}
     cells = _ascii(series, places, across, down) if ascii_only else _braille(series, places, across, down)
     axes = [one.axis(down) for one in series]
     rows = [_row(cells[row], row, down, series, axes, left, right, turns, ascii_only) for row in range(down)]
     if ticked:
-        rows.append(_clock(marks.times[-1], across, left, ascii_only))
+        rows.append(_clock(end, across, left, ascii_only) if end else Text())
     if marks.verdicts and height > 3:
         rows.append(_verdicts(marks.verdicts, places, across, left, 1 if ascii_only else 2))
     if marks.turns and height > 5:
@@ -98,9 +101,11 @@ def _places(count: int, across: int) -> list[int]:
     return [((column + 1) * count - 1) // across for column in range(across)]
 
 
-def _in_time(times: Sequence[float], across: int) -> list[int]:
-    """The same where the columns are times from the start to the last answer; -1 before the first."""
-    return [bisect_right(times, times[-1] * (column + 1) / across + 1e-9) - 1 for column in range(across)]
+def _in_time(times: Sequence[float], end: float, across: int) -> list[int]:
+    """The same where the columns are times from the start to the end; -1 before the first, their number after the last."""
+    last = -int(-times[-1] / end * across // 1)
+    found = [bisect_right(times, end * (column + 1) / across) - 1 for column in range(across)]
+    return [query if column < last else len(times) for column, query in enumerate(found)]
 
 
 def _clock(seconds: float, across: int, left: int, ascii_only: bool) -> Text:
@@ -212,27 +217,25 @@ class Picture:
     marks: Marks = field(default_factory=Marks)
 
 
-class Plot(Widget):
-    """The plot at the size that it has; `show` gives it new numbers."""
+class Plot(Lines):
+    """The plot at the size that it has; `draw` gives it new numbers."""
 
-    can_focus = False
-    DEFAULT_CSS = "Plot { height: 1fr; width: 1fr; }"
+    DEFAULT_CSS = "Plot { height: 1fr; width: 1fr; background: $background; }"
 
     def __init__(self, ascii_only: bool) -> None:
         super().__init__()
         self.picture = Picture()
         self.ascii_only = ascii_only
 
-    def show(self, picture: Picture) -> None:
+    def draw(self, picture: Picture) -> None:
         """Draws these numbers from now on."""
-        if picture != self.picture:
-            self.picture = picture
-            self.refresh()
-
-    def render(self) -> Text:
-        """All rows as one text."""
-        size, picture = self.content_size, self.picture
+        self.picture = picture
+        size = self.content_size
         if not picture.series or not size.width or not size.height:
-            return Text("no size yet: it is drawn from the first answer on" if size.height else "", "dim")
-        rows = drawn(picture.series, size.width, size.height, picture.marks, ascii_only=self.ascii_only)
-        return Text("\n").join(rows)
+            self.show([Text("no size yet: it is drawn from the first answer on", "dim")])
+            return
+        self.show(drawn(picture.series, size.width, size.height, picture.marks, ascii_only=self.ascii_only))
+
+    def on_resize(self) -> None:
+        """As many rows and columns as there are now."""
+        self.draw(self.picture)
