@@ -114,7 +114,8 @@ def figures(watched: Watched, now: float) -> list[tuple[str, str]]:
     """The numbers of a search as lines with styles: sizes now and at first, queries with their rate, those kept, time."""
     story = watched.story
     best, first, running = story.best or story.original, story.original, watched.state == "running"
-    lines: list[tuple[str, str]] = [(standing(watched, now), "bold"), *((going, "") for going in _going(watched, now))]
+    going = _going(watched, now) or [""] * running
+    lines: list[tuple[str, str]] = [(standing(watched, now), "bold"), *((one, "") for one in going)]
     spent = (now if running else story.last) - story.began if story.began else 0.0
 
     def add(name: str, number: str, more: str = "") -> None:

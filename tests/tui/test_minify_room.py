@@ -285,7 +285,7 @@ def test_nothing_of_what_matters_is_cut_off_at_any_size(out: Path) -> None:
         await until(app, lambda: room.looked.outcome is not None and "Result" in shown(app), "the result")
         for size in [(60, 20), (80, 24), (160, 50), (250, 80), (60, 20)]:
             await pilot.resize_terminal(*size)
-            await until(app, lambda size=size: room.size == size and " nodes│" in shown(app), f"{size}")
+            await until(app, lambda size=size: room.size == size and " nodes│" in shown(app) and "●" in shown(app), f"{size}")
             text = shown(app)
             assert "ended after" in text and "●" in text and all(view.name in text for view in VIEWS)
             assert all(len(row) <= size[0] for row in lines(app))

@@ -127,10 +127,13 @@ class Job:
         """Writes the stage and the last of what was printed where it can be watched, if anybody named a place."""
         if self._live is None:
             return
-        with contextlib.suppress(OSError, GraphdbgError):
-            told = f"{opening.read_text(self.folder / 'mark')}\n{self.output.text()[-_LIVE_LETTERS:]}"
-            if told != self._told:
-                self._told = told
+        stage = ""
+        with contextlib.suppress(OSError):
+            stage = opening.read_text(self.folder / "mark")
+        told = f"{stage}\n{self.output.text()[-_LIVE_LETTERS:]}"
+        if told != self._told:
+            self._told = told
+            with contextlib.suppress(OSError, GraphdbgError):
                 write_file(self._live, told.encode(), later=lambda path: None)
 
     def _look(self, now: float) -> None:

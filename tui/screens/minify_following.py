@@ -38,6 +38,8 @@ from ..widgets.plot import Plot
 
 LOOK_S = 0.3
 """Between two looks at OUT."""
+PLOT_S = 5.0
+"""Between two plots of a search that runs."""
 WIDE = 120
 """Columns from which plot and lists stand side by side."""
 MANY = 2000
@@ -77,6 +79,8 @@ class FollowingRoom(ViewsRoom):
         self._named = ""
         self._asked = ""
         self._tabs_shown = Text()
+        self._drawn: tuple[int, State] = (-1, "starting")
+        self._drawn_at = 0.0
         self._last_state: State = "starting"
 
     def content(self) -> ComposeResult:
@@ -189,6 +193,7 @@ class FollowingRoom(ViewsRoom):
 
     def _follow(self, found: Watched) -> None:
         self.watched, self.looked, self._named, self._last_state = found, Looked(ascii_only=ascii_only()), "", "starting"
+        self._drawn = (-1, "starting")
         self.view = len(VIEWS) - 1 if found.state == "ended" else self.views.index("Candidate")
         self.form.display = False
         self.live.display = True
@@ -265,8 +270,7 @@ class FollowingRoom(ViewsRoom):
         found = self.watched
         if found is None or not self.is_mounted:
             return
-        self.query_one(Plot).draw(picture(found, ascii_only=ascii_only()))
-        self._show_facts(found)
+        self._show_facts(found, at_once=not keep)
         tabs = self._tabs(found)
         if tabs != self._tabs_shown:
             self._tabs_shown = tabs
@@ -283,8 +287,12 @@ class FollowingRoom(ViewsRoom):
             if newest:
                 self.lines.move_to(len(texts) - 1)
 
-    def _show_facts(self, found: Watched) -> None:
-        """What also changes with the time."""
+    def _show_facts(self, found: Watched, *, at_once: bool = False) -> None:
+        """What also changes with the time. The plot, which is most of what is painted, is drawn anew less often."""
+        drawn, now = (len(found.story.points), found.state), time.monotonic()
+        if drawn != self._drawn and (at_once or found.state != "running" or now - self._drawn_at > PLOT_S):
+            self._drawn, self._drawn_at = drawn, now
+            self.query_one(Plot).draw(picture(found, ascii_only=ascii_only()))
         wide = self.live.has_class("wide")
         facts = telling.figures(found, time.time()) if wide else [(fact, "") for fact in telling.facts(found, time.time())]
         stage, printed = self.looked.output

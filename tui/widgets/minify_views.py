@@ -221,7 +221,7 @@ def picture(watched: Watched, *, ascii_only: bool = False) -> Picture:
     ticks = {ten: str(ten) for ten in tens if ten < max(nodes)}
     series = [Series(nodes, "bold cyan", "*", (counted(max(nodes), "node"), "1"), ticks)]
     if max(sizes) > 1:
-        ticks = {ten: size_text(ten, digits=0) for ten in tens[1::2] if ten < max(sizes)}
+        ticks = {size: size_text(size, digits=0) for size in (1 << power for power in range(5, 40, 5)) if size < max(sizes)}
         series.append(Series(sizes, "yellow", "+", (size_text(max(sizes)), "1 B"), ticks))
     turns = [(query, step) for query, step in story.turns if query < len(story.points)]
     return Picture(series, Marks([_mark(query, ascii_only) for query in story.queries], turns, list(story.times)))

@@ -81,8 +81,9 @@ def drawn(
     places = _in_time(marks.times, end, dots) if end else _places(count, dots)
     turns = {bisect_left(places, query) // (1 if ascii_only else 2): words for query, words in marks.turns}
     cells = _ascii(series, places, across, down) if ascii_only else _braille(series, places, across, down)
+    lines = {} if end else turns  # over time they would move, and be painted, with each answer
     axes = [one.axis(down) for one in series]
-    rows = [_row(cells[row], row, down, series, axes, left, right, turns, ascii_only) for row in range(down)]
+    rows = [_row(cells[row], row, down, series, axes, left, right, lines, ascii_only) for row in range(down)]
     if ticked:
         rows.append(_clock(end, across, left, ascii_only) if end else Text())
     if marks.verdicts and height > 3:

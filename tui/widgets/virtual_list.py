@@ -46,7 +46,7 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def __init__(self, *children: Any, **more: Any) -> None:
         super().__init__(*children, **more)
-        self._wide = 1
+        self._widest = 1
         self._painted: dict[int, Strip] = {}
         """What was painted last, by the row of the screen."""
 
@@ -64,14 +64,14 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def resize_to(self, count: int, width: int = 1) -> None:
         """Takes how many lines there are, and how wide the widest is."""
-        self.count, self._wide = count, width
+        self.count, self._widest = count, width
         self._fit()
 
     def _fit(self) -> None:
         """Takes the size to scroll in; what fits before and after needs none, and all would be painted for it."""
-        size = Size(self._wide, self.count + self.head)
-        fits = all(one.width <= self.size.width and one.height <= self.size.height for one in (size, self.virtual_size))
-        if size != self.virtual_size and not fits:
+        size = Size(self._widest, self.count + self.head)
+        new, old = ((max(one.width, self.size.width), max(one.height, self.size.height)) for one in (size, self.virtual_size))
+        if new != old:
             self.virtual_size = size
 
     def on_resize(self) -> None:
