@@ -51,7 +51,8 @@ def standing(watched: Watched, now: float) -> str:
 def facts(watched: Watched, now: float) -> list[str]:
     """Standing, query in flight, best, counts, time; without those that say nothing."""
     story = watched.story
-    lines = [standing(watched, now), *_going(watched, now)]
+    going = _going(watched, now)
+    lines = [standing(watched, now), *(["; ".join(going)] if going else [])]
     if story.original[0]:
         lines.append(f"best: {_size(story, story.best or story.original)}")
     if story.signature:
@@ -72,7 +73,7 @@ def _going(watched: Watched, now: float) -> list[str]:
         going.append(f"query {flight.number} runs{since}{more}")
     if running and (idle := story.idle()) >= QUIET:
         going.append(f"nothing smaller for {counted(idle, 'query')}")
-    return ["; ".join(going)] if going else []
+    return going
 
 
 def doing(story: Story) -> str:
@@ -114,7 +115,7 @@ def figures(watched: Watched, now: float) -> list[tuple[str, str]]:
     """The numbers of a search as lines with styles: sizes now and at first, queries with their rate, those kept, time."""
     story = watched.story
     best, first, running = story.best or story.original, story.original, watched.state == "running"
-    going = _going(watched, now) or [""] * running
+    going = [*_going(watched, now), "", ""][: 2 * running]  # what follows stays in its place
     lines: list[tuple[str, str]] = [(standing(watched, now), "bold"), *((one, "") for one in going)]
     spent = (now if running else story.last) - story.began if story.began else 0.0
 

@@ -193,7 +193,7 @@ class FollowingRoom(ViewsRoom):
 
     def _follow(self, found: Watched) -> None:
         self.watched, self.looked, self._named, self._last_state = found, Looked(ascii_only=ascii_only()), "", "starting"
-        self._drawn = (-1, "starting")
+        self._drawn = -1, found.state
         self.view = len(VIEWS) - 1 if found.state == "ended" else self.views.index("Candidate")
         self.form.display = False
         self.live.display = True
@@ -289,7 +289,8 @@ class FollowingRoom(ViewsRoom):
 
     def _show_facts(self, found: Watched, *, at_once: bool = False) -> None:
         """What also changes with the time. The plot, which is most of what is painted, is drawn anew less often."""
-        drawn, now = (len(found.story.points), found.state), time.monotonic()
+        drawn: tuple[int, State] = (len(found.story.points), found.state)
+        now = time.monotonic()
         if drawn != self._drawn and (at_once or found.state != "running" or now - self._drawn_at > PLOT_S):
             self._drawn, self._drawn_at = drawn, now
             self.query_one(Plot).draw(picture(found, ascii_only=ascii_only()))

@@ -70,8 +70,13 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
     def _fit(self) -> None:
         """Takes the size to scroll in; what fits before and after needs none, and all would be painted for it."""
         size = Size(self._widest, self.count + self.head)
-        new, old = ((max(one.width, self.size.width), max(one.height, self.size.height)) for one in (size, self.virtual_size))
-        if new != old:
+        new, old = (Size(max(one.width, self.size.width), max(one.height, self.size.height)) for one in (size, self.virtual_size))
+        if new == old:
+            return
+        if new.width == old.width and min(new.height, old.height) > self.size.height > 0:  # only the scrollbar moves
+            self.set_reactive(VirtualList.virtual_size, size)  # type: ignore[arg-type]
+            self._scroll_update(size)
+        else:
             self.virtual_size = size
 
     def on_resize(self) -> None:
