@@ -86,7 +86,7 @@ class Verdicts:
                     self._found[Path(job.cwd, graph)] = known._replace(rung=str(rung or ""))
         if event not in ("graph", "end") or line.get("graphs") is not None or line.get("interrupted"):
             return
-        record = read(line)
+        record = read(line) if "verdict" in line or "record" in line else None
         if record is None or record.skipped:
             return
         graph = str(line.get("address") or target)

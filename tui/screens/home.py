@@ -205,7 +205,8 @@ class HomeRoom(ListRoom):
         self.call_after_refresh(self._preview)
 
     def _lay_out(self) -> None:
-        self._layout = Layout.of(self.lines, self.size.width)
+        lines = self.lines if self.size.width < 100 else self.overview.lines  # with room, what is folded takes its place, too
+        self._layout = Layout.of(lines, self.size.width)
         self.query_one("#heads", Static).update(self._layout.head() if any(line.kind in GRAPHS for line in self.lines) else "")
 
     def _stand_on(self) -> None:
@@ -268,7 +269,8 @@ class HomeRoom(ListRoom):
             compiles = sum(line.kind == "compile" for line in self.overview.lines)
             listed = sum(line.kind == "compile" for line in self.lines)
             return f"{listed:,} of {counted(compiles, 'compile', form=',')} · {suggestion(line) or line.error or line.name}"
-        return suggestion(line) or line.error or line.text or f"{line.name}: enter shows its nodes"
+        opens = "enter shows its graphs · 2 its nodes" if line.folds else "enter shows its nodes"
+        return suggestion(line) or line.error or line.text or f"{line.name}: {opens}"
 
     def _nothing(self) -> str:
         if not self.looked:

@@ -291,7 +291,7 @@ class FollowingRoom(ViewsRoom):
         """What also changes with the time. The plot, which is most of what is painted, is drawn anew less often."""
         drawn: tuple[int, State] = (len(found.story.points), found.state)
         now = time.monotonic()
-        if drawn != self._drawn and (at_once or found.state != "running" or now - self._drawn_at > PLOT_S):
+        if drawn != self._drawn and (at_once or found.state != "running" or self._drawn[0] <= 0 or now - self._drawn_at > PLOT_S):
             self._drawn, self._drawn_at = drawn, now
             self.query_one(Plot).draw(picture(found, ascii_only=ascii_only()))
         wide = self.live.has_class("wide")

@@ -44,12 +44,12 @@ class Layout:
         """The layout for these lines."""
         graphs = [line for line in lines if line.kind in GRAPHS]
         gone = {name for limit, name in _DROPPED if width < limit}
-        name = max((2 * line.depth + len(_name(line)) + 3 for line in graphs), default=12)
+        name = max((2 * line.depth + len(_name(line)) + 3 for line in graphs), default=9)
         stage = 0 if "stage" in gone else max((len(line.stage) for line in graphs), default=5)
         status = max((len(line.status_text()) for line in graphs), default=0) + 2
         function = max((len(line.function) for line in graphs), default=0) if width >= _BOTH else 0
         return cls(
-            min(name, max(16, width // 3)), min(stage, 20), max(10, min(status, 20)), "kernels" not in gone,
+            max(9, min(name, max(16, width // 3))), min(stage, 20), max(10, min(status, 20)), "kernels" not in gone,
             "seconds" not in gone, min(function, width // 3), width,
         )  # fmt: skip
 

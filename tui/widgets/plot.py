@@ -24,6 +24,8 @@ BRAILLE = 0x2800
 _STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
 _ENDS_S = [unit * step for unit in (10, 60, 600, 3600, 36_000, 360_000) for step in (1, 1.5, 2, 3, 4, 5, 6, 8)]
 """Where an axis of time ends: rarely another, so that what is drawn stays where it is."""
+LEAST_S = 5.0
+"""Seconds below which time says less than the number of queries."""
 LEAST = 10
 """Columns below which there is no plot."""
 
@@ -70,7 +72,7 @@ def drawn(
     left, right = (max(len(text) for text in (*one.labels, *one.ticks.values())) for one in both)
     across = width - left - 1 - (right + 1 if right else 0)
     below = (1 if marks.verdicts and height > 3 else 0) + (1 if marks.turns and height > 5 else 0)
-    ticked = bool(marks.times) and marks.times[-1] > 0 and height > 7
+    ticked = bool(marks.times) and marks.times[-1] >= LEAST_S and height > 7
     below += ticked
     down = height - below
     count = max((len(one.values) for one in series), default=0)
