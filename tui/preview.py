@@ -35,7 +35,7 @@ from .verdicts import Judged
 
 AROUND = 2
 """Lines of source before and behind the one that it is about; one less where there are few rows."""
-FEW = 12
+FEW, SHORT = 12, 3
 _SAID_BYTES = 4000
 
 
@@ -58,8 +58,8 @@ def _graph(line: Line, overview: Overview, width: int, around: int) -> list[Text
     row = next((row for row in compiled.rows if row.id == line.graph), compiled.main)
     found = overview.verdicts.of(line.target)
     error = (row.error or "").strip().splitlines()
-    stack = calls(row.error or "")
-    texts = [Text(plain(one), "bold red" if not place else "") for place, one in enumerate(error[:1])]
+    stack, short = calls(row.error or ""), len(error) <= SHORT
+    texts = [Text(plain(one), "bold red" if not place else "") for place, one in enumerate(error if short else error[:1])]
     if row.at:
         texts.append(Text(f"last seen in {plain(row.at)}", "bold red" if row.lost else ""))
     texts += _verdict(found) if found else []
@@ -71,7 +71,7 @@ def _graph(line: Line, overview: Overview, width: int, around: int) -> list[Text
     source = _source(row, _frame(line, stack, found), around)
     todo = [_do(key, what, command) for key, what, command in _next(line, row, found)]
     texts += [*source, *todo, *reasons] if line.bad else [*reasons, *todo, *source]
-    if len(error) > 1 or row.stack:
+    if not short or row.stack:
         texts += [Text("the whole of it", "bold"), *(Text(plain(one)) for one in [*error, *row.stack])]
     return texts
 

@@ -124,8 +124,8 @@ def figures(watched: Watched, now: float) -> list[tuple[str, str]]:
 
     if first[0]:
         lines += [("", ""), (FIGURES_HEAD, "dim")]
-        add("nodes", str(best[0]), f"{first[0]:>10}{share_text(best[0], first[0]):>8}")
-        add("inputs", size_text(best[1]), f"{size_text(first[1]):>10}{share_text(best[1], first[1]):>8}")
+        add("nodes", str(best[0]), f"{first[0]:>10}{share_text(best[0], first[0]):>9}")
+        add("inputs", size_text(best[1]), f"{size_text(first[1]):>10}{share_text(best[1], first[1]):>9}")
     if story.queries:
         pace = story.pace_s() if running else spent / len(story.queries)
         told = [rate_text(pace)] if pace > 0 else []

@@ -14,9 +14,10 @@ from rich.cells import cell_len
 from textual.pilot import Pilot
 
 from graphdbg.dumps.browse.listing import Line, filtered
+from graphdbg.toolkit.verdict import Where, fails
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
-from graphdbg.tui.job_files import look
+from graphdbg.tui.job_files import look, new_folder
 from graphdbg.tui.jobs import Job
 from graphdbg.tui.overview import Overview
 from graphdbg.tui.screens.home import HomeRoom
@@ -274,3 +275,75 @@ def test_the_filter_finds_a_run_by_its_name_and_command() -> None:
     graph = Line("g", "graph", "0_0/forward", 1, status="ran")
     for words, found in {"died": True, "accuracy": True, "died ran": True, "failed": False, "-ran died": False}.items():
         assert (graph in filtered([run, graph], words)) is found, words
+
+
+def test_below_the_list_stands_what_is_known_of_the_line(work: Path) -> None:
+    """The error in full, the user's line, the verdict with its next commands; z makes it larger or hides it."""
+    Path("train.py").write_text("import torch\n\n\ndef f(x):\n    return x.sin()\n")
+    run = next(Path("myrun").glob("*/journal.jsonl"))
+    frame = f'  File "{Path("train.py").absolute()}", line 5, in f\n    return x.sin()\n'
+    line = {"t": time.time(), "kind": "failed", "graph": "0_0/forward", "type": "LoweringException"}
+    error = {**line, "message": f"no lowering\n  target: sin\n  more\nFound from :\n{frame}"}
+    with run.open("ab") as journal:
+        journal.write(msgspec.json.encode(error) + b"\n")
+    from graphdbg.dumps.sources import SourceWriter
+
+    assert SourceWriter(run.parent).keep(str(Path("train.py").absolute()), Path("train.py").read_text())
+    home = HomeRoom(Here(run="myrun"))
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(app, lambda: ">    5      return x.sin()" in shown(app), "the user's line")
+        text = shown(app)
+        assert "train.py:5 in f" in text and "     4  def f(x):" in text
+        assert "t  judge it at every rung  graphdbg triage myrun/0_0/forward" in text
+        assert "target: sin" in text, "the whole error"
+        await pilot.press("z")
+        await until(app, lambda: home.below.size.height > 20, "more of it")
+        await pilot.press("z")
+        await until(app, lambda: "judge it at every rung" not in shown(app), "the list alone")
+        await pilot.press("z")
+        await until(app, lambda: "judge it at every rung" in shown(app), "both")
+        words = ["triage", "myrun/0_0/forward", "--import", "ops", "--json-lines"]
+        verdict = fails("wrong_numbers", "inductor", "relative error 2", Where("sin", line="train.py:5"))
+        told = {"event": "end", "first_failing": "inductor", "graph": "myrun/0_0/forward", **verdict.flat()}
+        folder, _ = new_folder(words, passing=False)
+        (folder / "out").write_bytes(msgspec.json.encode(told) + b"\n")
+        (folder / "exit").write_text("1")
+        await until(app, lambda: "FAILS: wrong numbers at sin, train.py:5" in shown(app), "the verdict")
+        assert "graphdbg minify myrun/0_0/forward --import ops" in shown(app)
+        assert any(line.kind == "section" and line.name == "jobs" for line in home.lines)
+        await pilot.resize_terminal(100, 16)
+        await until(app, lambda: "judge it" not in shown(app) and "0_0" in shown(app), "the list alone where there is no room")
+
+    play(story, home, size=(120, 40))
+
+
+def test_a_search_stands_under_its_run_and_its_job_is_not_told_twice(work: Path) -> None:
+    Path("small").mkdir()
+    start = {"event": "start", "graph": "myrun/0_0/forward", "out": "small", "options": {}, "time": time.time()}
+    Path("small/events.jsonl").write_bytes(msgspec.json.encode(start) + b"\n")
+    for words in (["minify", "myrun/0_0/forward", "-o", "small"], ["bisect", "myrun/0_0/joint", "--json"]):
+        folder, _ = new_folder(words, passing=False)
+        (folder / "exit").write_text("0")
+    overview = Overview("myrun")
+    overview.look()
+    told = [(line.kind, line.depth, line.name) for line in overview.lines]
+    assert told[:3] == [("run", 0, "myrun"), ("out", 1, "small"), ("compile", 1, "0_0")]
+    assert told[-2:] == [("section", 1, "jobs"), ("job", 2, "graphdbg bisect myrun/0_0/joint --json")]
+
+
+def test_only_cells_that_changed_are_painted(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = HomeRoom(Here(run="myrun"))
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(app, lambda: home.looked and "0_0" in shown(app), "the list")
+        await pilot.pause(0.3)
+        painted: list[tuple[object, ...]] = []
+        monkeypatch.setattr(home.rows, "refresh", lambda *regions, **_: painted.append(regions))
+        home.show_lines()
+        assert painted == []
+        home.lines[2].nodes = 7
+        home.rows.repaint_changed()
+        assert [(region.width, region.height) for region, in painted] == [(1, 1)]  # type: ignore[attr-defined]
+
+    play(story, home, size=(120, 40))

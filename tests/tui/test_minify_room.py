@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from graphdbg.dumps.process import describe
+from graphdbg.minifier.life import live_file
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.progress.watched import Watched
 from graphdbg.tui.app import Workbench
@@ -128,7 +129,11 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
         query = {"event": "query", "case": "original", "purpose": "sanity", "step": "sanity", "verdict": "same", "seconds": 2.0}
         file.write(line(**query, queries=1, nodes=180, input_bytes=4000, signature="crash in compile"))
         file.write(line(event="step", step="windows", queries=1))
-        file.write(line(event="asking", number=2, purpose="search", step="windows", case="0-1", time=time.time() - 7))
+        file.write(line(event="asking", number=2, purpose="search", step="windows", case="0-1", time=time.time() - 6.5))
+        printed = live_file(path / ".work", "0-1")
+        printed.parent.mkdir(parents=True)
+        printed.write_text("compile\none\nthe last line\n")
+        await until(app, lambda: "query 2: compile" in shown(app) and "the last line" in shown(app), "its output")
         await until(app, lambda: "query 2 runs for 7 s" in shown(app) or "query 2 runs for 8 s" in shown(app), "the query")
         assert "running: looking for the place" in shown(app) and "180 nodes" in shown(app)
         search = {"event": "query", "purpose": "search", "step": "windows", "seconds": 1.0, "input_bytes": 40}
@@ -138,7 +143,7 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
             file.write(line(**search, queries=number, case=str(number), verdict="pass", nodes=3))
         file.write(line(**search, queries=9, case="9", verdict="other", nodes=3, signature="another failure"))
         await until(app, lambda: "nothing smaller for 7 queries" in shown(app), "that it takes long")
-        assert "60.0 a minute" in shown(app) and "nodes            9         180     5 %" in shown(app)
+        assert "60.0 a minute" in shown(app) and "nodes            9         180      5 %" in shown(app)
         await to_view(app, "Other failures")
         assert lines(app) == ["1 time, from 3 nodes on: another failure"]
         await pilot.press("m")

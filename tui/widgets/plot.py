@@ -45,7 +45,7 @@ class Series:
     def axis(self, down: int) -> dict[int, str]:
         """What stands beside each of so many rows."""
         shown = {down - 1: self.labels[1], 0: self.labels[0]}
-        span = log(max([*self.values, 2]))
+        span = log(max(2, max(self.values, default=2))) if self.ticks else 1.0
         for value, text in self.ticks.items():
             row = down - 1 - round(log(value) / span * (4 * down - 1)) // 4
             if not {row - 1, row, row + 1} & set(shown) and 0 < row < down - 1:
