@@ -24,12 +24,16 @@ from .tables import Column, on_terminal, one_line, render
 FILE = "steady.json"
 Steady = tuple[float, float]
 """Seconds of one execution: compiled, and eager."""
+Span = tuple[str, float, float]
+"""A phase of a compile, from when to when, in seconds since 1970."""
+_PHASES = {"dynamo": "aot", "forward": "inductor", "inference": "inductor", "backward": "backward"}
+"""Stage -> the phase that its graph is compiled in."""
 
 
 class CompileTime(msgspec.Struct):
     """One compile of a function. `id`: the graph that Dynamo made; `cause`: why it was compiled; seconds of Dynamo's tracing,
     AOTAutograd with its passes, Inductor's forward and backward; `cache`: hit, miss, or off while it was recorded; `run_s` and
-    `eager_s`: one execution in the steady state.
+    `eager_s`: one execution in the steady state; `spans`: when it was at work (that of Inductor lies within that of AOTAutograd).
     """
 
     id: str
@@ -43,6 +47,7 @@ class CompileTime(msgspec.Struct):
     breaks: int = 0
     run_s: float | None = None
     eager_s: float | None = None
+    spans: list[Span] = []
 
     @property
     def compile_s(self) -> float:
@@ -64,7 +69,7 @@ def of_run(run: Run) -> list[CompileTime]:
     told = {process.name: process for process in why.of_run(run).processes}
     for process in run.processes:
         rows = [row for row in run.rows if row.process == process.name]
-        tracing, caches = _from_journal(process)
+        moments, caches = _from_journal(process)
         for function in told[process.name].functions if process.name in told else ():
             for compiled in function.compiles:
                 ids = {line.id for line in compiled.graphs}
@@ -77,12 +82,17 @@ def of_run(run: Run) -> list[CompileTime]:
                 unfinished = outer.lost or outer.status in ("failed", *journal.IN_FLIGHT)
                 cause += (f"; it {'failed' if outer.status == 'failed' else 'did not end'}") if unfinished else ""
                 inner, backward = _seconds(mine, ("forward", "inference")), _seconds(mine, ("backward",))
-                aot = outer.seconds - (inner or 0.0) if outer.seconds is not None else None
                 local = outer.local.partition("/")[0]
+                spans = _spans(moments, compiled.began, [row for row in mine if row.local.startswith(f"{local}/")])
+                at = {phase: (start, end) for phase, start, end in spans}
+                tracing = at["dynamo"][1] - at["dynamo"][0] if "dynamo" in at else None
+                within = "backward" in at and "aot" in at and at["backward"][0] < at["aot"][1]  # else it was compiled when it ran
+                others = (inner or 0.0) + (backward or 0.0) * within
+                aot = max(0.0, outer.seconds - others) if outer.seconds is not None else None
                 run_s, eager_s = steady.get(outer.id, (None, None))
                 found.append(CompileTime(
-                    outer.id, f"{function.name}, {place}", cause, tracing.get(local), aot, inner, backward,
-                    caches.get(local, caches[""]), len(compiled.breaks), run_s, eager_s,
+                    outer.id, f"{function.name}, {place}", cause, tracing, aot, inner, backward,
+                    caches.get(local, caches[""]), len(compiled.breaks), run_s, eager_s, spans,
                 ))  # fmt: skip
     return sorted(found, key=lambda one: -one.compile_s)
 
@@ -114,24 +124,33 @@ def _seconds(rows: Iterable[Row], stages: tuple[str, ...]) -> float | None:
 
 
 _HIDDEN = re.compile(r"(\S+): .* hidden by the (.+) cache$")
+_ENDS = ("compiled", "failed")
 
 
-def _from_journal(process: Process) -> tuple[dict[str, float], dict[str, str]]:
-    """Seconds from a frame's begin to its graph, and what the caches said, by compile; "" is for all others."""
-    begun: dict[str, float] = {}
-    tracing: dict[str, float] = {}
+def _from_journal(process: Process) -> tuple[dict[tuple[str, str], float], dict[str, str]]:
+    """When each graph came to a state first, "" at the end of the journal, and what the caches said, by compile; "" is for all
+    others."""
+    moments: dict[tuple[str, str], float] = {}
     caches = {"": "off"}
     for event in journal.read(process.path / JOURNAL_FILE).events:
         fields: dict[str, Any] = event.fields
-        if event.kind == "why" and fields.get("what") == "frame":
-            begun[str(fields.get("compile"))] = event.time
-        elif event.kind == "captured" and fields.get("stage") == "dynamo" and event.graph:
-            name = event.graph.partition("/")[0]
-            since = begun.get(re.sub(r"_a\d+$", "", name))
-            if since is not None:
-                tracing.setdefault(name, max(0.0, event.time - since))
+        moments["", ""] = event.time
+        if event.graph is not None:
+            moments.setdefault((event.graph, event.kind), event.time)
         elif fields.get("hidden") and (hidden := _HIDDEN.match(str(fields.get("message")))):
             caches[hidden[1].partition("/")[0]] = f"hit ({hidden[2]})"
         elif fields.get("keep_cache"):
             caches[""] = "miss"
-    return tracing, caches
+    return moments, caches
+
+
+def _spans(moments: Mapping[tuple[str, str], float], began: float, rows: Iterable[Row]) -> list[Span]:
+    """When each phase was at work; one that never came to an end lasts until that of the journal."""
+    found: list[Span] = []
+    for row in rows:
+        if row.stage == "dynamo" and began and (captured := moments.get((row.local, "captured"))):
+            found.append(("dynamo", began, max(began, captured)))
+        if (phase := _PHASES.get(row.stage)) and (start := moments.get((row.local, "compiling"))):
+            ends = [moments[row.local, kind] for kind in _ENDS if (row.local, kind) in moments]
+            found.append((phase, start, max(start, *(ends or [moments["", ""]]))))
+    return found

@@ -25,7 +25,8 @@ _MOST = 12
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@click.option("-o", "--output", metavar="FILE", help="The file to write; it must not exist. Default: RUN.graphdbg.zip.")
+@click.option("-o", "--output", metavar="FILE",
+              help="The file to write: a zip, or a page, FILE.html; it must not exist. Default: RUN.graphdbg.zip.")  # fmt: skip
 @click.option("--tensors", is_flag=True, help="Keep the stored tensors: weights, inputs and indices as they were.")
 @click.option("--source", is_flag=True, help="Keep the lines of your source that stacks and generated code show.")
 @click.option("--preview", is_flag=True, help="Say what would be packed, and which words look random; write nothing.")
@@ -34,11 +35,13 @@ def pack(run: str, output: str | None, tensors: bool, source: bool, preview: boo
     """Write one redacted file of a run, to send to somebody who knows compilers.
 
     \b
-    Unzipped it is a run for ls, show, diff, replay and minify. Absolute paths, user and host names,
-    credentials (values of variables and arguments with such a name, known forms of tokens) and
-    environment variables are taken out, tensors and your source lines left out. Names of your
-    modules, functions and variables, shapes, constants, statistics and the words of errors stay.
-    The finished file is searched for what should be gone.
+    Unzipped it is a run for ls, show, diff, replay and minify; with -o FILE.html it is one page for
+    a browser, which needs no network: why each graph exists, verdicts, nodes, generated code, where
+    the compile time went, ranks side by side; what would make it larger than 3 MB is cut.
+    Absolute paths, user and host names, credentials (values of variables and arguments with such a
+    name, known forms of tokens) and environment variables are taken out, tensors and your source
+    lines left out. Names of your modules, functions and variables, shapes, constants, statistics and
+    the words of errors stay. The finished file is searched for what should be gone.
     Exit code: 0 nothing of it was found, 1 something is left; the file is there, the members are named.
     """
     found = _resolved(run)
@@ -90,12 +93,16 @@ def _warn(packed: Packed) -> None:
 
 
 def _tell(packed: Packed) -> None:
+    graphs, size = counted(packed.graphs, "graph"), size_text(packed.file.stat().st_size)
+    if packed.is_page:
+        say(f"{packed.file}: {size}, {graphs}; open it with a browser. It holds names of your modules, functions and variables,")
+        say("constants, and what errors say: read it before you send it.")
+        return
     left = next(row[3] for row in packed.rows if row[0] == "tensors")
     if left:
         kept_out = counted(left, "tensor is", "tensors are")
         say(f"{kept_out} left out: whether a failure still shows, `graphdbg replay {packed.file}/ID` tells")
-    graphs = counted(packed.graphs, "graph")
-    say(f"{packed.file}: {size_text(packed.file.stat().st_size)}, {graphs}. It holds names of your modules, functions and")
+    say(f"{packed.file}: {size}, {graphs}. It holds names of your modules, functions and")
     say("variables, constants, and what errors say: unzip it and read the journals and graph.py files before you send it.")
 
 

@@ -4,7 +4,7 @@ Writing must not follow links, must not overwrite, and shows nothing under its n
 an archive stands in the place of a run's folder (`graphdbg ls bug.zip`), it is unpacked into a temporary folder, which goes when
 this process ends: by names that cannot leave the folder, and no more than a limit; nothing of the archive is run.
 
->>> write_archive(Path("/tmp/x/bug"), Path("bug.zip"), lambda path: [])
+>>> write_searched(Path("bug.zip"), partial(zip_folder, Path("/tmp/x/bug")), lambda path: [])
 []
 >>> folder_of(Path("bug.zip/0_0/forward"))
 PosixPath('/tmp/graphdbg-zip-x1y2/bug/0_0/forward')
@@ -37,15 +37,15 @@ _COMPRESSED = (".gz",)
 T = TypeVar("T")
 
 
-def write_archive(folder: Path, out: Path, look: Callable[[Path], T]) -> T:
-    """Zips `folder` under its own name; returns what `look` says of the finished file before it gets its name.
+def write_searched(out: Path, write: Callable[[Path], object], look: Callable[[Path], T]) -> T:
+    """Has a new file written; returns what `look` says of it before it gets its name.
 
-    The writer's lists of equal files stay out. Raises UsageError when `out` exists, EnvironmentLackError when the disk refuses.
+    Raises UsageError when `out` exists, EnvironmentLackError when the disk refuses.
     """
     temporary = temporary_beside(out)
     try:
         try:
-            _zip(folder, temporary)
+            write(temporary)
             found = look(temporary)
             _name(temporary, out)
         finally:
@@ -57,7 +57,8 @@ def write_archive(folder: Path, out: Path, look: Callable[[Path], T]) -> T:
     return found
 
 
-def _zip(folder: Path, out: Path) -> None:
+def zip_folder(folder: Path, out: Path) -> None:
+    """Zips a folder under its own name; the writer's lists of equal files stay out."""
     with zipfile.ZipFile(out, "x") as archive:
         for path in _files(folder):
             item = zipfile.ZipInfo(path.relative_to(folder.parent).as_posix(), _DATE)

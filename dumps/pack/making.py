@@ -15,6 +15,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -34,15 +35,18 @@ from ..secrets import Secrets, random_looking
 from ..sources import Sources
 from ..store import Run, SavedGraph, open_run
 from ..tables import Column, render
+from ..worst import last_verdicts
 from ..writer import ProcessWriter, RunWriter
-from . import leaks, records
-from .archive import write_archive
+from . import leaks, page, records
+from .archive import write_searched, zip_folder
 from .places import Places, is_absolute
 from .texts import Machine, Texts
 
 _FILE = re.compile(r'File "((?:/|[A-Za-z]:[\\/]|\\\\)[^"\n]+)"')
 _CACHE_USER = re.compile(r"/torchinductor_([A-Za-z0-9][\w.-]*)/")
 _SCRIPTS = (".py", ".ipynb")
+_NOT_OF_PAGES = ("lines of journals", "files of generated code")
+"""Rows of what an archive holds and a page tells otherwise."""
 
 
 def secrets_of(run: Run | None) -> Secrets:
@@ -151,12 +155,20 @@ class Packed(msgspec.Struct):
     random: list[str]
     """Words in command lines and errors that look as if made at random, each with its place."""
 
+    @property
+    def is_page(self) -> bool:
+        """Whether it is a page for a browser."""
+        return self.file.suffix.lower() in page.SUFFIXES
+
 
 def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) -> Packed:
-    """Writes the archive `out`. Raises UsageError when `path` is no run or `out` exists, EnvironmentLackError when the disk
-    refuses."""
+    """Writes the archive or, where its name ends in .html, the page `out`. Raises UsageError when `path` is no run or `out`
+    exists, EnvironmentLackError when the disk refuses."""
     if out.exists():
         raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o")
+    as_page = out.suffix.lower() in page.SUFFIXES
+    if as_page and tensors:
+        raise UsageError("a page holds no tensors", "a browser cannot show them", "leave --tensors out, or name a .zip with -o")
     unreadable: list[str] = []
     run = _opened(path, unreadable)
     machine, places = gather(run)
@@ -166,9 +178,15 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
         work = _Work(run, texts, folder / (out.name.partition(".")[0] or "run"), unreadable, tensors=tensors)
         work.whole()
         rows = work.rows()
-        note = _NOTE.format(version=__version__, file=out.name, folder=work.out.path.name, table=table(rows))
-        write_file(work.out.path / NOTE_FILE, note.encode())
-        found = write_archive(work.out.path, out, lambda temporary: leaks.search(temporary, machine, secrets))
+        if as_page:
+            text, shown = work.page()
+            rows = [row for row in rows if row[0] not in _NOT_OF_PAGES] + shown
+            write = partial(write_file, data=text.encode())
+        else:
+            note = _NOTE.format(version=__version__, file=out.name, folder=work.out.path.name, table=table(rows))
+            write_file(work.out.path / NOTE_FILE, note.encode())
+            write = partial(zip_folder, work.out.path)
+        found = write_searched(out, write, lambda temporary: leaks.search(temporary, machine, secrets))
     random = [f"{word!r} in {where}" for word, where in work.random.items()]
     return Packed(out, work.counts["graphs"], rows, unreadable, found, leaks.not_searched(machine), random)
 
@@ -221,6 +239,12 @@ class _Work:
         if ended is not None:
             write_file(self.out.path / EXIT_FILE, encode(ended))
         self.unreadable += [sentence for sentence in self.run.damage if sentence not in self.unreadable]
+
+    def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
+        """The page of the copy. What was found of graphs lies in the cache folder, by the run itself: it is redacted here."""
+        told = {name: (code, word, self.texts.remark(said)) for name, (code, word, said) in last_verdicts(self.run).items()}
+        name = self.texts.text(self.run.path.resolve().name)
+        return page.page(open_run(self.out.path), name, told)
 
     def _process(self, process: Process) -> None:
         writer = self.out.process(process.name, process.rank, process.record.restart)

@@ -233,7 +233,7 @@ def fill(
     if dtype is torch.bool:
         share = statistics.get("mean")
         threshold = 0.5 if share is None else float(share)
-        return torch.rand(count, generator=source) < threshold
+        return torch.rand(count, generator=source, device="cpu") < threshold
     if name in INTEGER_OF:
         return _integers(INTEGER_OF[name], count, source, statistics, bounds)
     if dtype.is_complex:
@@ -243,7 +243,7 @@ def fill(
         return _floats(dtype, count, source, statistics)
     if dtype in _INTEGERS:
         return _integers(dtype, count, source, statistics, bounds)
-    return torch.randint(0, 256, (count * dtype.itemsize,), generator=source, dtype=torch.uint8).view(dtype)
+    return torch.randint(0, 256, (count * dtype.itemsize,), generator=source, dtype=torch.uint8, device="cpu").view(dtype)
 
 
 def _integers(
@@ -254,15 +254,15 @@ def _integers(
     if statistics.get("min") is not None and statistics.get("max") is not None:
         low, high = int(statistics["min"]), int(statistics["max"]) + 1  # pyright: ignore
     low, high = max(low, limits.min, -(1 << 63)), min(high, limits.max + 1, (1 << 63) - 1)
-    made = torch.randint(low, max(high, low + 1), (count,), generator=source, dtype=torch.int64)
+    made = torch.randint(low, max(high, low + 1), (count,), generator=source, dtype=torch.int64, device="cpu")
     return made.to(dtype)
 
 
 def _floats(dtype: torch.dtype, count: int, source: torch.Generator, statistics: Statistics) -> torch.Tensor:
     if dtype.itemsize == 1 and "e2m1" in str(dtype):  # two values in a byte: no arithmetic, any bits are numbers
-        return torch.randint(0, 256, (count,), generator=source, dtype=torch.uint8).view(dtype)
+        return torch.randint(0, 256, (count,), generator=source, dtype=torch.uint8, device="cpu").view(dtype)
     work = torch.float64 if dtype is torch.float64 else torch.float32
-    made = torch.randn(count, generator=source, dtype=work)
+    made = torch.randn(count, generator=source, dtype=work, device="cpu")
     mean, std = _finite(statistics.get("mean"), 0.0), _finite(statistics.get("std"), 1.0)
     made = made.mul_(std).add_(mean)
     low, high = statistics.get("min"), statistics.get("max")
@@ -273,7 +273,7 @@ def _floats(dtype: torch.dtype, count: int, source: torch.Generator, statistics:
     for kind, number in (("inf", math.inf), ("nan", math.nan)):
         wanted = int(statistics.get(kind) or 0)
         if wanted and count:
-            places = torch.randint(0, count, (min(wanted, count),), generator=source)
+            places = torch.randint(0, count, (min(wanted, count),), generator=source, device="cpu")
             made[places] = number
     return made.to(dtype)
 
@@ -306,5 +306,5 @@ def _sparse(name: str, value: TensorValue, dtype: torch.dtype, seed: int, where:
     shape = [int(size) for size in value.shape]
     count = math.prod(shape)
     dense = fill(dtype, count, generator(name, seed), {}, None).reshape(shape)
-    dense = dense * (torch.rand(shape, generator=generator(name, seed + 1)) < 0.5).to(dtype)
+    dense = dense * (torch.rand(shape, generator=generator(name, seed + 1), device="cpu") < 0.5).to(dtype)
     return dense.to_sparse() if layout is torch.sparse_coo else dense.to_sparse(layout=layout)

@@ -133,7 +133,7 @@ class StorageReader:
 
     def _storage(self, name: str, device: torch.device, where: str) -> torch.UntypedStorage:
         data = self.tensors.get(name)  # pyright: ignore
-        host = torch.empty(0, dtype=torch.uint8)
+        host = torch.empty(0, dtype=torch.uint8, device="cpu")
         if len(data):
             host = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         try:
@@ -176,8 +176,8 @@ def requantized(tensor: torch.Tensor, value: TensorValue, where: str) -> torch.T
         raise EnvironmentLackError(where, "this torch has no quantised tensors")
     try:
         if "axis" in q:
-            scales = torch.tensor(q["scale"], dtype=torch.float64)
-            points = torch.tensor(q["zero_point"], dtype=torch.int64)
+            scales = torch.tensor(q["scale"], dtype=torch.float64, device="cpu")
+            points = torch.tensor(q["zero_point"], dtype=torch.int64, device="cpu")
             return by_channel(tensor, scales, points, q["axis"])
         return whole(tensor, q["scale"], q["zero_point"])
     except (RuntimeError, TypeError, KeyError, ValueError) as error:

@@ -120,6 +120,7 @@ class Reader:
         self.dynamic: dict[str, set[str]] = {}
         self.captured: dict[str, str] = {}
         self.before_reset: set[tuple[str, str, int]] = set()
+        self.now = 0.0
 
     def take(self, event: Event) -> None:
         """One event of the journal, of any kind."""
@@ -133,6 +134,7 @@ class Reader:
         if event.kind != "why":
             return
         self.why.known = True
+        self.now = event.time
         fields = event.fields
         number = fields.get("text_id")
         if isinstance(number, int) and isinstance(fields.get("text"), str):
@@ -174,7 +176,8 @@ class Reader:
     def frame(self, fields: dict[str, Any]) -> None:
         name, file, line = words(fields, "function"), words(fields, "file"), whole(fields.get("line"))
         item = Compile(
-            words(fields, "compile"), "first", name, file, line, words(fields, "thread"), cached=whole(fields.get("cached")),
+            words(fields, "compile"), "first", name, file, line, self.now, words(fields, "thread"),
+            cached=whole(fields.get("cached")),
         )  # fmt: skip
         if item.id in self.current:
             self.before_reset = {(one.name, one.file, one.line) for one in self.why.functions}

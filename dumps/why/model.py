@@ -17,6 +17,11 @@ class Place(msgspec.Struct):
     function: str = ""
     code: str = ""
 
+    @property
+    def told(self) -> str:
+        """The code there, behind a colon; empty where it is not known."""
+        return f": {self.code}" if self.code else ""
+
 
 class Break(msgspec.Struct):
     """A graph break, or what kept a frame from being compiled. `then`: "resumed" behind it, "rest skipped" (the rest of the
@@ -81,14 +86,15 @@ class GraphLine(msgspec.Struct):
 
 class Compile(msgspec.Struct):
     """One attempt of Dynamo to compile a frame. `kind`: "first", "again" (a first compile of a known function), "reset" (the
-    same after torch._dynamo.reset), "resumed" (behind a graph break, at line
-    `resumed_at`), "recompile", "limit" (it would have been one recompile too many) or "unknown" (its beginning was lost)."""
+    same after torch._dynamo.reset), "resumed" (behind a graph break, at line `resumed_at`), "recompile", "limit" (it would have
+    been one recompile too many) or "unknown" (its beginning was lost). `began`: seconds since 1970; 0 where it is not known."""
 
     id: str
     kind: str = "first"
     function: str = ""
     file: str = ""
     line: int = 0
+    began: float = 0.0
     thread: str = ""
     resumed_at: int = 0
     called_from: Place | None = None

@@ -97,7 +97,7 @@ def render(found: Why, width: int = WIDTH) -> str:
     """The whole text. Processes that tell the same are told once."""
     same: dict[str, tuple[str, list[ProcessWhy]]] = {}
     for process in found.processes:
-        text = _Writer(process, width).text()
+        text = Writer(process, width).text()
         same.setdefault(wording.ADDRESS.sub("", text), (text, []))[1].append(process)
     if len(found.processes) <= 1:
         return next((text for text, _ in same.values()), "")
@@ -110,12 +110,12 @@ def render(found: Why, width: int = WIDTH) -> str:
 
 def of_compile(function: Function, item: Compile, width: int) -> str:
     """Why one compile is there: its own lines alone, with the graph break behind which it goes on."""
-    lines = _Writer(ProcessWhy("", None, ""), width + _SET_IN).alone(function, item)
+    lines = Writer(ProcessWhy("", None, ""), width + _SET_IN).alone(function, item)
     first, *rest = [line.removeprefix(" " * _SET_IN) for line in lines]
     return "\n".join([first.strip().removeprefix(f"{item.id}  "), *rest])
 
 
-class _Writer:
+class Writer:
     """Writes one process: paragraphs of a fixed width, from top to bottom, and files as a person names them."""
 
     def __init__(self, process: ProcessWhy, width: int) -> None:
@@ -214,10 +214,11 @@ class _Writer:
                 self._compile(function, item)
 
     def _compile(self, function: Function, item: Compile) -> None:
-        self.add(9, f"{self._reason(function, item)} [{outcome(item)}]", first=item.id)
+        self.add(9, f"{self.reason(function, item)} [{outcome(item)}]", first=item.id)
         self._details(function, item)
 
-    def _reason(self, function: Function, item: Compile) -> str:
+    def reason(self, function: Function, item: Compile) -> str:
+        """Why it was compiled, in one clause."""
         thread = f" on thread {item.thread}" if item.thread else ""
         if item.kind in ("recompile", "limit"):
             of = f" of {item.guards[0].of}" if item.guards and item.guards[0].of else ""
@@ -234,13 +235,19 @@ class _Writer:
             return f"first compile{thread}, by itself: the caller broke off at {where}, which calls it"
         return f"first compile{thread}" if item.kind == "first" else "its beginning was lost"
 
+    def details(self, function: Function, item: Compile) -> str:
+        """The paragraphs below that clause."""
+        self.lines = []
+        self._details(function, item)
+        return textwrap.dedent("\n".join(self.lines))
+
     def _details(self, function: Function, item: Compile) -> None:
         if item.captured:
             self.add(9, f"captured again: {item.captured}")
         if item.guards:
             guard = item.guards[0]
             if guard.place is not None:
-                self.add(9, f"needed at {self.place(guard.place, function)}: {guard.place.code}", limit=2)
+                self.add(9, f"needed at {self.place(guard.place, function)}{guard.place.told}", limit=2)
             self._gloss(wording.gloss(guard))
         for restart in item.restarts:
             if restart.error != "SpeculationRestartAnalysis":
@@ -319,7 +326,7 @@ class _Writer:
             steps.append(f"in {frames[-1].function} ({self.place(frames[-1], function)})")
         inside = broken.stack[-1]
         through = f" [through {shown_file(inside.file, self.here)}:{inside.line}]" if inside is not frames[-1] else ""
-        return f"{', '.join(steps)}{through}: {frames[-1].code}"
+        return f"{', '.join(steps)}{through}{frames[-1].told}"
 
     def _shapes(self, item: Compile) -> None:
         new = {one.name for one in item.became_dynamic}

@@ -23,7 +23,7 @@ _EMPTY_HINTS = (
 )  # fmt: skip
 
 _ENTRY = re.compile(r"^(?:!\d+/)?(\d+/\d+): ")
-_COMMENT = re.compile(r"\s{2,}# (?P<code>.*?)\s+# (?P<file>\S+):(?P<line>\d+) in (?P<function>\S+)")
+_COMMENT = re.compile(r"(?:\s{2,}# (?P<code>.*?))?\s+# (?P<file>\S+):(?P<line>\d+) in (?P<function>\S+)")
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)(?:\n    (?P<code>.*))?', re.MULTILINE)
 _TORCH_HINT = re.compile(r"\(HINT: (.*)\)", re.DOTALL)
 _MISMATCH = re.compile(

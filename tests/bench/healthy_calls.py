@@ -5,7 +5,7 @@
 Each program (healthy_programs.py) runs alone and then beside its calls; its output ends with a digest of its weights. A row per
 program is appended; resumable. The cost of a call is what all its rungs took, copying and comparing included, divided by what its
 forward and backward take uncompiled, for the calls in which nothing was compiled. --table runs nothing and prints the page
-docs/healthy-programs.md.
+docs/healthy-programs.md. HEALTHY_DEVICE=cuda in the environment: the programs make their tensors there.
 """
 
 from __future__ import annotations
@@ -69,17 +69,21 @@ def judged(name: str, backend: str, port: int) -> dict[str, Any]:
     """The row of one program."""
     with tempfile.TemporaryDirectory(prefix="graphdbg-healthy-") as base:
         folder = Path(base)
-        (folder / "prog.py").write_text(PRELUDE + PROGRAMS[name])
+        device = os.environ.get("HEALTHY_DEVICE", "cpu")
+        (folder / "prog.py").write_text(PRELUDE + PROGRAMS[name].replace('autocast("cpu"', f'autocast("{device}"'))
         program = [sys.executable, "prog.py"]
         alone, printed, wrong = ran(program, folder, backend, port)
-        row: dict[str, Any] = {"program": name, "backend": backend, "alone": alone}
+        row: dict[str, Any] = {"program": name, "backend": backend, "device": device, "alone": alone}
         if alone:
             return row | {"says": wrong[-300:]}
         began = time.monotonic()
         words = [sys.executable, "-m", "graphdbg", "triage", "-o", "found", "--", *program]
         code, told, wrong = ran(words, folder, backend, port + 1)
         kept = told.startswith(printed)
-        said = told[len(printed) :].strip().splitlines() if kept else told.splitlines()
+        if not kept:
+            row["repeats"] = ran(program, folder, backend, port)[1] == printed
+        said = told[len(printed) :] if kept else told[told.find("\nweights ") + 1 :].partition("\n")[2]
+        said = said.strip().splitlines()
         calls = costs(folder / "found")
         return row | {
             "code": code, "same": kept, "says": said[0] if said else wrong[-300:], "seconds": round(time.monotonic() - began, 1),
@@ -100,7 +104,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         cost = f"{row['cost']} ({row['calls']})" if row.get("cost") else ""
         verdict = VERDICTS.get(row.get("code", -1), f"code {row.get('code')}")
         reason = row["says"] if row.get("code") else ""
-        same = "the same" if row.get("same") else "DIFFERS"
+        same = "the same" if row.get("same") else "DIFFERS" if row.get("repeats") else "differs alone, too"
         lines.append(f"| {row['program']} | {verdict} | {same} | {row.get('eager_ms') or ''} | {cost} | {reason} |")
     counts = {word: sum(row.get("code") == code for row in rows) for code, word in VERDICTS.items()}
     same = sum(bool(row.get("same")) for row in rows)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 PRELUDE = '''import hashlib, os, random, torch, torch.nn as nn, torch.nn.functional as F
 B = os.environ.get("HEALTHY_BACKEND", "inductor")
+if "HEALTHY_DEVICE" in os.environ:
+    torch.set_default_device(os.environ["HEALTHY_DEVICE"])
 torch.manual_seed(0)
 random.seed(0)
 def done(*modules):
@@ -15,7 +17,7 @@ def done(*modules):
         state = module.state_dict() if hasattr(module, "state_dict") else module
         for name, one in sorted(state.items()):
             if isinstance(one, torch.Tensor):
-                digest.update(name.encode() + one.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+                digest.update(name.encode() + one.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     print("weights", digest.hexdigest())
 def fit(model, compiled, batches, optimizer, loss_of):
     for step, batch in enumerate(batches):

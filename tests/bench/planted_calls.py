@@ -1,9 +1,11 @@
 """Programs with one fault each, given to `graphdbg triage -- python prog.py` and nothing else. Resumable, a row a case.
 
-    python tests/bench/planted_calls.py [--only 'lowering|guard'] [--rows FILE] [--keep FOLDER] [--minify] [--table]
+    python tests/bench/planted_calls.py [--only 'lowering|guard'] [--rows FILE] [--keep FOLDER] [--minify] [--table] [--jobs N]
+                                        [--device cuda]
 
 Faults in graphs have to be named to function, call, rung and op; those around them to function, line, value and layer
-(called_programs.py). --minify pastes the line that triage prints next. --table runs nothing.
+(called_programs.py). --minify pastes the line that triage prints next. --table runs nothing. --device: the programs make their
+tensors there; faults of the C++ backend are left out elsewhere than on the CPU.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,12 @@ PLANTED = Path(__file__).resolve().parent.parent / "toolkit" / "planted"
 OWN = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}  # fmt: skip
 """A graph that was compiled without the fault is not taken from a cache."""
+
+
+def on(device: str, case: Case) -> Case:
+    """The program of a case, its tensors on a device."""
+    head = f"import torch\ntorch.set_default_device({device!r})\n"
+    return case._replace(program=head + case.program.replace('autocast("cpu"', f'autocast("{device}"'))
 
 
 def laid(case: Case, folder: Path) -> list[str]:
@@ -117,13 +126,15 @@ def main() -> int:
     options.add_argument("--again", action="store_true", help="also the cases that the rows have")
     options.add_argument("--minify", action="store_true", help="and paste the next line")
     options.add_argument("--table", action="store_true", help="run nothing")
+    options.add_argument("--jobs", type=int, default=1, help="so many cases at the same time")
+    options.add_argument("--device", help="where the programs make their tensors")
     chosen = options.parse_args()
     chosen.rows.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in chosen.rows.read_text().splitlines()] if chosen.rows.exists() else []
     there = {row["case"] for row in rows} if not chosen.again else set()
-    for name, case in ({} if chosen.table else CASES).items():
-        if name in there or not re.search(chosen.only, name):
-            continue
+
+    def one(name: str) -> None:
+        case = on(chosen.device, CASES[name]) if chosen.device else CASES[name]
         with tempfile.TemporaryDirectory(prefix="graphdbg-planted-") as temporary:
             folder = (chosen.keep or Path(temporary)).resolve() / re.sub(r"\W+", "-", name)
             shutil.rmtree(folder, ignore_errors=True)
@@ -133,6 +144,12 @@ def main() -> int:
         with chosen.rows.open("a") as file:
             file.write(json.dumps(row) + "\n")
         print(f"{name}: {', '.join(row['wrong']) or 'named'} ({row['seconds']} s)\n  {row.get('reason', '')}", flush=True)
+
+    wanted = [name for name in CASES if name not in there and re.search(chosen.only, name)]
+    if chosen.device:
+        wanted = [name for name in wanted if not re.search(r"codegen|fusion", CASES[name].fault)]
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        list(pool.map(one, [] if chosen.table else wanted))
     print("\n".join(table(rows)))
     return int(any(row["wrong"] for row in {row["case"]: row for row in rows}.values()))
 

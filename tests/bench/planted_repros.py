@@ -89,9 +89,11 @@ def cases() -> list[tuple[str, str, str]]:
     return found
 
 
-def environment(kind: str, *, alone: bool = False) -> dict[str, str]:
+def environment(kind: str, folder: Path, *, alone: bool = False) -> dict[str, str]:
     """One thread, the planted modules where Python finds them; `alone`: torch does not look for our entry point."""
-    own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTHONPATH": str(PLANTED)}
+    path = [str(PLANTED), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    own = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}
+    own |= {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}  # a plant is in no cache's key
     own |= {"DROPOUT": "0.2" if kind == "wrong dropout" else "0"}
     return os.environ | own | ({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if alone else {})
 
@@ -99,7 +101,7 @@ def environment(kind: str, *, alone: bool = False) -> dict[str, str]:
 def ran(command: list[str], folder: Path, name: str, limit_s: float, kind: str) -> tuple[int | None, str]:
     """The exit code (None: over its time) and standard output; both streams are kept in the folder."""
     with (folder / f"{name}.out").open("w") as out, (folder / f"{name}.err").open("w") as err:
-        env = environment(kind, alone="-I" in command)
+        env = environment(kind, folder, alone="-I" in command)
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=err, env=env, start_new_session=True)
         try:
             code = process.wait(limit_s)

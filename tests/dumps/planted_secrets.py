@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import re
 import zipfile
@@ -124,6 +125,22 @@ def secrets_in(path: Path) -> set[str]:
     """The kinds of secret that a member of the archive still holds."""
     every = [layer for parts in layers(path).values() for layer in parts]
     return {name for name, kind in KINDS.items() if any(kind.secret.encode() in layer for layer in every)}
+
+
+def planted_text(page: str) -> str:
+    """All that a page says, without the escapes of HTML and of JSON."""
+    html_alone, *scripts = re.split(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL)[:2]
+    return "\n".join([html.unescape(html_alone), *(text for script in scripts for text in _texts(json.loads(script)))])
+
+
+def secrets_in_text(text: str) -> set[str]:
+    """The kinds of secret in a text."""
+    return {name for name, kind in KINDS.items() if kind.secret in text}
+
+
+def paths_in_text(text: str) -> list[bytes]:
+    """The absolute paths in a text."""
+    return [found[0] for found in _ABSOLUTE.finditer(text.encode())]
 
 
 def paths_in(path: Path) -> list[tuple[str, str]]:

@@ -9,6 +9,8 @@ from graphdbg.cli import run as command
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.times import keep_steady, of_run
 
+from .graphs import new_run
+
 SCRIPT = """
 import torch
 
@@ -32,6 +34,24 @@ def test_compiles_are_told_by_phase_and_cause(recorded_script: Callable[..., Pat
     assert all(one.dynamo_s is not None and one.aot_s is not None and one.cache == "off" for one in found)
     assert sum(one.breaks for one in found) >= 1
     assert [one.compile_s for one in found] == sorted((one.compile_s for one in found), reverse=True)
+
+
+def test_a_backward_that_is_compiled_with_its_forward_is_counted_once(tmp_path: Path, monkeypatch) -> None:
+    _, process = new_run(tmp_path / "myrun")
+    clock = iter(range(1, 100))
+    monkeypatch.setattr("time.time", lambda: float(next(clock)))
+    process.journal.event("why", what="frame", compile="0_0", function="f", file="m.py", line=1)
+    stages = {"dynamo": 9.0, "forward": 3.0, "backward": 4.0}
+    for stage in stages:
+        process.journal.event("captured", graph=f"0_0/{stage}", stage=stage)
+        process.journal.event("compiling", graph=f"0_0/{stage}")
+    for stage in reversed(stages):
+        process.journal.event("compiled", graph=f"0_0/{stage}", seconds=stages[stage])
+    (found,) = of_run(open_run(tmp_path / "myrun"))
+    assert (found.aot_s, found.inductor_s, found.backward_s) == (2.0, 3.0, 4.0)
+    assert [(phase, end - start) for phase, start, end in found.spans] == [
+        ("dynamo", 1.0), ("aot", 7.0), ("inductor", 4.0), ("backward", 1.0),
+    ]  # fmt: skip
 
 
 def test_the_table_has_what_was_measured(

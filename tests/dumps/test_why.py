@@ -69,6 +69,13 @@ def flat(paragraphs: str) -> str:
     return " ".join(paragraphs.split())
 
 
+def test_a_guard_whose_line_of_code_was_left_out() -> None:
+    found = wording.guard("0/0: n == 1 # model.py:13 in step (HINT: an integer.)")
+    assert (found.text, found.of, found.hint) == ("n == 1", "0_0", "an integer.")
+    assert found.place is not None
+    assert (found.place.file, found.place.line, found.place.told) == ("model.py", 13, "")
+
+
 def test_a_graph_break_in_pieces() -> None:
     found = wording.graph_break(BREAK, "resumed", [])
     assert found.title == "Failed to trace builtin operator"

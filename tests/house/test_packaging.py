@@ -153,6 +153,6 @@ def test_a_built_wheel_holds_the_packages_and_not_the_tests(tmp_path: Path) -> N
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {f"graphdbg/{p.relative_to(ROOT)}" for p in tracked_files() if p.relative_to(ROOT).parts[0] in INSTALLED}
-    assert {name for name in wanted if name.endswith(".py")} <= names
+    assert {name for name in wanted if name.endswith((".py", ".css", ".js"))} <= names
     assert {"graphdbg/__init__.py", "graphdbg/__main__.py", "graphdbg/cli.py"} <= names
     assert not [name for name in names if "tests/" in name]

@@ -1,7 +1,7 @@
 """Who prints, and who makes text safe for where it goes: one place each, so that no text of a dump gets by another way.
 
 A dump's text is escaped where it is printed (`dumps.output`), where it becomes code (`dumps.inert`, and `repr` in
-`dumps.program.text`), in pictures (`toolkit.drawing.dot`) and in the text of an issue (`minifier.report.issue`).
+`dumps.program.text`), in pictures and pages (`dumps.markup`) and in the text of an issue (`minifier.report.issue`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PRINTERS = {
     "toolkit/recorder/autoload.py": "one sentence of our own where a recording cannot begin, before anything is imported",
 }  # fmt: skip
 ESCAPERS = {
-    r"html\.escape|&amp;|&lt;": {"toolkit/drawing/dot.py"},
+    r"html\.escape|&amp;|&lt;": {"dumps/markup.py"},
     r"unicode_escape": set[str](),
     r"isprintable\(\) else": {"dumps/inert.py", "dumps/program/module.py"},
     r"`{3}\{|\{fence\}": {"minifier/report/issue.py"},

@@ -65,7 +65,7 @@ class Captured:
                 continue
             value = torch.empty_strided(_hints(fake.shape), _hints(fake.stride()), dtype=fake.dtype, device=fake.device)
             kind = torch.complex64 if fake.dtype.is_complex else torch.float32
-            drawn = torch.randn(value.shape, generator=generator, dtype=kind)
+            drawn = torch.randn(value.shape, generator=generator, dtype=kind, device="cpu")
             made.append(value.copy_(drawn))
         return made
 

@@ -8,10 +8,10 @@ True
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
 from ...dumps.errors import EnvironmentLackError
+from ...dumps.markup import escaped
 from ...dumps.tables import plain
 from .families import FAMILIES
 from .model import Box, Cluster, Edge, View
@@ -172,7 +172,7 @@ def _edge_settings(edge: Edge, level: bool) -> dict[str, Any]:
 
 def _escaped(text: str) -> str:
     """For HTML-like labels."""
-    return html.escape(plain(text), quote=True) or " "
+    return escaped(plain(text)) or " "
 
 
 def _quoted(text: str) -> str:

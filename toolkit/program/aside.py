@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -91,6 +92,22 @@ def counters() -> Iterator[None]:
             for group in list(known):
                 known[group].clear()
                 known[group].update(before.get(group, {}))
+
+
+def fork_computes() -> bool:
+    """Whether a fork of this process can compute what this one does: not on a GPU in use, and not once autograd has threads,
+    as it has after a backward where torch is built for GPUs, even where there is none."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        return False
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException), torch.enable_grad():
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)
+            torch.ones((), device="cpu", requires_grad=True).backward()
+            os._exit(0)
+        os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def alone() -> bool:

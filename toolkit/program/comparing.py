@@ -57,12 +57,12 @@ def kept(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return wrappers.whole(value.detach()).clone()
     if isinstance(value, float):
-        return torch.tensor(value, dtype=torch.float32)
+        return torch.tensor(value, dtype=torch.float32, device="cpu")
     if isinstance(value, (int, str, bytes, bool, type(None), complex, tuple)):
         return value
     if type(value).__module__ == "numpy":
         with contextlib.suppress(TypeError, ValueError, RuntimeError):  # numbers that torch has none of
-            return torch.tensor(value)
+            return torch.tensor(value, device="cpu")
     return f"a {type(value).__qualname__}"
 
 
@@ -72,13 +72,16 @@ def apart(want: Any, have: Any) -> float:
         return 0.0 if type(want) is type(have) and want == have else 1.0
     if want.shape != have.shape or want.layout != torch.strided:
         return 0.0 if want.layout != torch.strided else 1.0
+    if want.is_meta or have.is_meta:
+        return 0.0
+    have = have.to(want.device)
     if not want.numel() or same_bits(want, have):
         return 0.0
     if not is_float(want):
         return float((want != have).to(torch.float64).mean())
     exact = torch.float64 if want.dtype == torch.float64 else torch.float32
     exact = torch.promote_types(want.dtype, exact)
-    one, other = want.to(exact), have.to(want.device).to(exact)
+    one, other = want.to(exact), have.to(exact)
     known = torch.isfinite(one) & torch.isfinite(other)
     if not bool(known.all()):
         if not bool(known.any()):
@@ -242,8 +245,9 @@ class Rounding(t.TorchDispatchMode):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self._generator = torch.Generator().manual_seed(seed)
-        self._units = torch.rand(_UNITS, generator=self._generator).mul_(2).sub_(1)
+        drawn = {"generator": torch.Generator().manual_seed(seed), "device": "cpu"}  # whatever the program's default is
+        self._units = torch.rand(_UNITS, **drawn).mul_(2).sub_(1)
+        self._drawn = lambda below: int(torch.randint(below, (), **drawn))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
@@ -268,11 +272,11 @@ class Rounding(t.TorchDispatchMode):
         sums = SUMS * min(eps, torch.finfo(torch.float32).eps) * size if math.isfinite(size) else 0.0
         with torch.no_grad():
             moved = torch.addcmul(exact, exact.abs().mul_(eps).add_(sums), self._uniform(exact))
-            tensor.data.copy_(moved.add_(sums * float(self._units[int(torch.randint(_UNITS, (), generator=self._generator))])))
+            tensor.data.copy_(moved.add_(sums * float(self._units[self._drawn(_UNITS)])))
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
         """Numbers between -1 and 1, out of one store: new ones for each operation cost more than the operation."""
-        at = int(torch.randint(max(1, _UNITS - like.numel()), (), generator=self._generator))
+        at = self._drawn(max(1, _UNITS - like.numel()))
         units = self._units[at:] if like.numel() <= _UNITS else self._units.repeat(-(-like.numel() // _UNITS))
         return units[: like.numel()].view(like.shape).to(like.device, like.dtype)
 

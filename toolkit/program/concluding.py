@@ -145,6 +145,7 @@ def departs(call: Call, graphs: Judged, command: Sequence[str]) -> Verdict:
         reason += f"; {_OLD}"
     elif judged is not None:
         told = "were judged right" if judged.verdict in ("ok", "rounding") else f"could not be judged: {judged.reason}"
+        told += " (in a process without what the program's own script changes in torch)" if graphs.apart else ""
         reason += f"; compiled anew it departs, too; its saved graphs {told}"
     elif call.recorded:
         reason += f"; {call.recorded}"

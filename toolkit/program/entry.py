@@ -67,7 +67,9 @@ def shadow(folder: str | os.PathLike[str] | None = None, *, calls: str | int | N
         inside.stop()
         program = read(path / FILE)
         call = departing(program)
-        graphs = judge_graphs(call, None, lambda text: None) if call is not None and judgeable(call) else Judged()
+        graphs = Judged()
+        if call is not None and judgeable(call):
+            graphs = judge_graphs(call, None, lambda text: None, program.modules)
         told = concluded(program, path, graphs, [])
         for name in ("verdict", "calls", "counts", "summary", "notes", "at", "drift"):
             setattr(found, name, getattr(told, name))

@@ -1,7 +1,8 @@
 """The graphs of the first call that departs: which fails, what in it is to blame, and what a process of ours has to import to
 see it.
 
-Asked in the program's own process where that became the server, else in one of ours. Imports no torch.
+Asked in the program's own process where that became the server, else in one of ours: without, then with the modules that the
+program imported. Imports no torch.
 
 >>> judge_graphs(call, None, print).op
 'The decomposition of aten.silu.default. With only that off the graph is right (verified).'
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,11 +22,11 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.store import Run, SavedGraph, resolve
 from ..blame.bisect import bisect
 from ..blame.partners import compile_of
-from ..imports import option_words
+from ..imports import TRUST, option_words
 from ..isolation import ForkServer, opened
 from ..replay import replay
 from ..triage.run import triage_run
-from ..verdict import Verdict
+from ..verdict import OK, Verdict
 from .records import PROGRAM, RUNGS, Call
 
 Told = Callable[[str], object]
@@ -41,12 +42,14 @@ _MOST = 8
 
 
 class Judged(msgspec.Struct):
-    """What the graphs of a call that departs came to. `verdict`: None where none could be judged."""
+    """What the graphs of a call that departs came to. `verdict`: None where none could be judged; `apart`: judged in a process
+    of ours, where what the program's own script changes in torch is as torch has it."""
 
     verdict: Verdict | None = None
     op: str = ""
     text: str = ""
     run: str = ""
+    apart: bool = False
 
     @property
     def failed(self) -> bool:
@@ -64,28 +67,45 @@ def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Map
     """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame. `modules`: those
     that the program imported, one of which a process of ours may need before a graph fails there, too."""
     told(f"judging the graphs of {call.place}")
-    found = Judged(run=call.run)
+    found = Judged(run=call.run, apart=server is None)
     outside = call.failed is not None and call.failed.rung in (*MEANS, PROGRAM)
     try:
         run = resolve(os.path.relpath(call.run) if Path(call.run).is_relative_to(Path.cwd()) else call.run)
         assert isinstance(run, Run)
-        with opened(server) as used:
-            triage = triage_run(run, server=used, max_time_s=_JUDGING_S, told=told)
-            found.verdict, found.text = triage.verdict, triage.summary
-            for graph in _widest_first(run, triage.verdict) if triage.verdict.failed and not outside else []:
-                told(f"looking for what is to blame in {graph.id}")
-                blamed = bisect(graph, server=used, max_time_s=_BLAMING_S, narrate=lambda text: None)
-                if blamed.reproduced:
-                    found.op = blamed.sentence or found.op
-                    found.verdict = _with_blame(triage.verdict, blamed.verdict)
-                    break
-        if server is not None and found.verdict.failed:
-            found.verdict = _importing(run, found.verdict, modules or {}, told)
+        _judge(found, run, server, (), outside, told)
+        if server is not None and found.failed:
+            found.verdict = _importing(run, found.verdict or OK, modules or {}, told)
+        elif server is None and not found.op and modules:
+            files = _likely(modules)
+            told(f"judging them once more, after the import of {', '.join(modules[file] for file in files)}")
+            again = Judged(run=call.run, apart=True)
+            _judge(again, run, None, [*files, TRUST], outside, told)
+            if again.op or not found.failed:
+                found = again
+                found.verdict = _with_words(again.verdict or OK, files, modules)
     except GraphdbgError as error:
-        found.text = str(error)
+        found.text = found.text or str(error)
     except KeyboardInterrupt:
         told("interrupted while its graphs were judged")
     return found
+
+
+def _judge(found: Judged, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, told: Told) -> None:
+    with opened(server) as used:
+        triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, told=told)
+        found.verdict, found.text = triage.verdict, triage.summary
+        for graph in _widest_first(run, triage.verdict) if triage.verdict.failed and not outside else []:
+            told(f"looking for what is to blame in {graph.id}")
+            blamed = bisect(graph, server=used, imports=imports, max_time_s=_BLAMING_S, narrate=lambda text: None)
+            if blamed.reproduced:
+                found.op = blamed.sentence or found.op
+                found.verdict = _with_blame(triage.verdict, blamed.verdict)
+                break
+
+
+def _likely(modules: Mapping[str, str]) -> list[str]:
+    """Files of modules, those first that touch torch: as many as are imported one by one."""
+    return sorted(modules, key=lambda file: not _touches_torch(file))[:_MOST]
 
 
 def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], told: Told) -> Verdict:
@@ -100,11 +120,17 @@ def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], told: Tol
         fails = lambda *files: replay(named, outputs=False, imports=files, server=own).verdict.failed  # noqa: E731
         if fails():
             return verdict
-        likely = sorted(modules, key=lambda file: not _touches_torch(file))[:_MOST]
+        likely = _likely(modules)
         wanted = next(([file] for file in likely if fails(file)), likely if len(likely) > 1 and fails(*likely) else [])
-    words = option_words([_spelled(file, modules[file]) for file in wanted])
-    more = f" {shlex.join(words)}" if words else ""
-    return msgspec.structs.replace(verdict, next=[f"{line}{more}" for line in verdict.next] if more else [])
+    return _with_words(verdict, wanted, modules) if wanted else msgspec.structs.replace(verdict, next=[])
+
+
+def _with_words(verdict: Verdict, files: Sequence[str], modules: Mapping[str, str]) -> Verdict:
+    """Its commands with the modules that have to be imported, as the user names them."""
+    by_file, by_name = option_words(files), option_words([_spelled(file, modules[file]) for file in files])
+    lines = [line.replace(f" {shlex.join(by_file)}", "") for line in verdict.next]
+    takes = re.compile("graphdbg (bisect|minify|replay|triage|values) (?!-- )").match
+    return msgspec.structs.replace(verdict, next=[f"{line} {shlex.join(by_name)}" if takes(line) else line for line in lines])
 
 
 def _spelled(file: str, name: str) -> str:

@@ -15,6 +15,7 @@ import contextlib
 import functools
 import inspect
 import io
+import os
 import random
 import sys
 import sysconfig
@@ -208,7 +209,7 @@ def own_file(module: Any) -> str:
     file = str(getattr(module, "__file__", None) or "")
     home = str(getattr(module, "__name__", "")).partition(".")[0]
     ours = home in ("torch", "graphdbg") or home in sys.stdlib_module_names
-    return "" if not file.endswith(".py") or ours or file.startswith(_LIBRARIES) else file
+    return "" if not file.endswith(".py") or ours or is_library(file) else file
 
 
 def own_modules() -> dict[str, str]:
@@ -264,9 +265,17 @@ def _named(code: types.CodeType | None) -> list[str]:
     return list(dict.fromkeys([*code.co_names, *inside]))
 
 
+@functools.cache
 def is_library(file: str) -> bool:
-    """Whether a file is Python's or an installed package's."""
-    return file.startswith(_LIBRARIES) or "<frozen" in file
+    """Whether a file is Python's or an installed package's, also in a folder of PYTHONPATH (`pip install --target`)."""
+    return file.startswith(_LIBRARIES) or "<frozen" in file or any(
+        file.startswith(folder + os.sep) and _installed_into(folder) for folder in sys.path if folder
+    )  # fmt: skip
+
+
+@functools.cache
+def _installed_into(folder: str) -> bool:
+    return any(Path(folder).glob("*.dist-info"))
 
 
 def place_of(function: Any, made_at: tuple[str, int]) -> tuple[str, str, int]:

@@ -126,9 +126,10 @@ class _Program:
             self.code = launch.run(
                 self.words, environment, told=self._signalled, attend=lambda child: self._attend(child, door), stdout=stdout
             )  # fmt: skip
-        call = departing(self.read())
+        program = self.read()
+        call = departing(program)
         if not self.signals and self.graphs.verdict is None and call is not None and judgeable(call):
-            self.graphs = judge_graphs(call, None, self.told)
+            self.graphs = judge_graphs(call, None, self.told, program.modules)
 
     def _signalled(self, number: int) -> None:
         self.signals.append(number)

@@ -36,7 +36,7 @@ from ..isolation.server import serve
 from ..recorder import live_torch
 from ..torch_private.importing import watch
 from ..unseen import passed_over
-from .aside import Outside, alone, in_backward, watched_by
+from .aside import Outside, alone, fork_computes, in_backward, watched_by
 from .beside import Beside
 from .comparing import Levels
 from .reach import callable_of, is_library, own_modules, place_of, reach
@@ -124,8 +124,8 @@ class Shadow:
 
     def _serve(self) -> None:
         """The graphs of what departs are judged here, where passes, decompositions and operators are as the program made them."""
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            return  # a fork of this process cannot use the device
+        if not fork_computes():
+            return
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()

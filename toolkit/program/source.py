@@ -104,7 +104,7 @@ class Source:
             value = unwrap(value) if not isinstance(value, type) else value
             if isinstance(value, torch.nn.Module):
                 return self.text(value, hint)
-            if getattr(value, "__closure__", None) and not is_library(value.__code__.co_filename):
+            if _cells(value) and not is_library(_file_of(value)):
                 return self._named(value, value.__name__)
             return self._defined_as(value)
         return self._named(value, hint)
@@ -173,7 +173,7 @@ class Source:
             return repr(value)
         if kind is torch.Generator:
             raise CannotSayError(f"{hint}, a generator of random numbers")
-        if isinstance(value, types.FunctionType):
+        if isinstance(value, (types.FunctionType, type)):
             return self._closed(value)
         if isinstance(value, torch.nn.Module):
             fresh = torch.nn.Module().__dict__ | {name: {} for name in _MODULE}
@@ -243,17 +243,18 @@ class Source:
 
     # the user's own definitions, and names of others'
 
-    def _closed(self, value: types.FunctionType) -> str:
-        """A function with cells, made by a function of them: `make_step(weight)`."""
-        own = [name for name in value.__code__.co_freevars if name != value.__name__]
-        cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
+    def _closed(self, value: types.FunctionType | type) -> str:
+        """A function or class with cells, made by a function of them: `make_step(weight)`."""
+        cells = _cells(value)
+        own = [name for name in cells if name != value.__name__]
         if "__class__" in own:
             raise CannotSayError(f"{value.__qualname__}, a method that was given alone")
         inside = {name: self.text(cells[name].cell_contents, name) for name in own}
         text = self._written(value, set(own))
         body = textwrap.indent(text, "    ")
         maker = f"make_{value.__name__}"
-        self._define(maker, value.__code__, f"def {maker}({', '.join(own)}):\n{body}\n    return {value.__name__}")
+        made = f"def {maker}({', '.join(own)}):\n{body}\n    return {value.__name__}"
+        self._define(maker, getattr(value, "__code__", value), made)
         return f"{maker}({', '.join(inside.values())})"
 
     def _defined_as(self, value: Any) -> str:
@@ -341,6 +342,15 @@ def _is_plain(value: Any) -> bool:
 
 def _alike(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one is other or (isinstance(one, (bool, int, dict, set, type(None))) and one == other))
+
+
+def _cells(value: Any) -> dict[str, Any]:
+    """Name -> cell, of a function, or of the methods of a class that was made inside of one."""
+    if isinstance(value, type):
+        methods = [one for one in vars(value).values() if isinstance(one, types.FunctionType)]
+        return {name: cell for one in methods for name, cell in _cells(one).items() if name != "__class__"}
+    code = getattr(value, "__code__", None)
+    return dict(zip(code.co_freevars, value.__closure__ or (), strict=True)) if code is not None else {}
 
 
 def _file_of(value: Any) -> str:

@@ -164,6 +164,10 @@ def _changes(box: Box, kept: Any, now: Any) -> list[tuple[str, Any]]:
     before, after = dict(leaves_of(kept)), dict(leaves_of(now))
     parts = {name: part for name, part in after.items() if name not in before or not _one(before[name], part)}
     parts |= {name: ABSENT for name in before if name not in after}
+    if box.kind == "dict" and "params" in kept:
+        parts.pop("['capturable']", None)  # Dynamo sets it in an optimizer on a GPU, which then counts its steps there
+    if isinstance(step := parts.get("['step']"), torch.Tensor) and not step.dim():
+        parts["['step']"] = step.cpu()
     dotted = box.kind in ("attributes", "class", "slots")
     named = {re.sub(r"^\['(\w+)'\]", r".\1", name) if dotted else name: part for name, part in parts.items()}
     return [((box.name or "self") + name, part) for name, part in named.items()]

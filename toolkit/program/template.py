@@ -7,9 +7,18 @@ Exit code 1 while it shows, 0 when it does not, 2 when it cannot tell (with --gi
 compiled, which ends with 0. --backend NAME compiles by another backend of torch's. Tensors lie in repro.pt beside.
 """
 
+import os
 import pathlib
 import sys
 
+
+def unsure(*error):
+    sys.__excepthook__(*error)
+    sys.stdout.flush()
+    os._exit(125 if "--git-bisect" in sys.argv else 2)
+
+
+sys.excepthook = unsure
 HERE = pathlib.Path(__file__).resolve().parent
 {imports}
 
@@ -71,7 +80,11 @@ def leaves(value, name, seen=()):
         parts = [("", value.__self__)]
     elif getattr(value, "__closure__", None) and hasattr(value, "__code__"):
         parts = [(f" {{one}}", cell.cell_contents) for one, cell in zip(value.__code__.co_freevars, value.__closure__)]
-    elif isinstance(value, (torch.Tensor, type, type(sys))) or not hasattr(value, "__dict__") or hasattr(value, "__code__"):
+    elif isinstance(value, type):
+        methods = [one for one in vars(value).values() if getattr(one, "__closure__", None) and hasattr(one, "__code__")]
+        cells = [pair for one in methods for pair in zip(one.__code__.co_freevars, one.__closure__)]
+        parts = [(f" {{one}}", cell.cell_contents) for one, cell in cells if one != "__class__"]
+    elif isinstance(value, (torch.Tensor, type(sys))) or not hasattr(value, "__dict__") or hasattr(value, "__code__"):
         parts = []
         yield name, value if isinstance(value, (torch.Tensor, int, float, complex, str, bytes, type(None))) else type(value)
     else:
@@ -94,6 +107,7 @@ def left(function, run, args, kwargs, state, given):
             into = [roots[at] for at in given]
             grads = torch.autograd.grad(into, [one for _, one in places], list(given.values()), allow_unused=True)
             found |= {{f"gradient of {{name}}": one for (name, _), one in zip(places, grads)}}
+        found |= {{f"{{name}} requires grad": one.requires_grad for name, one in found.items() if isinstance(one, torch.Tensor)}}
     except Exception as error:
         return {{"": f"raises {{type(error).__name__}}: {{str(error).strip().splitlines()[:1]}}"}}
     found |= {{f"{{name}} afterwards": one for part in ({{"it": function}}, state()) for name, one in leaves(part, "")}}

@@ -169,7 +169,7 @@ class Copy:
                     continue
                 at, size = self._record.spans[int(item.stored.storage[1:])]
                 value = item.stored.value
-                storage = self._host[at : at + size].clone().untyped_storage() if size else torch.empty(0).untyped_storage()
+                storage = (self._host[at : at + size] if size else self._host[:0]).clone().untyped_storage()
                 found.append(view(storage, value, dtype_of(value.dtype, item.name), item.name))
             return found
 
@@ -208,10 +208,10 @@ def _empty(size: int, pinned: bool) -> tuple[torch.Tensor, bool]:
     """Memory on the host, pinned if the system allows; raises RuntimeError when there is none."""
     if pinned:
         try:
-            return torch.empty(size, dtype=torch.uint8, pin_memory=True), True
+            return torch.empty(size, dtype=torch.uint8, pin_memory=True, device="cpu"), True
         except RuntimeError:  # more than may be pinned
             pass
-    return torch.empty(size, dtype=torch.uint8), False
+    return torch.empty(size, dtype=torch.uint8, device="cpu"), False
 
 
 def _laid_out(sizes: Sequence[int]) -> tuple[list[tuple[int, int]], int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.toolkit.program.concluding import departs
-from graphdbg.toolkit.program.judging import Judged
+from graphdbg.toolkit.program.judging import Judged, judge_graphs
 from graphdbg.toolkit.program.records import FILE, OPTIONS, VARIABLE, Program, departing, read
 from graphdbg.toolkit.verdict import Verdict
 
@@ -97,3 +97,18 @@ def test_a_fault_in_a_graph_is_named_to_its_op_and_minify_fails_when_pasted(tmp_
     replay = [sys.executable, "-m", "graphdbg", "replay", "--rung", "inductor", *words[2:]]
     done = subprocess.run(replay, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.own_server
+def test_where_the_program_cannot_judge_its_graphs_its_modules_are_imported_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = called_programs.GRAPHS["lowering, backward"]
+    program = shadowed(tmp_path, case.program, case.fault, "inductor")
+    monkeypatch.chdir(tmp_path)
+    call = departing(program)
+    assert call is not None
+    judged = judge_graphs(call, None, lambda text: None, program.modules)
+    assert judged.failed and "The lowering of aten.cos.default" in judged.op and judged.verdict is not None
+    assert judged.verdict.next[0].endswith("--import fault")

@@ -46,6 +46,21 @@ def test_values_become_text_that_makes_them_again() -> None:
     assert made["a"][2][1] == -1 and shared[3] == 3  # a view stays one, and the user's is another
 
 
+def test_a_class_of_a_function_s_keeps_what_its_methods_hold() -> None:
+    held: list[int] = []
+
+    class Helper:
+        def touch(self) -> None:
+            held.append(1)
+
+    source = Source({})
+    source.begin(Start(reach(lambda value: value, (Helper,), {})), set())
+    name, space = source.text(Helper, "Helper"), {"T": source.tensors}
+    exec("\n".join([*source.definitions.values(), *source.lines]), space)
+    space[name]().touch()
+    assert space["held"] == [1] and not held
+
+
 def test_what_has_no_text_is_named() -> None:
     source = Source({})
     with pytest.raises(CannotSayError, match="numbers_it, a builtins"):

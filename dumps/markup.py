@@ -1,0 +1,45 @@
+"""HTML from texts of a dump: everything that is put in is escaped, unless it was made here.
+
+Must not be gone round: whatever writes HTML, also the labels of DOT, escapes here, once.
+
+>>> tag("td", "a < b", tag("b", "!"), class_="num")
+'<td class="num">a &lt; b<b>!</b></td>'
+"""
+
+from __future__ import annotations
+
+import html
+
+import msgspec
+
+from .tables import visible
+
+
+class Markup(str):
+    """A text that is HTML already."""
+
+    __slots__ = ()
+
+
+def escaped(text: str) -> Markup:
+    """The text for the inside of an element or of an attribute in quotes; control characters are shown, line breaks stay."""
+    return text if isinstance(text, Markup) else Markup(html.escape(visible(text), quote=True))
+
+
+def tag(name: str, *inside: str, **attributes: str | bool | None) -> Markup:
+    """An element; `class_` is class, `data_x` is data-x, and an attribute that is None or False is left out."""
+    given = "".join(
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escaped(str(value))}"')
+        for key, value in attributes.items() if value is not None and value is not False
+    )  # fmt: skip
+    return Markup(f"<{name}{given}>{joined(*inside)}</{name}>")
+
+
+def joined(*parts: str) -> Markup:
+    """The parts one after the other."""
+    return Markup("".join(map(escaped, parts)))
+
+
+def data(value: object) -> Markup:
+    """A JSON document for the inside of a script element, which no text in it can end."""
+    return Markup(msgspec.json.encode(value).decode().replace("<", "\\u003c"))

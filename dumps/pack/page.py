@@ -1,0 +1,363 @@
+"""The page: all of a redacted run in one HTML file that needs no server, no network and, but for its node tables, no script.
+
+Everything it tells comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup` alone. What
+would make it larger than `MOST_BYTES` is cut, and said, with the command that shows all of it.
+
+>>> text, rows = page(copy, "myrun", verdicts={})
+>>> text[:15], rows
+('<!doctype html>', [('rows of nodes', 1520, 0, 0), ('lines of generated code', 800, 0, 0)])
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from .. import deaths, times, why
+from ..compiles import Compiled
+from ..index import Row
+from ..journal import IN_FLIGHT
+from ..markup import Markup, data, joined, tag
+from ..sources import Sources
+from ..store import Run
+from ..times import CompileTime, Span
+from ..why import frequent, wording
+from ..why.model import Compile, Function, Guard, Place, ProcessWhy, Skipped
+from ..why.text import Writer
+from ..wording import counted
+from ..worst import Told
+from .page_data import Graph, cut, read
+
+MOST_BYTES = 2_900_000
+SUFFIXES = (".html", ".htm")
+_WIDTH = 110
+_MOST_TIMES_HALVED = 12
+_NODES, _CODE, _COMPILES, _SOURCE, _ERROR, _ROWS = 6000, 300_000, 2000, 600_000, 20_000, 200
+"""Of one graph, of its code in letters, of the run, of all sources and of one error in letters, of other tables: halved until all
+fits."""
+
+_MARKS = {0: ("✓", "ok"), 1: ("✗", "bad"), 4: ("?", "doubt")}
+"""What a verdict's exit code is shown as."""
+_PHASES = {"dynamo": "Dynamo", "aot": "AOTAutograd", "inductor": "backend, forward", "backward": "backend, backward"}
+"""By the name of the field of CompileTime; the backend may be another than Inductor."""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; img-src data:; base-uri 'none'"
+_HEAD = (
+    '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
+    '<link rel="icon" href="data:,"><meta http-equiv="Content-Security-Policy" content="{}">'
+)
+_KEYS = (("/", "search"), ("j", ""), ("k", "rows"), ("Enter", "opens"), ("Esc", "closes"))
+
+
+class Entry(NamedTuple):
+    """One compile; `item` where Dynamo told of it; `began`: in seconds since 1970, 0 where it is not known."""
+
+    id: str
+    process: ProcessWhy
+    graphs: Compiled
+    reason: str
+    details: str = ""
+    item: Compile | None = None
+    time: CompileTime | None = None
+    began: float = 0.0
+
+
+def page(run: Run, name: str, verdicts: Mapping[str, Told]) -> tuple[str, list[tuple[str, int, int, int]]]:
+    """The HTML, and rows as `Packed` has them for what is in it and what was cut. `run`: the redacted copy; `name`: what commands
+    call the run."""
+    told, graphs = why.of_run(run).processes, read(run, _NODES)
+    entries = list(_entries(run, told, {one.id: one for one in times.of_run(run)}))
+    found = "", list[tuple[str, int, int, int]]()
+    for halved in range(_MOST_TIMES_HALVED):
+        found = _Writing(run, name, verdicts, told, entries, graphs, 0.5**halved).page()
+        if len(found[0].encode()) <= MOST_BYTES:
+            break
+    return found
+
+
+def _entries(run: Run, told: Iterable[ProcessWhy], known: Mapping[str, CompileTime]) -> Iterator[Entry]:
+    """The compiles in the order in which they began, process by process; then the graphs that came without Dynamo."""
+    rows = {row.id: row for row in run.rows}
+    for process in told:
+        writer = Writer(process, _WIDTH)
+        found: list[Entry] = []
+        for function, item in [(one, item) for one in process.functions for item in one.compiles]:
+            mine = [rows[line.id] for line in item.graphs if line.id in rows]
+            compiled = Compiled(f"{process.prefix}{item.id}", mine, function.name, _line(function) if function.file else "")
+            timed = next((known[row.id] for row in mine if row.id in known), None)
+            reason, details = writer.reason(function, item), writer.details(function, item)
+            found.append(Entry(compiled.id, process, compiled, reason, details, item, timed, item.began))
+        yield from sorted(found, key=lambda one: one.began)
+        others: dict[str, list[Row]] = {}
+        for row in (rows[line.id] for line in process.others if line.id in rows):
+            others.setdefault(row.id.partition("/")[0], []).append(row)
+        for name, mine in others.items():
+            reason = "without Dynamo (a direct call of the compiler), or its beginning was lost"
+            yield Entry(name, process, Compiled(name, mine), reason)
+
+
+class _Writing:
+    """One page, its limits a `part` of the usual ones."""
+
+    def __init__(
+        self, run: Run, name: str, verdicts: Mapping[str, Told], processes: list[ProcessWhy], entries: list[Entry],
+        graphs: list[Graph], part: float,
+    ) -> None:  # fmt: skip
+        self.run, self.name, self.typed = run, name, shlex.quote(name)
+        self.verdicts, self.processes, self.entries, self.part = verdicts, processes, entries, part
+        self.graphs, self.there = cut(graphs, int(_NODES * part), int(_CODE * part)), {one.id for one in graphs}
+        self.timed = [one.time for one in entries if one.time is not None]
+        moments = [at for one in self.timed for _, *both in one.spans for at in both]
+        moments += [one.began for one in entries if one.began]
+        self.start, self.end = min(moments, default=0.0), max(moments, default=0.0)
+        self.total = sum(one.compile_s for one in self.timed)
+
+    def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
+        """The whole document."""
+        style, script = (Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+        policy = _POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
+        title = tag("title", f"{self.name}: graphs of torch.compile")
+        head = tag("head", Markup(_HEAD.format(policy)), title, tag("style", Markup(style)))
+        body = tag(
+            "body", self._top(), self._compiles(), self._causes(), self._times(), self._ranks(), self._left_alone(),
+            self._sources(), self._settings(),
+            tag("dialog", tag("header"), tag("div", class_="scroll", tabindex="-1"), tag("footer"), id="graph"),
+            tag("script", data({"run": self.typed, **self.graphs.document}), type="application/json", id="data"),
+            tag("script", Markup(script)),
+        )  # fmt: skip
+        counts = (("rows of nodes", self.graphs.nodes), ("lines of generated code", self.graphs.lines))
+        rows = [(what, here, 0, left) for what, (here, left) in counts]
+        return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n", rows
+
+    # -- what there is
+
+    def _top(self) -> Markup:
+        items = [one.item for one in self.entries if one.item]
+        numbers = " · ".join((
+            counted(len(self.entries), "compile"), counted(len(self.run.rows), "graph"),
+            counted(len(self.run.processes), "process"), f"{self.total:.1f} s of compiling",
+            counted(sum(len(item.breaks) for item in items), "graph break"),
+            counted(sum(item.kind == "recompile" for item in items), "recompile"),
+        ))  # fmt: skip
+        states = Counter(word for _, kind, word in map(self._state, self.entries) if kind == "bad")
+        bad = [joined(" · ", tag("span", f"✗ {count} {word}", class_="bad")) for word, count in states.most_common()]
+        record = self.run.record
+        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record.started)) if 0 < record.started < 1e11 else ""
+        facts = [when, *(f"{key} {record.versions[key]}" for key in ("torch", "python", "triton") if key in record.versions)]
+        found = [f"{one.message}; where: graphdbg triage {self.typed}" for one in why.first_found(self.run.processes)]
+        return joined(
+            tag("header", tag("h1", self.name), tag("p", shlex.join(record.command), class_="mono"),
+                tag("p", " · ".join(filter(None, facts)), class_="dim"), class_="top"),
+            tag("p", numbers, *bad, class_="sum"),
+            *(tag("p", line, class_="bad") for line in (*deaths.lines(self.run.processes), *found)),
+            tag("noscript", tag("p", "Node tables and search need a script: ", tag("code", f"graphdbg show {self.typed}/ID"))),
+            tag("nav", tag("input", id="q", type="search", placeholder="search functions, reasons, nodes", aria_label="search"),
+                tag("span", *(joined(tag("kbd", key), f" {does} ") for key, does in _KEYS), class_="keys"), hidden=True),
+            tag("div", id="hits", hidden=True),
+        )  # fmt: skip
+
+    def _compiles(self) -> Markup:
+        if not self.entries:
+            return tag("p", f"Nothing was compiled, or the recorder was not active: graphdbg ls {self.typed} --why")
+        most = int(_COMPILES * self.part)
+        left = len(self.entries) - most
+        titles = ("compile", "state", "function", "why it was compiled", "seconds", "cache")
+        axis = tag("span", tag("span", "0 s"), tag("span", f"{self.end - self.start:.0f} s"), class_="axis")
+        heads = tag("div", *(tag("span", title) for title in titles), axis, class_="row heads", aria_hidden="true")
+        rest = self._cut(f"{counted(left, 'more compile')} left out here", "ls {run} --why") if left > 0 else ""
+        return _section("Compiles", heads, *map(self._compile, self.entries[:most]), rest)
+
+    def _compile(self, one: Entry) -> Markup:
+        seconds = one.time.compile_s if one.time else one.graphs.seconds
+        glyph, kind, word = self._state(one)
+        row = tag(
+            "summary", tag("span", one.id, class_="mono"), tag("span", f"{glyph} {word}".strip(), class_=kind),
+            tag("span", one.graphs.name or "?", " ", tag("small", one.graphs.place), class_="mono"), tag("span", one.reason),
+            tag("span", "" if seconds is None else f"{seconds:.2f}", class_="num"),
+            tag("span", one.time.cache if one.time else ""), tag("span", *map(self._bar, _drawn(one)), class_="line"),
+            class_="row dim" if kind == "dim" else "row",
+        )  # fmt: skip
+        stages = tag("table", *map(self._graph, one.graphs.rows), class_="stages") if one.graphs.rows else ""
+        errors = dict.fromkeys(row.error for row in one.graphs.rows if row.error)
+        details = tag("pre", one.details, class_="wrap") if one.details else ""
+        parts = (stages, *map(self._error, errors), details, _guards(one))
+        return tag("details", row, *parts, id=f"c-{one.id}", open=kind == "bad")
+
+    def _state(self, one: Entry) -> tuple[str, str, str]:
+        """Glyph, class and word: what failed in the run, else the worst verdict that is known, else the worst status."""
+        if not one.graphs.rows:
+            limit, failed = (one.item.limit, one.item.failure or one.item.error) if one.item else ("", "")
+            return ("✗", "bad", "given up" if limit else "failed") if limit or failed else ("", "dim", "no graph")
+        worst = one.graphs.worst
+        if one.graphs.bad:
+            return "✗", "bad", f"{worst.status}{', died' if worst.died else ''}"
+        known = [self.verdicts[row.id] for row in one.graphs.rows if row.id in self.verdicts]
+        if known:
+            code, word, _ = min(known, key=lambda told: (1, 4, 0).index(told[0]) if told[0] in _MARKS else 3)
+            return *_MARKS.get(code, ("", "")), word
+        return ("?", "doubt", worst.status) if worst.status in IN_FLIGHT else ("", "", worst.status)
+
+    def _graph(self, row: Row) -> Markup:
+        code, *said = self.verdicts.get(row.id, (-1, "", ""))
+        glyph, kind = _MARKS.get(code, ("", ""))
+        link = tag("a", row.id, href=f"#{row.id}", class_="open")
+        return tag(
+            "tr", tag("td", link if row.id in self.there else f"{row.id} (its nodes are not here)", class_="mono"),
+            tag("td", "" if row.nodes is None else counted(row.nodes, "node", form=","), class_="num"), tag("td", row.status),
+            tag("td", "" if row.seconds is None else f"{row.seconds:.2f} s", class_="num"),
+            tag("td", f"{glyph} {': '.join(filter(None, said))}".strip(), class_=kind),
+        )  # fmt: skip
+
+    def _causes(self) -> Markup:
+        rows: list[Markup] = []
+        for process, cause in [(one, cause) for one in self.processes for cause in frequent.causes(one)]:
+            ids = [f"{process.prefix}{name}" for name in dict.fromkeys(cause.ids)]
+            links = [joined(tag("a", name, href=f"#c-{name}"), " ") for name in ids[:8]]
+            more = f"and {len(ids) - 8} more" if len(ids) > 8 else ""
+            rows.append(_row(f"{cause.count} ×", cause.text, _line(cause.place), tag("span", *links, more, class_="mono")))
+        return self._table("Graph breaks and recompiles", ("", "cause", "line", "compiles"), rows, "--why") if rows else Markup()
+
+    # -- where the time went
+
+    def _times(self) -> Markup:
+        if not self.total:
+            return Markup()
+        phases, functions = _by_phase(self.timed), dict[str, list[CompileTime]]()
+        for one in self.timed:
+            functions.setdefault(one.function, []).append(one)
+        spent = sorted(((sum(one.compile_s for one in mine), name, mine) for name, mine in functions.items()), reverse=True)
+        rows = [
+            _row(tag("span", name, class_="mono"), str(len(mine)), f"{seconds:.1f}", self._phases(_by_phase(mine)))
+            for seconds, name, mine in spent
+        ]  # fmt: skip
+        legend = [
+            tag("span", tag("i", class_=phase), f" {_PHASES[phase]} {seconds:.1f} s, {seconds / self.total:.0%}")
+            for phase, seconds in phases.items()
+        ]  # fmt: skip
+        caches = Counter(one.cache for one in self.timed)
+        cached = "compiler caches: " + ", ".join(f"{name} {count}" for name, count in caches.most_common())
+        if "off" in caches:
+            cached += "; off: caches hide graphs and are bypassed while recording, unless with --keep-cache"
+        head = (self._phases(phases), tag("p", *legend, class_="legend"), tag("p", cached))
+        return self._table("Where the compile time went", ("function", "compiles", "seconds", ""), rows, "--time", *head)
+
+    def _phases(self, phases: Mapping[str, float]) -> Markup:
+        bars = [tag("i", class_=phase, style=f"width:{spent / self.total:.3%}") for phase, spent in phases.items()]
+        return tag("div", *bars, class_="phases")
+
+    def _bar(self, span: Span) -> Markup:
+        phase, start, end = span
+        whole = max(self.end - self.start, 1e-9)
+        place = f"left:min({(start - self.start) / whole:.3%}, 100% - 2px);width:{(end - start) / whole:.3%}"
+        title = f"{_PHASES.get(phase, 'Dynamo began')}: {end - start:.2f} s, from {start - self.start:.2f} s on"
+        return tag("i", class_=phase or "began", style=place, title=title)
+
+    # -- the rest
+
+    def _ranks(self) -> Markup:
+        if len(self.processes) < 2:
+            return Markup()
+        by_id, rows = {one.id: one for one in self.entries}, list[Markup]()
+        for name in dict.fromkeys(one.id.removeprefix(one.process.prefix) for one in self.entries):
+            here = [by_id.get(f"{process.prefix}{name}") for process in self.processes]
+            cells = [_sizes(one) for one in here]
+            differs = len(set(cells)) > 1
+            links = [tag("a", text, href=f"#c-{one.id}") if one else "–" for one, text in zip(here, cells, strict=True)]
+            function = next(one.graphs.name for one in here if one)
+            rows.append(_row(name, function, "✗ differ" if differs else "same sizes", *links, class_="bad" if differs else None))
+        names = [process.name if process.rank is None else f"rank {process.rank}" for process in self.processes]
+        return self._table("Ranks side by side", ("compile", "function", "", *names), rows, "")
+
+    def _left_alone(self) -> Markup:
+        skipped = [one for process in self.processes for one in process.skipped]
+        lines = dict.fromkeys(f"{one.name}, {_line(one)}: {one.reason}" for one in skipped)
+        return _folded(f"Left alone by Dynamo ({len(lines)})", "\n".join(lines)) if lines else Markup()
+
+    def _sources(self) -> Markup:
+        room, made = int(_SOURCE * self.part), dict[str, Markup]()
+        for sources in (Sources(process.path) for process in self.run.processes):
+            for file in (file for file in sources.records if file not in made):
+                text = sources.text(file) or ""
+                room -= len(text)
+                lines = tag("ol", *(tag("li", line) for line in text.splitlines()))
+                shown = lines if room >= 0 else self._cut("left out here", "tui {run}")
+                name = tag("summary", file, class_="mono")
+                made[file] = tag("details", name, shown, class_="source", data_file=PurePath(file).name)
+        return _section("Sources", *made.values()) if made else Markup()
+
+    def _settings(self) -> Markup:
+        record = self.run.record
+        lines = [f"{name} = {value}" for name, value in (record.versions | record.environment).items()]
+        lines += [f"{room}.{name} = {value}" for room, settings in record.config.items() for name, value in settings.items()]
+        made = f"Made by graphdbg {record.versions.get('graphdbg', '')}: redacted, searched for what should be gone."
+        return joined(_folded("Versions and settings", "\n".join(lines)), tag("p", made, class_="dim"))
+
+    def _error(self, text: str) -> Markup:
+        most = int(_ERROR * self.part)
+        rest = self._cut(f"{len(text) - most} more letters", "ls {run} --json") if len(text) > most else ""
+        return joined(tag("pre", text[:most], class_="wrap bad"), rest)
+
+    def _table(self, title: str, titles: Sequence[str], rows: Sequence[Markup], option: str, *before: str) -> Markup:
+        most = max(1, int(_ROWS * self.part))
+        heads = tag("thead", tag("tr", *(tag("th", one) for one in titles)))
+        rest = self._cut(f"{len(rows) - most} more left out here", f"ls {{run}} {option}") if len(rows) > most else ""
+        return _section(title, *before, tag("div", tag("table", heads, tag("tbody", *rows[:most])), class_="scroll"), rest)
+
+    def _cut(self, what: str, words: str) -> Markup:
+        return tag("p", f"{what}: ", tag("code", f"graphdbg {words.format(run=self.typed)}".strip()), class_="dim")
+
+
+def _drawn(one: Entry) -> list[Span]:
+    """Its spans, of which those within another are drawn over it; when it began, where there are none."""
+    order = list(_PHASES)
+    spans = one.time.spans if one.time else [("", one.began, one.began)] if one.began else []
+    return sorted(spans, key=lambda span: order.index(span[0]) if span[0] in order else 0)
+
+
+def _by_phase(found: Sequence[CompileTime]) -> dict[str, float]:
+    return {phase: sum(getattr(one, f"{phase}_s") or 0.0 for one in found) for phase in _PHASES}
+
+
+def _guards(one: Entry) -> Markup:
+    """The guards that failed, and those that its sizes were assumed to fulfil: each with a link to itself."""
+    if one.item is None or not (one.item.guards or one.item.conditions):
+        return Markup()
+    found = [*(("failed", _guard(guard)) for guard in one.item.guards), *(("assumed", text) for text in one.item.conditions)]
+    rows = [
+        tag("li", tag("a", "#", href=f"#{name}"), " ", tag("b", kind), " ", tag("code", text), id=name)
+        for number, (kind, text) in enumerate(found, 1) for name in [f"g-{one.id}-{number}"]
+    ]  # fmt: skip
+    return joined(tag("h3", "Guards"), tag("ul", *rows, class_="guards"))
+
+
+def _guard(guard: Guard) -> str:
+    place = f", needed at {_line(guard.place)}{guard.place.told}" if guard.place else ""
+    return f"{wording.failed(guard)}{f', of {guard.of}' if guard.of else ''}{place}"
+
+
+def _line(place: Place | Function | Skipped | None) -> str:
+    return f"{PurePath(place.file).name}:{place.line}" if place else ""
+
+
+def _sizes(one: Entry | None) -> str:
+    """What of a compile should be the same on all ranks."""
+    rows = one.graphs.rows if one else []
+    nodes = [f"{row.stage} {row.nodes}" for row in rows if row.stage in ("dynamo", "forward", "backward", "inference")]
+    return ", ".join(nodes) or ("no graph" if one else "")
+
+
+def _section(title: str, *inside: str) -> Markup:
+    return tag("section", tag("h2", title), *inside, id=title.lower().replace(" ", "-"))
+
+
+def _folded(title: str, text: str) -> Markup:
+    return tag("details", tag("summary", title), tag("pre", text, class_="wrap"), class_="fold")
+
+
+def _row(*cells: str, class_: str | None = None) -> Markup:
+    return tag("tr", *(tag("td", cell) for cell in cells), class_=class_)

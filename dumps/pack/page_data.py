@@ -1,0 +1,83 @@
+"""The graphs of a page as columns of numbers that point into one list of texts, so that fifty graphs fit into a megabyte.
+
+Reads one run, which is redacted already; knows no HTML. What is cut is counted. Texts come out as they may be shown.
+
+>>> cut(read(run, most_nodes=6000), most_nodes=4000, most_code=100_000).document
+{'texts': ['', 'x', ...], 'graphs': [{'id': '0_0/forward', 'total': 2, 'name': [1, 4], ...}]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ..browse.columns import CELLS
+from ..browse.kernels import kernel_column
+from ..browse.short import row_value
+from ..browse.table import GraphView
+from ..errors import GraphdbgError
+from ..kernels import WHOLE
+from ..sidecar import Intern, dims_text
+from ..store import Run
+from ..tables import visible
+
+COLUMNS = ("name", "op", "value", "module", "where", "kernel", "code")
+
+
+class Graph(NamedTuple):
+    """One graph: the texts of its first nodes by column, what each of them uses, its generated code."""
+
+    id: str
+    total: int
+    rows: list[tuple[str, ...]]
+    inputs: list[list[int]]
+    code: str
+
+
+class Cut(NamedTuple):
+    """`document` is what the page's script reads; `nodes` and `lines` (of generated code): how many are in it, and are not."""
+
+    document: dict[str, Any]
+    nodes: tuple[int, int]
+    lines: tuple[int, int]
+
+
+def read(run: Run, most_nodes: int) -> list[Graph]:
+    """The graphs of a run, but those that cannot be read, which whoever redacted it has told."""
+    found: list[Graph] = []
+    for saved in run.graphs():
+        try:
+            view = GraphView(saved.table)
+            view.kernels = kernel_column(saved, view)
+            code = next((file.read_text() for file in saved.code_files() if file.name == WHOLE), "")
+        except GraphdbgError:
+            continue
+        shown = range(min(len(view), most_nodes))
+        rows = [_texts(view, index) for index in shown]
+        found.append(Graph(saved.id, len(view), rows, [view.table.inputs[index] for index in shown], visible(code)))
+    return found
+
+
+def _texts(view: GraphView, index: int) -> tuple[str, ...]:
+    row = view.table.row(index)
+    value = row_value(row) + (f" stride {dims_text(row.stride)}" if view.strided(index) else "")
+    return row.name, CELLS["op"](view, index), value, view.module(index), row.where, view.kernels.get(index, ""), row.code
+
+
+def cut(graphs: Iterable[Graph], most_nodes: int, most_code: int) -> Cut:
+    """The document with so many nodes and letters of code of each graph at most."""
+    texts: Intern[str] = Intern({"": 0})
+    made: list[dict[str, Any]] = []
+    nodes = total = lines = left = 0
+    for one in graphs:
+        rows = one.rows[:most_nodes]
+        code = one.code[:most_code].rpartition("\n")[0] if len(one.code) > most_code else one.code
+        missing = one.code.count("\n") - code.count("\n")
+        columns = {name: [texts(row[at]) for row in rows] for at, name in enumerate(COLUMNS)}
+        made.append({
+            "id": one.id, "total": one.total, **{name: column for name, column in columns.items() if any(column)},
+            "inputs": one.inputs[:most_nodes], "code_text": code, "code_left": missing,
+        })  # fmt: skip
+        nodes, total, lines, left = nodes + len(rows), total + one.total, lines + code.count("\n"), left + missing
+    document = {"texts": [visible(text) for text in texts], "columns": COLUMNS, "graphs": made}
+    return Cut(document, (nodes, total - nodes), (lines, left))
