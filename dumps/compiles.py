@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,8 +17,12 @@ from . import why
 from .browse.columns import cut
 from .index import Row
 from .journal import IN_FLIGHT
-from .store import Run
 from .tables import one_line
+from .why.model import Compile, Function
+
+if TYPE_CHECKING:
+    from .browse.follow import Following
+    from .store import Run
 
 _RESULTS = ("forward", "backward", "inference", "compiled_autograd")
 """What a compile comes to: the graphs that the inner compiler takes."""
@@ -27,17 +32,26 @@ _WORST = ("failed", *IN_FLIGHT, "captured", "skipped", "ran", "compiled")
 
 class Compiled(msgspec.Struct):
     """One compile: its `id` as commands take it ("0_0", "1:0_0"), its graphs, the function's name and line, empty where they are
-    not known. `seconds`: from Dynamo's graph to the compiled one, and those of a backward that was compiled later."""
+    not known. `seconds`: from Dynamo's graph to the compiled one, and those of a backward that was compiled later. `told`: what
+    Dynamo did to get there, the last of its attempts."""
 
     id: str
     rows: list[Row]
     name: str = ""
     place: str = ""
+    told: tuple[Function, Compile] | None = None
 
     @property
     def worst(self) -> Row:
         """The graph whose status is the worst."""
         return min(self.rows, key=lambda row: (not row.lost, _WORST.index(row.status) if row.status in _WORST else 0))
+
+    @property
+    def main(self) -> Row:
+        """The graph that what is asked of the compile is asked of: one that failed or hangs, else the first that it came to."""
+        bad = [row for row in self.rows if row.status == "failed" or row.lost]
+        flying = [row for row in self.rows if row.status in IN_FLIGHT]
+        return telling(bad or flying[-1:] or self.rows)
 
     @property
     def bad(self) -> bool:
@@ -92,7 +106,7 @@ def telling(bad: Sequence[Row]) -> Row:
     return next((row for row in bad if row.stage in _RESULTS and row.saved), bad[0])
 
 
-def of_rows(run: Run) -> list[Compiled]:
+def of_rows(run: Run | Following) -> list[Compiled]:
     """The compiles of a run, in the order of their graphs."""
     found: dict[str, Compiled] = {}
     for row in run.rows:
@@ -100,7 +114,9 @@ def of_rows(run: Run) -> list[Compiled]:
         found.setdefault(name, Compiled(name, [])).rows.append(row)
     for process in why.from_journals(run):
         for function in process.functions:
-            for graph in (graph for one in function.compiles for graph in one.graphs):
-                if (known := found.get(graph.id.partition("/")[0])) is not None:
-                    known.name, known.place = function.name, f"{PurePath(function.file).name}:{function.line}"
+            for item in function.compiles:
+                for known in (found.get(graph.id.partition("/")[0]) for graph in item.graphs):
+                    if known is not None:
+                        known.name, known.place = function.name, f"{PurePath(function.file).name}:{function.line}"
+                        known.told = function, item
     return list(found.values())

@@ -19,9 +19,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import borrowed, held, ids, index, kernels, sidecar
+from . import borrowed, held, ids, index, journal, kernels, sidecar
 from .errors import UnreadableError, UsageError
-from .graph_folder import CODE_FOLDER, GRAPH_FILE, GRAPHS_FOLDER, INPUTS_FILE, PROGRAM_FILE, RUN_FILE, TENSORS_FOLDER
+from .graph_folder import (
+    CODE_FOLDER,
+    GRAPH_FILE,
+    GRAPHS_FOLDER,
+    INPUTS_FILE,
+    JOURNAL_FILE,
+    PROGRAM_FILE,
+    RUN_FILE,
+    TENSORS_FOLDER,
+)
 from .opening import opened
 from .output import say
 from .reading import plain_name, read_bytes, read_if_there, read_record, stored
@@ -224,6 +233,10 @@ class Run:
     def rows(self) -> list[index.Row]:
         """One row per graph that the journals or folders know, saved or not, in order of capture."""
         return index.rows(self.processes)
+
+    def events(self, process: index.Process) -> list[journal.Event]:
+        """The journal of one of its processes."""
+        return journal.read(process.path / JOURNAL_FILE).events
 
     @property
     def damage(self) -> list[str]:

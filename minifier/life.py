@@ -8,6 +8,7 @@ A second one is refused in a sentence. Whoever looks on asks `at_work`, and take
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import time
@@ -27,11 +28,18 @@ from ..dumps.process import FILE as PROCESS_FILE
 from ..dumps.process import Liveness, ProcessRecord, describe, liveness
 from ..dumps.reading import read_record
 from .events import Ended, EventsFile, Happening, Said, Started
-from .results import WORK
+from .results import LIVE, WORK
 
 LOCK_FILE = "lock"
+
 BEFORE_ANYTHING = frozenset({WORK, LOCK_FILE, PROCESS_FILE, MARK})
 """What a process that was killed before its first query leaves in OUT: no reason to refuse the folder."""
+
+
+def live_file(work: Path, case: str) -> Path:
+    """Where a query about a candidate tells what it is at while it runs: its stage, then what it printed of late."""
+    name = hashlib.sha1(case.removeprefix("verify ").encode(), usedforsecurity=False).hexdigest()
+    return work / LIVE / name[:16]
 
 
 class Life(AbstractContextManager["Life"]):

@@ -37,7 +37,7 @@ from .life import Life
 from .minified import Interrupted, Minified
 from .options import Options
 from .oracle import PRELOAD, PREPARED, Oracle, first_limit_s
-from .results import WORK
+from .results import LIVE, WORK
 from .session import SANITY, Session
 from .steering import Steering
 
@@ -207,7 +207,8 @@ def minify_saved(
             server = stack.enter_context(fork_server(threads=1, memory_bytes=memory, **_warmth(options)))
             if not (work / VALUES / PREPARED).exists():
                 shutil.rmtree(work / VALUES, ignore_errors=True)
-            (work / VALUES).mkdir(parents=True, exist_ok=True)
+            for folder in (work / VALUES, work / LIVE):
+                folder.mkdir(parents=True, exist_ok=True)
             servers: Servers = server
             if (pool_of_workers := executor or stack.enter_context(executor_for(options, saved, said))) is not None:
                 settings = Settings(options.jobs, options.memory_limit, path=tuple(sys.path), **_warmth(options))

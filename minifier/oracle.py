@@ -37,6 +37,7 @@ from ..toolkit.outcome import Outcome
 from ..toolkit.signature import RAISED_TOO, Signature, from_answer
 from . import made_up
 from .asking import RUNNING, TASKS, Asking
+from .life import live_file
 from .options import HANG_LIMIT_S, Options
 from .passes import EAGER
 from .places import place_of
@@ -498,6 +499,7 @@ class Oracle:
     def _payload(self, candidate: Candidate | None) -> dict[str, Any]:
         return {
             "case": str(self.case), "work": str(self.work), "seed": self.options.seed,
+            "live": str(live_file(self.work.parent, candidate.text() if candidate else "original")),
             "imports": list(self.options.imports), "made_up": bool(self.made_up), "anyway": self.options.anyway,
             "candidate": None if candidate is None else candidate.to_json(),
             "own_nan": self.signature is not None and (self.signature.kind, self.signature.stage) == ("nan", "eager"),

@@ -44,6 +44,8 @@ BEST_FILE = "best.json"
 CASE_FILE = "case.json"
 ATOMS_FILE = "atoms.jsonl"
 WORK = ".work"
+LIVE = "live"
+"""In the work folder: what each query that runs is at and printed, a file per candidate, for whoever watches."""
 ALSO, PASSES = "also", "passes"
 RESULT_FILES = ("repro.py", "repro.safetensors", "issue.md", "artifacts.zip")
 """What a report leaves beside the case; all of it is about the case that was best then."""

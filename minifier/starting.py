@@ -21,14 +21,18 @@ import msgspec
 from ..dumps import opening
 from ..dumps.atomic import free_path
 from ..dumps.errors import GraphdbgError, UsageError
+from ..toolkit import verdict_words
 from ..toolkit.imports import TRUST, option_words, shown, with_trust, without_trust
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.rungs import NAMES
+from ..toolkit.verdict import ROUNDING, Verdict
 from .journal import JOURNAL_FILE, about
 from .options import CHECKS, FLAGS, Options
 
 SHOWN = ("rung", "check", "match", "jobs", "max_time", "max_queries")
 """The options that a screen asks for; others stay as they are proposed."""
+ASKS = ("rung", "check", "match")
+"""Those that say what counts as failing."""
 HINTS = {
     "rung": ", ".join(NAMES), "check": f"{', '.join(CHECKS)}, cmd: COMMAND {{case}}",
     "match": "a regular expression for the failure's text, in place of its signature", "jobs": "queries at the same time",
@@ -40,12 +44,15 @@ _KINDS: dict[str, Callable[[str], Any]] = {"jobs": int, "max_time": float, "max_
 
 @dataclass(frozen=True)
 class Start:
-    """One minification that could be begun. `why`: where its options come from, in words."""
+    """One minification that could be begun. `why`: where its options come from, in words. `doubt`: why it would end without a
+    repro, and `instead` what helps; then it is begun only with options of the user's own."""
 
     graph: str
     out: str
     options: Options = field(default_factory=Options)
     why: str = ""
+    doubt: str = ""
+    instead: str = ""
 
     def texts(self) -> dict[str, str]:
         """The options that are asked for, as text."""
@@ -53,7 +60,9 @@ class Start:
         return {**{name: _text(value) for name, value in values.items()}, "out": self.out}
 
     def with_texts(self, texts: dict[str, str]) -> Start:
-        """The same with what was typed. Raises UsageError for what makes no sense."""
+        """The same with what was typed. Raises UsageError for what makes no sense, and for what ends without a repro."""
+        if self.doubt and all(texts.get(name, "").strip() == text for name, text in self.texts().items() if name in ASKS):
+            raise UsageError("there is nothing to shrink here", self.doubt, self.instead)
         values: dict[str, Any] = {}
         for name in SHOWN:
             text = texts.get(name, "").strip()
@@ -80,8 +89,11 @@ class Start:
         return ["minify", self.graph, "-o", self.out, *self.options.words(), "--json"]
 
 
-def proposed(graph: str, *, rung: str | None = None, cwd: Path | None = None) -> Start:
-    """What is proposed for a graph: the options that a case was found with, else the rung that a triage found to fail first.
+def proposed(
+    graph: str, *, verdict: Verdict | None = None, rung: str = "", imports: tuple[str, ...] = (), cwd: Path | None = None
+) -> Start:
+    """What is proposed for a graph: the options that a case was found with, else what its last verdict says: `rung` is the first
+    that fails, `imports` what it was judged with.
 
     Raises GraphdbgError where there is no such graph.
     """
@@ -96,9 +108,26 @@ def proposed(graph: str, *, rung: str | None = None, cwd: Path | None = None) ->
         left = [word for word in (options.command and "its command", *map(shown, without_trust(options.imports))) if word]
         options = replace(options, imports=(), check=Options.check if options.command is not None else options.check)
         why += f", without {' and '.join(left)}: what is run has to be said by you"
-    if rung in NAMES and options.rung == Options.rung and rung != options.rung:
-        options, why = replace(options, rung=rung), f"{rung} is the first rung that fails in the last triage"
-    return Start(graph, free_folder(stage, cwd), options, why)
+    start = Start(graph, free_folder(stage, cwd), options, why)
+    return start if why or verdict is None else _as_judged(start, verdict, rung, imports)
+
+
+def _as_judged(start: Start, verdict: Verdict, rung: str, imports: tuple[str, ...]) -> Start:
+    """What asks for the failure that a verdict tells; a doubt where no rung shows one."""
+    first = verdict_words.first_line(verdict)
+    options = replace(start.options, imports=imports)
+    if verdict.failed and rung in NAMES:
+        return replace(start, options=replace(options, rung=rung), why=f"last verdict at rung {rung}: {first}")
+    if verdict.verdict == ROUNDING:
+        return replace(start, options=replace(options, check=ROUNDING), why=f"last verdict: {first}")
+    if not verdict.failed and verdict.exit_code == 0:
+        doubt, instead = "its last verdict is ok: no rung that was asked fails", "judge it with the inputs of the run"
+    elif verdict.failed:
+        doubt, instead = f"its last verdict is {first}; the graph itself does not fail at a rung", "go on as the verdict says"
+    else:
+        doubt, instead = f"its last verdict is {first}", "judge it again"
+    helps = f"{instead}: {verdict.next[0]}" if verdict.next else instead
+    return replace(start, options=options, doubt=doubt, instead=f"{helps}; with another --rung, --check or --match it is begun")
 
 
 def free_folder(stage: str, cwd: Path | None = None) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import itertools
 import os
 import sys
 import traceback
@@ -178,6 +179,12 @@ def with_trust(imports: Sequence[str], trust: bool) -> tuple[str, ...]:
 def without_trust(imports: Sequence[str]) -> tuple[str, ...]:
     """The modules that the user named."""
     return tuple(one for one in imports if one != TRUST)
+
+
+def given(words: Sequence[str]) -> tuple[str, ...]:
+    """The same from a command line: its inverse."""
+    named = [after for word, after in itertools.pairwise(words) if word == "--import"]
+    return (*named, *([TRUST] if "--trust" in words else []))
 
 
 def option_words(imports: Sequence[str]) -> list[str]:

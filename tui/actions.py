@@ -71,7 +71,8 @@ class Action:
 
 REGISTRY: tuple[Action, ...] = (
     # home
-    Action("home.open", "enter", "open", "A graph: its nodes. A minification or a job: how it goes. A run: its graphs.",
+    Action("home.open", "enter", "open",
+           "A graph: its nodes. A compile: its graphs. A minification or a job: how it goes. A run: its compiles.",
            "show RUN/ID", footer=True),
     Action("home.filter", "f", "filter", "Show what has these words in run, id, stage, status or error; -word hides.",
            "ls RUN --filter TEXT", footer=True, also="find search"),
@@ -81,9 +82,15 @@ REGISTRY: tuple[Action, ...] = (
            footer=True, also="recompiles guards breaks"),
     Action("home.failed", "exclamation_mark", "next bad", "To the next graph that failed or was judged wrong.",
            does=("home_failed", 1), footer=True, also="error failed"),
-    Action("home.unfold", "right l", "unfold", "Unfold the run or process under the cursor.", does=("home_fold", False)),
-    Action("home.fold", "left h", "fold", "Fold the run or process; from a graph, go to its run.", does=("home_fold", True)),
-    Action("home.toggle", "space", "toggle", "Fold or unfold a run or process.", does=("home_fold",)),
+    Action("home.unfold", "right l", "unfold", "Unfold the run, process or compile under the cursor.",
+           does=("home_fold", False)),
+    Action("home.fold", "left h", "fold", "Fold the run, process or compile; from inside of one, go to it.",
+           does=("home_fold", True)),
+    Action("home.toggle", "space", "toggle", "Fold or unfold a run, process or compile.", does=("home_fold",)),
+    Action("home.zoom", "z", "zoom", "More of what is known of the line under the cursor; the list alone; both.",
+           also="maximise preview"),
+    Action("home.scroll_down", "J", "tab down", "Scroll what is known of the line.", does=("home_scroll", 3)),
+    Action("home.scroll_up", "K", "tab up", "Scroll it back.", does=("home_scroll", -3)),
     Action("home.stop", "x", "stop", "Stop the job under the cursor, and all that it started.", also="kill cancel"),
     Action("home.pin", "F", "pin", "While following: the cursor stays on the newest graph.", "ls RUN --follow", also="follow"),
     Action("home.again", "ctrl+r", "read again", "Look again now; every second it is looked at anyhow.", "ls",

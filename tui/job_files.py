@@ -237,18 +237,6 @@ def rungs_so_far(graph: str) -> list[dict[str, Any]]:
     return found
 
 
-def first_failing(graph: str) -> str | None:
-    """The first failing rung of the newest triage of this graph that has ended; None where there was none or nothing failed."""
-    for kept in recent():
-        words = kept.record.words
-        if words[:1] == ["triage"] and graph in words and kept.state in ("ended", "gone"):
-            with contextlib.suppress(OSError):
-                said = list(objects((kept.folder / OUT_FILE).read_bytes().splitlines()))
-                return next((rung for one in reversed(said) if isinstance(rung := one.get("first_failing"), str)), None)
-            return None
-    return None
-
-
 def _folders(home: Path) -> list[Path]:
     try:
         return sorted(path for path in home.iterdir() if path.is_dir() and not path.name.startswith("."))

@@ -16,6 +16,8 @@ from ..dumps.amounts import ago_text
 from ..dumps.browse.listing import Line
 from ..dumps.errors import GraphdbgError
 from ..dumps.wording import counted
+from ..minifier.progress import telling
+from ..minifier.progress.outcome import outcome_of
 from ..minifier.progress.watched import Watched
 from .here import is_out
 from .job_files import option, recent
@@ -61,11 +63,20 @@ class Outs:
         self._watched: dict[str, Watched] = {}
 
     def lines(self) -> list[Line]:
-        """One line each, as of now."""
+        """One line each, as of now, the newest first; `run` is what each is about."""
         for name in _folders():
             if name not in self._watched and is_out(Path(name)):
                 self._watched[name] = Watched(Path(name))
-        return [self._line(name, watched) for name, watched in self._watched.items()]
+        lines = [self._line(name, watched) for name, watched in self._watched.items()]
+        when = {f"out {name}": watched.story.last for name, watched in self._watched.items()}
+        return sorted(lines, key=lambda line: when[line.key], reverse=True)
+
+    def told(self, name: str) -> list[str]:
+        """How one stands, or what it came to."""
+        watched = self._watched[name]
+        if watched.state != "ended":
+            return telling.facts(watched, time.time())
+        return [telling.standing(watched, time.time()), *outcome_of(watched.out, watched.story).sentences()]
 
     def _line(self, name: str, watched: Watched) -> Line:
         line = Line(f"out {name}", "out", name, 1, target=name, path=Path(name))
@@ -79,8 +90,9 @@ class Outs:
             line.status, line.text, line.bad = "damaged", str(error), True
             return line
         story = watched.story
-        line.status, line.bad = WORDS[watched.state], watched.state in ("dead", "gone")
-        parts = [counted(len(story.queries), "query", form=",")] if story.queries else []
+        line.status, line.bad, line.run = WORDS[watched.state], watched.state in ("dead", "gone"), story.graph
+        parts = [story.graph.partition("/")[2] or story.graph] if story.graph else []
+        parts += [counted(len(story.queries), "query", form=",")] if story.queries else []
         if story.best is not None:
             far = "so far" if watched.state == "running" else "left"
             parts.append(f"{counted(story.best[0], 'node', form=',')} of {story.original[0]:,} {far}")

@@ -136,4 +136,4 @@ class Telling(Screen[R]):
                 if self.is_attached:
                     self.guarded(lambda: then(result), doing=doing)
 
-        self.run_worker(wait(), exclusive=bool(group), group=group or "work", exit_on_error=False)
+        self.run_worker(wait, exclusive=bool(group), group=group or "work", exit_on_error=False)

@@ -20,19 +20,34 @@ import msgspec
 from ..dumps.lines import objects
 from ..dumps.opening import opened
 from ..toolkit import verdict_words
+from ..toolkit.imports import given
 from ..toolkit.node_values.seen import ValuesSeen
-from ..toolkit.verdict import read
+from ..toolkit.verdict import Verdict, read
 from . import job_files
 
 
 class Judged(NamedTuple):
-    """A verdict in a word, what is said of it, and whether it failed."""
+    """A verdict in a word, what is said of it, whether it failed, and the whole of it."""
 
     word: str
     said: str
     bad: bool
     started: float
     """When its job was."""
+    record: Verdict
+    rung: str = ""
+    """The first that fails, where a ladder was asked."""
+    imports: tuple[str, ...] = ()
+    """What was imported first, or trusted."""
+    command: str = ""
+    """triage, replay or bisect."""
+
+
+def of_graph(graph: str) -> Judged | None:
+    """The newest verdict on a graph, by its name as a user would type it here."""
+    found = Verdicts()
+    found.look([job for job in job_files.recent() if job.here])
+    return found.of(graph)
 
 
 class Verdicts:
@@ -70,15 +85,21 @@ class Verdicts:
 
     def _take(self, target: str, job: job_files.JobRecord, line: dict[str, Any]) -> None:
         event = line.get("event", "end")
+        if isinstance(first := line.get("first_failing"), dict):  # the end of a triage of a run: of each graph its rung
+            for graph, rung in first.items():
+                if (known := self._found.get(Path(job.cwd, graph))) is not None and known.started == job.started:
+                    self._found[Path(job.cwd, graph)] = known._replace(rung=str(rung or ""))
         if event not in ("graph", "end") or line.get("graphs") is not None or line.get("interrupted"):
             return
-        record = read(line)
+        record = read(line) if "verdict" in line or "record" in line else None
         if record is None or record.skipped:
             return
         graph = str(line.get("address") or target)
         said = verdict_words.said(record, record.reason)
         word = verdict_words.word(record).removeprefix("fails: ")
-        self._found[Path(job.cwd, graph)] = Judged(word, said, record.failed, job.started)
+        self._found[Path(job.cwd, graph)] = Judged(
+            word, said, record.failed, job.started, record, str(first or ""), given(job.words), job.words[0]
+        )
 
 
 @dataclass

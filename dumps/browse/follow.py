@@ -88,6 +88,10 @@ class Following:
             self.state, self.trouble, changed = "unreadable", str(error), False
         return changed or before != (self.state, self.trouble, len(self.processes))
 
+    def events(self, process: index.Process) -> list[journal.Event]:
+        """The journal of one of its processes, as far as it was read."""
+        return self._journals[process.name].contents.events
+
     @property
     def damage(self) -> list[str]:
         """One sentence per torn journal line or unreadable small file."""

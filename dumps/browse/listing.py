@@ -4,15 +4,15 @@ Whatever is damaged, vanished, left out or not there yet is a line of its own, s
 
 >>> lines = visible(run_lines("myrun", following), folded=set())
 >>> [(line.kind, line.name, line.status) for line in lines]
-[('run', 'myrun', ''), ('graph', '0_0/forward', 'failed'), ('graph', '0_0/backward', 'ran')]
->>> suggestion(lines[1])
+[('run', 'myrun', ''), ('compile', '0_0', 'failed'), ('graph', '0_0/forward', 'failed'), ('graph', '0_0/backward', 'ran')]
+>>> suggestion(lines[2])
 '0_0/forward: CppCompileError. t triage · 5 shrink'
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,12 +20,15 @@ import msgspec
 
 from .. import deaths, index, why
 from ..amounts import age_text, ago_text
+from ..compiles import Compiled, of_rows
 from ..journal import IN_FLIGHT
 from ..tables import one_line, plain
 from ..wording import counted
 from .follow import Following
 
-Kind = Literal["section", "run", "process", "graph", "out", "job", "note"]
+Kind = Literal["section", "run", "process", "compile", "graph", "out", "job", "note"]
+GRAPHS = ("compile", "graph")
+"""Kinds of lines that are about a graph: a compile about the one to look at."""
 
 _MOST_NOTES = 8
 
@@ -53,6 +56,11 @@ class Line(msgspec.Struct):
     folds: bool = False
     since: float = 0.0
     saved: bool = True
+    function: str = ""
+    compiled: Compiled | None = None
+    """The compile that it is, or is a stage of."""
+    judged: str = ""
+    """Of a compile: the graph whose verdict it shows."""
 
     def status_text(self, now: float | None = None) -> str:
         """Its status, and for how long it is in flight."""
@@ -60,9 +68,14 @@ class Line(msgspec.Struct):
             return f"{self.status} {max(0.0, (time.time() if now is None else now) - self.since):.0f} s"
         return self.status
 
+    @property
+    def graph(self) -> str:
+        """The id of the graph that it is about."""
+        return self.judged or (self.compiled.main.id if self.kind == "compile" and self.compiled else self.name)
+
     def words(self) -> str:
         """Everything a filter looks at."""
-        return f"{self.name} {self.stage} {self.status} {self.error} {self.text}".lower()
+        return f"{self.name} {self.stage} {self.status} {self.error} {self.text} {self.function}".lower()
 
 
 def run_lines(name: str, run: Following, *, depth: int = 0) -> list[Line]:
@@ -77,9 +90,9 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[Line]:
         return lines
     ends = deaths.endings(run.processes)
     hosts = {end.process.record.host for end in ends}
-    rows: dict[str, list[index.Row]] = {}
-    for row in run.rows:
-        rows.setdefault(row.process, []).append(row)
+    compiles: dict[str, list[Compiled]] = {}
+    for one in of_rows(run):
+        compiles.setdefault(one.rows[0].process, []).append(one)
     for end in ends:
         process, below = end.process, depth + 1
         bad = end.status in ("failed", "killed", "died")
@@ -90,7 +103,8 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[Line]:
             line.text = plain(told) or counted(len(process.states), "graph", form=",")
             lines.append(line)
             below += 1
-        lines += [_graph_line(key, name, row, below) for row in rows.get(process.name, [])]
+        for one in compiles.get(process.name, []):
+            lines += _compile_lines(key, name, one, below)
     return lines + _notes(key, name, run, depth + 1)
 
 
@@ -143,6 +157,18 @@ def _lives(run: Following) -> bool:
     return run.state == "running" and any(process.liveness == "alive" for process in run.processes)
 
 
+def _compile_lines(key: str, run: str, one: Compiled, depth: int) -> list[Line]:
+    """A compile, and below it its graphs where there are several."""
+    graphs = [_graph_line(key, run, row, depth + 1) for row in one.rows]
+    worst, line = graphs[one.rows.index(one.worst)], msgspec.structs.replace(graphs[one.rows.index(one.main)])
+    line.key, line.kind, line.name, line.depth = f"{line.key} compile", "compile", one.id, depth
+    line.stage, line.nodes, line.seconds, line.function = one.stages, one.nodes, one.seconds, one.function(200)
+    line.status, line.since, line.bad, line.folds = worst.status, worst.since, one.bad, len(graphs) > 1
+    for graph in (line, *graphs):
+        graph.compiled = one
+    return [line, *graphs] if line.folds else [line]
+
+
 def _graph_line(key: str, run: str, row: index.Row, depth: int) -> Line:
     status, since = row.status, 0.0
     if row.lost:
@@ -171,25 +197,31 @@ def _notes(key: str, name: str, run: Following, depth: int) -> list[Line]:
     return made
 
 
-def filtered(lines: Sequence[Line], text: str) -> list[Line]:
-    """The lines in which every word of `text` stands, or in the name or command of their run (`-word`: not in the line), with the
-    lines that they are below of."""
+def filtered(lines: Sequence[Line], text: str, folded: Collection[str] = ()) -> list[Line]:
+    """The lines in which every word of `text` stands, or in the name or command of their run or their function (`-word`: not in
+    the line), with the lines that they are below of. Of a compile that is `folded` and kept itself no graph is shown."""
     words = text.lower().split()
     if not words:
         return list(lines)
     kept: list[Line] = []
     above: list[Line] = []
     taken: set[str] = set()
+    whole: set[str] = set()
     for line in lines:
         while above and above[-1].depth >= line.depth:
             above.pop()
         run = next((upper for upper in above if upper.kind == "run"), None)
         named = f"{run.name} {run.text.rpartition(' · ')[2]}".lower() if run else ""  # its command
+        around = above[-1] if above and above[-1].kind == "compile" else None
+        named += around.function.lower() if around else ""
         own = [word for word in words if word[:1] == "-" or word not in named]
-        if line.kind in ("graph", "out", "job") and matches(line.words(), own):
+        hidden = around is not None and around.key in folded and around.key in whole
+        if line.kind in (*GRAPHS, "out", "job") and not hidden and matches(line.words(), own):
             kept += [upper for upper in above if upper.key not in taken]
             taken.update(upper.key for upper in above)
             kept.append(line)
+            taken.add(line.key)
+            whole.add(line.key)
         above.append(line)
     return kept
 
@@ -201,17 +233,17 @@ def matches(text: str, words: Iterable[str]) -> bool:
 
 def suggestion(line: Line) -> str:
     """One line that says what is to be done with a graph that failed; empty for all else."""
-    if line.kind != "graph" or not line.bad:
+    if line.kind not in GRAPHS or not line.bad:
         return ""
     reason = line.error.partition(": ")[0] if line.status == "failed" else line.error
     if not line.saved:
-        return f"{line.name}: {reason}. It was not saved; w tells why it was compiled"
-    return f"{line.name}: {reason}. t triage · 5 shrink"
+        return f"{line.graph}: {reason}. It was not saved; w tells why it was compiled"
+    return f"{line.graph}: {reason}. t triage · 5 shrink"
 
 
 def first_bad(lines: Sequence[Line]) -> int | None:
     """Where the cursor begins: the last compiled of the graphs that failed together is the nearest to the error."""
-    bad = [place for place, line in enumerate(lines) if line.kind == "graph" and line.bad]
+    bad = [place for place, line in enumerate(lines) if line.kind in GRAPHS and line.bad and not line.folds]
     if not bad:
         return None
     runnable = [place for place in bad if lines[place].saved and lines[place].stage in ("forward", "backward", "inference")]

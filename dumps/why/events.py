@@ -10,17 +10,18 @@ that id that was begun before it. Damaged, missing or unknown fields leave holes
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from .. import journal
 from ..errors import GraphdbgError
-from ..graph_folder import JOURNAL_FILE
 from ..index import Row
 from ..journal import Event
 from ..schema import GraphRecord, GuardRecord
 from ..store import Run
 from . import wording
 from .model import Compile, Function, GraphLine, Part, Place, ProcessWhy, Restart, Skipped, Symbol, Why
+
+if TYPE_CHECKING:
+    from ..browse.follow import Following
 
 RESUME = re.compile(r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_(?P<line>\d+))+$")
 """The name that Dynamo gives to what follows a graph break."""
@@ -76,16 +77,15 @@ def of_run(run: Run, *, compile_id: str | None = None, process: str | None = Non
     return found
 
 
-def from_journals(run: Run, process: str | None = None) -> list[ProcessWhy]:
+def from_journals(run: Run | Following, process: str | None = None) -> list[ProcessWhy]:
     """The same as far as the journals tell it: no record is opened."""
     told: list[ProcessWhy] = []
     for one in run.processes:
         if process is not None and one.name != process:
             continue
         rows = [row for row in run.rows if row.process == one.name]
-        events = journal.read(one.path / JOURNAL_FILE).events
         reader = Reader(one.name, one.rank, rows)
-        for event in events:
+        for event in run.events(one):
             reader.take(event)
         told.append(reader.finish())
     return told

@@ -88,6 +88,8 @@ _FEW = 3
 _CONDITIONS = 6
 _VALUES = 8
 _SKIPPED = 8
+_SET_IN = 9
+"""Columns before what is said of a compile."""
 _WRAPPER = "/torch/_dynamo/external_utils.py"
 
 
@@ -104,6 +106,13 @@ def render(found: Why, width: int = WIDTH) -> str:
         told = ", ".join(process.name if process.rank is None else f"rank {process.rank}" for process in processes)
         blocks.append(f"== {told}: ids begin with {', '.join(process.prefix or '-' for process in processes)}\n\n{text}")
     return "\n\n".join(blocks)
+
+
+def of_compile(function: Function, item: Compile, width: int) -> str:
+    """Why one compile is there: its own lines alone, with the graph break behind which it goes on."""
+    lines = Writer(ProcessWhy("", None, ""), width + _SET_IN).alone(function, item)
+    first, *rest = [line.removeprefix(" " * _SET_IN) for line in lines]
+    return "\n".join([first.strip().removeprefix(f"{item.id}  "), *rest])
 
 
 class Writer:
@@ -156,6 +165,16 @@ class Writer:
         if function is not None and place.file == function.file:
             return f"line {place.line}"
         return f"{shown_file(place.file, self.here)}:{place.line}"
+
+    def alone(self, function: Function, item: Compile) -> list[str]:
+        """One compile and nothing else."""
+        self._compile(function, item)
+        if item.kind == "resumed":
+            breaks = [broken for other in function.compiles for broken in other.breaks if other is not item]
+            before = [broken for broken in breaks if any(place.line == item.resumed_at for place in broken.stack[:1])]
+            for broken in before[:1]:
+                self._break(function, item, broken)
+        return self.lines
 
     def _frequent(self) -> None:
         self.add(0, frequent.headline(self.process))

@@ -90,6 +90,10 @@ class Story:
     queries: list[Asked] = field(default_factory=list[Asked])
     """Those that were answered, each numbered by its place."""
     points: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    times: list[float] = field(default_factory=list[float])
+    """Seconds from the start to each answer; of an old folder, which does not say, 0."""
+    detail: str = ""
+    """What the last query said."""
     turns: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """After how many queries another step asked."""
     begun: list[str] = field(default_factory=list[str])
@@ -162,6 +166,8 @@ class Story:
         self.steers = steers
 
     def _answered(self, event: Asked) -> None:
+        self.times.append(max(0.0, event.time - self.began) if event.time and self.began else 0.0)
+        self.detail = event.detail
         query = replace(event, queries=len(self.queries) + 1, detail="", failure=None, record=None)
         if not self.queries or self.queries[-1].step != query.step:
             self.turns.append((len(self.queries), query.step))

@@ -51,18 +51,8 @@ def standing(watched: Watched, now: float) -> str:
 def facts(watched: Watched, now: float) -> list[str]:
     """Standing, query in flight, best, counts, time; without those that say nothing."""
     story = watched.story
-    lines = [standing(watched, now)]
-    flight = story.flight()
-    running = watched.state == "running"
-    going: list[str] = []
-    if running and flight is not None and not story.paused:
-        more = f", {len(story.flying) - 1} more beside it" if len(story.flying) > 1 else ""
-        since = f" for {clock_text(max(0.0, now - flight.time))}" if flight.time else ""
-        going.append(f"query {flight.number} runs{since}{more}")
-    if running and (idle := story.idle()) >= QUIET:
-        going.append(f"nothing smaller for {counted(idle, 'query')}")
-    if going:
-        lines.append("; ".join(going))
+    going = _going(watched, now)
+    lines = [standing(watched, now), *(["; ".join(going)] if going else [])]
     if story.original[0]:
         lines.append(f"best: {_size(story, story.best or story.original)}")
     if story.signature:
@@ -71,6 +61,19 @@ def facts(watched: Watched, now: float) -> list[str]:
         lines.append(queries_text(story.asked, story.verdicts))
     time = _time(watched, now)
     return [*lines, time] if time else lines
+
+
+def _going(watched: Watched, now: float) -> list[str]:
+    """The query that runs, and for how long nothing has become smaller; nothing where neither is so."""
+    story, running, going = watched.story, watched.state == "running", list[str]()
+    flight = story.flight()
+    if running and flight is not None and not story.paused:
+        more = f", {len(story.flying) - 1} more beside it" if len(story.flying) > 1 else ""
+        since = f" for {clock_text(max(0.0, now - flight.time))}" if flight.time else ""
+        going.append(f"query {flight.number} runs{since}{more}")
+    if running and (idle := story.idle()) >= QUIET:
+        going.append(f"nothing smaller for {counted(idle, 'query')}")
+    return going
 
 
 def doing(story: Story) -> str:
@@ -89,7 +92,53 @@ def size(story: Story) -> str:
 
 def _size(story: Story, best: tuple[int, int]) -> str:
     nodes, inputs = story.original
-    return f"{best[0]} of {counted(nodes, 'node')}, {size_text(best[1])} of {size_text(inputs)} of inputs"
+    sizes = f"{size_text(best[1])} of {size_text(inputs)} of inputs"
+    return f"{best[0]} of {counted(nodes, 'node')} ({share_text(best[0], nodes)}), {sizes} ({share_text(best[1], inputs)})"
+
+
+def share_text(part: float, whole: float) -> str:
+    """A part in percent, in two digits or three; 100 % of nothing."""
+    share = 100 * part / whole if whole else 100.0
+    return f"{share:.0f} %" if share >= 10 or not share else f"{share:.2g} %"
+
+
+def rate_text(pace_s: float) -> str:
+    """How often something happens that takes so long: 2.5 a second, 12 a minute, 9 an hour."""
+    unit_s, unit = (1, "a second") if pace_s < 1 else (60, "a minute") if pace_s < 60 else (3600, "an hour")
+    return f"{unit_s / pace_s:.{0 if unit_s > 60 else 1}f} {unit}"
+
+
+FIGURES_HEAD = f"{'':<8}{'now':>10}{'at first':>12}{'':>8}"
+
+
+def figures(watched: Watched, now: float) -> list[tuple[str, str]]:
+    """The numbers of a search as lines with styles: sizes now and at first, queries with their rate, those kept, time."""
+    story = watched.story
+    best, first, running = story.best or story.original, story.original, watched.state == "running"
+    going = [*_going(watched, now), "", ""][: 2 * running]  # what follows stays in its place
+    lines: list[tuple[str, str]] = [(standing(watched, now), "bold"), *((one, "") for one in going)]
+    spent = (now if running else story.last) - story.began if story.began else 0.0
+
+    def add(name: str, number: str, more: str = "") -> None:
+        lines.append((f"{name:<8}{number:>10}  {more}", ""))
+
+    if first[0]:
+        lines += [("", ""), (FIGURES_HEAD, "dim")]
+        add("nodes", str(best[0]), f"{first[0]:>10}{share_text(best[0], first[0]):>9}")
+        add("inputs", size_text(best[1]), f"{size_text(first[1]):>10}{share_text(best[1], first[1]):>9}")
+    if story.queries:
+        pace = story.pace_s() if running else spent / len(story.queries)
+        told = [rate_text(pace)] if pace > 0 else []
+        told += [f"{story.known} known before"] if story.known else []
+        add("queries", str(len(story.queries)), ", ".join(told))
+        kept, searched = story.verdicts.get("same", 0), story.asked.get("search", 0)
+        add("kept", str(kept), f"of {searched} searched, {share_text(kept, searched)}" if searched else "")
+    if spent > 0:
+        add("time", clock_text(spent), left_text(story, now) if running and story.queries else "")
+    smaller = [time for time, query in zip(story.times, story.queries, strict=False) if query.improved]
+    if running and smaller:
+        add("smaller", clock_text(max(0.0, spent - smaller[-1])), "ago")
+    return lines + ([("", ""), (f"failure: {story.signature}", "")] if story.signature else [])
 
 
 def queries_text(asked: Mapping[str, int], verdicts: Mapping[str, int]) -> str:

@@ -18,13 +18,15 @@ from typing import Any, Literal, cast
 
 from msgspec.structs import replace
 
+from ...dumps import opening
 from ...dumps.errors import UsageError
 from ...dumps.lines import BITE_BYTES, Tail, objects
 from ...dumps.process import Liveness, ProcessRecord
 from ..control import CONTROL_FILE
 from ..events import EVENTS_FILE, EXPLAINING, Asked, Best, Happening, Stepped, from_json
 from ..journal import JOURNAL_FILE
-from ..life import at_work
+from ..life import at_work, live_file
+from ..results import WORK
 from .story import UNTOLD, Story
 
 State = Literal["starting", "running", "ended", "dead", "elsewhere", "unknown", "gone"]
@@ -107,6 +109,17 @@ class Watched:
             del self.wishes[name]
         self.state = self._state(bite)
         return bool(bite.lines or bite.wishes) or self.state != before
+
+    def output(self) -> tuple[str, list[str]]:
+        """The stage of the query that runs, and the last lines that it printed. Waits for nothing but the disk."""
+        flight = self.story.flight()
+        if flight is None or self.state != "running":
+            return "", []
+        try:
+            stage, *lines = opening.read_text(live_file(self.out / WORK, flight.case)).splitlines() or [""]
+        except OSError:
+            return "", []
+        return stage, lines
 
     def _open(self) -> None:
         """Will read from the start."""

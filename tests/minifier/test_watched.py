@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from graphdbg.cli import run as cli
 from graphdbg.dumps.errors import UsageError
+from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.process import describe
 from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.sidecar import build
@@ -30,6 +31,7 @@ from graphdbg.minifier.progress.story import Story
 from graphdbg.minifier.progress.watched import Watched, watched
 from graphdbg.minifier.report.preview import Preview
 from graphdbg.minifier.starting import Start, proposed
+from graphdbg.toolkit.verdict import OK, cannot_tell, fails
 
 from ..dumps.graphs import chain
 from .followed import session
@@ -295,6 +297,23 @@ def test_a_start_is_proposed_checked_and_said_as_a_command(tmp_path: Path, monke
         start.with_texts(texts)
     with pytest.raises(UsageError):
         proposed("nowhere")
+
+
+def test_what_is_proposed_follows_the_last_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no rung fails nothing is begun with what is proposed, and what helps is said; with the user's own check it is."""
+    monkeypatch.chdir(tmp_path)
+    write_graph_folder(tmp_path / "graph", chain())
+    wrong = fails("wrong_numbers", "decomposed", "relative error 2")
+    start = proposed("graph", verdict=wrong, rung="decomposed", imports=("my_ops",))
+    assert start.words()[4:] == ["--rung", "decomposed", "--import", "my_ops", "--json"]
+    assert start.why == "last verdict at rung decomposed: FAILS: wrong numbers (compiler: aot autograd)"
+    stages = proposed("graph", verdict=wrong.then("graphdbg diff a b"), rung="stages")
+    right = proposed("graph", verdict=OK.then("graphdbg dump --inputs last -- train.py"))
+    unsure = proposed("graph", verdict=cannot_tell("eager is not deterministic"))
+    for found, said in ((stages, "graphdbg diff a b"), (right, "--inputs last"), (unsure, "eager is not deterministic")):
+        with pytest.raises(UsageError, match=said):
+            found.with_texts({**found.texts(), "out": "other"})
+        assert found.with_texts({**found.texts(), "check": "crash"}).words()[-3:-1] == ["--check", "crash"]
 
 
 def test_a_preview_counts_what_was_replaced_and_finds_what_was_not(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from graphdbg.dumps.errors import UsageError
@@ -177,3 +178,12 @@ def hog_slowly(_payload: Payload) -> None:
     while True:
         held.append(b"x" * (16 << 20))
         time.sleep(0.05)
+
+
+def chatter(payload: Payload) -> str:
+    """Tells a stage, prints, and ends when a file is there."""
+    mark("compile")
+    print("half way", flush=True)
+    while not Path(payload["until"]).exists():
+        time.sleep(0.02)
+    return "done"

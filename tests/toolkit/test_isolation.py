@@ -283,3 +283,12 @@ def test_children_side_by_side_end_in_any_order(server: ForkServer) -> None:
         naps = [{"seconds": number * 7 % 13 / 100, "log": f"{number}"} for number in range(80)]
         answers = list(pool.map(lambda one: ask("isolated_tasks:doze", one, limit_s=30, server=server).answer(), naps))
     assert [(answer.status, answer.output.strip()) for answer in answers] == [("done", one["log"]) for one in naps]
+
+
+def test_what_a_child_prints_can_be_watched_while_it_runs(server: ForkServer, tmp_path: Path) -> None:
+    live = tmp_path / "live"
+    payload = {"live": str(live), "until": str(tmp_path / "end")}
+    asked = ask("isolated_tasks:chatter", payload, limit_s=30, server=server)
+    assert gone(lambda: not live.exists() or live.read_text() != "compile\nhalf way\n"), live.exists() and live.read_text()
+    (tmp_path / "end").touch()
+    assert asked.answer().value == "done" and not live.exists()

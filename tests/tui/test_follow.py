@@ -78,9 +78,9 @@ def test_follow_waits_shows_graphs_pins_and_tells_the_death(tmp_path: Path, monk
             await until(pilot, lambda: sum(line.status == "ran" for line in home.lines) == 5, "five graphs")
             assert home.line.key == before, "only a key moves the cursor"
             await pilot.press("F")
-            assert home.line.name == "4_0/forward"
+            assert home.line.name == "4_0"
             training.tell("graph")
-            await until(pilot, lambda: home.line is not None and home.line.name == "5_0/forward", "the newest")
+            await until(pilot, lambda: home.line is not None and home.line.name == "5_0", "the newest")
             await pilot.press("k")
             assert not home.pinned
             training.tell("die")
@@ -90,7 +90,7 @@ def test_follow_waits_shows_graphs_pins_and_tells_the_death(tmp_path: Path, monk
         await until(pilot, lambda: "✗ vanished" in shown(app), "that the folder vanished")
         with writer(Path("myrun")) as training:
             training.tell("graph")
-            await until(pilot, lambda: sum(line.kind == "graph" for line in home.lines) == 1, "the new run in its place")
+            await until(pilot, lambda: sum(line.kind == "compile" for line in home.lines) == 1, "the new run in its place")
             training.end()
         assert not app.troubles
 

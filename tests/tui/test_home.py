@@ -14,9 +14,10 @@ from rich.cells import cell_len
 from textual.pilot import Pilot
 
 from graphdbg.dumps.browse.listing import Line, filtered
+from graphdbg.toolkit.verdict import Where, fails
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
-from graphdbg.tui.job_files import look
+from graphdbg.tui.job_files import look, new_folder
 from graphdbg.tui.jobs import Job
 from graphdbg.tui.overview import Overview
 from graphdbg.tui.screens.home import HomeRoom
@@ -38,7 +39,8 @@ def test_home_begins_at_the_failed_graph_and_says_what_to_do(work: Path) -> None
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(pilot, lambda: home.looked and home.lines, "the list")
-        assert listed(home) == [("run", "myrun", ""), ("graph", "0_0/joint", "ran"), ("graph", "0_0/forward", "failed")]
+        graphs = [("graph", "0_0/joint", "ran"), ("graph", "0_0/forward", "failed")]
+        assert listed(home) == [("run", "myrun", ""), ("compile", "0_0", "failed"), *graphs]
         assert home.line is not None
         assert home.line.name == "0_0/forward"
         assert home.here == Here(run="myrun", graph="myrun/0_0/forward")
@@ -64,18 +66,18 @@ def test_filter_fold_and_why(work: Path) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(pilot, lambda: home.looked and home.lines, "the list")
         await pilot.press("f", *"-ran")
-        assert [name for _, name, _ in listed(home)] == ["myrun", "0_0/forward"]
-        assert "1 of 2 graphs" in shown(app)
+        assert [name for _, name, _ in listed(home)] == ["myrun", "0_0", "0_0/forward"]
+        assert "1 of 1 compile" in shown(app)
         assert home.equivalent() == ["ls", "myrun", "--filter", "-ran"]
         await pilot.press("space", *"xyz")
         assert home.lines == []
         assert "nothing has all of these words: -ran xyz" in shown(app)
         await pilot.press("escape")
-        assert len(home.lines) == 3
+        assert len(home.lines) == 4
         await pilot.press("home", "space")
         assert listed(home) == [("run", "myrun", "")]
         await pilot.press("enter")
-        assert len(home.lines) == 3
+        assert len(home.lines) == 4
         await pilot.press("w")
         panel = home.query_one(NotePanel)
         await until(pilot, lambda: "Nothing says why these graphs exist" in panel.text, "why")
@@ -165,7 +167,7 @@ def test_processes_that_died_and_what_was_left_out(tmp_path: Path, monkeypatch) 
         told = {line.name: line for line in home.lines if line.kind == "process"}
         assert [line.status for line in told.values()] == ["ended", "killed", "ended"]
         assert "SIGKILL" in next(line.text for line in told.values() if line.bad)
-        assert [line.status for line in home.lines if line.kind == "graph"] == ["compiling, died"] * 2
+        assert [line.status for line in home.lines if line.kind == "compile"] == ["compiling, died"] * 2
         assert any("left out: 1 graph by --max-disk 8000000" in line.name for line in home.lines)
 
     play(story, home)
@@ -194,7 +196,7 @@ def test_packed_runs_minifications_and_jobs_are_listed_and_opened(work: Path) ->
         await pilot.press("escape")
         home.rows.move_to(next(place for place, line in enumerate(home.lines) if line.name == "bug.zip"))
         await pilot.press("enter")
-        await until(pilot, lambda: any(line.target == "bug.zip/0_0/forward" for line in home.lines), "the packed run's graphs")
+        await until(pilot, lambda: any(line.target == "bug.zip/0_0/forward" for line in home.lines), "the packed run's compiles")
 
     play(story, home)
 
@@ -273,3 +275,75 @@ def test_the_filter_finds_a_run_by_its_name_and_command() -> None:
     graph = Line("g", "graph", "0_0/forward", 1, status="ran")
     for words, found in {"died": True, "accuracy": True, "died ran": True, "failed": False, "-ran died": False}.items():
         assert (graph in filtered([run, graph], words)) is found, words
+
+
+def test_below_the_list_stands_what_is_known_of_the_line(work: Path) -> None:
+    """The error in full, the user's line, the verdict with its next commands; z makes it larger or hides it."""
+    Path("train.py").write_text("import torch\n\n\ndef f(x):\n    return x.sin()\n")
+    run = next(Path("myrun").glob("*/journal.jsonl"))
+    frame = f'  File "{Path("train.py").absolute()}", line 5, in f\n    return x.sin()\n'
+    line = {"t": time.time(), "kind": "failed", "graph": "0_0/forward", "type": "LoweringException"}
+    error = {**line, "message": f"no lowering\n  target: sin\n  more\nFound from :\n{frame}"}
+    with run.open("ab") as journal:
+        journal.write(msgspec.json.encode(error) + b"\n")
+    from graphdbg.dumps.sources import SourceWriter
+
+    assert SourceWriter(run.parent).keep(str(Path("train.py").absolute()), Path("train.py").read_text())
+    home = HomeRoom(Here(run="myrun"))
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(app, lambda: ">    5      return x.sin()" in shown(app), "the user's line")
+        text = shown(app)
+        assert "train.py:5 in f" in text and "     4  def f(x):" in text
+        assert "t  judge it at every rung  graphdbg triage myrun/0_0/forward" in text
+        assert "target: sin" in text, "the whole error"
+        await pilot.press("z")
+        await until(app, lambda: home.below.size.height > 20, "more of it")
+        await pilot.press("z")
+        await until(app, lambda: "judge it at every rung" not in shown(app), "the list alone")
+        await pilot.press("z")
+        await until(app, lambda: "judge it at every rung" in shown(app), "both")
+        words = ["triage", "myrun/0_0/forward", "--import", "ops", "--json-lines"]
+        verdict = fails("wrong_numbers", "inductor", "relative error 2", Where("sin", line="train.py:5"))
+        told = {"event": "end", "first_failing": "inductor", "graph": "myrun/0_0/forward", **verdict.flat()}
+        folder, _ = new_folder(words, passing=False)
+        (folder / "out").write_bytes(msgspec.json.encode(told) + b"\n")
+        (folder / "exit").write_text("1")
+        await until(app, lambda: "FAILS: wrong numbers at sin, train.py:5" in shown(app), "the verdict")
+        assert "graphdbg minify myrun/0_0/forward --import ops" in shown(app)
+        assert any(line.kind == "section" and line.name == "jobs" for line in home.lines)
+        await pilot.resize_terminal(100, 16)
+        await until(app, lambda: "judge it" not in shown(app) and "0_0" in shown(app), "the list alone where there is no room")
+
+    play(story, home, size=(120, 40))
+
+
+def test_a_search_stands_under_its_run_and_its_job_is_not_told_twice(work: Path) -> None:
+    Path("small").mkdir()
+    start = {"event": "start", "graph": "myrun/0_0/forward", "out": "small", "options": {}, "time": time.time()}
+    Path("small/events.jsonl").write_bytes(msgspec.json.encode(start) + b"\n")
+    for words in (["minify", "myrun/0_0/forward", "-o", "small"], ["bisect", "myrun/0_0/joint", "--json"]):
+        folder, _ = new_folder(words, passing=False)
+        (folder / "exit").write_text("0")
+    overview = Overview("myrun")
+    overview.look()
+    told = [(line.kind, line.depth, line.name) for line in overview.lines]
+    assert told[:3] == [("run", 0, "myrun"), ("out", 1, "small"), ("compile", 1, "0_0")]
+    assert told[-2:] == [("section", 1, "jobs"), ("job", 2, "graphdbg bisect myrun/0_0/joint --json")]
+
+
+def test_only_cells_that_changed_are_painted(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = HomeRoom(Here(run="myrun"))
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(app, lambda: home.looked and "0_0" in shown(app), "the list")
+        await pilot.pause(0.3)
+        painted: list[tuple[object, ...]] = []
+        monkeypatch.setattr(home.rows, "refresh", lambda *regions, **_: painted.append(regions))
+        home.show_lines()
+        assert painted == []
+        home.lines[2].nodes = 7
+        home.rows.repaint_changed()
+        assert [(region.width, region.height) for region, in painted] == [(1, 1)]  # type: ignore[attr-defined]
+
+    play(story, home, size=(120, 40))

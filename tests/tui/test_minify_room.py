@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from graphdbg.dumps.process import describe
+from graphdbg.minifier.life import live_file
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.progress.watched import Watched
 from graphdbg.tui.app import Workbench
@@ -74,7 +75,7 @@ def test_a_finished_one_shows_its_result_and_every_view(out: Path) -> None:
         known = room.watched.story
         text = shown(app)
         assert VIEWS[room.view].name == "Result" and f"{known.original[0]} nodes, " in text and "small/case" in text
-        assert "ended after" in text and f"best: {known.best[0]} of {known.original[0]} nodes" in text  # type: ignore[index]
+        assert "ended after" in text and f"nodes   {known.best[0]:>10}{known.original[0]:>12}" in text  # type: ignore[index]
         await to_view(app, "Steps")
         told = {words[1]: words[2] for row in lines(app)[1:] if len(words := row.split()) > 2}
         assert told["sanity"] == "2" and told["verification"] == "3"
@@ -128,7 +129,11 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
         query = {"event": "query", "case": "original", "purpose": "sanity", "step": "sanity", "verdict": "same", "seconds": 2.0}
         file.write(line(**query, queries=1, nodes=180, input_bytes=4000, signature="crash in compile"))
         file.write(line(event="step", step="windows", queries=1))
-        file.write(line(event="asking", number=2, purpose="search", step="windows", case="0-1", time=time.time() - 7))
+        file.write(line(event="asking", number=2, purpose="search", step="windows", case="0-1", time=time.time() - 6.5))
+        printed = live_file(path / ".work", "0-1")
+        printed.parent.mkdir(parents=True)
+        printed.write_text("compile\none\nthe last line\n")
+        await until(app, lambda: "query 2: compile" in shown(app) and "the last line" in shown(app), "its output")
         await until(app, lambda: "query 2 runs for 7 s" in shown(app) or "query 2 runs for 8 s" in shown(app), "the query")
         assert "running: looking for the place" in shown(app) and "180 nodes" in shown(app)
         search = {"event": "query", "purpose": "search", "step": "windows", "seconds": 1.0, "input_bytes": 40}
@@ -138,7 +143,7 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
             file.write(line(**search, queries=number, case=str(number), verdict="pass", nodes=3))
         file.write(line(**search, queries=9, case="9", verdict="other", nodes=3, signature="another failure"))
         await until(app, lambda: "nothing smaller for 7 queries" in shown(app), "that it takes long")
-        assert "1.0 s a query of late" in shown(app) and "best: 9 of 180 nodes" in shown(app)
+        assert "60.0 a minute" in shown(app) and "nodes            9         180      5 %" in shown(app)
         await to_view(app, "Other failures")
         assert lines(app) == ["1 time, from 3 nodes on: another failure"]
         await pilot.press("m")
@@ -285,7 +290,7 @@ def test_nothing_of_what_matters_is_cut_off_at_any_size(out: Path) -> None:
         await until(app, lambda: room.looked.outcome is not None and "Result" in shown(app), "the result")
         for size in [(60, 20), (80, 24), (160, 50), (250, 80), (60, 20)]:
             await pilot.resize_terminal(*size)
-            await until(app, lambda size=size: room.size == size and " nodes│" in shown(app), f"{size}")
+            await until(app, lambda size=size: room.size == size and " nodes│" in shown(app) and "●" in shown(app), f"{size}")
             text = shown(app)
             assert "ended after" in text and "●" in text and all(view.name in text for view in VIEWS)
             assert all(len(row) <= size[0] for row in lines(app))

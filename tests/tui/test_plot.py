@@ -80,3 +80,18 @@ def test_a_hundred_thousand_queries_are_drawn_within_a_blink() -> None:
     began = time.perf_counter()
     drawn([Series(values, "", "*", ("", ""))], 200, 40, Marks([("o", "")] * len(values)))
     assert time.perf_counter() - began < 0.25
+
+
+def test_over_time_the_axes_have_ticks_and_what_is_drawn_stays_where_it_is() -> None:
+    times = [3.0, 5.0, 6.0, 7.5, *(8 + number for number in range(20))]
+    series = [Series(NODES, "", "*", ("180", "1"), {10: "10", 100: "100"})]
+
+    def rows(upto: int) -> list[str]:
+        values = [Series(one.values[:upto], labels=one.labels, ticks=one.ticks) for one in series]
+        marks = Marks([("o", "")] * upto, [(0, "sanity")], times[:upto])
+        return [row.plain for row in drawn(values, 60, 14, marks)]
+
+    before, after = rows(13), rows(16)  # 16 s and 19 s: both axes go to 20 s
+    assert any(row.startswith(" 10┤") for row in after) and not any(row.startswith("100┤") for row in after), "too near to 180"
+    assert "0" in after[11] and "10 s" in after[11]
+    assert before[11] == after[11] and all(one[:40] == other[:40] for one, other in zip(before, after, strict=True))

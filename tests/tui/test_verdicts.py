@@ -44,7 +44,7 @@ def test_a_triage_of_the_run_marks_its_graphs_and_the_newest_word_holds(work: An
     os.utime("myrun/run.json", (written.st_atime, written.st_mtime))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: "✗ wrong numbers" in shown(app) and "[1 Home ✗2]" in shown(app), "the verdict")
+        await until(app, lambda: "✗ wrong numbers" in shown(app) and "[1 Home ✗1]" in shown(app), "the verdict")
         job(["triage", "myrun/0_0/joint", "--json-lines"], {"event": "end", "graph": "0_0/joint", **OK.flat()})
         await until(app, lambda: "✓ ok" in shown(app) and "[1 Home ✗1]" in shown(app), "the newer one")
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import msgspec
 
 from ...dumps import opening
+from ...dumps.atomic import write_file
+from ...dumps.errors import GraphdbgError
 from . import processes
 from .child import TRACE_SIGNAL, Reply
 from .processes import address_space_tells, oom_kills
@@ -25,6 +27,9 @@ _KEEP_BYTES = 16_384
 _TRACE_GRACE_S = 0.3
 _LOOK_S = 0.1 if not address_space_tells() else 0.5
 """How often a child is looked at: often where nothing else limits its memory."""
+LIVE = "live"
+"""The name in a payload of the file that whoever watches reads."""
+_LIVE_LETTERS = 4000
 _MOST_STALLED = 3.0
 """So many times its limit may be added for what the machine spent on others."""
 
@@ -59,6 +64,8 @@ class Job:
         self.query, self.pid, self.folder, self.pipe, self.events = query, pid, folder, pipe, events
         self.output = Output()
         self._torn = b""
+        self._live = Path(live) if (live := query.payload.get(LIVE)) else None
+        self._told = ""
         self.began = time.monotonic()
         self.deadline = self.began + query.limit_s
         self.timed_out = False
@@ -104,6 +111,7 @@ class Job:
         if now >= self._next_look:
             self._next_look = now + _LOOK_S
             self._look(now)
+            self._tell()
         if now < self.deadline:
             return
         if not self.timed_out and not self._too_large:
@@ -114,6 +122,19 @@ class Job:
         else:
             self.kill()
             self.deadline = now + 1.0
+
+    def _tell(self) -> None:
+        """Writes the stage and the last of what was printed where it can be watched, if anybody named a place."""
+        if self._live is None:
+            return
+        stage = ""
+        with contextlib.suppress(OSError):
+            stage = opening.read_text(self.folder / "mark")
+        told = f"{stage}\n{self.output.text()[-_LIVE_LETTERS:]}"
+        if told != self._told:
+            self._told = told
+            with contextlib.suppress(OSError, GraphdbgError):
+                write_file(self._live, told.encode(), later=lambda path: None)
 
     def _look(self, now: float) -> None:
         """Sets the deadline anew: later for time spent on others, now where a stage or the memory is over its limit."""
@@ -168,6 +189,9 @@ class Job:
         answer.peak_bytes = usage.ru_maxrss * 1024
         processes.forget_shared_memory(self._seen, self._mapped)
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self._told and self._live is not None:
+            with contextlib.suppress(OSError):
+                self._live.unlink()
         return answer
 
     def _answer(self, code: int) -> Answer:

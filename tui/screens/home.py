@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from rich.text import Text
 from textual import getters
 from textual.app import ComposeResult
 from textual.widgets import Input, Static
 
 from ...dumps.browse.follow import POLL_S
-from ...dumps.browse.listing import Line, filtered, first_bad, following_text, kernels_of, suggestion, visible
+from ...dumps.browse.listing import GRAPHS, Line, filtered, first_bad, following_text, kernels_of, suggestion, visible
 from ...dumps.errors import UsageError
 from ...dumps.tables import plain
 from ...dumps.wording import counted
@@ -23,15 +24,21 @@ from ..here import Here
 from ..job_files import NORMAL, look, option
 from ..jobs import Job, ending
 from ..overview import Overview
+from ..preview import preview
 from ..room import ListRoom
 from ..settings import mark
 from ..widgets.home_line import Layout
+from ..widgets.lines import Lines, wrapped
 from ..widgets.note_panel import NotePanel
 from ..widgets.rows import Parts, Rows
 from ..widgets.virtual_list import VirtualList
 
 LOOK_S = 1.0
 """Between two looks at the folder, without --follow."""
+RESTS_S = 0.08
+"""So long the cursor rests on a line before more is read of it."""
+LEAST_ROWS = 18
+"""Rows of the terminal below which the list has all of them."""
 
 
 class HomeRoom(ListRoom):
@@ -41,10 +48,14 @@ class HomeRoom(ListRoom):
     hint = getters.query_one("#hint", Static)
     field = getters.query_one("#filter", Input)
     note = getters.query_one(NotePanel)
+    below = getters.query_one("#preview", Lines)
 
     DEFAULT_CSS = """
     HomeRoom #heads { height: 1; color: $text-muted; text-style: bold; }
     HomeRoom #hint { height: 1; background: $boost; color: $text; }
+    HomeRoom #preview { height: 33%; padding: 0 1; background: $surface; }
+    HomeRoom #preview.large { height: 80%; }
+    HomeRoom #preview.none { display: none; }
     HomeRoom #filter { display: none; height: 1; border: none; padding: 0 1; }
     """
 
@@ -66,19 +77,24 @@ class HomeRoom(ListRoom):
         self._seen: set[str] = set()
         self._layout = Layout.of([], 80)
         self._kernels: dict[Path, int | None] = {}
+        self._hinted = ""
+        self._previewed: tuple[object, ...] = ()
+        self._below_of = ""
+        self._zoom = ""
 
     def content(self) -> ComposeResult:
-        """Titles, the list, one line of advice, the filter."""
+        """Titles, the list, one line of advice, what is known of the line under the cursor, the filter."""
         yield Static(id="heads", markup=False)
         yield Rows(self._paint, id="rows")
         yield NotePanel()
         yield Static(id="hint", markup=False)
+        yield Lines(id="preview")
         yield Input(placeholder="words to show, -word to hide", id="filter", compact=True)
 
     def on_mount(self) -> None:
         """Reads for the first time."""
         super().on_mount()
-        self.hint.update("reading ...")
+        self._hint("reading ...")
         self.rows.focus()
         self.do_home_again()
         self.set_interval(POLL_S if self.follow else LOOK_S, self.do_home_again)
@@ -110,7 +126,7 @@ class HomeRoom(ListRoom):
         if changed or first:
             self.show_lines()
         elif any(line.since for line in self.lines):
-            self.rows.refresh()  # seconds in flight
+            self.rows.repaint_changed()  # seconds in flight
         if self.follow:
             self._advise()
 
@@ -121,15 +137,20 @@ class HomeRoom(ListRoom):
         at = self.line.key if self.line else None
         lines = self.overview.lines
         self._fold(lines)
-        shown = filtered(lines, self.words) if self.words else visible(lines, self.folded)
+        if not self._placed and self.looked:  # the compile that failed begins open
+            inside = visible(lines, {line.key for line in lines if line.kind == "run"} & self.folded)
+            bad = first_bad(inside)
+            opened = None if bad is None else inside[bad].compiled
+            self.folded -= {line.key for line in inside if line.kind == "compile" and line.compiled is opened is not None}
+        shown = filtered(lines, self.words, self.folded) if self.words else visible(lines, self.folded)
         self.lines = shown
         place = next((place for place, line in enumerate(shown) if line.key == at), None)
         if self.pinned:
-            place = next((place for place in range(len(shown) - 1, -1, -1) if shown[place].kind == "graph"), place)
+            place = next((place for place in range(len(shown) - 1, -1, -1) if shown[place].kind == "compile"), place)
         elif not self._placed and self.looked:
             self._placed = True
             bad = first_bad(shown)
-            graph = next((place for place, line in enumerate(shown) if line.kind == "graph"), None)
+            graph = next((place for place, line in enumerate(shown) if line.kind == "compile"), None)
             place = bad if bad is not None else graph if place in (None, 0) else place
         self._lay_out()
         self.rows.show(len(shown), cursor=place)
@@ -137,13 +158,16 @@ class HomeRoom(ListRoom):
         self.tell_where()
 
     def _fold(self, lines: list[Line]) -> None:
-        """Of several runs all but one begin folded."""
+        """Of several runs all but one begin folded, and compiles and ended jobs."""
+        inner = {line.key for line in lines if line.folds and line.kind in ("compile", "section")}
+        self.folded |= inner - self._seen
+        self._seen |= inner
         runs = [line for line in lines if line.kind == "run" and line.folds]
         if len(runs) > 1 and self._placed:
             self.folded |= {line.key for line in runs} - self._seen
         elif len(runs) > 1:
             newest = max(runs, key=lambda line: (line.bad, self._started(line)))
-            self.folded = {line.key for line in runs if line is not newest}
+            self.folded = inner | {line.key for line in runs if line is not newest}
         self._seen |= {line.key for line in runs}
 
     def _started(self, line: Line) -> float:
@@ -155,10 +179,14 @@ class HomeRoom(ListRoom):
     def _paint(self, index: int, width: int) -> Parts:
         line = self.lines[index]
         kernels = self._kernels_of(line) if self._layout.kernels else None
-        return self._layout.parts(line, folded=line.key in self.folded and not self.words, kernels=kernels)
+        return self._layout.parts(line, folded=not self._opened(index), kernels=kernels)
+
+    def _opened(self, index: int) -> bool:
+        """Whether what is below of a line is shown."""
+        return index + 1 < len(self.lines) and self.lines[index + 1].depth > self.lines[index].depth
 
     def _kernels_of(self, line: Line) -> int | None:
-        if line.kind != "graph" or line.path is None or not line.saved or line.since:
+        if line.kind not in GRAPHS or line.path is None or not line.saved or line.since:
             return None
         if line.path not in self._kernels:
             path = line.path
@@ -174,21 +202,58 @@ class HomeRoom(ListRoom):
     def on_resize(self) -> None:
         """Other columns may fit."""
         self._lay_out()
+        self.call_after_refresh(self._preview)
 
     def _lay_out(self) -> None:
-        self._layout = Layout.of(self.lines, self.size.width)
-        self.query_one("#heads", Static).update(self._layout.head() if any(line.kind == "graph" for line in self.lines) else "")
+        lines = self.lines if self.size.width < 100 else self.overview.lines  # with room, what is folded takes its place, too
+        self._layout = Layout.of(lines, self.size.width)
+        self.query_one("#heads", Static).update(self._layout.head() if any(line.kind in GRAPHS for line in self.lines) else "")
 
     def _stand_on(self) -> None:
         """The graph under the cursor is what the other screens are about."""
         line = self.line
-        graph = line.target if line is not None and line.kind == "graph" and line.saved else None
+        graph = line.target if line is not None and line.kind in GRAPHS and line.saved else None
         out = line.target if line is not None and line.kind == "out" else None
         self.here = Here(run=self.overview.run or (line.run if line else None) or None, graph=graph, out=out)
         self._advise()
 
     def _advise(self) -> None:
-        self.hint.update(" " + plain(self._advice()))
+        self._hint(plain(self._advice()))
+        self._preview()
+
+    def _hint(self, text: str) -> None:
+        if text != self._hinted:
+            self._hinted = text
+            self.hint.update(f" {text}", layout=False)
+
+    def _preview(self) -> None:
+        """What is known of the line under the cursor, once it rests there for a moment."""
+        if not self.query("#preview"):  # the screen is being taken down
+            return
+        line, width = self.line, self.below.scrollable_content_region.width
+        self.below.set_class(self._zoom == "none" or line is None or self.size.height < LEAST_ROWS, "none")
+        found = self.overview.verdicts.of(line.target) if line is not None and line.kind in GRAPHS else None
+        shown = (line, found, width)
+        if shown == self._previewed:
+            return
+        fresh, self._previewed = line is None or line.key == self._below_of or not self._below_of, shown
+        if line is None or line.kind == "section":
+            self.below.show([])
+            return
+        key = line.key
+
+        def show(texts: list[Text]) -> None:
+            if self._previewed is shown and self.query("#preview"):
+                self.below.show(texts, keep=key == self._below_of)
+                self._below_of = key
+
+        def read() -> None:
+            if self._previewed is shown and self.query("#preview"):
+                rows = self.below.size.height
+                look = lambda: wrapped(preview(line, self.overview, width, rows), width)  # noqa: E731
+                self.work(look, show, group="preview", doing="reading what is known of it")
+
+        self.set_timer(0.001 if fresh else RESTS_S, read)
 
     def _advice(self) -> str:
         if not self.lines:
@@ -201,10 +266,11 @@ class HomeRoom(ListRoom):
         if line.kind == "run" and not line.bad:
             return f"{line.name}: enter shows or hides its graphs" if line.folds else f"{line.name}: {line.text}"
         if self.words:
-            graphs = sum(line.kind == "graph" for line in self.overview.lines)
-            listed = sum(line.kind == "graph" for line in self.lines)
-            return f"{listed:,} of {counted(graphs, 'graph', form=',')} · {suggestion(line) or line.error or line.name}"
-        return suggestion(line) or line.error or line.text or f"{line.name}: enter shows its nodes"
+            compiles = sum(line.kind == "compile" for line in self.overview.lines)
+            listed = sum(line.kind == "compile" for line in self.lines)
+            return f"{listed:,} of {counted(compiles, 'compile', form=',')} · {suggestion(line) or line.error or line.name}"
+        opens = "enter shows its graphs · 2 its nodes" if line.folds else "enter shows its nodes"
+        return suggestion(line) or line.error or line.text or f"{line.name}: {opens}"
 
     def _nothing(self) -> str:
         if not self.looked:
@@ -246,9 +312,9 @@ class HomeRoom(ListRoom):
         line = self.line
         if line is None:
             raise UsageError("nothing is listed", self._advice(), "record a run: graphdbg dump -o myrun train.py")
-        if line.kind == "graph" and not line.saved:
+        if line.kind in GRAPHS and not line.folds and not line.saved:
             raise UsageError(f"{line.name} was not saved", line.error, "w tells why it was compiled")
-        if line.kind == "graph":
+        if line.kind in GRAPHS and not line.folds:
             self.workbench.do_app_show("graph")
         elif line.kind == "out":
             self.workbench.do_app_show("minify")
@@ -259,8 +325,16 @@ class HomeRoom(ListRoom):
             self.work(lambda: self.overview.open_packed(line.name), lambda _: self.do_home_again(), doing="unpacking")
         elif line.folds:
             self.do_home_fold()
+            self._to_graph_of(line)
         elif line.bad:
             raise UsageError(f"{line.name} cannot be opened", line.text or line.name, "the others can")
+
+    def _to_graph_of(self, line: Line) -> None:
+        """Of a compile that was opened, the graph to look at."""
+        inside = self.lines[self.rows.cursor + 1 :]
+        found = next((place for place, below in enumerate(inside, self.rows.cursor + 1) if below.target == line.target), None)
+        if line.kind == "compile" and line.key not in self.folded and found is not None:
+            self.rows.move_to(found)
 
     def do_home_fold(self, fold: bool | None = None) -> None:
         """Folds, unfolds, or the one or the other."""
@@ -281,9 +355,10 @@ class HomeRoom(ListRoom):
         """To the next failed graph, or the one before."""
         count = len(self.lines)
         order = [(self.rows.cursor + step * far) % count for far in range(1, count + 1)] if count else []
-        found = next((place for place in order if self.lines[place].kind == "graph" and self.lines[place].bad), None)
+        bad = [place for place, line in enumerate(self.lines) if line.kind in GRAPHS and line.bad and not self._opened(place)]
+        found = next((place for place in order if place in bad), None)
         if found is None:
-            self.hint.update(" no graph failed among those listed")
+            self._hint("no graph failed among those listed")
         else:
             self.rows.move_to(found)
 
@@ -337,16 +412,27 @@ class HomeRoom(ListRoom):
         line = self.line
         if line is None or not line.run:
             raise UsageError("why of what?", "this line is no run and no graph", "move to one")
-        target = line.target if line.kind == "graph" and line.saved else line.run
+        target = line.target if line.kind in GRAPHS and line.saved else line.run
         title, width = f"why {target}", max(40, self.size.width - 6)
         self.note.show(title, "reading ...")
         self.work(lambda: text_of(target, width), lambda text: self.note.show(title, text), group="why", doing="why")
+
+    def do_home_zoom(self) -> None:
+        """More of what is known of the line; then the list alone; then both."""
+        sizes = ("", "large", "none")
+        self._zoom = sizes[(sizes.index(self._zoom) + 1) % len(sizes)]
+        self.below.set_class(self._zoom == "large", "large")
+        self._preview()
+
+    def do_home_scroll(self, by: int) -> None:
+        """Scrolls what is known of the line."""
+        self.below.move(by)
 
     # -- jobs
 
     def state(self) -> str:
         """How many graphs are bad."""
-        bad = sum(line.kind == "graph" and line.bad for line in self.overview.lines)
+        bad = sum(line.kind == "compile" and line.bad for line in self.overview.lines)
         return f"{mark('bad')}{bad}" if bad else ""
 
     async def do_home_triage(self) -> None:
@@ -354,7 +440,7 @@ class HomeRoom(ListRoom):
         line = self.line
         if line is None or not line.run:
             raise UsageError("triage of what?", "this line is no run and no graph", "move to one")
-        if line.kind == "graph" and line.saved:
+        if line.kind in GRAPHS and line.saved:
             await self.workbench.perform_in("replay", "replay.run")
             return
         run, job_line = line.run, f"triage of {line.run}"

@@ -25,19 +25,21 @@ from ...dumps.tables import plain
 from ...minifier.progress import telling
 from ...minifier.progress.candidates import atoms_of, parsed
 from ...minifier.progress.watched import Bite, State, Watched, watched
-from ...minifier.starting import proposed
+from ...minifier.starting import Start, proposed
 from ..here import Here
-from ..job_files import first_failing
 from ..jobs import Job
 from ..room import ViewsRoom
 from ..settings import ascii_only, mark
+from ..verdicts import of_graph
 from ..widgets.lines import Lines, wrapped
 from ..widgets.minify_form import MinifyForm
-from ..widgets.minify_views import VIEWS, Looked, View, candidate, picture
+from ..widgets.minify_views import VIEWS, Looked, View, candidate, output, picture
 from ..widgets.plot import Plot
 
 LOOK_S = 0.3
 """Between two looks at OUT."""
+PLOT_S = 5.0
+"""Between two plots of a search that runs."""
 WIDE = 120
 """Columns from which plot and lists stand side by side."""
 MANY = 2000
@@ -49,20 +51,22 @@ class FollowingRoom(ViewsRoom):
     """One minification, or the form for one."""
 
     AUTO_FOCUS = ""
-    lines = getters.query_one(Lines)
+    lines = getters.query_one("#minify-lines", Lines)
     form = getters.query_one(MinifyForm)
     live = getters.query_one("#minify-live")
     views = [view.name for view in VIEWS]
     DEFAULT_CSS: ClassVar[str] = """
     FollowingRoom #minify-live { height: 1fr; }
-    FollowingRoom #minify-live.wide { layout: horizontal; }
     FollowingRoom #minify-top { height: 50%; }
-    FollowingRoom .wide #minify-top { height: 1fr; width: 3fr; }
-    FollowingRoom #minify-below { height: 1fr; }
-    FollowingRoom .wide #minify-below { width: 4fr; border-left: vkey $panel; }
-    FollowingRoom .alone #minify-top { display: none; }
-    FollowingRoom #minify-facts { height: 5; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    FollowingRoom .wide #minify-facts { height: 12; text-wrap: wrap; }
+    FollowingRoom .wide #minify-top { layout: horizontal; height: 40%; }
+    FollowingRoom #minify-below { height: 1fr; layout: horizontal; }
+    FollowingRoom #minify-lists { width: 3fr; height: 1fr; }
+    FollowingRoom .alone #minify-top, FollowingRoom .alone #minify-output { display: none; }
+    FollowingRoom #minify-facts { height: 5; padding: 0 1; background: $background; }
+    FollowingRoom .wide #minify-facts { height: 1fr; width: 2fr; }
+    FollowingRoom .wide Plot { width: 3fr; }
+    FollowingRoom #minify-output { display: none; width: 2fr; padding: 0 1; border-left: vkey $panel; }
+    FollowingRoom .wide.runs #minify-output { display: block; }
     FollowingRoom #minify-tabs { height: 1; background: $panel; link-style: none; link-style-hover: bold; }
     """
 
@@ -74,18 +78,28 @@ class FollowingRoom(ViewsRoom):
         self._looking = False
         self._named = ""
         self._asked = ""
+        self._tabs_shown = Text()
+        self._drawn: tuple[int, State] = (-1, "starting")
+        self._drawn_at = 0.0
         self._last_state: State = "starting"
 
     def content(self) -> ComposeResult:
-        """The form, and the plot with its lists; one of them is seen."""
+        """The form; or numbers and plot, and below them the lists and the output of the query that runs."""
         yield MinifyForm()
         with Container(id="minify-live"):
             with Vertical(id="minify-top"):
+                yield Lines(id="minify-facts")
                 yield Plot(ascii_only())
-                yield Static(id="minify-facts", markup=False)
             with Vertical(id="minify-below"):
-                yield Static(id="minify-tabs", markup=False)
-                yield Lines(id="minify-lines")
+                with Vertical(id="minify-lists"):
+                    yield Static(id="minify-tabs", markup=False)
+                    yield Lines(id="minify-lines")
+                yield Lines(id="minify-output")
+
+    @property
+    def moving(self) -> Lines:
+        """The list of the view."""
+        return self.lines
 
     def equivalent(self) -> list[str]:
         """What would start it, or says how it stands."""
@@ -147,7 +161,14 @@ class FollowingRoom(ViewsRoom):
         if graph is None:
             raise UsageError("no graph is chosen", "a minification begins with one", "press 1 for Home, enter on a graph")
         show = partial(setattr, self.form, "base")
-        self.work(lambda: proposed(graph, rung=first_failing(graph)), show, group="form", doing="propose")
+
+        def propose() -> Start:
+            found = of_graph(graph)
+            if found is None or found.command != "triage":
+                return proposed(graph)
+            return proposed(graph, verdict=found.record, rung=found.rung, imports=found.imports)
+
+        self.work(propose, show, group="form", doing="propose")
 
     def _start(self) -> None:
         start = self.form.start()
@@ -172,7 +193,8 @@ class FollowingRoom(ViewsRoom):
 
     def _follow(self, found: Watched) -> None:
         self.watched, self.looked, self._named, self._last_state = found, Looked(ascii_only=ascii_only()), "", "starting"
-        self.view = len(VIEWS) - 1 if found.state == "ended" else 0
+        self._drawn = -1, found.state
+        self.view = len(VIEWS) - 1 if found.state == "ended" else self.views.index("Candidate")
         self.form.display = False
         self.live.display = True
         self._tick()
@@ -187,6 +209,7 @@ class FollowingRoom(ViewsRoom):
 
         def look() -> tuple[Bite | None, BaseException | None]:
             try:
+                self.looked.output = found.output()
                 return found.look(), None
             except Exception as error:  # noqa: BLE001 - told by `take`
                 return None, error
@@ -247,9 +270,11 @@ class FollowingRoom(ViewsRoom):
         found = self.watched
         if found is None or not self.is_mounted:
             return
-        self.query_one(Plot).show(picture(found, ascii_only=ascii_only()))
-        self._show_facts(found)
-        self.query_one("#minify-tabs", Static).update(self._tabs(found), layout=False)
+        self._show_facts(found, at_once=not keep)
+        tabs = self._tabs(found)
+        if tabs != self._tabs_shown:
+            self._tabs_shown = tabs
+            self.query_one("#minify-tabs", Static).update(tabs, layout=False)
         view = VIEWS[self.view]
         if view.name == "Candidate":
             self._show_candidate(found, view, keep)
@@ -262,18 +287,32 @@ class FollowingRoom(ViewsRoom):
             if newest:
                 self.lines.move_to(len(texts) - 1)
 
-    def _show_facts(self, found: Watched) -> None:
-        """What also changes with the time."""
-        facts = telling.facts(found, time.time())
+    def _show_facts(self, found: Watched, *, at_once: bool = False) -> None:
+        """What also changes with the time. The plot, which is most of what is painted, is drawn anew less often."""
+        drawn: tuple[int, State] = (len(found.story.points), found.state)
+        now = time.monotonic()
+        if drawn != self._drawn and (at_once or found.state != "running" or self._drawn[0] <= 0 or now - self._drawn_at > PLOT_S):
+            self._drawn, self._drawn_at = drawn, now
+            self.query_one(Plot).draw(picture(found, ascii_only=ascii_only()))
+        wide = self.live.has_class("wide")
+        facts = telling.figures(found, time.time()) if wide else [(fact, "") for fact in telling.facts(found, time.time())]
+        stage, printed = self.looked.output
+        if stage and not wide:
+            facts.insert(2, (f"{stage}: {printed[-1] if printed else 'it has printed nothing so far'}", "dim"))
         if self._asked:
-            facts.insert(1, self._asked)
+            facts.insert(1, (self._asked, "yellow"))
         for wish in list(found.wishes.values())[-1:]:
-            facts.insert(1, f"{wish}: after this query …")
-        text = Text("\n".join(plain(fact) for fact in facts))
-        text.stylize("bold", 0, len(facts[0]))
-        told = self.query_one("#minify-facts", Static)
-        told.update(text, layout=False)
-        told.styles.height = None if self.live.has_class("wide") else len(facts)
+            facts.insert(1, (f"{wish}: after this query …", "yellow"))
+        told = self.query_one("#minify-facts", Lines)
+        texts = [Text(plain(fact), style if place else "bold") for place, (fact, style) in enumerate(facts)]
+        told.show(wrapped(texts, told.scrollable_content_region.width) if wide else texts)
+        height = None if wide else len(facts)
+        if told.styles.inline.height != height:
+            told.styles.height = height
+        self.live.set_class(found.state == "running", "runs")
+        below = self.query_one("#minify-output", Lines)
+        texts = wrapped(output(found, self.looked), below.scrollable_content_region.width)
+        below.show([*texts[:1], *texts[1:][1 - below.size.height :]])
 
     def _show_candidate(self, found: Watched, view: View, keep: bool) -> None:
         if len(self.looked.atoms.nodes) < MANY:

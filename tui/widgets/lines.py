@@ -20,6 +20,9 @@ from textual.strip import Strip
 
 from .virtual_list import VirtualList
 
+ACROSS = 80
+"""The width to scroll in grows by so much, since all is painted anew when it does."""
+
 
 class Made(Sequence[Text]):
     """Lines that are made when they are seen; `width` is what the widest may have."""
@@ -84,12 +87,12 @@ class Lines(VirtualList):
         last = len(texts) - 1
         self.cursor = min(max(self.cursor if keep else first, first), last) if self.chooses and last >= first else -1
         width = texts.width if isinstance(texts, Made) else max((text.cell_len for text in texts), default=0)
-        self.resize_to(len(texts), width)
+        self.resize_to(len(texts), max(-(-width // ACROSS) * ACROSS, self._widest) if keep else width)
         if not keep:
             self.scroll_to(0, 0, animate=False)
         elif at_end:
             self.scroll_end(animate=False)
-        self.refresh()
+        self.repaint_changed()
 
     def line(self, index: int) -> Strip:
         """One line as it is seen."""

@@ -88,7 +88,8 @@ class MinifyForm(VerticalScroll):
         self.query_one("#form-command", Static).update(Text.assemble(("$ ", "dim"), line) if line else Text(wrong, "bold red"))
         focused = next((name for name in FIELDS if self.query_one(f"#form-{name}", Input).has_focus), None)
         hint = f"{FLAGS.get(focused, '-o')}: {HINTS[focused]}" if focused else "tab: change the options"
-        self.query_one("#form-help", Static).update(Text(f"enter starts it; it goes on when you leave. {hint}", "dim"))
+        begins = "enter starts it; it goes on when you leave. " if line else ""
+        self.query_one("#form-help", Static).update(Text(begins + hint, "dim"))
 
     def on_descendant_focus(self) -> None:
         """The hint of the field that is typed into."""

@@ -47,6 +47,8 @@ class Looked:
     ascii_only: bool = False
     against: str = ""
     """What it is compared with; empty: it is shown whole."""
+    output: tuple[str, list[str]] = ("", [])
+    """Of the query that runs: its stage, the last lines that it printed."""
     outcome: Outcome | None = None
     repro: str = ""
     """The text of repro.py."""
@@ -126,6 +128,19 @@ def candidate(story: Story, looked: Looked) -> list[Text]:
     return [*head, *map(_line, lines)]
 
 
+def output(watched: Watched, looked: Looked) -> list[Text]:
+    """What the query that runs is at, and what it printed of late; where none does, what the last one said."""
+    story, (stage, printed) = watched.story, looked.output
+    if (flight := story.flight()) is not None and watched.state == "running":
+        head = f"query {flight.number}" + (f": {stage}" if stage else "")
+        return [Text(plain(head), "bold"), *(Text(plain(line)) for line in printed or ["it has printed nothing so far"])]
+    if not story.queries:
+        return [Text("no query has run yet", "dim")]
+    last = story.queries[-1]
+    head = Text(f"query {last.queries} {query_words(last.verdict).was}", "bold")
+    return [head, *(Text(plain(line)) for line in story.detail.splitlines())]
+
+
 def _line(line: Line) -> Text:
     return Text(f"{line.sign} {plain(line.text)}", SIGNS.get(line.sign, ""))
 
@@ -202,8 +217,11 @@ def picture(watched: Watched, *, ascii_only: bool = False) -> Picture:
     if not story.points:
         return Picture()
     nodes, sizes = [point[0] for point in story.points], [point[1] for point in story.points]
-    series = [Series(nodes, "bold cyan", "*", (counted(max(nodes), "node"), "1"))]
+    tens = [10**power for power in range(1, 12)]
+    ticks = {ten: str(ten) for ten in tens if ten < max(nodes)}
+    series = [Series(nodes, "bold cyan", "*", (counted(max(nodes), "node"), "1"), ticks)]
     if max(sizes) > 1:
-        series.append(Series(sizes, "yellow", "+", (size_text(max(sizes)), "1 B")))
+        ticks = {size: size_text(size, digits=0) for size in (1 << power for power in range(5, 40, 5)) if size < max(sizes)}
+        series.append(Series(sizes, "yellow", "+", (size_text(max(sizes)), "1 B"), ticks))
     turns = [(query, step) for query, step in story.turns if query < len(story.points)]
-    return Picture(series, Marks([_mark(query, ascii_only) for query in story.queries], turns))
+    return Picture(series, Marks([_mark(query, ascii_only) for query in story.queries], turns, list(story.times)))

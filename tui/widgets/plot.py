@@ -1,4 +1,5 @@
-"""A line plot in the terminal: up to two series over the queries, each on a logarithmic scale of its own, in braille or ASCII.
+"""A line plot in the terminal: up to two series over the queries or over time, each on a logarithmic scale of its own, in braille
+or ASCII.
 
 Steps, not slopes: a size holds until it changes. Knows nothing of a minification but numbers, marks and labels.
 
@@ -7,17 +8,24 @@ Steps, not slopes: a size holds until it changes. Knows nothing of a minificatio
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
 
 from rich.text import Text
-from textual.widget import Widget
+
+from ...dumps.amounts import clock_text
+from .lines import Lines
 
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bits of a braille cell by row and column."""
 BRAILLE = 0x2800
+_STEPS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
+_ENDS_S = [unit * step for unit in (10, 60, 600, 3600, 36_000, 360_000) for step in (1, 1.5, 2, 3, 4, 5, 6, 8)]
+"""Where an axis of time ends: rarely another, so that what is drawn stays where it is."""
+LEAST_S = 5.0
+"""Seconds below which time says less than the number of queries."""
 LEAST = 10
 """Columns below which there is no plot."""
 
@@ -27,10 +35,22 @@ class Series:
     """Values over the queries (0: none yet), how they are coloured and marked in ASCII, and what is written at their axis."""
 
     values: Sequence[int]
-    style: str
+    style: str = ""
     mark: str = "*"
     labels: tuple[str, str] = ("", "")
     """At the top and the bottom of its axis; the scale goes from 1 to the largest value."""
+    ticks: Mapping[int, str] = field(default_factory=dict[int, str])
+    """What else is written at its axis, by value, where there is room."""
+
+    def axis(self, down: int) -> dict[int, str]:
+        """What stands beside each of so many rows."""
+        shown = {down - 1: self.labels[1], 0: self.labels[0]}
+        span = log(max(2, max(self.values, default=2))) if self.ticks else 1.0
+        for value, text in self.ticks.items():
+            row = down - 1 - round(log(value) / span * (4 * down - 1)) // 4
+            if not {row - 1, row, row + 1} & set(shown) and 0 < row < down - 1:
+                shown[row] = text
+        return shown
 
 
 @dataclass
@@ -39,6 +59,8 @@ class Marks:
 
     verdicts: Sequence[tuple[str, str]] = ()
     turns: Sequence[tuple[int, str]] = ()
+    times: Sequence[float] = ()
+    """Seconds from the start to each query: then they are what goes across."""
 
 
 def drawn(
@@ -46,21 +68,29 @@ def drawn(
 ) -> list[Text]:
     """`height` rows of `width` characters: the plot with its axes, then verdicts and words where there is room for them."""
     marks = marks or Marks()
-    left = max((len(text) for text in series[0].labels), default=0) if series else 0
-    right = max((len(text) for text in series[1].labels), default=0) if len(series) > 1 else 0
+    both = (*series, Series(()), Series(()))[:2]
+    left, right = (max(len(text) for text in (*one.labels, *one.ticks.values())) for one in both)
     across = width - left - 1 - (right + 1 if right else 0)
     below = (1 if marks.verdicts and height > 3 else 0) + (1 if marks.turns and height > 5 else 0)
+    ticked = bool(marks.times) and marks.times[-1] >= LEAST_S and height > 7
+    below += ticked
     down = height - below
     count = max((len(one.values) for one in series), default=0)
     if across < LEAST or down < 1:
         return [Text() for _ in range(height)]
-    places = _places(count, across * (1 if ascii_only else 2))
+    dots = across * (1 if ascii_only else 2)
+    end = next((end for end in _ENDS_S if ticked and end >= marks.times[-1]), 0.0)
+    places = _in_time(marks.times, end, dots) if end else _places(count, dots)
     turns = {bisect_left(places, query) // (1 if ascii_only else 2): words for query, words in marks.turns}
     cells = _ascii(series, places, across, down) if ascii_only else _braille(series, places, across, down)
-    rows = [_row(cells[row], row, down, series, left, right, turns, ascii_only) for row in range(down)]
-    if below:
+    lines = {} if end else turns  # over time they would move, and be painted, with each answer
+    axes = [one.axis(down) for one in series]
+    rows = [_row(cells[row], row, down, series, axes, left, right, lines, ascii_only) for row in range(down)]
+    if ticked:
+        rows.append(_clock(end, across, left, ascii_only) if end else Text())
+    if marks.verdicts and height > 3:
         rows.append(_verdicts(marks.verdicts, places, across, left, 1 if ascii_only else 2))
-    if below > 1:
+    if marks.turns and height > 5:
         rows.append(_words(turns, across, left))
     return rows
 
@@ -74,12 +104,30 @@ def _places(count: int, across: int) -> list[int]:
     return [((column + 1) * count - 1) // across for column in range(across)]
 
 
+def _in_time(times: Sequence[float], end: float, across: int) -> list[int]:
+    """The same where the columns are times from the start to the end; -1 before the first, their number after the last."""
+    last = -int(-times[-1] / end * across // 1)
+    found = [bisect_right(times, end * (column + 1) / across) - 1 for column in range(across)]
+    return [query if column < last else len(times) for column, query in enumerate(found)]
+
+
+def _clock(seconds: float, across: int, left: int, ascii_only: bool) -> Text:
+    """The times along the axis, round ones, about 15 columns apart."""
+    step = next((step for step in _STEPS_S if step * across / seconds >= 15), _STEPS_S[-1])
+    line = ""
+    for number in range(1 + int(seconds / step)):
+        column, text = round(number * step / seconds * across), clock_text(number * step) if number else "0"
+        if column >= len(line) and column + len(text) < across:
+            line = f"{line:<{column}}{'|' if ascii_only else '╵'}{text}"
+    return Text(" " * (left + 1) + line, "dim", no_wrap=True, end="")
+
+
 def _levels(one: Series, places: list[int], dots: int) -> list[int | None]:
     """How many dots from below each column stands; None where there is no value."""
     span = log(max([*one.values, 2]))
     found: list[int | None] = []
     for query in places:
-        value = one.values[query] if query < len(one.values) else 0
+        value = one.values[max(query, 0)] if query < len(one.values) else 0  # before the first answer it was as large
         found.append(round(log(max(value, 1)) / span * (dots - 1)) if value else None)
     return found
 
@@ -118,14 +166,14 @@ def _ascii(series: Sequence[Series], places: list[int], across: int, down: int) 
 
 
 def _row(
-    cells: list[tuple[str, str]], row: int, down: int, series: Sequence[Series], left: int, right: int, turns: dict[int, str],
-    ascii_only: bool,
+    cells: list[tuple[str, str]], row: int, down: int, series: Sequence[Series], axes: Sequence[dict[int, str]], left: int,
+    right: int, turns: dict[int, str], ascii_only: bool,
 ) -> Text:  # fmt: skip
     """One row with the ends of the axes; where a step began a thin line shows through what is empty."""
     text = Text(no_wrap=True, end="")
-    label = series[0].labels[0] if row == 0 else series[0].labels[1] if row == down - 1 else ""
+    label = axes[0].get(row, "")
     text.append(f"{label:>{left}}", series[0].style)
-    text.append("|" if ascii_only else "│", "dim")
+    text.append("|" if ascii_only else "┤" if label and 0 < row < down - 1 else "│", "dim")
     line = ":" if ascii_only else "┊"
     run, style = "", ""
     for column, (mark, tone) in enumerate(cells):
@@ -137,8 +185,8 @@ def _row(
         run += mark
     text.append(run, style)
     if right:
-        label = series[1].labels[0] if row == 0 else series[1].labels[1] if row == down - 1 else ""
-        text.append("|" if ascii_only else "│", "dim")
+        label = axes[1].get(row, "")
+        text.append("|" if ascii_only else "├" if label and 0 < row < down - 1 else "│", "dim")
         text.append(f"{label:<{right}}", series[1].style)
     return text
 
@@ -172,26 +220,25 @@ class Picture:
     marks: Marks = field(default_factory=Marks)
 
 
-class Plot(Widget):
-    """The plot at the size that it has; `show` gives it new numbers."""
+class Plot(Lines):
+    """The plot at the size that it has; `draw` gives it new numbers."""
 
-    can_focus = False
-    DEFAULT_CSS = "Plot { height: 1fr; width: 1fr; }"
+    DEFAULT_CSS = "Plot { height: 1fr; width: 1fr; background: $background; }"
 
     def __init__(self, ascii_only: bool) -> None:
         super().__init__()
         self.picture = Picture()
         self.ascii_only = ascii_only
 
-    def show(self, picture: Picture) -> None:
+    def draw(self, picture: Picture) -> None:
         """Draws these numbers from now on."""
         self.picture = picture
-        self.refresh()
-
-    def render(self) -> Text:
-        """All rows as one text."""
-        size, picture = self.content_size, self.picture
+        size = self.content_size
         if not picture.series or not size.width or not size.height:
-            return Text()
-        rows = drawn(picture.series, size.width, size.height, picture.marks, ascii_only=self.ascii_only)
-        return Text("\n").join(rows)
+            self.show([Text("no size yet: it is drawn from the first answer on", "dim")])
+            return
+        self.show(drawn(picture.series, size.width, size.height, picture.marks, ascii_only=self.ascii_only))
+
+    def on_resize(self) -> None:
+        """As many rows and columns as there are now."""
+        self.draw(self.picture)

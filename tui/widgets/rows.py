@@ -37,7 +37,7 @@ class Rows(VirtualList):
         before = self.cursor
         self.cursor = max(0, min(self.cursor if cursor is None else cursor, count - 1))
         self.resize_to(count)
-        self.refresh()
+        self.repaint_changed()
         if cursor is not None and self.cursor != before:
             self.call_after_refresh(self.to_cursor)
 

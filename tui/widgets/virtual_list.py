@@ -8,11 +8,19 @@ A subclass says in `line` how one line looks. A move of the cursor paints the li
 
 from __future__ import annotations
 
+from typing import Any
+
+from rich.cells import cell_len
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+
+
+def _cells(strip: Strip) -> list[tuple[str, Any]]:
+    """A strip cell by cell; of a wide letter the second one is empty."""
+    return [(cell, style) for text, style, _ in strip for letter in text for cell in (letter, *[""] * (cell_len(letter) - 1))]
 
 
 class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
@@ -36,6 +44,12 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
     class Opened(Moved):
         """A line was clicked twice."""
 
+    def __init__(self, *children: Any, **more: Any) -> None:
+        super().__init__(*children, **more)
+        self._widest = 1
+        self._painted: dict[int, Strip] = {}
+        """What was painted last, by the row of the screen."""
+
     # -- what a subclass says
 
     def line(self, index: int) -> Strip:
@@ -50,10 +64,24 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def resize_to(self, count: int, width: int = 1) -> None:
         """Takes how many lines there are, and how wide the widest is."""
-        self.count = count
-        size = Size(width, count + self.head)
-        if size != self.virtual_size:
+        self.count, self._widest = count, width
+        self._fit()
+
+    def _fit(self) -> None:
+        """Takes the size to scroll in; what fits before and after needs none, and all would be painted for it."""
+        size = Size(self._widest, self.count + self.head)
+        new, old = (Size(max(one.width, self.size.width), max(one.height, self.size.height)) for one in (size, self.virtual_size))
+        if new == old:
+            return
+        if new.width == old.width and min(new.height, old.height) > self.size.height > 0:  # only the scrollbar moves
+            self.set_reactive(VirtualList.virtual_size, size)  # type: ignore[arg-type]
+            self._scroll_update(size)
+        else:
             self.virtual_size = size
+
+    def on_resize(self) -> None:
+        """What did fit may not fit any more."""
+        self._fit()
 
     @property
     def page(self) -> int:
@@ -83,8 +111,8 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def repaint(self, old: int, new: int, margin: int) -> None:
         """Paints what a move of the cursor changes."""
-        self.refresh_line(old - self.scroll_offset.y)
-        self.refresh_line(new - self.scroll_offset.y)
+        self.refresh_line(old + self.head)
+        self.refresh_line(new + self.head)
         self.to_cursor(margin)
 
     def to_cursor(self, margin: int = 0) -> None:
@@ -106,8 +134,25 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
+        self._painted[y] = strip = self._row(y)
+        return strip
+
+    def _row(self, y: int) -> Strip:
         index = y + self.scroll_offset.y
         return self.line(index) if 0 <= index < self.count else Strip.blank(self.size.width, self.rich_style)
+
+    def repaint_changed(self) -> None:
+        """Paints those cells that do not look as they did: on a slow line every byte is seen."""
+        for y in range(self.size.height):
+            old, new = self._painted.get(y), self._row(y)
+            if old is None or old.cell_length != new.cell_length:
+                self.refresh(Region(0, y, self.size.width, 1))
+            elif old != new:
+                before, after = _cells(old), _cells(new)
+                changed = [x for x, (one, other) in enumerate(zip(before, after, strict=False)) if one != other]
+                if changed or len(before) != len(after):
+                    first, last = (changed[0], changed[-1]) if len(before) == len(after) else (0, self.size.width - 1)
+                    self.refresh(Region(first, y, last - first + 1, 1))
 
     def on_click(self, event: events.Click) -> None:
         """A click puts the cursor there, a second one opens."""

@@ -122,6 +122,7 @@ class Page(VirtualList):
     def on_resize(self) -> None:
         """Other lines fit."""
         self._lay()
+        self.refresh()
 
     def notify_style_update(self) -> None:
         """Another theme."""
