@@ -210,7 +210,7 @@ def _inputs(case: Case, source: Source, names: Sequence[str], sizing: Sizing | N
     It seeds what it draws, and what the graph and the gradients that arrive draw after it, so that every run starts alike.
     """
     lines = [f"def {source.maker}:"]
-    if source.seeded or case.facts.is_random or case.facts.wants_backward:
+    if source.seeded or case.facts.is_random or (case.facts.wants_backward and case.failure.kind in ("accuracy", "nan")):
         lines.append("    torch.manual_seed(0)")
     sidecar = sidecar_bytes(source.file) if source.file else None
     if sidecar is not None:

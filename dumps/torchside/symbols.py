@@ -246,6 +246,8 @@ class Symbols:
             env.var_to_stack[symbol] = t.CapturedTraceback.extract(skip=1)
             if item.order >= 0 and hasattr(env, "unbacked_alloc_order"):
                 env.unbacked_alloc_order[symbol] = item.order
+        if hasattr(env, "name_to_symbol"):  # since 2.15: what a cache's entry is read by
+            env.name_to_symbol[item.name] = symbol
         if hasattr(env, "unique_ids"):
             env.unique_ids.add(int(re.sub(r"\D", "", item.name)))
         if item.size_like and hasattr(env, "size_like"):

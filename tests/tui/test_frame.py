@@ -80,7 +80,7 @@ def test_the_palette_finds_an_action_by_letters_of_its_name_and_does_it(work: An
         await pilot.press(*"them")
         await until(app, lambda: "theme" in shown(app), "the hit")
         await pilot.press("enter")
-        await until(app, lambda: app.theme == "textual-light", "the light theme")
+        await until(app, lambda: app.theme == "graphdbg-light", "the light theme")
 
     play(story, ROOMS["home"]())
 
@@ -179,11 +179,11 @@ def test_without_an_editor_the_panel_has_the_place(work: Any, monkeypatch: pytes
 
 def test_the_theme_is_remembered_and_one_that_cannot_be_is_told_once(work: Any, own_homes: Path) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await key(app, "T", lambda: app.theme == "textual-light")
+        await key(app, "T", lambda: app.theme == "graphdbg-light")
         await key(app, "f2", lambda: app.theme.startswith("ansi"))
 
     play(story, ROOMS["home"]())
-    assert json.loads((own_homes / "config/graphdbg/tui.json").read_text()) == {"theme": "ansi"}
+    assert json.loads((own_homes / "config/graphdbg/tui.json").read_text())["theme"] == "ansi"
 
     async def again(pilot: Pilot[None], app: Workbench) -> None:
         assert app.theme.startswith("ansi")
@@ -195,7 +195,7 @@ def test_the_theme_is_remembered_and_one_that_cannot_be_is_told_once(work: Any, 
         assert room is not None and room.panel is not None
         await until(app, lambda: "the theme is not remembered" in room.panel.text, "the panel")
         await key(app, "escape", lambda: not room.panel.shown)
-        await key(app, "T", lambda: app.theme == "textual-light")
+        await key(app, "T", lambda: app.theme == "graphdbg-light")
         assert not room.panel.shown
 
     play(again, ROOMS["home"]())

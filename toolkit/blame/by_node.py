@@ -258,7 +258,7 @@ class Search:
         if work_around and alone and found.rung == "inductor" and row["overload"] and found.compiles < found.budget:
             answer = self.ask.compile(
                 f"the whole graph with {row['target']} left to eager's kernel", "part",
-                {"keep": None, "returned": None, "fallback": [row["target"]]},
+                {"atoms": None, "returned": None, "fallback": [row["target"]]},
             )  # fmt: skip
             value: dict[str, Any] = answer.value if answer.status == "done" else {}
             if value and not value["departures"] and value["signature"] is None and not value.get("invalid"):
@@ -281,7 +281,7 @@ class Search:
         found = self.found
 
         def ask(keep: list[int]) -> list[int] | None:
-            answer = self.ask.compile(f"nodes {self.ask.span(keep)}", "part", {"keep": keep, "returned": None})
+            answer = self.ask.compile(f"nodes {self.ask.span(keep)}", "part", {"atoms": keep, "returned": None})
             seen = from_answer(answer)
             same = seen is not None and self.signature is not None and seen.same_as(self.signature)
             return [keep[-1]] if same else None

@@ -45,7 +45,7 @@ class Asking:
 
     def part(self, what: str, keep: list[int] | None, returned: list[str] | None) -> list[dict[str, Any]] | None:
         """The wrong values of a part, NaN before numbers; None where all is right or the part failed in another way."""
-        answer = self.compile(what, "part", {"keep": keep, "returned": returned})
+        answer = self.compile(what, "part", {"atoms": keep, "returned": returned})
         value: dict[str, Any] = answer.value if answer.status == "done" else {}
         if answer.status != "done" or value["signature"] is not None or value.get("invalid"):
             why = value.get("invalid") or how_ended(answer)

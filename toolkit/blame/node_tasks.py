@@ -4,7 +4,7 @@
 A part is judged by the local test (see `departures`) on its own inputs. Random graphs are compiled with `fallback_random`, so
 that compiled code draws eager's numbers. Every function takes and returns plain JSON values.
 
->>> ask("graphdbg.toolkit.blame.node_tasks:part", {"keep": [3, 4], "returned": None, ...}, server=server)
+>>> ask("graphdbg.toolkit.blame.node_tasks:part", {"atoms": [3, 4], "returned": None, ...}, server=server)
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def whole(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def part(payload: dict[str, Any]) -> dict[str, Any]:
-    """Compiles the kept atoms (all where `keep` is None) fed with eager's values; what departs, or how else it failed.
+    """Compiles the kept atoms (all where `atoms` is None) fed with eager's values; what departs, or how else it failed.
 
     `returned`: None for natural outputs, else names of nodes. `fallback`: operators to leave to eager's kernels.
     """
@@ -133,11 +133,11 @@ def _live(payload: dict[str, Any]) -> Live:
 
 
 def _part(payload: dict[str, Any]) -> Live:
-    if payload["keep"] is None and payload["returned"] is None:
+    if payload["atoms"] is None and payload["returned"] is None:
         return _live(payload)
     work = Path(payload["work"])
     atoms = atoms_in(work)
-    keep = range(len(atoms)) if payload["keep"] is None else payload["keep"]
+    keep = range(len(atoms)) if payload["atoms"] is None else payload["atoms"]
     returned = None if payload["returned"] is None else atoms.positions(payload["returned"])
     return part_of(Case.at(payload["path"]), work, set(keep), returned=returned, device=payload["device"])
 

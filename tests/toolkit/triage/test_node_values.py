@@ -69,7 +69,7 @@ def test_eagers_values_come_in_graph_order_beside_float64(tmp_path: Path, server
     assert len(topk["shape"]) == 2
     assert "error" not in rows[0]  # an input has none
     assert (seen.end["first_bad"], seen.end["failed"]) == (None, False)
-    assert seen.columns()["mm"] == (mm["min"], mm["max"], 0, 0, mm["error"])
+    assert seen.columns()["mm"] == (mm["min"], mm["max"], 0, 0, mm["error"], mm["eager_error"])
 
 
 def test_an_overflow_of_eagers_own_is_the_first_bad_node(tmp_path: Path, server: ForkServer) -> None:
