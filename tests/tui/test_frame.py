@@ -193,7 +193,7 @@ def test_the_theme_is_remembered_and_one_that_cannot_be_is_told_once(work: Any, 
         await key(app, "T", lambda: app.theme == "graphdbg-dark")
         room = app.room
         assert room is not None and room.panel is not None
-        await until(app, lambda: "the theme is not remembered" in room.panel.text, "the panel")
+        await until(app, lambda: "not remembered" in room.panel.text, "the panel")
         await key(app, "escape", lambda: not room.panel.shown)
         await key(app, "T", lambda: app.theme == "graphdbg-light")
         assert not room.panel.shown
