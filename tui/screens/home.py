@@ -201,6 +201,8 @@ class HomeRoom(ListRoom):
 
     def on_resize(self) -> None:
         """Other columns may fit."""
+        if not self.query("#heads"):  # the screen is not there yet, or being taken down
+            return
         self._lay_out()
         self.call_after_refresh(self._preview)
 
