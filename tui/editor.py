@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from textual.app import App, SuspendNotSupported
@@ -42,12 +43,19 @@ def edit(app: App[None], path: Path, line: int = 1) -> None:
     if not path.is_file():
         raise EnvironmentLackError(place, "the file is not there any more", "record the run again")
     try:
-        with app.suspend():
-            code = subprocess.run(command(editor, path, line), check=False).returncode
-    except SuspendNotSupported as error:
-        raise EnvironmentLackError(place, "an editor cannot be shown over this screen", "open it yourself") from error
+        code = over(app, command(editor, path, line), place, "open it yourself")
     except OSError as error:
         why = f"{editor} cannot be started: {error.strerror}"
         raise EnvironmentLackError(place, why, "set EDITOR to one that can") from error
     if code:
         raise EnvironmentLackError(place, f"{editor} ended with exit code {code}", "open it yourself")
+
+
+def over(app: App[None], words: Sequence[str], what: str, fix: str) -> int:
+    """Runs a program in the terminal and comes back with its exit code when it ends; raises EnvironmentLackError, with what to do
+    instead (`fix`), where the screen cannot be lent, OSError where it cannot be started."""
+    try:
+        with app.suspend():
+            return subprocess.run(words, check=False).returncode
+    except SuspendNotSupported as error:
+        raise EnvironmentLackError(what, "it cannot be shown over this screen", fix) from error

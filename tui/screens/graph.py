@@ -33,6 +33,7 @@ from ..widgets.virtual_list import VirtualList
 from .graph_find import GraphFind
 from .graph_marks import GraphMarks
 from .graph_rows import GraphRows, early
+from .graph_standing import GraphStanding
 from .graph_tabs import GraphTabs
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ class GraphRoom(Room):
         self.rows = GraphRows(self)
         self.find, self.tab_keys = GraphFind(self, self.rows), GraphTabs(self)
         self.marks = GraphMarks(self)
-        self.parts = (self.rows, self.find, self.tab_keys, self.marks)
+        self.standing = GraphStanding(self)
+        self.parts = (self.rows, self.find, self.tab_keys, self.marks, self.standing)
         self.tabs: NodeTabs | None = None
         self._early: Future[tuple[SavedGraph, bytes | None]] | None
         self._begin(saved)
