@@ -85,7 +85,7 @@ def test_the_split_moves_and_is_remembered(work: Path) -> None:
     room = GraphRoom(Here(run="myrun", graph=GRAPH))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: room.tabs is not None, "the tabs")
+        await until(app, lambda: room.tabs is not None and room.query_one("#side").size.width, "the tabs")
         before = room.table.size.width
         await key(app, "left_parenthesis", lambda: room.table.size.width < before)
         await key(app, "right_parenthesis", lambda: room.table.size.width == before)
@@ -100,7 +100,7 @@ def test_inputs_have_the_names_that_users_know_and_are_found_by_them(tmp_path: P
     room = GraphRoom(Here(graph=str(tmp_path / "case")))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: room.needed().known and not room.slices.busy(), "names")
+        await until(app, lambda: room.view is not None and room.view.known and not room.slices.busy(), "names")
         view = room.needed()
         name = view.known[1]
         assert name == "blocks.0.up" and name not in view.table.name and room.rows.question.folded == {0}
