@@ -1,7 +1,8 @@
 # pyright: basic
-"""The child that opens a foreign file: python -m ...import_child FILE CASE TOLD MODULE...
+"""The child that opens a file that runs: python -m ...import_child FILE CASE TOLD LIKE MODULE...
 
-The modules are imported first, for the operators that they register.
+The modules are imported first, for the operators that they register. LIKE: the folder of the graph that FILE is an edited
+graph.py of (see `edited`); empty for another tool's file.
 
 A script runs as `__main__` up to the call of torch's `run_repro`, which is ours meanwhile: it is handed the module, the
 inputs' reader and the settings, and nothing is compiled. Its graph keeps the nodes as they are written (symbolic trace);
@@ -10,7 +11,6 @@ sizes that were symbols are traced again with symbols. Writes one JSON object to
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import runpy
@@ -25,9 +25,11 @@ from torch import fx
 
 from ...dumps.errors import UsageError
 from ...dumps.live import save_graph
+from ...dumps.store import resolve_graph
 from ...dumps.torchside.case import parts
 from ...dumps.torchside.encode import CARRY
 from .. import torch_private as t
+from ..imports import import_modules
 from ..recorder.live_torch import ambient, encoded_settings
 
 _OURS = {"inductor": ("generate_intermediate_hooks",), "dynamo": ("repro_after", "repro_level", "debug_dir_root")}
@@ -49,11 +51,13 @@ class Found(BaseException):
         self.roles = roles
 
 
-def main(source: Path, out: Path, told: Path, modules: Sequence[str] = ()) -> int:
+def main(source: Path, out: Path, told: Path, like: str, modules: Sequence[str] = ()) -> int:
     """Opens the file and writes the case."""
     try:
-        for module in modules:
-            importlib.import_module(module)
+        import_modules(modules)
+        if like:
+            _edited(source, out, told, like)
+            return 0
         found = of_script(source) if source.suffix == ".py" else of_package(source)
     except (NothingToImportError, UsageError) as error:
         why = f"{error.what}: {error.why}" if isinstance(error, UsageError) else str(error)
@@ -69,6 +73,16 @@ def main(source: Path, out: Path, told: Path, modules: Sequence[str] = ()) -> in
     made = {"kind": found.kind, "stage": found.stage, "nodes": nodes, "inputs": len(found.inputs), "notes": found.notes}
     told.write_text(json.dumps(made))
     return 0
+
+
+def _edited(source: Path, out: Path, told: Path, like: str) -> None:
+    from .edited import edited, save_edited
+
+    saved = resolve_graph(like)
+    module = edited(source, saved)
+    count = save_edited(module, saved, out)
+    made = {"kind": "edited graph", "stage": saved.stage, "nodes": len(module.graph.nodes), "inputs": count, "notes": []}
+    told.write_text(json.dumps(made))
 
 
 def of_script(source: Path) -> Found:
@@ -204,4 +218,4 @@ def _set_inductor(name: str, value: Any) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:4]), modules=sys.argv[4:]))
+    sys.exit(main(*map(Path, sys.argv[1:4]), like=sys.argv[4], modules=sys.argv[5:]))

@@ -1,4 +1,4 @@
-"""Graphs that other tools wrote, as case folders: torch's repro scripts and exported programs.
+"""Files that hold a graph, as case folders: torch's repro scripts, exported programs, a graph.py that was edited.
 
 A script runs code of its author and an exported program may carry pickles, so both need `--trust`, and both are opened in a
 child that only leaves a case folder behind. This module imports no torch.
@@ -9,6 +9,7 @@ Imported(path='case', kind='fx_graph_runnable', stage='forward', nodes=12, notes
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -16,11 +17,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...dumps import temporary
+from ...dumps.bound import bind
 from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.trust import trusted
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
 
 KINDS = {".py": "a script of torch's minifier or an fx_graph_runnable", ".pt2": "an exported program"}
+EDITED = "a graph.py, a program"
 LIMIT_S = 600.0
 
 
@@ -36,9 +44,11 @@ class Imported:
     notes: list[str] = field(default_factory=list[str])
 
 
-def import_file(path: Path, out: Path, *, trust: bool, imports: Sequence[str] = ()) -> Imported:
-    """Makes a case folder `out` of a file, after importing `imports`. Raises UsageError for what it does not know, is not
-    trusted, exists, cannot be written, or holds no graph."""
+def import_file(
+    path: Path, out: Path, *, trust: bool, imports: Sequence[str] = (), like: SavedGraph | None = None
+) -> Imported:  # fmt: skip
+    """Makes a case folder `out` of a file, after importing `imports`. `like`: the graph of which it is the graph.py, edited.
+    Raises UsageError for what it does not know, is not trusted, exists, cannot be written, or holds no graph."""
     if not path.is_file():
         raise UsageError(f"cannot import {path}", "there is no such file")
     if path.suffix not in KINDS:
@@ -50,20 +60,33 @@ def import_file(path: Path, out: Path, *, trust: bool, imports: Sequence[str] = 
         raise UsageError(f"cannot write {out}", f"{out.resolve().parent} is no folder that can be written to")
     if not trust:
         raise UsageError(
-            f"{path} is not opened", f"it is {KINDS[path.suffix]}, which can run any code of whoever wrote it",
-            f"read it, then run graphdbg import {path} --trust",
+            f"{path} is not opened", f"it is {EDITED if like else KINDS[path.suffix]}, which can run any code of whoever wrote it",
+            f"read it, then run graphdbg import {path}{f' --like {like.name}' if like else ''} --trust",
         )  # fmt: skip
+    if like is not None:
+        _parsed(path)
     with temporary.folder("graphdbg-import-") as folder:
         told = folder / "told.json"
         child = [sys.executable, "-m", f"{__package__}.import_child"]
-        command = [*child, str(path.resolve()), str(out.resolve()), str(told), *imports]
+        command = [*child, str(path.resolve()), str(out.resolve()), str(told), str(like.path.resolve()) if like else "", *imports]
         try:
             done = subprocess.run(command, cwd=path.resolve().parent, capture_output=True, timeout=LIMIT_S, check=False)
         except subprocess.TimeoutExpired as error:
             raise UsageError(f"{path} was not imported", f"it was still at it after {LIMIT_S:g} s") from error
         if done.returncode != 0 or not told.exists():
             raise _failed(path, done, told)
+        if like is not None and trusted(like.path):
+            bind(out)
         return Imported(str(out), **json.loads(told.read_text()))
+
+
+def _parsed(path: Path) -> None:
+    """Raises UsageError with the line where an edited text is no Python."""
+    try:
+        ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        at = f"line {error.lineno}, {(error.text or '').strip()}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+        raise UsageError(f"{path} was not imported", at, "correct it and import it again") from error
 
 
 def _failed(path: Path, done: subprocess.CompletedProcess[bytes], told: Path) -> GraphdbgError:

@@ -1,4 +1,4 @@
-"""`graphdbg import`: graphs that other tools wrote, as case folders."""
+"""`graphdbg import`: graphs that other tools wrote, and an edited graph.py, as case folders."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option
+from ...dumps.graph_folder import GRAPH_FILE, PROGRAM_FILE
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from .options import import_option
@@ -18,20 +19,30 @@ from .options import import_option
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("-o", "--output", metavar="CASE", type=click.Path(path_type=Path),
               help="New case folder. Default: the file's name with -case, numbered.")  # fmt: skip
+@click.option("--like", metavar="RUN/ID|CASE",
+              help="FILE is the graph.py of this graph, edited. Default: the graph beside a graph.py.")  # fmt: skip
 @click.option("--trust", is_flag=True, help="Run FILE's own code, in a process of its own.")
 @import_option()
 @json_option()
-def import_(file: Path, output: Path | None, trust: bool, imports: tuple[str, ...], as_json: bool) -> None:
-    """Turn a repro script of torch's own tools, or an exported program, into a case.
+def import_(
+    file: Path, output: Path | None, like: str | None, trust: bool, imports: tuple[str, ...], as_json: bool
+) -> None:  # fmt: skip
+    """Turn a repro script of torch's own tools, an exported program, or an edited graph.py into a case.
 
     \b
     FILE is a repro.py or minifier_launcher.py of torch._dynamo.config.repro_after, an
     fx_graph_runnable of a structured trace, or a .pt2 of torch.export.save. Its settings and, where
     they lie beside it, its inputs come along. Every command takes the folder: graphdbg triage CASE.
+
+    An edited graph.py becomes a case with the settings, the stage and the inputs of the graph that it was made of, which
+    stays as it is: graphdbg diff RUN/ID CASE shows what was changed.
     """
+    from ...dumps.store import resolve_graph
     from ..capture.importing import import_file
 
-    made = import_file(file, output or free_path(f"{file.stem}-case"), trust=trust, imports=imports)
+    beside = file.name == PROGRAM_FILE and (file.parent / GRAPH_FILE).exists()
+    saved = resolve_graph(like or str(file.parent)) if like or beside else None
+    made = import_file(file, output or free_path(f"{file.stem}-case"), trust=trust, imports=imports, like=saved)
     if as_json:
         emit(asdict(made), as_json=True)
         return
