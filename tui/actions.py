@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 EVERYWHERE = "*"
-ROOMS_OF = {"app": (EVERYWHERE,), "tabs": ("graph",), "list": ("home", "diff", "replay")}
+ROOMS_OF = {
+    "app": (EVERYWHERE,), "tabs": ("graph",), "list": ("home", "diff", "replay"), "variant": ("graph", "diff", "replay"),
+}  # fmt: skip
 """The screens of actions whose id does not begin with the name of their only one."""
 MOVES = ("down", "up", "page_down", "page_up", "top", "end")
 """How keys move in the list of a screen."""
@@ -255,6 +257,10 @@ REGISTRY: tuple[Action, ...] = (
     Action("report.page_up", "pageup ctrl+u", "page up", "A page back."),
     Action("report.top", "home g", "top", "The first line."),
     Action("report.end", "end G", "end", "The last line."),
+    # a graph, wherever it is looked at
+    Action("variant.edit", "V", "edit graph",
+           "Its graph.py in your editor, at the node (in Diff: that of B): a case of what you change, judged, beside the graph.",
+           "import FILE --like RUN/ID --trust -o CASE", also="variant change try modify graph.py"),
     # lists
     Action("list.down", "down j", "down", "One line down."),
     Action("list.up", "up k", "up", "One line up."),

@@ -93,6 +93,10 @@ class Room(Telling[None]):
         """Shows the graph that this is about, where that is another than `here` says; whether it did."""
         return False
 
+    def looked_at(self) -> Here:
+        """The graph that is looked at, and its node under the cursor."""
+        return self.here
+
     @property
     def moving(self) -> VirtualList:
         """The list that the keys move in."""

@@ -24,6 +24,10 @@ from ..toolkit.imports import given
 from ..toolkit.node_values.seen import ValuesSeen
 from ..toolkit.verdict import Verdict, read
 from . import job_files
+from .settings import mark
+
+COMMANDS = ("triage", "replay", "bisect")
+"""Those that judge."""
 
 
 class Judged(NamedTuple):
@@ -39,8 +43,8 @@ class Judged(NamedTuple):
     """The first that fails, where a ladder was asked."""
     imports: tuple[str, ...] = ()
     """What was imported first, or trusted."""
-    command: str = ""
-    """triage, replay or bisect."""
+    words: tuple[str, ...] = ()
+    """The command: triage, replay or bisect, and what it was given."""
 
 
 def of_graph(graph: str) -> Judged | None:
@@ -48,6 +52,24 @@ def of_graph(graph: str) -> Judged | None:
     found = Verdicts()
     found.look([job for job in job_files.recent() if job.here])
     return found.of(graph)
+
+
+def beside(a: str, b: str) -> str:
+    """The newest verdicts on two graphs, "x wrong numbers at relu -> + ok"; empty where nothing is known of either."""
+    jobs, found = [job for job in job_files.recent() if job.here], Verdicts()
+    found.look(jobs)
+    going = {Path(job.record.cwd, *job.record.words[1:2]): job.record.words[0] for job in jobs if job.state == "running"}
+    told = [_told(found.of(graph), going.get(Path(graph).absolute(), "")) for graph in (a, b)]
+    return " -> ".join(one or "not judged" for one in told) if any(told) else ""
+
+
+def _told(found: Judged | None, going: str) -> str:
+    if going in COMMANDS:
+        return f"{mark('runs')} {going} runs"
+    if found is None:
+        return ""
+    sign, place = {"bad": "bad", "ok": "ok"}.get(verdict_words.tone(found.record)), verdict_words.where_text(found.record)
+    return f"{mark(sign) if sign else '?'} {found.word}" + (f" at {place}" if place and found.bad else "")
 
 
 class Verdicts:
@@ -68,7 +90,7 @@ class Verdicts:
         before = dict(self._found)
         for kept in reversed(jobs):
             words = kept.record.words
-            if len(words) > 1 and words[0] in ("triage", "replay", "bisect"):
+            if len(words) > 1 and words[0] in COMMANDS:
                 for line in self._lines(kept.folder / job_files.OUT_FILE):
                     self._take(words[1], kept.record, line)
         return self._found != before
@@ -98,7 +120,7 @@ class Verdicts:
         said = verdict_words.said(record, record.reason)
         word = verdict_words.word(record).removeprefix("fails: ")
         self._found[Path(job.cwd, graph)] = Judged(
-            word, said, record.failed, job.started, record, str(first or ""), given(job.words), job.words[0]
+            word, said, record.failed, job.started, record, str(first or ""), given(job.words), tuple(job.words)
         )
 
 

@@ -46,7 +46,7 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
     with _told(source, text):
         tree = ast.parse(text)
         tracer = _Tracer(source, tree, full)
-        names = {"__name__": "graph", "__file__": str(saved.program_path), CALL: tracer.call}  # the file: stored tensors lie there
+        names = {"__name__": "graph", "__file__": str(saved.program_path), CALL: tracer.call}  # there it finds stored tensors
         exec(compile(_Calls().visit(tree), str(source), "exec"), names)
         if "Graph" not in names:
             raise UsageError("there is no class Graph", "its forward is the graph")
@@ -128,7 +128,9 @@ class _Tracer(fx.Tracer):
         """A node that calls it; a class (torch.device) is none."""
         if self.active is not self:
             return self.active.call(function, *args, **named)
-        return function(*args, **named) if isinstance(function, type) else self.create_proxy("call_function", function, args, named)
+        if isinstance(function, type):
+            return function(*args, **named)
+        return self.create_proxy("call_function", function, args, named)
 
     def create_node(
         self, kind: str, target: Any, args: Any, kwargs: Any, name: str | None = None, type_expr: Any = None

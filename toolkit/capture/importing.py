@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
 KINDS = {".py": "a script of torch's minifier or an fx_graph_runnable", ".pt2": "an exported program"}
-EDITED = "a graph.py, a program"
 LIMIT_S = 600.0
 
 
@@ -59,8 +58,9 @@ def import_file(
     if not out.resolve().parent.is_dir() or not os.access(out.resolve().parent, os.W_OK):
         raise UsageError(f"cannot write {out}", f"{out.resolve().parent} is no folder that can be written to")
     if not trust:
+        what = KINDS[path.suffix] if like is None else "a program"
         raise UsageError(
-            f"{path} is not opened", f"it is {EDITED if like else KINDS[path.suffix]}, which can run any code of whoever wrote it",
+            f"{path} is not opened", f"it is {what}, which can run any code of whoever wrote it",
             f"read it, then run graphdbg import {path}{f' --like {like.name}' if like else ''} --trust",
         )  # fmt: skip
     if like is not None:

@@ -24,12 +24,16 @@ from ...dumps.tables import plain
 from ..here import Here
 from ..jobs import Job, ending
 from ..room import ListRoom
+from ..settings import mark
+from ..verdicts import beside
 from ..widgets.diff_line import Layout
 from ..widgets.rows import Parts, Rows
 from ..widgets.virtual_list import VirtualList
 
 QUIET = (MARKS.index(""), MARKS.index("moved"))
 DIFFERENCE_EXIT = 1
+LOOK_S = 1.0
+"""While a graph is judged, it is looked at so often."""
 
 
 class DiffRoom(ListRoom):
@@ -55,6 +59,8 @@ class DiffRoom(ListRoom):
         self.joined: bool | None = None
         """By seq_nr or not; None: by what the two stages are."""
         self.job: Job | None = None
+        self.judged = ""
+        """The verdicts on A and B."""
         self._layout = Layout.of(80)
 
     def content(self) -> ComposeResult:
@@ -68,6 +74,7 @@ class DiffRoom(ListRoom):
         """Compares, where the other graph is known; else asks for it."""
         super().on_mount()
         self.rows.focus()
+        self.set_interval(LOOK_S, lambda: self._look() if self.is_current and mark("runs") in self.judged else None)
         if self.here.other:
             self._compare()
         else:
@@ -83,6 +90,14 @@ class DiffRoom(ListRoom):
         """Both graphs."""
         return [part for part in (self.here.graph, self.here.other) if part]
 
+    def looked_at(self) -> Here:
+        """B, the newer one of a graph and its variant; else A."""
+        node = None
+        if self.made is not None and self.shown:
+            row = self.made.row(self.shown[self.rows.cursor])
+            node = self.made.sides[1].names[row.b] if row.b >= 0 else None
+        return self.here.at(graph=self.here.other or self.here.graph, other=None, node=node)
+
     def equivalent(self) -> list[str]:
         """The words of `@`."""
         words = ["diff", self.here.graph or "A", self.here.other or "B"]
@@ -90,13 +105,29 @@ class DiffRoom(ListRoom):
             return [*words, "--by-seq-nr"]
         return [*words, "--side-by-side", *([] if self.only else ["--all"])]
 
+    def on_screen_resume(self) -> None:
+        """Back from another screen: a graph may have been judged meanwhile."""
+        super().on_screen_resume()
+        self._look()
+
+    def _look(self) -> None:
+        a, b = self.here.graph, self.here.other
+        if a and b:
+            self.work(lambda: beside(a, b), self._take_verdicts, group="verdicts", doing="reading the verdicts")
+
+    def _take_verdicts(self, told: str) -> None:
+        if told != self.judged:
+            self.judged = told
+            self._say_place()
+
     # -- comparing
 
     def _compare(self) -> None:
         """Starts the comparison; an earlier one that still runs is dropped."""
         if self.job is not None:
             self.job.stop()
-        self.made, self.shown, self.starts = None, [], []
+        self.made, self.shown, self.starts, self.judged = None, [], [], ""
+        self._look()
         self.rows.show(0)
         self._say("comparing ...")
         self.tell_where()
@@ -181,7 +212,7 @@ class DiffRoom(ListRoom):
         if self.starts:
             number = bisect_right(self.starts, at)
             place = f"{number or '-'}/{len(self.starts)}  "
-        self.summary.update(place + plain(made.summary))
+        self.summary.update(place + plain(f"{self.judged}   {made.summary}" if self.judged else made.summary))
         if at < 0:
             self.hint.update("no line to show: a shows all")
             return

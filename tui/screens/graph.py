@@ -118,6 +118,11 @@ class GraphRoom(Room):
             words += ["--find", self.find.sought]
         return words
 
+    def looked_at(self) -> Here:
+        """The node may be of a cursor that has not rested yet."""
+        node = self._node
+        return self.here if self.view is None or node < 0 else self.here.at(node=self.view.table.name[node])
+
     def crumbs(self) -> list[str]:
         """The graph, the modules around the node, the node."""
         node = self._node

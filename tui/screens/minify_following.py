@@ -164,7 +164,7 @@ class FollowingRoom(ViewsRoom):
 
         def propose() -> Start:
             found = of_graph(graph)
-            if found is None or found.command != "triage":
+            if found is None or found.words[0] != "triage":
                 return proposed(graph)
             return proposed(graph, verdict=found.record, rung=found.rung, imports=found.imports)
 

@@ -151,6 +151,10 @@ class ReplayRoom(ReplayView):
 
     # -- actions: looking
 
+    def looked_at(self) -> Here:
+        """The node is that of the value under the cursor."""
+        return self.here.at(node=self.values.rows[self.nodes.cursor].name) if self.values.rows else self.here
+
     def to_graph(self) -> bool:
         """The node under the cursor in the graph, with the values as columns."""
         name = self.values.rows[self.nodes.cursor].name if self.values.rows else self.here.node

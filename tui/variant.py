@@ -1,0 +1,98 @@
+"""A variant of a graph: its graph.py in the user's editor, then a case, judged as the graph was, beside what it was before.
+
+Each step is a command (`import`, `triage`, `diff`), and the graph stays as it is. A text that is no case yet is opened again by
+the key; its file stays.
+
+>>> edit(room, Here(graph="myrun/0_0/forward", node="relu"))
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..dumps.errors import UsageError
+from ..dumps.program.module import program
+from ..dumps.store import resolve_graph
+from ..toolkit.imports import TRUST, option_words
+from .here import Here
+from .job_files import NORMAL, option
+from .verdicts import Judged, of_graph
+
+if TYPE_CHECKING:
+    from .jobs import Job
+    from .room import Room
+
+STEM = "graphdbg-variant"
+
+
+def edit(room: Room, here: Here) -> None:
+    """Opens the text of the graph at the node; what was changed then becomes a case, which is judged."""
+    graph = here.graph
+    if graph is None:
+        raise UsageError("no graph is chosen", "a variant is made of one", "press 1 for Home; enter on a graph picks it")
+    read = lambda: (program(resolve_graph(graph).record), of_graph(graph))  # noqa: E731
+    begin = lambda found: _edit(room, here, graph, *found) if room.is_current else None  # noqa: E731
+    room.work(read, begin, group="variant", doing="editing the graph")
+
+
+def _edit(room: Room, here: Here, graph: str, text: str, found: Judged | None) -> None:
+    drafts = room.workbench.drafts
+    path = drafts.get(graph)
+    if path is None or not path.is_file():
+        both = (Path(f"{STEM}-{number}") for number in itertools.count(1))
+        path = next(one for one in both if not one.exists() and not one.with_suffix(".py").exists()).with_suffix(".py")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    drafts[graph] = path
+    try:
+        room.workbench.edit(path, line_of(path.read_text(encoding="utf-8", errors="replace"), here.node or ""))
+    finally:
+        if path.is_file() and path.read_bytes() == text.encode("utf-8", "backslashreplace"):
+            path.unlink()  # nobody's words are in it
+        if not path.is_file():
+            del drafts[graph]
+    if graph not in drafts:
+        room.notify("Nothing was changed.", timeout=4)
+        return
+    case, imports = str(path.with_suffix("")), found.imports if found is not None else ()
+    words = ["import", str(path), "--like", graph, "-o", case, *option_words([*imports, TRUST])]
+    room.run_job(words, partial(_imported, room, here.at(graph=graph, other=case, node=None), found), doing="import")
+    room.notify(f"graphdbg import {path} ...", markup=False, timeout=4)
+
+
+def _imported(room: Room, here: Here, found: Judged | None, job: Job, code: int) -> None:
+    assert here.graph is not None and here.other is not None
+    if code:
+        room.job_failed(job, code, f"V opens your text again; it is in {job.words[1]}", doing="import")
+        return
+    room.workbench.drafts.pop(here.graph, None)
+    room.run_job(judging(here.other, found), partial(_judged, room), doing="triage")
+    if room.is_current:
+        room.workbench.go("diff", here)
+
+
+def _judged(room: Room, job: Job, code: int) -> None:
+    if code not in NORMAL:
+        room.job_failed(job, code, "in Replay (4) r judges it again", doing="triage")
+
+
+def judging(case: str, found: Judged | None) -> list[str]:
+    """The command that judges it as the graph was judged last."""
+    words = found.words if found is not None else ()
+    rung = (found.rung if found is not None else "") or option(words, "--rung") or "inductor"
+    kept = [word for name in ("--seed", "--device") if (value := option(words, name)) for word in (name, value)]
+    imports = option_words(found.imports) if found is not None else []
+    return ["triage", case, "--rungs", rung, "--all", *kept, *imports, "--json-lines"]
+
+
+def line_of(text: str, node: str) -> int:
+    """Where a node is in a graph.py; of an input, and where there is none of that name, the line of forward.
+
+    >>> line_of("class Graph:\\n  def forward(self, x):\\n    relu = aten.relu.default(x)", "relu")
+    3
+    """
+    starts = "def forward(", f"{node} = "
+    found = {start: at for at, line in enumerate(text.splitlines(), 1) for start in starts if line.strip().startswith(start)}
+    return found.get(starts[1], found.get(starts[0], 1))
