@@ -21,7 +21,7 @@ from textual.binding import Binding, BindingType
 
 from ..dumps.errors import UsageError
 from ..dumps.wording import counted
-from . import _terminal, clipboard, collecting, editor, variant
+from . import _terminal, clipboard, collecting, editor
 from ._textual import Sturdy, mouse_reports
 from .actions import REGISTRY
 from .here import Here
@@ -73,8 +73,8 @@ class Workbench(InTurn, Sturdy):
         """How we came here, for `escape`."""
         self.values: dict[str, ValuesSeen] = {}
         """The values of nodes that were read last, by graph, for the columns of Graph."""
-        self.drafts: dict[str, Path] = {}
-        """Texts that were edited and are no case yet, by the graph that they are to be a variant of."""
+        self.drafts: dict[str, tuple[Path, int]] = {}
+        """Texts that were edited and are no case yet, and the line to look at, by the graph that they are to be a variant of."""
         self.settings = Settings.load("light" if light else "dark")
         self.tour: Tour | None = None
         self.remembers = True
@@ -406,6 +406,8 @@ class Workbench(InTurn, Sturdy):
 
     def do_variant_edit(self) -> None:
         """The graph.py of the graph that is looked at in the editor; what was changed is judged, and shown beside it."""
+        from . import variant
+
         if self.room is not None:
             variant.edit(self.room, self.room.looked_at())
 

@@ -8,12 +8,14 @@ the key; its file stays.
 
 from __future__ import annotations
 
-import itertools
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..dumps.atomic import free_path, write_file
 from ..dumps.errors import UsageError
+from ..dumps.opening import read
 from ..dumps.program.module import program
 from ..dumps.store import resolve_graph
 from ..toolkit.imports import TRUST, option_words
@@ -33,38 +35,39 @@ def edit(room: Room, here: Here) -> None:
     graph = here.graph
     if graph is None:
         raise UsageError("no graph is chosen", "a variant is made of one", "press 1 for Home; enter on a graph picks it")
-    read = lambda: (program(resolve_graph(graph).record), of_graph(graph))  # noqa: E731
+    known = lambda: (program(resolve_graph(graph).record), of_graph(graph))  # noqa: E731
     begin = lambda found: _edit(room, here, graph, *found) if room.is_current else None  # noqa: E731
-    room.work(read, begin, group="variant", doing="editing the graph")
+    room.work(known, begin, group="variant", doing="editing the graph")
 
 
 def _edit(room: Room, here: Here, graph: str, text: str, found: Judged | None) -> None:
-    drafts = room.workbench.drafts
-    path = drafts.get(graph)
-    if path is None or not path.is_file():
-        both = (Path(f"{STEM}-{number}") for number in itertools.count(1))
-        path = next(one for one in both if not one.exists() and not one.with_suffix(".py").exists()).with_suffix(".py")
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
-    drafts[graph] = path
+    drafts, whole = room.workbench.drafts, text.encode("utf-8", "backslashreplace")
+    path, line = drafts.get(graph, (free_path(STEM, ".py", bare=False), line_of(text, here.node or "")))
+    if not path.is_file():
+        write_file(path, whole)
+    drafts[graph] = path, line
     try:
-        room.workbench.edit(path, line_of(path.read_text(encoding="utf-8", errors="replace"), here.node or ""))
+        room.workbench.edit(path, line)
     finally:
-        if path.is_file() and path.read_bytes() == text.encode("utf-8", "backslashreplace"):
+        if path.is_file() and read(path) == whole:
             path.unlink()  # nobody's words are in it
         if not path.is_file():
             del drafts[graph]
     if graph not in drafts:
         room.notify("Nothing was changed.", timeout=4)
         return
-    case, imports = str(path.with_suffix("")), found.imports if found is not None else ()
+    case, imports = str(free_path(str(path.with_suffix("")))), found.imports if found is not None else ()
     words = ["import", str(path), "--like", graph, "-o", case, *option_words([*imports, TRUST])]
     room.run_job(words, partial(_imported, room, here.at(graph=graph, other=case, node=None), found), doing="import")
-    room.notify(f"graphdbg import {path} ...", markup=False, timeout=4)
+    room.notify(f"graphdbg import {path} ...", markup=False, timeout=2)
 
 
 def _imported(room: Room, here: Here, found: Judged | None, job: Job, code: int) -> None:
     assert here.graph is not None and here.other is not None
     if code:
+        place, path = re.search(r"\bline (\d+),", job.last_said()), Path(job.words[1])
+        if place is not None and path.is_file():
+            room.workbench.drafts[here.graph] = path, int(place[1])
         room.job_failed(job, code, f"V opens your text again; it is in {job.words[1]}", doing="import")
         return
     room.workbench.drafts.pop(here.graph, None)
