@@ -65,8 +65,8 @@ def test_a_change_is_a_case_that_is_judged_and_shown_beside(
     programs = {"import": "import shutil, sys; shutil.copytree('made', sys.argv[5])", "triage": JUDGED}
 
     def command(words: list[str]) -> list[str]:
-        program = [sys.executable, "-S", "-c", programs[words[0]]] if words[0] in programs else [sys.executable, "-m", "graphdbg", words[0]]
-        return [*program, *words[1:]]
+        own = ["-S", "-c", programs[words[0]]] if words[0] in programs else ["-m", "graphdbg", words[0]]
+        return [sys.executable, *own, *words[1:]]
 
     monkeypatch.setattr("graphdbg.tui.jobs.command_of", command)
     Job(["triage", "myrun/0_0/forward", "--rungs", "nop", "--seed", "3", "--import", "json", "--json-lines"]).wait(20)
@@ -144,10 +144,12 @@ torch.compile(least)(torch.arange(40, 4, -1, dtype=torch.uint8) * 5 % 251)
 torch.compile(pages)(torch.tensor([inf, -inf, -3.5, 5.0] * 8), torch.tensor([2.0, 1.0, inf, 2.0] * 8))
 torch.compile(scaled)(torch.linspace(-2, 2, 12).half(), torch.linspace(0, 3, 12))
 """
+CAST = "torch.ops.prims.convert_element_type.default"
+DIV = "aten.div.Tensor"
 BUGS = {
-    "0_0": ("amin", "wrong numbers", "amin.default(arg0_1", "amin.default(torch.ops.prims.convert_element_type.default(arg0_1, torch.int32)"),
-    "1_0": ("div", "NaN", 'div.Tensor_mode(arg0_1, arg1_1, rounding_mode="floor")', "floor.default(aten.div.Tensor(arg0_1, arg1_1))"),
-    "2_0": ("ldexp", "metadata", "(arg0_1, arg1_1)", "(torch.ops.prims.convert_element_type.default(arg0_1, torch.float32), arg1_1)"),
+    "0_0": ("amin", "wrong numbers", "amin.default(arg0_1", f"amin.default({CAST}(arg0_1, torch.int32)"),
+    "1_0": ("div", "NaN", "div.Tensor_mode(arg0_1, arg1_1, rounding_mode='floor')", f"floor.default({DIV}(arg0_1, arg1_1))"),
+    "2_0": ("ldexp", "metadata", "(arg0_1, arg1_1)", f"({CAST}(arg0_1, torch.float32), arg1_1)"),
 }  # fmt: skip
 """Frame -> the node at fault, how it is wrong, what a person writes in place of what."""
 
@@ -172,8 +174,8 @@ def test_from_the_failing_graph_to_a_variant_that_passes(frame: str, tmp_path: P
         terminal.until(node, "? all")
         terminal.keys("4")
         terminal.until("[4 Replay", "13 of 13 rungs")
-        terminal.keys("a", *"j" * 10, "Space")
-        terminal.until("[x]  inductor ", "1 of 13 rungs")
+        terminal.keys("a", "Space")
+        terminal.until("[x]  inductor", "1 of 13 rungs")
         terminal.keys("r")
         terminal.until(f"✗ fails: {wrong}", "Ladder", limit_s=180)
         terminal.keys("2")
@@ -183,7 +185,7 @@ def test_from_the_failing_graph_to_a_variant_that_passes(frame: str, tmp_path: P
         terminal.keys("V")
         terminal.until("[3 Diff", f"✗ {wrong} at {node}, program.py", "-> ▶ triage runs", limit_s=120)
         seen = terminal.until(f"✗ {wrong} at {node}, program.py", "-> ✓ ok", "B graphdbg-variant-1", limit_s=180)
-        assert "~ changed" in seen
+        assert "only B" in seen or "~ changed" in seen
     finally:
         terminal.end()
     assert node in (tmp_path / "edits").read_text()  # the editor was at the line of the node

@@ -122,7 +122,15 @@ class _Tracer(fx.Tracer):
                 self.active = _Tracer(self.source, self.tree, self.full)
                 setattr(root, name, self.active.module(child))
                 self.active = self
-        return fx.GraphModule(root, self.trace(root))
+        made = fx.GraphModule(root, self.trace(root))
+        named: dict[int, fx.Node] = {}
+        for node in made.graph.nodes:
+            if (line := self.lines.get(node.name, 0)) in self.variables and node.op != "output":
+                other = named.get(line) or node
+                other.name, node.name = node.name, other.name  # of several calls in a line the last is what it sets
+                named[line] = node
+        made.recompile()
+        return made
 
     def call(self, function: Any, *args: Any, **named: Any) -> Any:
         """A node that calls it; a class (torch.device) is none."""

@@ -77,11 +77,16 @@ def test_what_cannot_be_has_its_line_told(old: str, new: str, told: str, tmp_pat
 @pytest.mark.slow
 def test_the_text_beside_a_graph_is_imported_as_its_variant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved = traced(lambda x, y: (torch.relu(x * y),), tmp_path)
-    saved.program_path.write_text(saved.program().replace("aten.relu.default(mul)", "aten.relu.default(aten.sin.default(mul))"))
+    new = "aten.relu.default(aten.sin.default(aten.abs.default(mul)))"
+    saved.program_path.write_text(saved.program().replace("aten.relu.default(mul)", new))
     words = ["import", str(saved.program_path), "-o", str(tmp_path / "variant")]
     assert cli.run(words) == 2 and "--trust" in capsys.readouterr().err
     assert cli.run([*words, "--trust", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "edited graph"
     variant = graphdbg.load_graph(tmp_path / "variant")
-    assert torch.equal(variant.module()(*variant.inputs())[0], torch.relu((GIVEN[0] * GIVEN[1]).sin()))
+    computed = [(node.name, node.target) for node in variant.record.graph.nodes if node.op == "call_function"]
+    assert computed == [
+        ("mul", "aten.mul.Tensor"), ("relu_1", "aten.abs.default"), ("relu_2", "aten.sin.default"), ("relu", "aten.relu.default")
+    ]  # fmt: skip
+    assert torch.equal(variant.module()(*variant.inputs())[0], torch.relu((GIVEN[0] * GIVEN[1]).abs().sin()))
     assert cli.run(["diff", str(saved.path), str(variant.path)]) == 1
