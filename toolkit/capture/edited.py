@@ -1,8 +1,8 @@
 # pyright: basic
 """An edited graph.py as a live graph again: its nodes as they are written, named after its variables.
 
-What was recorded of a node of the same name and target in the graph that it was made of (source line, module, role) is kept; its
-value is computed anew, on the fake inputs and with the symbols of that graph. Runs the text: for the child of `import` alone.
+What was recorded of a node of the same name in the graph that it was made of is kept; of another operator source line and module
+alone. Its value is computed anew, on the fake inputs and with the symbols of that graph. Runs the text: for the child of `import` alone.
 
 >>> save_edited(edited(Path("graphdbg-variant-1.py"), saved), saved, Path("graphdbg-variant-1"))
 """
@@ -33,6 +33,7 @@ from ..execution import leaves
 from ..spec import FULL_STAGES
 
 _VALUES = ("val", "example_value")
+_PLACE = ("stack_trace", "nn_module_stack")
 _ROOTS = frozenset({"aten", "math", "operator", "torch"})
 CALL = "_graphdbg_call"
 
@@ -192,9 +193,9 @@ def _as_recorded(module: fx.GraphModule, before: fx.GraphModule) -> None:
             node.target = was.target
         if node.op == "placeholder":
             node.target = was.target
-        if was.target != node.target:
-            continue
-        if node.op != "output" or len(leaves(was.args[0])) == len(leaves(node.args[0])):
+        if was.target != node.target:  # another operator at the same place
+            node.meta = {name: value for name, value in was.meta.items() if name in _PLACE}
+        elif node.op != "output" or len(leaves(was.args[0])) == len(leaves(node.args[0])):
             node.meta = {name: value for name, value in was.meta.items() if name not in _VALUES}
 
 

@@ -29,13 +29,19 @@ def branching(x: torch.Tensor, y: torch.Tensor) -> Any:
 
 def traced(function: Callable[..., Any], folder: Path) -> SavedGraph:
     module = make_fx(function, tracing_mode="symbolic")(*GIVEN)
+    for node in module.graph.nodes:
+        node.meta["stack_trace"] = f'  File "model.py", line 7, in forward\n    {node.name}\n'
     return graphdbg.load_graph(save_graph(module, GIVEN, folder / "case", stage="inference"))
+
+
+def place(saved: SavedGraph, node: Any) -> str:
+    return saved.record.strings[node.stack] if node.stack >= 0 else ""
 
 
 def known(saved: SavedGraph) -> list[tuple[Any, ...]]:
     """Names, targets and forms; which values share a storage is counted from anew."""
     return [
-        (node.op, node.name, node.target, node.args, str(node.value).partition(", storage=")[0])
+        (node.op, node.name, node.target, node.args, place(saved, node), str(node.value).partition(", storage=")[0])
         for node in saved.record.graph.nodes if node.op != "output"
     ]  # fmt: skip
 
@@ -85,6 +91,7 @@ def test_the_text_beside_a_graph_is_imported_as_its_variant(tmp_path: Path, caps
     assert json.loads(capsys.readouterr().out)["kind"] == "edited graph"
     variant = graphdbg.load_graph(tmp_path / "variant")
     computed = [(node.name, node.target) for node in variant.record.graph.nodes if node.op == "call_function"]
+    assert "model.py" in place(variant, variant.record.graph.nodes[-2])  # the relu, whose line it was
     assert computed == [
         ("mul", "aten.mul.Tensor"), ("relu_1", "aten.abs.default"), ("relu_2", "aten.sin.default"), ("relu", "aten.relu.default")
     ]  # fmt: skip
