@@ -2,7 +2,8 @@
 """An edited graph.py as a live graph again: its nodes as they are written, named after its variables.
 
 What was recorded of a node of the same name in the graph that it was made of is kept; of another operator source line and module
-alone. Its value is computed anew, on the fake inputs and with the symbols of that graph. Runs the text: for the child of `import` alone.
+alone. Its value is computed anew, on the fake inputs and with the symbols of that graph. Runs the text: for the child of
+`import` alone.
 
 >>> save_edited(edited(Path("graphdbg-variant-1.py"), saved), saved, Path("graphdbg-variant-1"))
 """
