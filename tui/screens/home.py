@@ -233,7 +233,11 @@ class HomeRoom(ListRoom):
         if not self.query("#preview"):  # the screen is being taken down
             return
         line, width = self.line, self.below.scrollable_content_region.width
-        self.below.set_class(self._zoom == "none" or line is None or self.size.height < LEAST_ROWS, "none")
+        hidden = self._zoom == "none" or line is None or self.size.height < LEAST_ROWS
+        self.below.set_class(hidden, "none")
+        if not hidden and not width:  # it has its place only once it was laid out
+            self.call_after_refresh(self._preview)
+            return
         found = self.overview.verdicts.of(line.target) if line is not None and line.kind in GRAPHS else None
         shown = (line, found, width)
         if shown == self._previewed:
