@@ -44,7 +44,7 @@ STRETCH_S = 12.0
 ROOMS = ("Home", "Graph", "Diff", "Replay", "Minify", "Report")
 ENDS_S = 2.0
 DEFECT = "defect of graphdbg"
-_KEPT = re.compile(r"(?<=[a-z]) [✗✓▶][ \d/]*| +(\d+ running *(· *)?)?(\d+ errors?: E)?$")
+_KEPT = re.compile(r"(?<=[a-z]) [✗✓▶]( ?\d+/\d+|\d+)?| +(\d+ running *(· *)?)?(\d+ errors?: E)?$")
 """In the first line: the states of the rooms, and the counts.""" 
 
 
@@ -226,17 +226,15 @@ class Stretch:
 
     def defects(self) -> None:
         """Looks at all errors that were told."""
-        seen = set[str]()
         for _ in range(20):
             self.terminal.keys("E")
             self.terminal.rest(0.1)
-            shown = self.terminal.text
-            if DEFECT in shown and (lines := [line.strip() for line in shown.splitlines() if "Error" in line]):
-                seen.add(lines[-1])
-            if shown.count("╭") == 0:
+            panel = [line for line in self.terminal.rows() if line.startswith(("│", "╭"))]
+            if any(DEFECT in line for line in panel):
+                self.wrong.append("\n".join([f"{self.room}: {DEFECT}:", *panel]))
+            if not panel:
                 break
         self.terminal.keys("esc", "esc")
-        self.wrong += [f"{self.room}: {DEFECT}: {line}" for line in seen]
 
     def compared(self) -> None:
         """Whether the room is, on a run that it never saw, as in a workbench that was started just now."""

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from .real_terminal import RealTerminal
+
 LIMIT_S = 30.0
 
 
@@ -93,3 +95,16 @@ def test_it_ends_with_its_terminal(key: bytes, work: Any) -> None:
         assert time.monotonic() - began < 5
     finally:
         process.kill()
+
+
+def test_keys_that_end_a_program_end_not_the_workbench_behind_it(work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyte")
+    monkeypatch.setenv("EDITOR", "sh -c 'echo over the workbench; sleep 9'")
+    with RealTerminal(["myrun/0_0/forward"], work) as terminal:
+        terminal.until("[2 Graph")
+        terminal.rest()
+        terminal.keys("]", "]", "e")
+        terminal.until("over the workbench")
+        terminal.keys("\x1c")
+        terminal.until("ended with exit code -3")
+        assert terminal.process.poll() is None
