@@ -5,6 +5,7 @@ leaves. Tried on textual 8.2.8. Without public alternatives are:
 
 `linux_driver.getincrementaldecoder`, `linux_driver.WriterThread`  what the driver decodes and writes with
 `LinuxDriver.run_input_thread`  whose exceptions end the app
+`LinuxDriver._get_terminal_size`  what the terminal says
 `App._handle_exception`  which shows an error (see `_textual`)
 `WriterThread._queue`  which nothing empties once the thread has died
 
@@ -30,6 +31,8 @@ from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 
 ASKED_S = 0.2
+LEAST = 20, 5
+"""Columns and lines that are painted at least; a smaller terminal shows the beginning of them."""
 WAIT_S = 1.0
 """So long may a terminal that takes nothing hold up the end."""
 
@@ -64,7 +67,11 @@ class _Writer(WriterThread):
 
 
 class Terminal(LinuxDriver):
-    """A terminal that may go away."""
+    """A terminal that may go away, or be made as small as one column."""
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        width, height = super()._get_terminal_size()
+        return max(width, LEAST[0]), max(height, LEAST[1])  # textual's layout raises where nothing is left of a widget
 
     def run_input_thread(self) -> None:
         """Reads keys until the driver is stopped; what the parser of textual stumbles over is shown."""

@@ -40,7 +40,7 @@ from real_terminal import RealTerminal  # noqa: E402
 
 MADE = ROOT / ".cache" / "hostile" / "terminals"
 SIZE = (120, 36)
-STRETCH_S = 12.0
+STRETCH_S = 25.0
 ROOMS = ("Home", "Graph", "Diff", "Replay", "Minify", "Report")
 ENDS_S = 2.0
 DEFECT = "defect of graphdbg"
@@ -227,14 +227,14 @@ class Stretch:
     def defects(self) -> None:
         """Looks at all errors that were told."""
         for _ in range(20):
-            self.terminal.keys("E")
+            self.terminal.keys("E", "Y")
             self.terminal.rest(0.1)
-            panel = [line for line in self.terminal.rows() if line.startswith(("│", "╭"))]
-            if any(DEFECT in line for line in panel):
-                self.wrong.append("\n".join([f"{self.room}: {DEFECT}:", *panel]))
-            if not panel:
+            if "No error so far" in self.terminal.text:
                 break
         self.terminal.keys("esc", "esc")
+        texts = [file.read_text() for file in self.folder.glob("error*.txt")]
+        ends = dict.fromkeys("\n".join(text.splitlines()[-8:]) for text in texts if DEFECT in text)
+        self.wrong += [f"{self.room}: {DEFECT}:\n{end}" for end in ends]
 
     def compared(self) -> None:
         """Whether the room is, on a run that it never saw, as in a workbench that was started just now."""

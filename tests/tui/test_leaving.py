@@ -101,9 +101,10 @@ def test_keys_that_end_a_program_end_not_the_workbench_behind_it(work: Any, monk
     pytest.importorskip("pyte")
     monkeypatch.setenv("EDITOR", "sh -c 'echo over the workbench; sleep 9'")
     with RealTerminal(["myrun/0_0/forward"], work) as terminal:
-        terminal.until("[2 Graph")
-        terminal.rest()
-        terminal.keys("]", "]", "e")
+        terminal.until("[Detail]")
+        terminal.keys("]", "]")
+        terminal.until("import torch")
+        terminal.keys("e")
         terminal.until("over the workbench")
         terminal.keys("\x1c")
         terminal.until("ended with exit code -3")

@@ -235,8 +235,9 @@ class HomeRoom(ListRoom):
         line, (width, rows) = self.line, self.below.scrollable_content_region.size
         hidden = self._zoom == "none" or line is None or self.size.height < LEAST_ROWS
         self.below.set_class(hidden, "none")
-        if not hidden and not width:  # it has its place only once it was laid out
-            self.set_timer(RESTS_S, self._preview)
+        if hidden or not width:
+            if not hidden:  # it has its place only once it was laid out
+                self.set_timer(RESTS_S, self._preview)
             return
         found = self.overview.verdicts.of(line.target) if line is not None and line.kind in GRAPHS else None
         shown = (line, found, width, rows)
