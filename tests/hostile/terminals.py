@@ -194,6 +194,12 @@ class Stretch:
             self.count["signals"] += 1
             number = random.choice((signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT))
             terminal.signal(number)
+            if number == signal.SIGTSTP:  # while it is stopped, the shell has the terminal
+                ends = time.monotonic() + 2
+                while not stopped(terminal) and time.monotonic() < ends:
+                    time.sleep(0.01)
+                go_on(terminal)
+                terminal.raw(2.0)
             time.sleep(random.choice((0.0, 0.05, 0.3)))
         else:
             data = rarely(random, random.choice(KINDS)(random))
@@ -226,11 +232,17 @@ class Stretch:
 
     def defects(self) -> None:
         """Looks at all errors that were told."""
+        seen = set[str]()
         for _ in range(20):
-            self.terminal.keys("E", "Y")
+            self.terminal.keys("E")
             self.terminal.rest(0.1)
-            if "No error so far" in self.terminal.text:
+            panel = next((line for line in self.terminal.rows() if line.startswith("╭")), "")
+            if not panel or panel in seen:
                 break
+            seen.add(panel)
+            if DEFECT in self.terminal.text:
+                self.terminal.keys("Y")
+                time.sleep(7)  # as long as it says so
         self.terminal.keys("esc", "esc")
         texts = [file.read_text() for file in self.folder.glob("error*.txt")]
         ends = dict.fromkeys("\n".join(text.splitlines()[-8:]) for text in texts if DEFECT in text)
@@ -268,11 +280,17 @@ class Stretch:
             self.wrong.append(f"{told}\nafter:\n{self.terminal.text}\nfresh:\n{fresh.text}")
 
 
+def stopped(terminal: RealTerminal) -> bool:
+    """Whether a signal stopped it."""
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{terminal.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
+
+
 def go_on(terminal: RealTerminal) -> None:
     """What was stopped goes on, as `fg` in a shell does."""
-    with contextlib.suppress(OSError):
-        state = Path(f"/proc/{terminal.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if state == "T":
+    if stopped(terminal):
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(terminal.process.pid, signal.SIGCONT)
 
 

@@ -115,6 +115,15 @@ class RealTerminal:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
 
+    def raw(self, limit_s: float) -> bool:
+        """Waits until the program takes each key as it is; whether it does."""
+        ends = time.monotonic() + limit_s
+        while termios.tcgetattr(self.handle)[3] & termios.ICANON:
+            if time.monotonic() > ends:
+                return False
+            time.sleep(0.01)
+        return True
+
     # -- what a person sees
 
     def screen(self) -> Any:
