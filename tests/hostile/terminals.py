@@ -76,7 +76,7 @@ def scratch() -> Iterator[tuple[Path, dict[str, str]]]:
 def jobs(folder: Path) -> Iterator[tuple[list[str], int]]:
     """The words and the process of each job that was started there and is alive."""
     for file in (folder / "state" / "graphdbg" / "jobs").glob("*/job.json"):
-        with contextlib.suppress(OSError, ValueError, ProcessLookupError, TypeError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # just begun, or gone
             record = json.loads(file.read_text())
             pid = record["process"]["pid"]
             if os.getpgid(pid) == pid and not (file.parent / "exit").exists():
