@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -45,7 +45,7 @@ ROOMS = ("Home", "Graph", "Diff", "Replay", "Minify", "Report")
 ENDS_S = 2.0
 DEFECT = "defect of graphdbg"
 _KEPT = re.compile(r"(?<=[a-z]) [✗✓▶]( ?\d+/\d+|\d+)?| +(\d+ running *(· *)?)?(\d+ errors?: E)?$")
-"""In the first line: the states of the rooms, and the counts.""" 
+"""In the first line: the states of the rooms, and the counts."""
 
 
 def recorded() -> Path:
@@ -345,19 +345,19 @@ def alike(one: RealTerminal, other: RealTerminal, limit_s: float = 8.0) -> bool:
     return False
 
 
-def bytes_in_rooms(seed: int, minutes: float, first: int = 0) -> list[str]:
+def bytes_in_rooms(seed: int, minutes: float, first: int = 0, stretch_s: float = STRETCH_S) -> list[str]:
     """Stretches until so many minutes of random input have come; what went wrong."""
     wrong: list[str] = []
     counts: Counter[str] = Counter()
     number = first
-    while (number - first) * STRETCH_S < minutes * 60:
+    while (number - first) * stretch_s < minutes * 60:
         with scratch() as (work, env):
             with tempfile.TemporaryDirectory() as unpacked:
                 shutil.unpack_archive(ROOT / "tui" / "tour.zip", unpacked)
                 shutil.copytree(Path(unpacked) / "small", work / "small")
             stretch = Stretch(seed, number, work, env)
             try:
-                stretch.bytes_for(STRETCH_S)
+                stretch.bytes_for(stretch_s)
                 if not stretch.wrong and stretch.settle():
                     stretch.defects()
                     stretch.compared()
@@ -372,7 +372,7 @@ def bytes_in_rooms(seed: int, minutes: float, first: int = 0) -> list[str]:
             wrong += stretch.wrong
             number += 1
             print(f"{number - first}: {stretch.room}, {dict(stretch.count)}, wrong so far {len(wrong)}", flush=True)
-    print(f"seed {seed}: {(number - first) * STRETCH_S / 60:.1f} minutes of input, {dict(counts)}; wrong: {len(wrong)}")
+    print(f"seed {seed}: {(number - first) * stretch_s / 60:.1f} minutes of input, {dict(counts)}; wrong: {len(wrong)}")
     return wrong
 
 
@@ -529,9 +529,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=0.0, help="of random input")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the stretch to begin with")
+    parser.add_argument("--stretch", type=float, default=STRETCH_S, metavar="S", help="seconds in one room")
     parser.add_argument("--closings", type=int, default=0, metavar="N", help="terminals to close")
     asked = parser.parse_args()
-    wrong = bytes_in_rooms(asked.seed, asked.minutes, asked.first) if asked.minutes else []
+    wrong = bytes_in_rooms(asked.seed, asked.minutes, asked.first, asked.stretch) if asked.minutes else []
     wrong += closings(asked.seed, asked.closings) if asked.closings else []
     return bool(wrong)
 

@@ -157,7 +157,10 @@ class RealTerminal:
         began = time.monotonic()
         while not (holds in self.text if isinstance(holds, str) else holds(self.text)):
             if time.monotonic() - began > limit_s or (self.process.poll() is not None and not self._parts):
-                raise TimeoutError(f"never came: {holds!r}; exit code {self.process.poll()}, seen:\n{self.text}")
+                age, program = time.monotonic() - self.began, "another program" if self.lent else "the workbench"
+                raise TimeoutError(
+                    f"never came: {holds!r}; exit code {self.process.poll()} after {age:.0f} s, {program} has the screen:\n{self.text}"
+                )
             time.sleep(0.01)
         return time.monotonic() - began
 
