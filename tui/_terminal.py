@@ -6,7 +6,8 @@ leaves. Tried on textual 8.2.8. Without public alternatives are:
 `linux_driver.getincrementaldecoder`, `linux_driver.WriterThread`  what the driver decodes and writes with
 `LinuxDriver.run_input_thread`  whose exceptions end the app
 `LinuxDriver._get_terminal_size`  what the terminal says
-`LinuxDriver._sigtstp_application`, `_sigcont_application`, `_auto_restart`, `_must_signal_resume`, `_writer_thread`  it goes on after a stop
+`LinuxDriver._sigtstp_application`, `_sigcont_application`  it is stopped, and goes on
+`LinuxDriver._auto_restart`, `_must_signal_resume`, `_writer_thread`  whether it left the terminal before
 `App._handle_exception`  which shows an error (see `_textual`)
 `WriterThread._queue`  which nothing empties once the thread has died
 

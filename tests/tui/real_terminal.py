@@ -32,7 +32,7 @@ LENT, OURS = b"\x1b[?1049l", b"\x1b[?1049h"
 
 
 class RealTerminal:
-    """`graphdbg tui WORDS` in a terminal of its own session; `env` on top of this process's. All that it prints is read at once."""
+    """`graphdbg tui WORDS` in a terminal of its own session; `env` on top of this process's. All it prints is read."""
 
     def __init__(self, words: list[str], folder: Path, size: tuple[int, int] = (120, 36), env: Mapping[str, str] = {}) -> None:
         self.size, self.came_at = size, time.monotonic()
@@ -158,9 +158,8 @@ class RealTerminal:
         while not (holds in self.text if isinstance(holds, str) else holds(self.text)):
             if time.monotonic() - began > limit_s or (self.process.poll() is not None and not self._parts):
                 age, program = time.monotonic() - self.began, "another program" if self.lent else "the workbench"
-                raise TimeoutError(
-                    f"never came: {holds!r}; exit code {self.process.poll()} after {age:.0f} s, {program} has the screen:\n{self.text}"
-                )
+                how = f"exit code {self.process.poll()} after {age:.0f} s, {program} has the screen"
+                raise TimeoutError(f"never came: {holds!r}; {how}:\n{self.text}")
             time.sleep(0.01)
         return time.monotonic() - began
 
