@@ -118,30 +118,43 @@ class Terminal(LinuxDriver):
                 time.sleep(WAIT_S)
 
 
-def is_light() -> bool:
-    """Whether the terminal's background is light: by COLORFGBG, else it is asked (OSC 11), and what every terminal answers (DA1)
-    after it, so that one that does not know costs no wait. To be called before the app runs."""
-    if known := os.environ.get("COLORFGBG"):
-        return known.rpartition(";")[2] in ("7", "15")
+Colours = dict[str, tuple[float, float, float]]
+"""What the terminal shows: "11" its background, "10" its text, "4;1" its colour 1; red, green, blue from 0 to 1."""
+
+
+def colours() -> Colours:
+    """The terminal's colours, as far as it says them (OSC 4, 10 and 11): it is asked, and what every terminal answers (DA1) after
+    it, so that one that does not know costs no wait. To be called before the app runs."""
     number, heard = sys.stdin.fileno(), b""
     try:
         before = termios.tcgetattr(number)
         tty.setcbreak(number)
     except termios.error:
-        return False
+        return {}
     try:
-        os.write(sys.stdout.fileno(), b"\x1b]11;?\x1b\\\x1b[c")
+        wanted = ["10", "11", *(f"4;{colour}" for colour in range(1, 15))]
+        os.write(sys.stdout.fileno(), "".join([*(f"\x1b]{one};?\x1b\\" for one in wanted), "\x1b[c"]).encode())
         while not re.search(rb"\x1b\[\?[\d;]*c", heard) and select.select([number], [], [], ASKED_S)[0]:
-            heard += (some := os.read(number, 256))
+            heard += (some := os.read(number, 1024))
             if not some:
                 break
     except OSError:
-        return False
+        return {}
     finally:
         with contextlib.suppress(termios.error):
             termios.tcsetattr(number, termios.TCSANOW, before)
-    found = re.search(rb"\x1b\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})", heard)
-    return found is not None and sum(int(part, 16) / (16 ** len(part) - 1) for part in found.groups()) > 1.5
+    found: Colours = {}
+    for name, *parts in re.findall(rb"\x1b\](10|11|4;\d+);rgba?:([\da-fA-F]{1,4})/([\da-fA-F]{1,4})/([\da-fA-F]{1,4})", heard):
+        red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in parts)
+        found[name.decode()] = red, green, blue
+    return found
+
+
+def is_light(known: Colours) -> bool:
+    """Whether the terminal's background is light: by COLORFGBG, else by what it said."""
+    if said := os.environ.get("COLORFGBG"):
+        return said.rpartition(";")[2] in ("7", "15")
+    return sum(known.get("11", ())) > 1.5
 
 
 def driver(chosen: type[Driver]) -> type[Driver]:

@@ -12,6 +12,7 @@ import contextlib
 import shlex
 import signal
 import traceback
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -27,6 +28,7 @@ from .actions import REGISTRY
 from .here import Here
 from .jobs import Job
 from .outs import running_search
+from .own_colours import OwnColours
 from .places import state_folder, writable
 from .room import Room, room_of
 from .settings import OURS, THEMES, Settings, named_colours
@@ -37,6 +39,7 @@ from .widgets.trouble import Told, described
 
 if TYPE_CHECKING:
     from textual.driver import Driver
+    from textual.filter import LineFilter
 
     from ..toolkit.node_values.seen import ValuesSeen
     from .screens.tour import Tour
@@ -59,7 +62,7 @@ class Workbench(InTurn, Sturdy):
     CSS = "Input > .input--placeholder { color: $text-muted; }"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", show=False, priority=True)]
 
-    def __init__(self, first: Room, *, light: bool = False) -> None:
+    def __init__(self, first: Room, colours: _terminal.Colours | None = None) -> None:
         super().__init__()
         self.first = first
         self.collector = collecting.Collector()
@@ -73,7 +76,8 @@ class Workbench(InTurn, Sturdy):
         """How we came here, for `escape`."""
         self.values: dict[str, ValuesSeen] = {}
         """The values of nodes that were read last, by graph, for the columns of Graph."""
-        self.settings = Settings.load("light" if light else "dark")
+        self.settings = Settings.load("light" if colours is not None and _terminal.is_light(colours) else "dark")
+        self.own_colours = OwnColours(colours or {})
         self.tour: Tour | None = None
         self.remembers = True
         self.animation_level = "none"
@@ -82,6 +86,11 @@ class Workbench(InTurn, Sturdy):
     def get_driver_class(self) -> type[Driver]:
         """Ours, in a terminal."""
         return _terminal.driver(super().get_driver_class())
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """In the terminal's own colours only those that can be read."""
+        filters = super().get_line_filters()
+        return [self.own_colours, *filters] if self.theme == THEMES["ansi"] else filters
 
     def on_mount(self) -> None:
         """Shows the first screen."""

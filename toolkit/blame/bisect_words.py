@@ -141,9 +141,13 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
     """Fills in sentence, meaning, who convicted, verdict and next command."""
     node, name = result.by_node, saved.name
     if result.findings:
+        if _needs_fusion(result):
+            result.findings.sort(key=lambda finding: finding.kind != "fusion")
         first = result.findings[0]
         result.by = "setting" if first.kind == "own_setting" else "pass"
         result.sentence, result.meaning = _sentence(first), _meaning(first, result)
+        if first.kind == "fusion" and node is not None and node.alone is False:
+            result.sentence = f"{node.sentence} Without fusion the graph is right (verified)."
         result.verdict = _record(result, saved).then(f"graphdbg minify {name}")
     elif node is not None and (by == "node" or node.node is not None or node.verdict.fault == "model"):
         result.by = "node" if node.verdict.failed else ""
@@ -165,6 +169,13 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
         other = _again(name, "node") if by == "pass" else f"graphdbg minify {name}"
         go_on = _again(name, by) if result.stopped else other
         result.verdict = cannot_tell(f"it fails ({result.failure}), but {why}").then(go_on)
+
+
+def _needs_fusion(result: Bisection) -> bool:
+    """Whether one node is wrong only in a kernel with others: then that several lowerings put an end to it says less."""
+    first, node, kinds = result.findings[0], result.by_node, {finding.kind for finding in result.findings}
+    several = first.kind == "lowering" and len({one.name for one in first.applications}) > 1
+    return several and "fusion" in kinds and node is not None and node.node is not None and node.alone is False
 
 
 _PLACE = re.compile(r"^(.*?:\d+)\s.*$", re.DOTALL)

@@ -39,10 +39,8 @@ def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
     gc.disable()  # a fifth of the start; from then on `collecting` decides
     from .. import _terminal
     from ..app import Workbench
-    from ..settings import settings_file
     from ..start import first_room
 
-    light = not served and not settings_file().exists() and _terminal.is_light()
-    app = Workbench(first_room(target, follow=follow), light=light)
+    app = Workbench(first_room(target, follow=follow), None if served else _terminal.colours())
     app.run()
     raise SystemExit(app.return_code or 0)

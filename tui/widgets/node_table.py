@@ -74,17 +74,16 @@ class NodeTable(VirtualList):
         """The user's lines of those, as positions among the texts."""
         self._heated: list[tuple[str, int, int]] = []
         """Columns that are painted by what they hold, from letter to letter of the line."""
-        self._wide: dict[str, int] = {}
+        self._wide: dict[int, dict[str, int]] = {}
+        """How wide the columns want to be, by the node behind what is folded in front."""
         self._strips: dict[int, Strip] = {}
 
     # -- what is shown
 
     def show(self, selection: Selection, columns: Sequence[Column], lanes: Lanes | None, cursor: int) -> None:
         """Shows these rows with the cursor on that one."""
-        before = self.selection
-        known = before is not None and before.view is selection.view and _start(before) == _start(selection)
-        if not known or tuple(columns) != tuple(self.columns):
-            self._wide = widths(selection.view, columns, _start(selection))
+        if self.selection is None or self.selection.view is not selection.view or tuple(columns) != tuple(self.columns):
+            self._wide.clear()
         self.selection, self.columns, self.lanes = selection, columns, lanes
         self.cursor = max(0, min(cursor, len(selection) - 1))
         self._mark()
@@ -95,9 +94,8 @@ class NodeTable(VirtualList):
 
     def measure(self) -> None:
         """Takes the widths of columns anew: what they hold has changed."""
-        if self.selection is not None:
-            self._wide = widths(self.selection.view, self.columns, _start(self.selection))
-            self._lay()
+        self._wide.clear()
+        self._lay()
 
     def _lay(self) -> None:
         """Finds which columns fit; all texts are made anew."""
@@ -109,7 +107,10 @@ class NodeTable(VirtualList):
         width = self.scrollable_content_region.width - 1  # digits do not touch the bar
         if width - gutter < 50:
             lanes, gutter = None, 0
-        fits = fitting(self.columns, self._wide, width - gutter)
+        start = _start(self.selection)
+        if start not in self._wide:
+            self._wide[start] = widths(self.selection.view, self.columns, start)
+        fits = fitting(self.columns, self._wide[start], width - gutter)
         self.texts = RowTexts(self.selection, fits, lanes, self.glyphs)
         self._heated, at = [], gutter
         for column, wide in fits:

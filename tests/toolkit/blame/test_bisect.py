@@ -290,3 +290,22 @@ def test_ctrl_c_prints_what_was_found(recorded: Path, tmp_path: Path) -> None:
     assert running.returncode == 130
     assert "without lowerings" in out
     assert "stopped      interrupted" in out
+
+
+@pytest.mark.slow
+def test_a_kernel_that_is_wrong_only_when_fused(recorded_script: Callable[..., Path], server: ForkServer) -> None:
+    source = """
+import torch
+@torch.compile
+def step(x):
+    y = torch.tanh(x)
+    return y.relu(), (y * x).sigmoid()
+step(torch.randn(16, 32))
+"""
+    run = recorded_script(source, name="pair.py", inputs="first")
+    result = found(run / "0_0/inference", server, "planted_fusion", by=None)
+    assert [finding.kind for finding in result.findings][:2] == ["fusion", "lowering"]
+    assert "First wrong node: `tanh`" in result.sentence
+    assert "only fused with `relu`, `mul`" in result.sentence
+    assert result.verdict.where is not None
+    assert result.verdict.where.node == "tanh"
