@@ -38,6 +38,7 @@ hostile: $(STAMP)
 	$(BIN)/python tests/hostile/fuzz.py --minutes $(MINUTES) --seed $(SEED) --jobs $(WORKERS) $(ARGS)
 	$(BIN)/python tests/hostile/kills.py --minutes $$(( ($(MINUTES) + 9) / 10 )) --seed $(SEED) --jobs $(WORKERS) \
 	  --kills-dump 1000 --kills-minify 200
+	$(BIN)/python tests/hostile/terminals.py --minutes $$(( ($(MINUTES) + 2) / 3 )) --closings 50 --seed $(SEED)
 
 # Random small graphs with planted faults: what is verified inside fails in its repro, and passes without the fault; resumable.
 property: $(STAMP)

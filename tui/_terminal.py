@@ -5,6 +5,9 @@ leaves. Tried on textual 8.2.8. Without public alternatives are:
 
 `linux_driver.getincrementaldecoder`, `linux_driver.WriterThread`  what the driver decodes and writes with
 `LinuxDriver.run_input_thread`  whose exceptions end the app
+`LinuxDriver._get_terminal_size`  what the terminal says
+`LinuxDriver._sigtstp_application`, `_sigcont_application`  it is stopped, and goes on
+`LinuxDriver._auto_restart`, `_must_signal_resume`, `_writer_thread`  whether it left the terminal before
 `App._handle_exception`  which shows an error (see `_textual`)
 `WriterThread._queue`  which nothing empties once the thread has died
 
@@ -22,6 +25,7 @@ import sys
 import termios
 import time
 import tty
+from collections.abc import Callable
 from queue import Full
 
 from textual.driver import Driver
@@ -30,6 +34,8 @@ from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 
 ASKED_S = 0.2
+LEAST = 20, 5
+"""Columns and lines that are painted at least; a smaller terminal shows the beginning of them."""
 WAIT_S = 1.0
 """So long may a terminal that takes nothing hold up the end."""
 
@@ -64,7 +70,40 @@ class _Writer(WriterThread):
 
 
 class Terminal(LinuxDriver):
-    """A terminal that may go away."""
+    """A terminal that may go away, or be made as small as one column."""
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        try:
+            width, height = os.get_terminal_size(self.fileno)  # COLUMNS and LINES of the environment know of no other size
+        except OSError:
+            width, height = super()._get_terminal_size()
+        return max(width, LEAST[0]), max(height, LEAST[1])  # textual's layout raises where nothing is left of a widget
+
+    def _sigtstp_application(self, *signalled: object) -> None:
+        self._in_turn(super()._sigtstp_application)
+
+    def _sigcont_application(self, *signalled: object) -> None:
+        self._in_turn(self._goes_on)
+
+    def _in_turn(self, handle: Callable[[], None]) -> None:
+        """A signal may come while this very thread holds the lock of what it writes to: what writes waits for its turn. While
+        another program has the terminal, there is no turn, and nothing to write."""
+        if self._auto_restart:
+            self._loop.call_soon_threadsafe(handle)
+        else:
+            handle()
+
+    def _goes_on(self) -> None:
+        """Where it was stopped by force (SIGSTOP), it had not left the terminal: what read and wrote it ends first, and what the
+        terminal was like before is still to be given back."""
+        if self._auto_restart and not self._must_signal_resume and self._writer_thread is not None:
+            before = self.attrs_before
+            self.disable_input()
+            self.close()
+            super()._sigcont_application()
+            self.attrs_before = before
+        else:
+            super()._sigcont_application()
 
     def run_input_thread(self) -> None:
         """Reads keys until the driver is stopped; what the parser of textual stumbles over is shown."""

@@ -7,6 +7,7 @@ earlier: whatever raises becomes a call of `take`, and everything goes on. Holds
 `App._register_child`    where every widget and screen comes in; there is no hook for "a widget was made"
 `App._dispatch_action`   keys, clicks and the palette all come here; `run_action` is public but is not what keys call
 `MessagePump._dispatch_message`  one message to all its handlers; the loop around it ends at an exception
+`App._size`  what the terminal's size was when it was laid out last
 `App._handle_exception`  where timers, workers, layout and idle handlers bring what they raised; always ends the program
 `LinuxDriver._enable_mouse_support`, `_disable_mouse_support`  the mouse on and off while the app runs
 `MessagePump._closing`, `Widget._pruning`  whether something is being taken away
@@ -26,6 +27,7 @@ from typing import Any
 
 import textual
 from rich.text import Text
+from textual import events
 from textual.app import App
 from textual.dom import DOMNode
 from textual.message import Message
@@ -67,6 +69,11 @@ class Sturdy(App[None]):
     def last_words(self, error: BaseException) -> str:
         """What the terminal shows after the program had to end."""
         raise NotImplementedError
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The same size again: the terminal had another one meanwhile, or was another program's, and shows what it may."""
+        if event.size == self._size and self.screen_stack:
+            self.screen.refresh()
 
     # -- where exceptions come from
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,9 +54,14 @@ def edit(app: App[None], path: Path, line: int = 1) -> None:
 
 def over(app: App[None], words: Sequence[str], what: str, fix: str) -> int:
     """Runs a program in the terminal and comes back with its exit code when it ends; raises EnvironmentLackError, with what to do
-    instead (`fix`), where the screen cannot be lent, OSError where it cannot be started."""
+    instead (`fix`), where the screen cannot be lent, OSError where it cannot be started. The keys that end a program end that one
+    alone."""
+    kept = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         with app.suspend():
             return subprocess.run(words, check=False).returncode
     except SuspendNotSupported as error:
         raise EnvironmentLackError(what, "it cannot be shown over this screen", fix) from error
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)

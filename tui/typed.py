@@ -9,6 +9,7 @@ there, though the first of them opens a line for the others. Knows no key and no
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 
 from textual import events
@@ -41,15 +42,19 @@ class InTurn(App[None]):
     async def _hand_on(self, event: events.Key) -> None:
         self._under_way, self._turn = True, self._turn + 1
         await super().on_event(event)
-        self._follow(self.focused or self.screen, self._turn)
+        first = self.focused or self.screen
+        self._follow(first, self._turn, (first,))
 
-    def _follow(self, node: DOMNode | None, turn: int) -> None:
-        """Goes the way of the key, from queue to queue: from the widget up to the app, which looks for its action."""
+    def _follow(self, node: DOMNode | None, turn: int, again: Sequence[DOMNode] = ()) -> None:
+        """Goes the way of the key, from queue to queue: from the widget up to the app, which looks for its action; then that of
+        what the action made the widget say (a field: that it was entered)."""
         if node is None or node is self:
-            # What the action asked for "later", as the focus, comes before the next key.
-            self.call_later(self.call_later, self._next, turn)
-        elif not node.call_later(self._follow, node.parent, turn):
-            self._follow(None, turn)
+            if again:
+                self._follow(again[0], turn)
+            else:  # what was asked for "later", as the focus, comes before the next key
+                self.call_later(self.call_later, self._next, turn)
+        elif not node.call_later(self._follow, node.parent, turn, again):
+            self._follow(None, turn, again)
 
     async def _next(self, turn: int) -> None:
         if turn == self._turn and self._under_way:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -289,6 +290,18 @@ def test_q_in_a_text_is_a_letter_and_esc_leaves_the_text(work: Any) -> None:
         assert app.room is room
 
     play(story, room)
+
+
+def test_a_key_right_after_enter_goes_where_enter_led(work: Any) -> None:
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        room: Any = app.room
+        await until(pilot, lambda: room.lines, "the list")
+        for name in ("f", "o", "enter", "z", "f", "0", "enter", "z"):
+            app.post_message(events.Key(name, name if len(name) == 1 else None))
+        await until(pilot, lambda: room._zoom == "none", "both z")
+        assert room.words == "0"  # the field is typed over
+
+    play(story, ROOMS["home"]())
 
 
 def test_rooms_stay_as_they_were_left_and_esc_goes_back_the_way_we_came(work: Any) -> None:

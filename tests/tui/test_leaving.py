@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from .real_terminal import RealTerminal
+
 LIMIT_S = 30.0
 
 
@@ -93,3 +95,50 @@ def test_it_ends_with_its_terminal(key: bytes, work: Any) -> None:
         assert time.monotonic() - began < 5
     finally:
         process.kill()
+
+
+def test_keys_that_end_a_program_end_not_the_workbench_behind_it(work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyte")
+    monkeypatch.setenv("EDITOR", "sh -c 'echo over the workbench; sleep 9'")
+    with RealTerminal(["myrun/0_0/forward"], work) as terminal:
+        terminal.until("[Detail]")
+        terminal.keys("]", "]")
+        terminal.until("import torch")
+        terminal.keys("e")
+        terminal.until("over the workbench")
+        terminal.keys("\x1c")
+        terminal.until("ended with exit code -3")
+        assert terminal.process.poll() is None
+
+
+def test_after_a_stop_by_force_it_leaves_the_terminal_as_it_was(work: Any) -> None:
+    process, terminal = opened("myrun")
+    try:
+        read_until(terminal, b"0_0")
+        process.send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGCONT)
+        read_until(terminal, b"0_0")
+        os.write(terminal, b"q")
+        read_until(terminal, b"\x1b[?1049l")
+        assert process.wait(LIMIT_S) == 0
+        assert termios.tcgetattr(terminal)[3] & termios.ICANON
+    finally:
+        process.kill()
+        os.close(terminal)
+
+
+def test_a_terminal_of_one_column_ends_nothing(work: Any) -> None:
+    process, terminal = opened("myrun")
+    try:
+        read_until(terminal, b"0_0")
+        os.write(terminal, b"@")
+        read_until(terminal, b"graphdbg ls myrun")
+        for size in (*((12, width) for width in range(1, 10)), (30, 100)):
+            termios.tcsetwinsize(terminal, size)
+            process.send_signal(signal.SIGWINCH)
+            time.sleep(0.1)
+        read_until(terminal, b"graphdbg ls myrun")
+        assert process.poll() is None
+    finally:
+        process.kill()
+        os.close(terminal)

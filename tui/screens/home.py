@@ -232,10 +232,15 @@ class HomeRoom(ListRoom):
         """What is known of the line under the cursor, once it rests there for a moment."""
         if not self.query("#preview"):  # the screen is being taken down
             return
-        line, width = self.line, self.below.scrollable_content_region.width
-        self.below.set_class(self._zoom == "none" or line is None or self.size.height < LEAST_ROWS, "none")
+        line, (width, rows) = self.line, self.below.scrollable_content_region.size
+        hidden = self._zoom == "none" or line is None or self.size.height < LEAST_ROWS
+        self.below.set_class(hidden, "none")
+        if hidden or not width:
+            if not hidden:  # it has its place only once it was laid out
+                self.set_timer(RESTS_S, self._preview)
+            return
         found = self.overview.verdicts.of(line.target) if line is not None and line.kind in GRAPHS else None
-        shown = (line, found, width)
+        shown = (line, found, width, rows)
         if shown == self._previewed:
             return
         fresh, self._previewed = line is None or line.key == self._below_of or not self._below_of, shown
@@ -251,7 +256,6 @@ class HomeRoom(ListRoom):
 
         def read() -> None:
             if self._previewed is shown and self.query("#preview"):
-                rows = self.below.size.height
                 look = lambda: wrapped(preview(line, self.overview, width, rows), width)  # noqa: E731
                 self.work(look, show, group="preview", doing="reading what is known of it")
 

@@ -184,6 +184,8 @@ class MinifyRoom(FollowingRoom):
                 return found
             case "elsewhere":
                 raise UsageError("it cannot be steered from here", "it runs on another host", f"there: graphdbg tui {found.out}")
+            case "starting":
+                raise UsageError("the search has not begun", "its first query is still to come", "wait a moment")
             case _:
                 raise UsageError("the search has ended", "", "R resumes it, m begins another")
 
