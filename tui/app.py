@@ -24,13 +24,13 @@ from ..dumps.errors import UsageError
 from ..dumps.wording import counted
 from . import _terminal, clipboard, collecting, editor
 from ._textual import Sturdy, mouse_reports
-from .actions import REGISTRY
 from .here import Here
 from .jobs import Job
 from .outs import running_search
 from .own_colours import OwnColours
 from .places import state_folder, writable
-from .room import Room, room_of
+from .registry import ROOMS, room_of
+from .room import Room
 from .settings import OURS, THEMES, Settings, named_colours
 from .sheet import Choose
 from .telling import Telling, in_thread
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from ..toolkit.node_values.seen import ValuesSeen
     from .screens.tour import Tour
 
-ROOMS = tuple(one.id.removeprefix("app.") for one in REGISTRY if one.group == "rooms")
 KEPT_ROOMS = 12
 """So many rooms stay as they were left; the one seen longest ago goes first."""
 KEPT_TROUBLES = 50

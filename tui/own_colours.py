@@ -32,7 +32,9 @@ class OwnColours(LineFilter):
 
     def __init__(self, known: Colours) -> None:
         super().__init__()
-        self.known = {name: Color(*(round(255 * part) for part in rgb)) for name, rgb in known.items()}
+        self.known = {
+            name: Color(round(255 * red), round(255 * green), round(255 * blue)) for name, (red, green, blue) in known.items()
+        }
         self.style = cache(self._style)
 
     def stands_out(self, name: str, part: float = 1.0) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, ClassVar
 
 from rich.style import Style
@@ -21,9 +20,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from ..dumps.errors import UsageError
-from .actions import BY_ID, of_room
 from .here import Here
 from .jobs import Job, ending
+from .registry import BY_ID, of_room
 from .telling import Telling
 from .widgets.crumbs import Crumbs
 from .widgets.key_line import KeyLine
@@ -218,9 +217,3 @@ class ViewsRoom(Room):
             style = Style(bold=chosen, reverse=chosen, meta={"@click": f"screen.view({number})"})
             text.append(f"[{name.strip()}]" if chosen else name, style)
         return text
-
-
-def room_of(name: str, here: Here, **more: Any) -> Room:
-    """A new screen by its `ROOM`. Its module is read now: the first paint waits for none that is not shown."""
-    kind: type[Room] = getattr(import_module(f"{__package__}.screens.{name}"), f"{name.capitalize()}Room")
-    return kind(here, **more)

@@ -12,7 +12,8 @@ from ..dumps.errors import UsageError
 from ..dumps.index import is_run
 from ..dumps.store import SavedGraph, resolve
 from .here import Here, is_out
-from .room import Room, room_of
+from .registry import room_of
+from .room import Room
 
 
 def first_room(target: str | None, *, follow: bool = False) -> Room:

@@ -82,7 +82,7 @@ OTHERS: dict[str, str] = {
     "tui.clipboard": "writes",
     "tui.job_files": "the folders of jobs, below the user's state folder",
     "tui.jobs": "the folders of jobs, below the user's state folder",
-    "tui.screens.graph_tabs": "a file of the user's on this machine, after a look at what it is",
+    "tui.screens.graph.beside": "a file of the user's on this machine, after a look at what it is",
     "tui.screens.tour": "the recorded tour of the package",
     "tui.settings": "the user's settings",
 }  # fmt: skip

@@ -6,20 +6,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from importlib import import_module
 
 from textual import events
 from textual.pilot import Pilot
 
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
+from graphdbg.tui.registry import room_of
 from graphdbg.tui.room import Room
-
-
-def room_of(name: str, here: Here) -> Room:
-    """The room of that name; every one lies in the module of its name."""
-    return getattr(import_module(f"graphdbg.tui.screens.{name}"), f"{name.capitalize()}Room")(here)
-
 
 FORWARD = Here(run="myrun", graph="myrun/0_0/forward")
 HERE = {

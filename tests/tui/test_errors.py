@@ -15,12 +15,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.tui.actions import of_room
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
+from graphdbg.tui.registry import of_room
 from graphdbg.tui.room import Room
 from graphdbg.tui.screens.broken import Broken
-from graphdbg.tui.screens.home import HomeRoom
+from graphdbg.tui.screens.home.room import HomeRoom
 from graphdbg.tui.widgets.trouble import Told, described
 
 from .stories import ROOMS, key, play, shown, until

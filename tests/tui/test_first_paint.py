@@ -30,7 +30,7 @@ async def main():
         print(text)
         assert not app.troubles, app.troubles[0].text
 asyncio.run(main())
-late = "textual_serve", "aiohttp", "graphdbg.tui.screens.tour", "graphdbg.tui.screens.report"
+late = "textual_serve", "aiohttp", "graphdbg.tui.screens.tour", "graphdbg.tui.screens.report.room"
 for name in late: assert name not in sys.modules, name
 """
 

@@ -18,11 +18,11 @@ from textual.widgets import Input
 
 from graphdbg.dumps.errors import EnvironmentLackError
 from graphdbg.tui import clipboard
-from graphdbg.tui.actions import of_room
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.editor import command
 from graphdbg.tui.here import Here
 from graphdbg.tui.jobs import Job
+from graphdbg.tui.registry import of_room
 from graphdbg.tui.room import Room
 from graphdbg.tui.screens.help import Help
 from graphdbg.tui.screens.picking import CommandLine

@@ -13,8 +13,8 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from graphdbg.tui.actions import of_room
 from graphdbg.tui.app import Workbench
+from graphdbg.tui.registry import of_room
 from graphdbg.tui.telling import Telling
 
 from .stories import ROOMS, play, until

@@ -10,9 +10,10 @@ import click
 import pytest
 
 from graphdbg.cli import COMMANDS, graphdbg
-from graphdbg.tui.actions import BY_ID, EVERYWHERE, REGISTRY, Action, of_room
+from graphdbg.tui.actions import EVERYWHERE, Action
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.keys import shown
+from graphdbg.tui.registry import BY_ID, REGISTRY, of_room
 from graphdbg.tui.screens.help import entries, matching
 from graphdbg.tui.screens.palette import likeness
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from graphdbg.tui.actions import BY_ID
 from graphdbg.tui.app import Workbench
+from graphdbg.tui.registry import BY_ID
 from graphdbg.tui.screens.tour import RECORDED, STEPS, TourLine
 
 from .stories import ROOMS, key, play, shown, until

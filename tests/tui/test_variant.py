@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.jobs import Job
-from graphdbg.tui.screens.diff import DiffRoom
+from graphdbg.tui.screens.diff.room import DiffRoom
 
 from ..dumps.graphs import chain
 from .stories import ROOMS, key, play, shown, until

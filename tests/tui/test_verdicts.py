@@ -16,8 +16,8 @@ from graphdbg.tui import job_files
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.outs import running_search
-from graphdbg.tui.overview import Overview
-from graphdbg.tui.screens.home import HomeRoom
+from graphdbg.tui.screens.home.overview import Overview
+from graphdbg.tui.screens.home.room import HomeRoom
 from graphdbg.tui.verdicts import Verdicts
 
 from .stories import play, shown, until

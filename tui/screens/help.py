@@ -17,8 +17,8 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Input, Static
 
-from ..actions import of_room
 from ..keys import shown
+from ..registry import of_room
 from ..sheet import Sheet
 
 PANEL = (("r", "again", "With an open panel of an error: do again what failed."),

@@ -14,8 +14,9 @@ from textual import work
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Provider
 
 from .._textual import is_leaving
-from ..actions import EVERYWHERE, REGISTRY
+from ..actions import EVERYWHERE
 from ..keys import shown
+from ..registry import REGISTRY
 from ..room import Room
 
 if TYPE_CHECKING:

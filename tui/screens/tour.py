@@ -18,9 +18,9 @@ from rich.text import Text
 from textual.widgets import Static
 
 from ...dumps import temporary
-from ..actions import BY_ID
 from ..here import Here
 from ..keys import shown
+from ..registry import BY_ID
 
 if TYPE_CHECKING:
     from ..app import Workbench

@@ -1,0 +1,1 @@
+"""Diff: one graph beside another, aligned by what nodes compute."""

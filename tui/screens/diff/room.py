@@ -1,0 +1,310 @@
+"""The diff screen: two graphs side by side, computed by a `graphdbg diff` process, so that large ones never hold up a key.
+
+The screen keeps cursor and other graph; which nodes belong together, and what differs, `dumps/diff` says.
+
+>>> DiffRoom(Here(run="myrun", graph="myrun/0_1/forward", other="myrun/0_0/forward"))
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Any
+
+import msgspec
+from textual import getters
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from ....dumps.diff.beside import CONTEXT
+from ....dumps.diff.others import Other, by_seq_nr, others
+from ....dumps.diff.sideways import MARKS, Sideways
+from ....dumps.errors import UsageError
+from ....dumps.store import resolve_graph
+from ....dumps.tables import plain
+from ...here import Here
+from ...jobs import Job, ending
+from ...room import ListRoom
+from ...settings import mark
+from ...verdicts import beside
+from ...widgets.rows import Parts, Rows
+from ...widgets.virtual_list import VirtualList
+from .line import Layout
+
+QUIET = (MARKS.index(""), MARKS.index("moved"))
+DIFFERENCE_EXIT = 1
+LOOK_S = 1.0
+"""While a graph is judged, it is looked at so often."""
+
+
+class DiffRoom(ListRoom):
+    """One graph beside another."""
+
+    ROOM = "diff"
+    summary = getters.query_one("#summary", Static)
+    hint = getters.query_one("#hint", Static)
+
+    DEFAULT_CSS = """
+    DiffRoom #summary { height: 1; background: $boost; color: $text; padding: 0 1; }
+    DiffRoom #heads { height: 1; text-style: bold; }
+    DiffRoom #hint { height: 2; background: $boost; color: $text; padding: 0 1; }
+    """
+
+    def __init__(self, here: Here) -> None:
+        super().__init__(here)
+        self.made: Sideways | None = None
+        self.shown: list[int] = []
+        """The lines of `made` that are listed."""
+        self.starts: list[int] = []
+        self.only = False
+        self.joined: bool | None = None
+        """By seq_nr or not; None: by what the two stages are."""
+        self.job: Job | None = None
+        self.judged = ""
+        """The verdicts on A and B."""
+        self._layout = Layout.of(80)
+
+    def content(self) -> ComposeResult:
+        """In a sentence how they differ, both names, the lines, the difference under the cursor."""
+        yield Static(id="summary", markup=False)
+        yield Static(id="heads", markup=False)
+        yield Rows(self._paint, id="rows")
+        yield Static(id="hint", markup=False)
+
+    def on_mount(self) -> None:
+        """Compares, where the other graph is known; else asks for it."""
+        super().on_mount()
+        self.rows.focus()
+        self.set_interval(LOOK_S, lambda: self._look() if self.is_current and mark("runs") in self.judged else None)
+        if self.here.other:
+            self._compare()
+        else:
+            self._say("choose the other graph: c")
+            self.do_diff_choose()
+
+    def on_unmount(self) -> None:
+        """What only this screen wanted ends with it."""
+        if self.job is not None:
+            self.job.stop()
+
+    def crumbs(self) -> list[str]:
+        """Both graphs."""
+        return [part for part in (self.here.graph, self.here.other) if part]
+
+    def looked_at(self) -> Here:
+        """B, the newer one of a graph and its variant; else A."""
+        node = None
+        if self.made is not None and self.shown:
+            row = self.made.row(self.shown[self.rows.cursor])
+            node = self.made.sides[1].names[row.b] if row.b >= 0 else None
+        return self.here.at(graph=self.here.other or self.here.graph, other=None, node=node)
+
+    def equivalent(self) -> list[str]:
+        """The words of `@`."""
+        words = ["diff", self.here.graph or "A", self.here.other or "B"]
+        if self.joined:
+            return [*words, "--by-seq-nr"]
+        return [*words, "--side-by-side", *([] if self.only else ["--all"])]
+
+    def on_screen_resume(self) -> None:
+        """Back from another screen: a graph may have been judged meanwhile."""
+        super().on_screen_resume()
+        self._look()
+
+    def _look(self) -> None:
+        a, b = self.here.graph, self.here.other
+        if a and b:
+            self.work(lambda: beside(a, b), self._take_verdicts, group="verdicts", doing="reading the verdicts")
+
+    def _take_verdicts(self, told: str) -> None:
+        if told != self.judged:
+            self.judged = told
+            self._say_place()
+
+    # -- comparing
+
+    def _compare(self) -> None:
+        """Starts the comparison; an earlier one that still runs is dropped."""
+        if self.job is not None:
+            self.job.stop()
+        self.made, self.shown, self.starts, self.judged = None, [], [], ""
+        self._look()
+        self.rows.show(0)
+        self._say("comparing ...")
+        self.tell_where()
+        a, b, joined = self.here.graph or "", self.here.other or "", self.joined
+        if joined is None:
+            self.work(lambda: by_seq_nr(resolve_graph(a).stage, resolve_graph(b).stage), self._start, group="sides", doing="diff")
+        else:
+            self._start(joined)
+
+    def _start(self, joined: bool) -> None:
+        self.joined = joined
+        words = ["diff", self.here.graph or "", self.here.other or "", "--by-seq-nr" if joined else "--side-by-side", "--json"]
+
+        def take(batch: list[dict[str, Any]]) -> None:
+            """In a thread of the job."""
+            made = msgspec.convert(batch[-1].get("side_by_side"), Sideways)
+            self.call_later(self._show_made, job, made)
+
+        job = self.job = self.run_job(words, self._ended, doing="diff", passing=True, on_batch=take)
+
+    def _show_made(self, job: Job, made: Sideways) -> None:
+        if job is not self.job:
+            return
+        self.made, self.starts = made, made.starts()
+        self._lay_out()
+        self._list()
+        if self.starts:
+            self._to(self.starts[0])
+        self._say_place()
+
+    def _ended(self, job: Job, code: int) -> None:
+        if job is not self.job or self.made is not None or code in (0, DIFFERENCE_EXIT):
+            return
+        self._say("not compared; c chooses another graph")
+        what = f"cannot compare {self.here.graph} and {self.here.other}"
+        self.trouble(UsageError(what, job.last_said(ending(code))), doing="diff", said=job.said, retry=self._compare)
+
+    # -- showing
+
+    def _list(self) -> None:
+        made = self.made
+        if made is None:
+            return
+        self.shown = list(range(len(made)))
+        if self.only:
+            near: set[int] = set()
+            for index, mark in enumerate(made.marks):
+                if mark not in QUIET:
+                    near.update(range(max(0, index - CONTEXT), min(len(made), index + CONTEXT + 1)))
+            self.shown = sorted(near)
+        self.rows.show(len(self.shown))
+
+    def _lay_out(self) -> None:
+        if self.made is not None:
+            nodes = max(len(side.names) for side in self.made.sides)
+            self._layout = Layout.of(self.size.width - 1, nodes)
+            self.query_one("#heads", Static).update(self._layout.head(self.made))
+
+    def on_resize(self) -> None:
+        """Other columns may fit."""
+        self._lay_out()
+
+    def _paint(self, index: int, width: int) -> Parts:
+        assert self.made is not None
+        left_out = self.shown[index] - self.shown[index - 1] - 1 if index else self.shown[0]
+        return self._layout.parts(self.made, self.shown[index], left_out)
+
+    def on_virtual_list_moved(self, message: VirtualList.Moved) -> None:
+        """Another line: its difference in words."""
+        self._say_place()
+
+    def _say(self, text: str) -> None:
+        self.summary.update(plain(text))
+        self.hint.update("")
+
+    def _say_place(self) -> None:
+        made = self.made
+        if made is None:
+            return
+        at = self.shown[self.rows.cursor] if self.shown else -1
+        place = ""
+        if self.starts:
+            number = bisect_right(self.starts, at)
+            place = f"{number or '-'}/{len(self.starts)}  "
+        self.summary.update(place + plain(f"{self.judged}   {made.summary}" if self.judged else made.summary))
+        if at < 0:
+            self.hint.update("no line to show: a shows all")
+            return
+        row = made.row(at)
+        a, b = made.sides
+        users = [
+            f"{letter} {made.strings[side.lines[node]] or side.names[node]}"
+            for letter, side, node in (("A", a, row.a), ("B", b, row.b)) if node >= 0
+        ]  # fmt: skip
+        alone = "no partner on the other side" if self.joined and min(row.a, row.b) < 0 else ""
+        what = row.text or row.mark or alone or "no difference"
+        self.hint.update(f"{plain(what)}\n{plain('   '.join(users))}")
+
+    def _to(self, line: int) -> None:
+        """The cursor to a line of `made`, or the nearest that is listed."""
+        self.rows.move_to(bisect_left(self.shown, line), margin=4)
+
+    # -- actions
+
+    def do_diff_step(self, step: int) -> None:
+        """To the next difference, or the one before."""
+        if self.made is None or not self.starts:
+            if self.made is not None:
+                text = "joined by seq_nr, which tells no differences" if self.joined else "no node departs"
+                self.hint.update(f"{text}\n= joins the other way")
+            return
+        at = self.shown[self.rows.cursor] if self.shown else 0
+        place = bisect_right(self.starts, at) if step > 0 else bisect_left(self.starts, at) - 1
+        self._to(self.starts[place % len(self.starts)])
+
+    def do_diff_only(self) -> None:
+        """Only differences, or all lines; the cursor stays on its line."""
+        at = self.shown[self.rows.cursor] if self.shown else 0
+        self.only = not self.only
+        self._list()
+        self._to(at)
+        self._say_place()
+
+    def do_diff_join(self) -> None:
+        """By seq_nr or aligned."""
+        self._needs_other()
+        self.joined = not self.joined
+        self._compare()
+
+    def do_diff_swap(self) -> None:
+        """A and B change places."""
+        self._needs_other()
+        self._beside(self.here.at(graph=self.here.other, other=self.here.graph))
+
+    def _beside(self, here: Here) -> None:
+        before = self.here
+        if before.other:
+            self.undoable("the other graph", lambda: self._show_pair(before))
+        self._show_pair(here)
+
+    def _show_pair(self, here: Here) -> None:
+        self.here, self.joined = here, None
+        self._compare()
+
+    def _needs_other(self) -> None:
+        if not self.here.other:
+            raise UsageError("there is no other graph yet", "one graph is chosen", "c chooses the other one")
+
+    def do_diff_choose(self) -> None:
+        """Asks for the other graph."""
+        graph, run = self.here.graph or "", self.here.run
+        self.work(lambda: candidates(graph, run), self._ask, group="others", doing="choose other")
+
+    def _ask(self, found: list[Other]) -> None:
+        from ..picking import PickOther
+
+        if self.is_current:
+            self.workbench.push_screen(PickOther(self.here.graph or "", found), self._chosen)
+
+    def _chosen(self, graph: str | None) -> None:
+        if graph is not None:
+            self._beside(self.here.at(other=graph))
+
+    def do_diff_open(self, side: int) -> None:
+        """The node of A (0) or B in its graph; where it has no partner there, the other."""
+        if self.made is None or not self.shown:
+            raise UsageError("no line is shown", "nothing was compared yet", "c chooses the other graph")
+        row = self.made.row(self.shown[self.rows.cursor])
+        places = (row.a, row.b)
+        side = side if places[side] >= 0 else 1 - side
+        graph = self.here.graph if side == 0 else self.here.other
+        node = self.made.sides[side].names[places[side]]
+        self.workbench.go("graph", Here(run=self.here.run, graph=graph, node=node))
+
+
+def candidates(graph: str, run: str | None) -> list[Other]:
+    """What a graph can be compared with."""
+    saved = resolve_graph(graph)
+    name = run or (str(saved.run.path) if saved.run is not None else "")
+    return others(saved, name)

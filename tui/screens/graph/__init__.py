@@ -1,0 +1,1 @@
+"""Graph: the nodes of one graph, and beside them detail, source, code and neighbourhood."""

@@ -1,0 +1,120 @@
+"""What jobs found of the nodes on the graph screen: marks, the way from one to the next, values of rungs as columns.
+
+Read in a thread when the screen is seen, and while a job runs. Must not judge: `tui/verdicts.py` reads what jobs said.
+
+>>> room.marks.told(57)
+['triage: wrong numbers: result: relative error 2']
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....toolkit.node_values.seen import ValuesSeen
+from ...settings import mark
+from ...verdicts import NodesFound, nodes_of
+
+if TYPE_CHECKING:
+    from .room import GraphRoom
+
+LOOK_S = 2.0
+"""While a job runs, it is looked at so often."""
+
+
+class GraphMarks:
+    """The part of the graph screen that knows what was found."""
+
+    def __init__(self, room: GraphRoom) -> None:
+        self.room = room
+        self.found = NodesFound()
+        self.by_node: dict[int, list[str]] = {}
+        self.live: ValuesSeen | None = None
+        """Values that Replay reads now, or read last."""
+
+    def begin(self) -> None:
+        """Looks now, and again while jobs run."""
+        self.look()
+        self.room.set_interval(LOOK_S, lambda: self.look() if self.room.is_current and self.room.workbench.running() else None)
+
+    def look(self) -> None:
+        """Reads what jobs said since."""
+        graph, view = self.room.here.graph, self.room.view
+        live = self.room.workbench.values.get(graph or "")
+        if graph is None or view is None or not view.whole:
+            return
+        if live is not None and live is not self.live:
+            self.live = live
+            self._values()
+        seen = self.found.seen
+        self.room.work(lambda: nodes_of(graph, seen), self._take, group="marks", doing="reading what jobs found")
+
+    def _take(self, found: NodesFound | None) -> None:
+        if found is None:
+            return
+        values = found.values != self.found.values
+        self.found = found
+        self.place()
+        if values and found.values:
+            self._values()
+
+    def _values(self) -> None:
+        """The values that were read last as columns, those of another rung beside them."""
+        found = dict(self.found.values)
+        if self.live is not None and self.live.rung not in found:
+            found[self.live.rung] = self.live
+        shown = NodesFound(values=found).rungs()
+        if shown is not None:
+            self.room.rows.value_columns(shown[0].columns(shown[1]), shown[2])
+
+    def place(self) -> None:
+        """Marks the nodes; what is about no node is at the result."""
+        view = self.room.needed()
+        known = {name: at for at, name in view.known.items()}
+        made: dict[int, list[str]] = {}
+        for (job, rung), marks in self.found.marks.items():
+            for node, name, said in marks:
+                words = name.split()  # "grad of blocks.0.weight"
+                at = view.position(node) if node else known.get(words[-1] if words else "")
+                told = f"{job}{f' {rung}' if rung else ''}: {said}"
+                made.setdefault(len(view) - 1 if at is None else at, []).append(told)
+        if made != self.by_node:
+            self.by_node = made
+            table = self.room.table
+            table.bad = dict.fromkeys(made, mark("bad"))
+            table.bad_lines = {view.table.where[at] for at in made if view.text[view.table.where[at]]}
+            self.room.rows.again()
+            self.room.refresh_bindings()
+            if self.room.tabs is not None:
+                self.room.tabs.found = self.notes
+                self.room.tabs.again()
+            self.tell()
+
+    def told(self, node: int) -> list[str]:
+        """What was found at a node."""
+        return self.by_node.get(node, [])
+
+    def notes(self, node: int, source: bool = False) -> list[str]:
+        """The same for a tab; over the source also what was found at other nodes of that line."""
+        view = self.room.needed()
+        where = view.table.where
+        alike = [at for at in self.by_node if at != node and source and view.text[where[at]] and where[at] == where[node]]
+        return [*self.told(node), *(f"{view.table.name[at]}, {told}" for at in alike for told in self.by_node[at])]
+
+    def tell(self) -> None:
+        """Says on the line below what was found at the node under the cursor, else how many nodes are marked."""
+        node = self.room.table.node
+        if told := self.told(node):
+            self.room.status.show(None, f"{mark('bad')} {' · '.join(told)}", alarm=True)
+        elif self.room.status.right.startswith(mark("bad")):
+            self.room.status.show(None, "")
+
+    def do_graph_bad(self) -> None:
+        """To the next marked node, after the last to the first."""
+        places = sorted(self.by_node)
+        if not places:
+            why = "no node is marked: no job here found one bad in this graph; in Replay (4) r runs the rungs, v reads values"
+            self.room.status.show(None, why, alarm=True)
+            return
+        now = self.room.table.node
+        self.room.find.jump(next((at for at in places if at > now), places[0]))
+        self.tell()

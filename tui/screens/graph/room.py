@@ -1,0 +1,290 @@
+"""The graph screen: node table, tabs of the node under the cursor, lines for filter and search. Reads the graph in slices.
+
+What it shows is computed in `dumps/browse`; what most keys do lies in its parts: rows with their folds, finding, tabs.
+
+>>> GraphRoom(Here(graph="myrun/0_0/forward"))
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from textual import events, getters
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.widgets import Input
+
+from ....dumps.browse.kernels import kernel_column
+from ....dumps.browse.loading import loading
+from ....dumps.browse.selection import Selection
+from ....dumps.browse.table import GraphView
+from ....dumps.errors import UsageError
+from ....dumps.store import SavedGraph
+from ... import collecting
+from ...here import Here
+from ...room import Room
+from ...settings import ascii_only
+from ...slices import Slices
+from ...telling import in_thread
+from ...widgets.virtual_list import VirtualList
+from .beside import GraphTabs
+from .find import GraphFind
+from .lines import Prompt, StatusLine
+from .marks import GraphMarks
+from .rows import GraphRows, early
+from .standing import GraphStanding
+from .table import NodeTable
+
+if TYPE_CHECKING:
+    from .tabs.node_tabs import NodeTabs
+
+REST_S = 0.04
+"""The cursor rests so long before the tabs and the path follow it."""
+WIDE = 150
+"""From so many columns on the tabs stand beside the table, else below it."""
+LOW = 30
+"""Below so many lines (or where it is narrow) there is place for one of them only."""
+NARROW = 70
+
+
+class GraphRoom(Room):
+    """The nodes of one graph."""
+
+    ROOM = "graph"
+    table = getters.query_one(NodeTable)
+    status = getters.query_one(StatusLine)
+    """The line under it."""
+    prompt = getters.query_one(Prompt)
+    """What is typed into."""
+
+    DEFAULT_CSS = """
+    GraphRoom { layers: base front; }
+    GraphRoom Prompt { layer: front; dock: bottom; }
+    GraphRoom #both { height: 1fr; layout: vertical; }
+    GraphRoom #rows { height: 1fr; width: 1fr; }
+    GraphRoom.wide #both { layout: horizontal; }
+    GraphRoom.low #side { display: none; }
+    GraphRoom.table #side { display: none; }
+    GraphRoom.alone #side { display: none; }
+    GraphRoom.tabs #rows { display: none; }
+    GraphRoom.tabs #side { display: block; }
+    """
+
+    def __init__(self, here: Here, saved: SavedGraph | None = None) -> None:
+        super().__init__(here)
+        self.saved = saved
+        self.view: GraphView | None = None
+        self.slices = Slices(on_error=lambda error: self.trouble(error, doing="rows"))
+        self.rows = GraphRows(self)
+        self.find, self.tab_keys = GraphFind(self, self.rows), GraphTabs(self)
+        self.marks = GraphMarks(self)
+        self.standing = GraphStanding(self)
+        self.parts = (self.rows, self.find, self.tab_keys, self.marks, self.standing)
+        self.tabs: NodeTabs | None = None
+        self._early: Future[tuple[SavedGraph, bytes | None]] | None
+        self._begin(saved)
+        self.resting: Any = None
+
+    def needed(self) -> GraphView:
+        """The graph; raises UsageError while it is being read."""
+        if self.view is None:
+            raise UsageError("the graph is not there yet", "it is being read", "wait a moment")
+        return self.view
+
+    # -- what a room says
+
+    def content(self) -> ComposeResult:
+        """Table and tabs, the line that says what is shown; what is typed lies over it and the keys, so that nothing moves."""
+        with Container(id="both"):
+            yield NodeTable(id="rows", ascii_only=ascii_only())
+            yield Container(id="side")
+        yield StatusLine()
+        yield Prompt()
+
+    def equivalent(self) -> list[str]:
+        """`show` with the same rows and columns."""
+        words = ["show", self.here.graph or ""]
+        if self.rows.filter_text:
+            words += ["--filter", self.rows.filter_text]
+        if self.rows.question.sort is not None:
+            sort = self.rows.question.sort
+            words += ["--sort", f"{sort.key}:{'down' if sort.descending else 'up'}"]
+        if self.rows.chosen is not None:
+            words += ["--columns", ",".join(column.key for column in self.rows.chosen)]
+        if self.rows.depth is not None:
+            words += ["--fold", str(self.rows.depth)]
+        if self.find.sought:
+            words += ["--find", self.find.sought]
+        return words
+
+    def looked_at(self) -> Here:
+        """The node may be of a cursor that has not rested yet."""
+        node = self._node
+        return self.here if self.view is None or node < 0 else self.here.at(node=self.view.table.name[node])
+
+    def crumbs(self) -> list[str]:
+        """The graph, the modules around the node, the node."""
+        node = self._node
+        if self.view is None or node < 0:
+            return [self.here.graph or ""]
+        return [self.here.graph or "", *self.view.levels(self.view.table.module[node])[-1:], self.view.table.name[node]]
+
+    @property
+    def _node(self) -> int:
+        found = self.query(NodeTable)
+        return found.first().node if found else -1
+
+    def arrive(self, here: Here) -> None:
+        """Shown again, perhaps for another node."""
+        super().arrive(here)
+        self.marks.look()
+        if here.node and self.view is not None:
+            place = self.view.position(here.node)
+            if place is not None and place != self._node:
+                self.find.jump(place)
+
+    # -- reading
+
+    def on_mount(self) -> None:
+        """Reads the graph."""
+        super().on_mount()
+        self.add_class("alone")
+        self.place()
+        self.table.focus()
+        self.status.show("reading ...")
+        self.read()
+
+    def _begin(self, saved: SavedGraph | None) -> None:
+        self._early = in_thread(lambda: early(self.here.graph or "", saved), "reading the graph")
+
+    def read(self) -> None:
+        """Reads the graph; its first rows are shown before all of it is read."""
+        begun = self._early
+        if begun is None:
+            return
+        if begun.done() and begun.exception() is None:
+            self._take(begun.result())
+        else:
+            self.work(begun.result, self._take, group="reading", doing="reading the graph")
+
+    def _take(self, found: tuple[SavedGraph, bytes | None]) -> None:
+        self.saved, data = found
+        self._early = None
+        self.slices.run("reading", loading(self.saved, data), self._whole, self._unreadable, self._first_rows)
+
+    def _first_rows(self, view: GraphView) -> None:
+        self.view = view
+        rows = Selection(view, self.rows.question, range(len(view)), None)
+        self.rows.show_rows(rows, view.position(self.here.node) or 0 if self.here.node else 0)
+
+    def _whole(self, view: GraphView) -> None:
+        self.view = view
+        self.rows.again()
+        self.rows.prepare()
+        self.tab_keys.mount()
+        self.marks.begin()
+        self.call_after_refresh(collecting.loaded)
+        saved = self.saved
+        if saved is not None:
+            self.work(lambda: kernel_column(saved, view), self.rows.kernel_column, group="kernels", doing="reading the kernels")
+
+    def on_screen_resume(self) -> None:
+        """Back from another screen: the table has the keys, and there may be values."""
+        super().on_screen_resume()
+        if not self.prompt.is_open and not self.has_class("tabs"):
+            self.table.focus()
+        self.marks.look()
+
+    def _unreadable(self, error: BaseException) -> None:
+        self.status.show("the graph cannot be read")
+        self.trouble(error, doing="reading the graph", retry=self.read_again)
+
+    def read_again(self) -> None:
+        """Reads the graph again: its files may have changed."""
+        self._begin(None)
+        self.read()
+
+    def on_unmount(self) -> None:
+        """Ends what is under way."""
+        self.slices.stop()
+
+    # -- the tabs
+
+    def on_virtual_list_moved(self, event: VirtualList.Moved) -> None:
+        """The tabs and the path follow once the cursor rests."""
+        if self.resting is not None:
+            self.resting.stop()
+        self.resting = self.set_timer(REST_S, self.rest)
+
+    def rest(self) -> None:
+        """The tabs and the path show the node under the cursor."""
+        node = self._node
+        if self.view is None or node < 0:
+            return
+        self.here = self.here.at(node=self.view.table.name[node])
+        self.tell_where()
+        self.marks.tell()
+        if self.tabs is not None and self.query_one("#side").display:
+            self.tabs.show_node(node)
+
+    def on_virtual_list_opened(self, event: VirtualList.Opened) -> None:
+        """Clicked twice."""
+        self.guarded(self.do_graph_open, doing="open")
+
+    def do_graph_open(self) -> None:
+        """Opens a folded module; of a node its detail."""
+        if self.table.row < 0:
+            self.rows.do_graph_unfold()
+        elif not self.query_one("#side").display:
+            self.tab_keys.do_graph_zoom()
+
+    # -- the rest
+
+    def do_app_back(self) -> None:
+        """Escape: what is typed, the tabs alone, then the filter; then as everywhere."""
+        if self.prompt.is_open:
+            self.find.leave_prompt()
+        elif self.panel is not None and self.panel.shown:
+            self.panel.hide()
+        elif self.has_class("tabs"):
+            self.remove_class("tabs")
+            self.table.focus()
+        elif self.rows.filter_text:
+            self.rows.do_graph_clear()
+        else:
+            self.workbench.do_app_back()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """What is typed is done at once."""
+        self.find.typed(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """What is typed stays."""
+        self.find.entered(event.value)
+
+    def on_node_table_headed(self, event: NodeTable.Headed) -> None:
+        """A title was clicked."""
+        self.guarded(lambda: self.rows.sort_by(event.key), doing="sort")
+
+    def action_visit(self, graph: str, node: str) -> None:
+        """A node in a tab was clicked."""
+        self.guarded(lambda: self.tab_keys.visit(graph, node), doing="jump")
+
+    def action_tab(self, name: str) -> None:
+        """The name of a tab was clicked."""
+        self.tab_keys.side.choose(name)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Tabs beside or below the table, or away."""
+        self.place()
+
+    def place(self) -> None:
+        """Divides the screen."""
+        width, height = self.app.size
+        self.set_class(width >= WIDE, "wide")
+        split = self.workbench.settings.split
+        for name, part in (("#rows", split), ("#side", 100 - split)):
+            styles = self.query_one(name).styles
+            styles.width, styles.height = (f"{part}fr", "1fr") if width >= WIDE else ("1fr", f"{part}fr")
+        self.set_class(width < WIDE and (height < LOW or width < NARROW), "low")

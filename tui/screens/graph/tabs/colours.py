@@ -1,0 +1,44 @@
+"""Colours for the lines of code that are seen, some hundred at a time. rich's lexers are imported when the first is asked for.
+
+A piece is coloured by itself, so a text that goes over many lines may be coloured wrongly below the start of a piece; a whole
+file of generated code would take seconds. Must not know widgets.
+
+>>> [len(texts) for texts in (coloured(lines[:200], "python", dark=True),)]
+[200]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rich.text import Text
+
+from .....dumps.browse.sheet import Sheet, line_text, plain_code
+from ....widgets.texts import highlighted
+
+PIECE = 100
+"""Lines that are coloured at once."""
+LONGEST = 400
+"""Characters of a line that are coloured; generated calls can be much longer."""
+
+
+def pieces(sheet: Sheet, first: int, last: int) -> list[tuple[range, str]]:
+    """The pieces of a sheet that lie in sight, each in one language."""
+    found: list[tuple[range, str]] = []
+    for start in range(first // PIECE * PIECE, last, PIECE):
+        end = min(start + PIECE, len(sheet.lines))
+        cuts = sorted({start, end, *(at for part, _ in sheet.inside for at in (part.start, part.stop) if start < at < end)})
+        for low, high in pairwise(cuts):
+            language = next((name for part, name in sheet.inside if low in part), sheet.language)
+            found.append((range(low, high), language))
+    return found
+
+
+def coloured(lines: Sequence[object], language: str, *, dark: bool) -> list[Text]:
+    """The lines with colours; as they are where there is no lexer of that name."""
+    texts = [plain_code(line_text(one)) for one in lines]  # type: ignore[arg-type]
+    shown = highlighted([text[:LONGEST] for text in texts], language, dark=dark)
+    for text, one in zip(shown, texts, strict=False):
+        text.append(one[LONGEST:])
+    return shown

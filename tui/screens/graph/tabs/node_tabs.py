@@ -1,0 +1,180 @@
+"""The tabs of one node: asks `dumps/browse/about.py` for the sheet of the open tab, in a thread, and shows it when it comes.
+
+Whoever moves the cursor calls `show_node` once it rests. An answer for a node that is no longer wanted is thrown away. Must not
+read or compute anything in a key's handler, and must not know the table.
+
+>>> tabs = NodeTabs(saved, view)
+>>> tabs.show_node(57); tabs.choose("code"); tabs.more(1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from rich.text import Text
+from textual import getters
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+
+from .....dumps.browse.about import CODE, DETAIL, NEAR, SOURCE, STAGES, About
+from .....dumps.browse.boxes import ASCII
+from .....dumps.browse.near import HOPS, MOST_HOPS
+from .....dumps.browse.sheet import DIM, Sheet, line
+from .....dumps.browse.table import GraphView
+from ....settings import ascii_only, mark
+from ....telling import Telling
+from .colours import coloured
+from .page import Page
+from .tab_line import TabLine
+
+if TYPE_CHECKING:
+    from .....dumps.store import SavedGraph
+
+NAMES = {DETAIL: "Detail", SOURCE: "Source", CODE: "Code", STAGES: "IR", NEAR: "Near"}
+
+
+class NodeTabs(Vertical):
+    """`node` is the position of the node that is shown; None: none."""
+
+    DEFAULT_CSS = "NodeTabs { height: 1fr; width: 1fr; }"
+    BINDINGS = [
+        Binding("plus,equals_sign", "hops(1)", "a hop more", show=False),
+        Binding("minus", "hops(-1)", "a hop less", show=False),
+    ]
+
+    page = getters.query_one(Page)
+
+    def __init__(self, saved: SavedGraph, view: GraphView | None) -> None:
+        super().__init__()
+        self.saved = saved
+        self._view = view
+        self.node: int | None = None
+        self.tab = DETAIL
+        self.kinds: Sequence[str] = tuple(NAMES)
+        self.numbers = {SOURCE: 0, CODE: 0, NEAR: HOPS}
+        """Which frame, which kernel, how many hops."""
+        self.found: Callable[[int, bool], list[str]] = lambda node, source: []
+        """What jobs found of a node; with its other argument, of the source line."""
+        self.shown: tuple[str, int | None, int] = ("", None, 0)
+        """Tab, node and number of the sheet that is seen."""
+
+    def compose(self) -> ComposeResult:
+        """The line of names and the page."""
+        yield TabLine()
+        yield Page(self._colour, ASCII if ascii_only() else None)
+
+    def on_mount(self) -> None:
+        """Shows what was asked for before it was mounted."""
+        self._tell("")
+        self._work(self._kinds, self._take_kinds, "tabs")
+        self._ask()
+
+    # -- what is shown
+
+    @property
+    def sheet(self) -> Sheet:
+        """What is seen."""
+        return self.page.sheet
+
+    def show_node(self, index: int | None) -> None:
+        """Shows another node; None: none."""
+        if index == self.node:
+            return
+        self.node = index
+        self.numbers.update({SOURCE: 0, CODE: 0})
+        if self.is_mounted:
+            self._ask()
+
+    def again(self) -> None:
+        """The same anew: something was found."""
+        if self.is_mounted:
+            self._ask()
+
+    def choose(self, tab: str) -> None:
+        """Shows another tab."""
+        if tab != self.tab and tab in self.kinds:
+            self.tab = tab
+            self._tell("")
+            self._ask()
+
+    def step(self, by: int) -> None:
+        """So many tabs to the right, after the last the first."""
+        self.choose(self.kinds[(self.kinds.index(self.tab) + by) % len(self.kinds)])
+
+    def more(self, by: int) -> None:
+        """The next frame or kernel; of the neighbourhood a hop more. Nothing on the other tabs."""
+        if self.tab == NEAR:
+            self.action_hops(by)
+        elif self.tab in self.numbers:
+            self.numbers[self.tab] += by
+            self._ask()
+
+    def action_hops(self, by: int) -> None:
+        """A wider or narrower neighbourhood, which is shown then."""
+        self.numbers[NEAR] = max(1, min(MOST_HOPS, self.numbers[NEAR] + by))
+        if self.tab == NEAR:
+            self._ask()
+        else:
+            self.choose(NEAR)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """+ and - are hops where the neighbourhood is seen; else they mean what they mean on the screen."""
+        return self.tab == NEAR if action == "hops" else super().check_action(action, parameters)
+
+    # -- asking and showing
+
+    @cached_property
+    def about(self) -> About:
+        """What is asked; in a thread."""
+        return About(self.saved, self._view)
+
+    def _kinds(self) -> Sequence[str]:
+        with self.about.lock:
+            return self.about.views
+
+    def _take_kinds(self, kinds: Sequence[str]) -> None:
+        self.kinds = kinds
+        if self.tab not in kinds:
+            self.choose(DETAIL)
+        self._tell(self.sheet.title)
+
+    def _ask(self) -> None:
+        tab, node, number = wanted = self.tab, self.node, self.numbers.get(self.tab, 0)
+        if node is None:
+            self._show(wanted, Sheet("", [line(("no node", DIM))]))
+            return
+        self._work(lambda: self.about.sheet(tab, node, number), lambda sheet: self._show(wanted, sheet), NAMES[tab])
+
+    def _show(self, wanted: tuple[str, int | None, int], sheet: Sheet) -> None:
+        if wanted != (self.tab, self.node, self.numbers.get(self.tab, 0)):
+            return  # asked for something else meanwhile
+        stay = wanted[0] == self.shown[0] == CODE and sheet.top == self.sheet.top and sheet.lines is self.sheet.lines
+        self.shown = wanted
+        if wanted[1] is not None and (found := self.found(wanted[1], wanted[0] == SOURCE)):
+            sheet = replace(sheet, notes=[*(f"{mark('bad')} {one}" for one in found), *sheet.notes])
+        self._tell(sheet.title, sheet.choice)
+        self.page.show(sheet, stay=stay)
+
+    def _tell(self, title: str, choice: str = "") -> None:
+        now = self.tab if self.tab in self.kinds else self.kinds[0]
+        self.query_one(TabLine).show({kind: NAMES[kind] for kind in self.kinds}, now, title, choice)
+
+    @property
+    def _screen(self) -> Telling[Any]:
+        return cast("Telling[Any]", self.screen)
+
+    def _work(self, function: Callable[[], object], then: Callable[..., object], doing: str) -> None:
+        def show(answer: object) -> None:
+            if self.children:  # else taken down meanwhile
+                then(answer)
+
+        self._screen.work(function, show, group=f"tabs {doing}", doing=f"reading {doing}")
+
+    def _colour(self, part: range, language: str, take: Callable[[Sequence[Text]], None]) -> None:
+        lines = self.sheet.lines[part.start : part.stop]
+        dark = self.app.current_theme.dark
+        self._screen.work(lambda: coloured(lines, language, dark=dark), take, doing="colouring")

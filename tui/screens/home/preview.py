@@ -1,0 +1,178 @@
+"""What Home says of the line under the cursor: the error with its source, the last verdict, why it is there, what to do next.
+
+Called in a thread; reads the run's own files, journals no second time. Knows no widget and decides nothing.
+
+>>> [text.plain for text in preview(line, overview, width=80)][0]
+'LoweringException: NotImplementedError: no erfinv on this target'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shlex
+import time
+from pathlib import Path
+
+from rich.text import Text
+
+from ....dumps.browse.listing import GRAPHS, Line
+from ....dumps.compiles import of_rows
+from ....dumps.errors import GraphdbgError
+from ....dumps.index import Row
+from ....dumps.journal import IN_FLIGHT
+from ....dumps.opening import opened
+from ....dumps.tables import plain
+from ....dumps.walk import Frame, calls
+from ....dumps.why.text import of_compile
+from ....dumps.wording import counted
+from ....minifier.options import Options
+from ....toolkit import verdict_words
+from ....toolkit.rungs import NAMES
+from ...job_files import ERR_FILE
+from ...verdicts import Judged
+from .overview import Overview
+
+AROUND = 2
+"""Lines of source before and behind the one that it is about; one less where there are few rows."""
+FEW, SHORT = 12, 3
+_SAID_BYTES = 4000
+
+
+def preview(line: Line, overview: Overview, width: int, rows: int = 20) -> list[Text]:
+    """What there is to say of a line, the most telling first. Raises nothing for what cannot be read: it is left out."""
+    if line.kind in GRAPHS and line.compiled is not None:
+        return _graph(line, overview, width, AROUND - (rows < FEW))
+    if line.kind == "run" and line.target in overview.runs:
+        return _run(line, overview)
+    if line.kind == "out":
+        return [Text(plain(said), "bold" if not place else "") for place, said in enumerate(overview.told_of(line.name))]
+    if line.kind == "job" and line.path is not None:
+        return _job(line)
+    return [Text(plain(line.text or line.name))]
+
+
+def _graph(line: Line, overview: Overview, width: int, around: int) -> list[Text]:
+    compiled = line.compiled
+    assert compiled is not None
+    row = next((row for row in compiled.rows if row.id == line.graph), compiled.main)
+    found = overview.verdicts.of(line.target)
+    error = (row.error or "").strip().splitlines()
+    stack, short = calls(row.error or ""), len(error) <= SHORT
+    texts = [Text(plain(one), "bold red" if not place else "") for place, one in enumerate(error if short else error[:1])]
+    if row.at:
+        texts.append(Text(f"last seen in {plain(row.at)}", "bold red" if row.lost else ""))
+    texts += _verdict(found) if found else []
+    why = of_compile(*compiled.told, max(20, width - 7)).splitlines() if compiled.told is not None else []
+    if line.bad:  # the error is told above
+        why = list(itertools.takewhile(lambda one: not one.lstrip().startswith(("FAILED, ", "ERROR to ")), why))
+    heads = ["  why  ", *["       "] * len(why)]
+    reasons = [Text(head, "bold").append(plain(one), "not bold") for head, one in zip(heads, why, strict=False)]
+    source = _source(row, _frame(line, stack, found), around)
+    todo = [_do(key, what, command) for key, what, command in _next(line, row, found)]
+    texts += [*source, *todo, *reasons] if line.bad else [*reasons, *todo, *source]
+    if not short or row.stack:
+        texts += [Text("the whole of it", "bold"), *(Text(plain(one)) for one in [*error, *row.stack])]
+    return texts
+
+
+def _verdict(found: Judged) -> list[Text]:
+    """The last verdict, with when it was asked for."""
+    style = {"bad": "bold red", "ok": "green", "doubt": "yellow"}.get(verdict_words.tone(found.record), "")
+    when = time.strftime("%H:%M" if time.time() - found.started < 86400 else "%d %b %H:%M", time.localtime(found.started))
+    first = verdict_words.first_line(found.record)
+    texts = [Text(f"verdict of {when}: ", "bold").append(plain(first), style)]
+    said = found.record.reason.strip()
+    if said and said not in first:
+        texts.append(Text(plain(said)))
+    if found.record.workaround:
+        texts.append(Text("passes with ", "bold").append(plain(found.record.workaround), "cyan"))
+    return texts
+
+
+def _frame(line: Line, stack: list[Frame], found: Judged | None) -> Frame | None:
+    """The user's line that the failure, the verdict or else the compile is about."""
+    told = line.compiled.told if line.compiled else None
+    mine = [frame for frame in stack if frame.user]
+    if mine:
+        return mine[-1]
+    where = found.record.where if found else None
+    if where is not None and where.line and told is not None:
+        name, _, number = where.line.rpartition(":")
+        if Path(told[0].file).name == name and number.isdigit():
+            return Frame(told[0].file, int(number), "", "")
+    return Frame(told[0].file, told[0].line, told[0].name, "") if told and told[0].file else None
+
+
+def _source(row: Row, frame: Frame | None, around: int) -> list[Text]:
+    """The lines around that one, from the copy that the run keeps; else what the stack quotes."""
+    from ....dumps.sources import Sources
+
+    if frame is None:
+        return []
+    quoted = [Text(plain(frame.where), "cyan"), Text(f"    {plain(frame.code)}")] if frame.code else []
+    with contextlib.suppress(GraphdbgError, OSError):
+        text = Sources(row.path.parents[2]).text(frame.file)
+        lines = text.splitlines() if text is not None else []
+        if not 0 < frame.line <= len(lines):
+            return quoted
+        first = max(1, frame.line - around)
+        shown = enumerate(lines[first - 1 : frame.line + around], start=first)
+        head = Text(plain(frame.where) + (f" in {plain(frame.function)}" if frame.function else ""), "cyan")
+        signs = [(number, ">" if number == frame.line else " ", code) for number, code in shown]
+        return [head, *(Text(f"{sign}{number:>5}  {plain(code)}", "bold" if sign == ">" else "") for number, sign, code in signs)]
+    return quoted
+
+
+def _next(line: Line, row: Row, found: Judged | None) -> list[tuple[str, str, str]]:
+    """Key, what it does, the command that does the same."""
+    target = shlex.quote(line.target)
+    triage = ("t", "judge it at every rung", f"graphdbg triage {target}")
+    if not row.saved:
+        return [("w", "why it was compiled", f"graphdbg ls {shlex.quote(line.run)} --why")]
+    if row.status in IN_FLIGHT and not row.lost:
+        return []
+    if found is not None and found.bad:
+        shrink = [one for one in found.record.next if one.startswith("graphdbg minify ")][:1]
+        if not shrink and found.rung in NAMES:
+            shrink = [shlex.join(["graphdbg", "minify", line.target, *Options(rung=found.rung, imports=found.imports).words()])]
+        others = [one for one in found.record.next if one not in shrink]
+        return [*(("5", "shrink it to a repro", one) for one in shrink), *(("then", "", one) for one in others)]
+    if row.status == "failed" or row.lost:
+        return [triage, ("5", "shrink it to a repro", f"graphdbg minify {target}")]
+    if found is not None:
+        return [("2", "its nodes", f"graphdbg show {target}"), *(("then", "", one) for one in found.record.next)]
+    return [triage]
+
+
+def _do(key: str, what: str, command: str) -> Text:
+    return Text(f"{key:>5}  {what}  " if what else f"{key:>5}  ", "bold").append(plain(command), "not bold cyan")
+
+
+def _run(line: Line, overview: Overview) -> list[Text]:
+    run = overview.runs[line.target]
+    if run.record is None:
+        return [Text(plain(line.text))]
+    target, compiles = shlex.quote(line.target), of_rows(run)
+    texts = [Text("$ ", "dim").append(plain(shlex.join(run.record.command)), "bold")]
+    began = time.strftime("%d %b %Y %H:%M", time.localtime(run.record.started)) if run.record.started else ""
+    seconds = sum(one.seconds or 0.0 for one in compiles)
+    parts = [began, f"{counted(len(compiles), 'compile')} in {seconds:.1f} s", counted(len(run.processes), "process")]
+    texts.append(Text(plain(" · ".join(filter(None, parts)))))
+    slowest = sorted((one for one in compiles if one.seconds), key=lambda one: -(one.seconds or 0.0))[:3]
+    texts += [Text(f"{one.seconds:>8.2f} s  {plain(one.id)}  {plain(one.function(60))}") for one in slowest if len(compiles) > 1]
+    texts += [Text(plain(said), "red") for one in compiles for said in one.trouble()]
+    texts.append(_do("t", "judge all of its graphs", f"graphdbg triage {target}"))
+    texts.append(_do("w", "why each graph is there", f"graphdbg ls {target} --why"))
+    return texts
+
+
+def _job(line: Line) -> list[Text]:
+    """What a job said to people, its last lines; what it found stands in front."""
+    assert line.path is not None
+    texts = [Text("$ ", "dim").append(plain(line.name), "bold"), *([Text(plain(line.text))] if line.text else [])]
+    with contextlib.suppress(OSError), opened(line.path / ERR_FILE) as file:
+        file.seek(max(0, file.seek(0, 2) - _SAID_BYTES))
+        said = file.read().decode(errors="replace").splitlines()
+        texts += [Text(plain(one), "dim") for one in said[-12:]]
+    return texts

@@ -1,0 +1,1 @@
+"""Minify: the form that begins a search, and one that runs or ended, followed and steered."""

@@ -1,0 +1,39 @@
+"""The actions of Minify and their keys, in the order in which help tells them."""
+
+from __future__ import annotations
+
+from ...actions import Action
+
+ACTIONS = (
+    Action("minify.open", "enter", "open", "Start it from the form; later open what the cursor is on: a state, a query, a case.",
+           "minify RUN/ID -o OUT --json", footer=True, also="start minify shrink reduce"),
+    Action("minify.next_view", "right_square_bracket tab", "next view",
+           "Steps, history, candidate, queries, other failures, log, result.", does=("view", 1), footer=True),
+    Action("minify.previous_view", "left_square_bracket shift+tab", "view before", "The view before.", does=("view", -1)),
+    Action("minify.pause", "space", "toggle", "Pause after this query, or go on.", "steer OUT pause", footer=True,
+           also="pause resume"),
+    Action("minify.skip", "S", "skip", "Leave the step that runs now as far as it is, and go on with the next one.",
+           "steer OUT skip", does=("minify_steer", "skip"), footer=True),
+    Action("minify.disable", "d", "disable", "Leave out the step under the cursor (view Steps); again: take it in.",
+           "steer OUT disable STEP"),
+    Action("minify.raise", "P", "raise", "Do the step under the cursor next (view Steps).", "steer OUT raise STEP",
+           also="prioritise"),
+    Action("minify.stop", "x", "stop", "End the search; the best case is checked and kept.", "steer OUT cancel", footer=True,
+           also="cancel end"),
+    Action("minify.restart", "r", "run", "Search again from the state under the cursor (view History); what was found stays.",
+           "steer OUT restart 1", also="restart again"),
+    Action("minify.resume", "R", "resume", "Go on with one that died, was interrupted or stopped at a limit.",
+           "minify --resume -o OUT --json", footer=True),
+    Action("minify.minify", "m", "minify", "The form for another search: of this graph; in the view Other failures, of that one.",
+           "minify RUN/ID", footer=True, also="new other failure"),
+    Action("minify.copy", "y", "copy", "What this view shows, as text; of the result the repro.", footer=True),
+    Action("minify.down", "j down", "down", "The next line."),
+    Action("minify.up", "k up", "up", "The line before."),
+    Action("minify.page_down", "pagedown ctrl+d", "page down", "A page on."),
+    Action("minify.page_up", "pageup ctrl+u", "page up", "A page back."),
+    Action("minify.top", "home g", "top", "The first line."),
+    Action("minify.end", "end G", "end", "The last line."),
+    Action("minify.right", "right_curly_bracket", "sideways right", "See more of long lines.", does=("minify_across", 1)),
+    Action("minify.left", "left_curly_bracket", "sideways left", "Back to their beginning.", does=("minify_across", -1)),
+    Action("minify.zoom", "z", "zoom", "The view alone, or with the plot again.", also="maximise"),
+)  # fmt: skip

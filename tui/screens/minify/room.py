@@ -1,0 +1,434 @@
+"""Minify: the form that begins a search, or what a running or finished one does, wherever it runs.
+
+Follows OUT by reading it three times a second. The search never depends on this screen: it goes on when the workbench is left,
+and `graphdbg tui OUT` comes back to it. What steers it is in `steering`. Decides nothing about a minification.
+
+>>> MinifyRoom(Here(out="small"))
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events, getters
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.widgets import Static
+
+from ....dumps.errors import GraphdbgError, UsageError
+from ....dumps.tables import plain
+from ....minifier.events import Asked
+from ....minifier.progress import telling
+from ....minifier.progress.candidates import atoms_of, parsed
+from ....minifier.progress.watched import Bite, State, Watched, watched
+from ....minifier.starting import Start, proposed
+from ...here import Here
+from ...jobs import Job
+from ...room import ViewsRoom
+from ...settings import ascii_only, mark
+from ...verdicts import of_graph
+from ...widgets.lines import Lines, wrapped
+from ...widgets.plot import Plot
+from .form import MinifyForm
+from .steering import MinifySteering
+from .views import VIEWS, Looked, View, candidate, output, picture
+
+LOOK_S = 0.3
+"""Between two looks at OUT."""
+PLOT_S = 5.0
+"""Between two plots of a search that runs."""
+WIDE = 120
+"""Columns from which plot and lists stand side by side."""
+MANY = 2000
+"""Parts of a graph from which a candidate is compared in a thread."""
+ACROSS = 20
+"""Columns that { and } move."""
+OVER: tuple[State, ...] = ("ended", "dead", "unknown", "gone")
+
+
+class MinifyRoom(ViewsRoom):
+    """One minification, or the form for one."""
+
+    ROOM = "minify"
+    AUTO_FOCUS = ""
+    lines = getters.query_one("#minify-lines", Lines)
+    form = getters.query_one(MinifyForm)
+    live = getters.query_one("#minify-live")
+    views = [view.name for view in VIEWS]
+    DEFAULT_CSS: ClassVar[str] = """
+    MinifyRoom #minify-live { height: 1fr; }
+    MinifyRoom #minify-top { height: 50%; }
+    MinifyRoom .wide #minify-top { layout: horizontal; height: 40%; }
+    MinifyRoom #minify-below { height: 1fr; layout: horizontal; }
+    MinifyRoom #minify-lists { width: 3fr; height: 1fr; }
+    MinifyRoom .alone #minify-top, MinifyRoom .alone #minify-output { display: none; }
+    MinifyRoom #minify-facts { height: 5; padding: 0 1; background: $background; }
+    MinifyRoom .wide #minify-facts { height: 1fr; width: 2fr; }
+    MinifyRoom .wide Plot { width: 3fr; }
+    MinifyRoom #minify-output { display: none; width: 2fr; padding: 0 1; border-left: vkey $panel; }
+    MinifyRoom .wide.runs #minify-output { display: block; }
+    MinifyRoom #minify-tabs { height: 1; background: $panel; link-style: none; link-style-hover: bold; }
+    """
+
+    def __init__(self, here: Here) -> None:
+        super().__init__(here)
+        self.watched: Watched | None = None
+        self.looked = Looked()
+        self.job: Job | None = None
+        self._looking = False
+        self._named = ""
+        self.steering = MinifySteering(self)
+        self.parts = (self.steering,)
+        self._tabs_shown = Text()
+        self._drawn: tuple[int, State] = (-1, "starting")
+        self._drawn_at = 0.0
+        self._last_state: State = "starting"
+
+    def content(self) -> ComposeResult:
+        """The form; or numbers and plot, and below them the lists and the output of the query that runs."""
+        yield MinifyForm()
+        with Container(id="minify-live"):
+            with Vertical(id="minify-top"):
+                yield Lines(id="minify-facts")
+                yield Plot(ascii_only())
+            with Vertical(id="minify-below"):
+                with Vertical(id="minify-lists"):
+                    yield Static(id="minify-tabs", markup=False)
+                    yield Lines(id="minify-lines")
+                yield Lines(id="minify-output")
+
+    @property
+    def moving(self) -> Lines:
+        """The list of the view."""
+        return self.lines
+
+    def equivalent(self) -> list[str]:
+        """What would start it, or says how it stands."""
+        if self.watched is not None:
+            return ["steer", str(self.watched.out)]
+        try:
+            return self.form.start().words()
+        except (GraphdbgError, AssertionError):
+            return ["minify", self.here.graph or "RUN/ID"]
+
+    def state(self) -> str:
+        """How far the search is, or how it ended."""
+        found = self.watched
+        if found is None:
+            return ""
+        best = found.story.best
+        if found.state in ("starting", "running"):
+            return mark("runs") + (f" {best[0]}/{found.story.original[0]}" if best else "")
+        return mark("bad" if found.state in ("dead", "gone") else "ok")
+
+    def on_mount(self) -> None:
+        """Follows OUT, or shows the form."""
+        super().on_mount()
+        self.set_interval(LOOK_S, self.tick)
+        self._fit(self.app.size.width)
+        if self.here.out is not None:
+            out = self.here.out
+            self.guarded(lambda: self.follow(watched(out)), doing="open")
+            if self.watched is None:
+                self.form.display = False
+        else:
+            self.show_form()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Side by side where there is room; lines break elsewhere."""
+        self._fit(event.size.width)
+        self.call_after_refresh(lambda: self.show())
+
+    def _fit(self, width: int) -> None:
+        for live in self.query("#minify-live"):
+            live.set_class(width >= WIDE, "wide")
+
+    def can(self, action: str) -> bool:
+        """Steering needs a search that runs; resuming one that does not."""
+        state = self.watched.state if self.watched else None
+        name = action.removeprefix("minify.")
+        if name in ("skip", "disable", "raise", "pause", "stop", "restart"):
+            return state == "running"
+        if name == "resume":
+            return state in ("dead", "unknown", "ended")
+        return name != "minify" or self.here.graph is not None or self.watched is not None
+
+    # -- beginning
+
+    def show_form(self) -> None:
+        self.live.display = False
+        self.form.display = True
+        graph = self.here.graph
+        if graph is None:
+            raise UsageError("no graph is chosen", "a minification begins with one", "press 1 for Home, enter on a graph")
+        show = partial(setattr, self.form, "base")
+
+        def propose() -> Start:
+            found = of_graph(graph)
+            if found is None or found.words[0] != "triage":
+                return proposed(graph)
+            return proposed(graph, verdict=found.record, rung=found.rung, imports=found.imports)
+
+        self.work(propose, show, group="form", doing="propose")
+
+    def _start(self) -> None:
+        start = self.form.start()
+        self.set_focus(None)
+        self.run(start.words(), Path(start.out))
+
+    def run(self, words: Sequence[str], out: Path) -> None:
+        """A minification as a job of its own, followed from now on."""
+        self.job = self.run_job(words, self._job_ended, doing="minify")
+        self.follow(Watched(out))
+        self.here = self.here.at(out=str(out))
+        self.tell_where()
+
+    def _job_ended(self, job: Job, code: int) -> None:
+        self.tell_where()
+        if code in (0, 130) or job is not self.job:
+            return
+        fix = "m: the form again" + (f", with another -o; or R: resume {self.here.out}" if code == 2 else "")
+        self.job_failed(job, code, fix, doing="minify")
+
+    # -- following
+
+    def follow(self, found: Watched) -> None:
+        self.watched, self.looked, self._named, self._last_state = found, Looked(ascii_only=ascii_only()), "", "starting"
+        self._drawn = -1, found.state
+        self.view = len(VIEWS) - 1 if found.state == "ended" else self.views.index("Candidate")
+        self.form.display = False
+        self.live.display = True
+        self.tick()
+        self.show(keep=False)
+
+    def tick(self) -> None:
+        """Looks at OUT in a thread, unless a look is under way."""
+        found = self.watched
+        if found is None or self._looking or not self.is_current:
+            return
+        self._looking = True
+
+        def look() -> tuple[Bite | None, BaseException | None]:
+            try:
+                self.looked.output = found.output()
+                return found.look(), None
+            except Exception as error:  # noqa: BLE001 - told by `take`
+                return None, error
+
+        self.work(look, lambda seen: self._take(found, *seen), doing="follow")
+
+    def _take(self, found: Watched, bite: Bite | None, error: BaseException | None) -> None:
+        self._looking = False
+        if error is not None:
+            raise error
+        if found is not self.watched or bite is None:
+            return
+        changed = found.take(bite)
+        if found.state != self._last_state:
+            self._turned(found)
+        self._learn_names(found)
+        if changed:
+            self.show()
+        elif found.state == "running":
+            self._show_facts(found)
+        if bite.more:
+            self.tick()
+
+    def _turned(self, found: Watched) -> None:
+        """It began, ended or died: said once, with the bell where it was watched."""
+        before, self._last_state = self._last_state, found.state
+        self.steering.asked = ""
+        self.refresh_bindings()
+        if found.state in OVER:
+            self.work(lambda: self.looked.look_at_disk(found), lambda _: self.show(), group="disk", doing="read")
+            if before == "running":
+                self.app.bell()
+                self.notify(f"{found.out.name}: {telling.standing(found, time.time())}", markup=False, timeout=10)
+                self.to_view(len(VIEWS) - 1 if found.state == "ended" else self.view)
+
+    def _learn_names(self, found: Watched) -> None:
+        """The names of the nodes, once the search has told them, and again when it ended."""
+        key = f"{found.story.graph} {found.state in OVER}"
+        if not found.story.graph or key == self._named or not found.story.history:
+            return
+        self._named = key
+        best = parsed(found.story.best_case) if found.story.best_case else None
+        graph, out = found.story.graph, found.out
+
+        def named(result: tuple[object, str]) -> None:
+            atoms, doubt = result
+            if not self.looked.atoms.sure:  # names that the running search wrote are better than any told later
+                self.looked.atoms, self.looked.doubt = atoms, doubt  # type: ignore[assignment]
+            self._named = key if self.looked.atoms.nodes or found.state in OVER else ""
+            self.show()
+
+        self.work(lambda: atoms_of(graph, out, best), named, group="names", doing="read the graph")
+
+    # -- showing
+
+    def show(self, *, keep: bool = True) -> None:
+        """The plot, what is known, the lines of the view."""
+        found = self.watched
+        if found is None or not self.is_mounted:
+            return
+        self._show_facts(found, at_once=not keep)
+        tabs = self._tabs(found)
+        if tabs != self._tabs_shown:
+            self._tabs_shown = tabs
+            self.query_one("#minify-tabs", Static).update(tabs, layout=False)
+        view = VIEWS[self.view]
+        if view.name == "Candidate":
+            self._show_candidate(found, view, keep)
+        else:
+            texts = view.lines(found, self.looked)
+            if not view.chooses:
+                texts = wrapped(texts, self.lines.scrollable_content_region.width)
+            newest = view.follows and (not keep or self.lines.cursor >= len(self.lines.texts) - 1)
+            self.lines.show(texts, cursor=view.chooses, first=view.first, keep=keep)
+            if newest:
+                self.lines.move_to(len(texts) - 1)
+
+    def _show_facts(self, found: Watched, *, at_once: bool = False) -> None:
+        """What also changes with the time. The plot, which is most of what is painted, is drawn anew less often."""
+        drawn: tuple[int, State] = (len(found.story.points), found.state)
+        now = time.monotonic()
+        if drawn != self._drawn and (at_once or found.state != "running" or self._drawn[0] <= 0 or now - self._drawn_at > PLOT_S):
+            self._drawn, self._drawn_at = drawn, now
+            self.query_one(Plot).draw(picture(found, ascii_only=ascii_only()))
+        wide = self.live.has_class("wide")
+        facts = telling.figures(found, time.time()) if wide else [(fact, "") for fact in telling.facts(found, time.time())]
+        stage, printed = self.looked.output
+        if stage and not wide:
+            facts.insert(2, (f"{stage}: {printed[-1] if printed else 'it has printed nothing so far'}", "dim"))
+        if self.steering.asked:
+            facts.insert(1, (self.steering.asked, "yellow"))
+        for wish in list(found.wishes.values())[-1:]:
+            facts.insert(1, (f"{wish}: after this query …", "yellow"))
+        told = self.query_one("#minify-facts", Lines)
+        texts = [Text(plain(fact), style if place else "bold") for place, (fact, style) in enumerate(facts)]
+        told.show(wrapped(texts, told.scrollable_content_region.width) if wide else texts)
+        height = None if wide else len(facts)
+        if told.styles.inline.height != height:
+            told.styles.height = height
+        self.live.set_class(found.state == "running", "runs")
+        below = self.query_one("#minify-output", Lines)
+        texts = wrapped(output(found, self.looked), below.scrollable_content_region.width)
+        below.show([*texts[:1], *texts[1:][1 - below.size.height :]])
+
+    def _show_candidate(self, found: Watched, view: View, keep: bool) -> None:
+        if len(self.looked.atoms.nodes) < MANY:
+            self.lines.show(view.lines(found, self.looked), keep=keep)
+            return
+        looked, story, at = self.looked, found.story, self.view
+
+        def shown(texts: list[Text]) -> None:
+            if self.view == at:
+                self.lines.show(texts, keep=keep)
+
+        self.work(lambda: candidate(story, looked), shown, group="candidate", doing="compare")
+
+    def _tabs(self, found: Watched) -> Text:
+        names = [(view.name, view.count(found, self.looked)) for view in VIEWS]
+        full = [f" {name} {count} " if count else f" {name} " for name, count in names]
+        if sum(map(len, full)) > self.lines.size.width:
+            full = [f" {name} " for name, _ in names]
+        if sum(map(len, full)) > self.lines.size.width:
+            full = [f"{name} " for name, _ in names]
+        return self.names(full)
+
+    # -- opening
+
+    def do_minify_open(self) -> None:
+        """Starts what the form says, or opens what the cursor is on."""
+        if self.watched is None:
+            self._start()
+            return
+        story, at = self.watched.story, self.lines.cursor
+        match self.views[self.view]:
+            case "History" if 0 <= at < len(story.history):
+                item = story.history[at]
+                self._look_at(item.case, f"state {at}, after query {item.queries}")
+            case "Queries" if 0 <= at < len(story.queries):
+                query = story.queries[at]
+                self._look_at(query.case, f"query {query.queries}", against=self._best_before(query))
+            case "Candidate":
+                self.looked.shown = None
+                self.show(keep=False)
+            case "Other failures":
+                self._to_graph(self.steering.case())
+            case "Result":
+                self.to_graph()
+            case _:
+                pass
+
+    def on_input_submitted(self) -> None:
+        """Enter in a field starts it, too."""
+        self.guarded(self._start, doing="start")
+
+    def on_virtual_list_opened(self) -> None:
+        """A second click opens, as enter does."""
+        self.guarded(self.do_minify_open, doing="open")
+
+    def _look_at(self, case: str, title: str, against: str = "") -> None:
+        self.looked.shown, self.looked.title, self.looked.against = case, title, against
+        self.to_view(self.views.index("Candidate"))
+
+    def _best_before(self, query: Asked) -> str:
+        story = self.steering.following().story
+        earlier = [item.case for item in story.history if item.queries < query.queries]
+        return earlier[-1] if earlier else "original"
+
+    def _to_graph(self, path: str) -> None:
+        self.workbench.go("graph", Here(graph=path))
+
+    def to_graph(self) -> bool:
+        """The best case as a graph; while it is searched, the graph that it began with."""
+        if (found := self.watched) is None:
+            return False
+        if (found.out / "case").is_dir():
+            self._to_graph(str(found.out / "case"))
+        elif found.story.graph:
+            self.notify("the case is written at the end; this is the graph it began with", timeout=4)
+            self._to_graph(found.story.graph)
+        else:
+            raise UsageError("there is no graph yet", "the search has not begun", "wait a moment")
+        return True
+
+    # -- moving about
+
+    def do_view(self, step: int) -> None:
+        """The next list, or the one before; in the form a field."""
+        if self.form.display:
+            self._to_field(step)
+        else:
+            self.looked.shown = None
+            super().do_view(step)
+
+    def _to_field(self, step: int) -> None:
+        self.focus_next() if step > 0 else self.focus_previous()
+
+    def do_minify_copy(self) -> None:
+        """The lines of this view."""
+        found = self.steering.following()
+        whole = self.looked.repro if self.views[self.view] == "Result" else ""
+        text = whole or "\n".join(line.plain for line in self.lines.texts)
+        self.workbench.copy(text, f"{Path(found.out).name}-{self.views[self.view].lower()}")
+
+    def do_minify_zoom(self) -> None:
+        """The list alone, or with the plot."""
+        self.live.toggle_class("alone")
+
+    def do_move(self, where: str) -> None:
+        """Another line; in the form another field."""
+        if self.watched is None and where in ("down", "up"):
+            self._to_field(1 if where == "down" else -1)
+        super().do_move(where)
+
+    def do_minify_across(self, step: int) -> None:
+        """More of long lines, or back."""
+        self.lines.scroll_to(x=max(0, self.lines.scroll_offset.x + step * ACROSS), animate=False)

@@ -1,0 +1,153 @@
+"""What Minify asks of a search: orders run `graphdbg steer` as a short job; resuming and another search are commands, too.
+
+An order counts as asked until the search says what became of it. Decides nothing about a minification.
+
+>>> room.steering.do_minify_pause()     # `graphdbg steer OUT pause`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from ....dumps.errors import UsageError
+from ....dumps.wording import counted
+from ....minifier.options import Options
+from ....minifier.progress import telling
+from ....minifier.progress.story import StepCount
+from ....minifier.progress.watched import Watched
+from ....minifier.starting import resumed
+from ...here import Here
+from ...jobs import Job
+from ...sheet import Choose
+from .views import VIEWS, others
+
+if TYPE_CHECKING:
+    from .room import MinifyRoom
+
+T = TypeVar("T")
+
+ASKED = {"pause": "pausing after this query …", "cancel": "ending after this query …", "skip": "skipping after this query …"}
+
+
+class MinifySteering:
+    """The part of Minify that gives orders."""
+
+    def __init__(self, room: MinifyRoom) -> None:
+        self.room = room
+        self.asked = ""
+        """What was asked for and is not done yet."""
+
+    def following(self) -> Watched:
+        """The search that is seen. Raises UsageError where there is none."""
+        if self.room.watched is None:
+            raise UsageError("nothing is minified here yet", "this is the form that begins one", "enter starts it")
+        return self.room.watched
+
+    def _chosen(self, view: str, listed: Sequence[T], what: str) -> T:
+        """What the cursor is on; raises UsageError in another view, or where there is nothing."""
+        at = self.room.lines.cursor - VIEWS[self.room.view].first
+        if self.room.views[self.room.view] != view or not 0 <= at < len(listed):
+            raise UsageError(f"no {what} is chosen", "", f"go to the view {view} and put the cursor on one")
+        return listed[at]
+
+    def case(self) -> str:
+        """The case of the other failure that is chosen."""
+        if path := self._chosen("Other failures", others(self.following(), self.room.looked), "other failure").path:
+            return str(path)
+        why = "cases are written when the search ends" if self.following().state == "running" else "it was not written"
+        raise UsageError("there is no case of this failure yet", why, "wait for the end, or x: stop keeps what there is")
+
+    def do_minify_minify(self) -> None:
+        """The form again, for the other failure under the cursor or for the same graph; what runs goes on, and 1 lists it."""
+        if self.room.watched is not None and self.room.views[self.room.view] == "Other failures":
+            self.room.workbench.go("minify", Here(graph=self.case()))
+            return
+        if (found := self.room.watched) is not None:
+            self.room.undoable("the form", lambda: self._back_to(found))
+        graph = self.room.here.graph or (self.room.watched.story.graph if self.room.watched else None) or None
+        self.room.watched = None
+        self.room.here = self.room.here.at(out=None, graph=graph)
+        self.room.show_form()
+        self.room.tell_where()
+
+    def _back_to(self, found: Watched) -> None:
+        self.room.here = self.room.here.at(out=str(found.out))
+        self.room.follow(found)
+        self.room.tell_where()
+
+    def do_minify_resume(self) -> None:
+        """Goes on where it ended; the journal answers what was asked before. What it would run is said again at a terminal."""
+        found = self.following()
+        if found.state == "running":
+            raise UsageError("it runs already", "", "space pauses it, x stops it")
+        if found.state == "elsewhere":
+            raise UsageError("it cannot be resumed from here", "it runs, or ran, on another host", "resume it there")
+        resumed(found.out, Options(), ())
+        self.room.run(["minify", "--resume", "-o", str(found.out), "--json"], found.out)
+
+    # -- steering
+
+    def do_minify_disable(self) -> None:
+        """The step under the cursor is left out, or taken in again."""
+        step = self._step()
+        self.do_minify_steer("enable" if step.mark == "disabled" else "disable", step.name)
+
+    def do_minify_raise(self) -> None:
+        """The step under the cursor comes next."""
+        self.do_minify_steer("raise", self._step().name)
+
+    def do_minify_pause(self) -> None:
+        """Pauses, or goes on."""
+        self.do_minify_steer("resume" if self.following().story.paused else "pause")
+
+    def do_minify_stop(self) -> None:
+        """Asks, then ends the search; the best case is kept."""
+        found = self._steerable()
+        story = found.story
+        best = story.best or story.original
+        kept = f"The best case so far has {best[0]} of {counted(story.original[0], 'node')}"
+        question = f"End the search in {found.out}?\n{kept}; it is checked, kept in {found.out / 'case'} and reported."
+
+        def answered(answer: str | None) -> None:
+            if answer == "x":
+                self.room.guarded(lambda: self.do_minify_steer("cancel"), doing="stop")
+
+        self.room.workbench.push_screen(Choose(question, {"x": "end the search"}), answered)
+
+    def do_minify_restart(self) -> None:
+        """Searches again from the state under the cursor."""
+        item = self._chosen("History", self.following().story.history, "state")
+        self.do_minify_steer("restart", str(item.number))
+
+    def _step(self) -> StepCount:
+        step = self._chosen("Steps", telling.steps(self.following()), "step")
+        if not telling.steerable(step):
+            raise UsageError(f"{step.name} cannot be steered", "every minification needs it", "choose another step")
+        return step
+
+    def _steerable(self) -> Watched:
+        found = self.following()
+        match found.state:
+            case "running":
+                return found
+            case "elsewhere":
+                raise UsageError("it cannot be steered from here", "it runs on another host", f"there: graphdbg tui {found.out}")
+            case "starting":
+                raise UsageError("the search has not begun", "its first query is still to come", "wait a moment")
+            case _:
+                raise UsageError("the search has ended", "", "R resumes it, m begins another")
+
+    def do_minify_steer(self, *order: str) -> None:
+        """Asks the search for something: skip is on with the next step."""
+        found = self._steerable()
+        words = ["steer", str(found.out), *order]
+        self.room.run_job(words, lambda job, code: self._steered(job, order, code), doing="minify", passing=True)
+        self.asked = ASKED.get(order[0], f"asked: {' '.join(order)} …")
+        self.room.show()
+
+    def _steered(self, job: Job, order: tuple[str, ...], code: int) -> None:
+        self.asked = ""
+        self.room.tick()
+        if code:
+            raise UsageError(f"{' '.join(order)} was refused", job.last_said(), "the view Log has all that was said")

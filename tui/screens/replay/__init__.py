@@ -1,0 +1,1 @@
+"""Replay: one graph under the rungs, the values of its nodes, bisect."""

@@ -1,0 +1,324 @@
+"""Replay: the ladder of rungs as they end, the value of each node as it comes, bisect; everything as jobs.
+
+The rungs above, the finding, one of three views below; which list has the keys. What runs is in `jobs`, with which words in
+`commands`.
+
+>>> ReplayRoom(Here(run="myrun", graph="myrun/0_0/forward"))
+"""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual import events, getters
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from ....dumps.errors import UsageError
+from ....dumps.tables import plain
+from ....dumps.wording import counted
+from ....toolkit.occupied import occupied
+from ....toolkit.rungs import NAMES
+from ...here import Here
+from ...room import ViewsRoom
+from ...settings import mark
+from ...widgets.lines import Lines, wrapped
+from ...widgets.rows import Parts, Rows
+from ...widgets.virtual_list import VirtualList
+from .commands import ReplayCommands
+from .jobs import KINDS, ReplayJobs, Slot
+from .lines import rung_head, rung_parts, value_head, value_parts
+
+TITLES = {"values": "Values", "bisect": "Bisect", "triage": "Ladder"}
+
+
+class ReplayRoom(ViewsRoom):
+    """One graph under the rungs."""
+
+    ROOM = "replay"
+    AUTO_FOCUS = ""
+    views = KINDS
+    rungs = getters.query_one("#rungs", Rows)
+    """The upper list."""
+    nodes = getters.query_one("#values", Rows)
+    """The list of values."""
+    said = getters.query_one(Lines)
+
+    DEFAULT_CSS = """
+    ReplayRoom .replay-head { height: 1; color: $text-muted; text-style: bold; text-wrap: nowrap; }
+    ReplayRoom #rungs { height: 11; }
+    ReplayRoom #facts { height: 1; padding: 0 1; color: $text-muted; }
+    ReplayRoom #finding { height: 2; padding: 0 1; background: $boost; }
+    ReplayRoom.tall #finding { height: 3; }
+    ReplayRoom #views { height: 1; background: $panel; text-wrap: nowrap; }
+    ReplayRoom #said { height: 1fr; }
+    ReplayRoom Rows > .rows--cursor { background: $primary 15%; text-style: none; }
+    ReplayRoom Rows:focus > .rows--cursor { background: $primary 40%; text-style: bold; }
+    ReplayRoom.alone #rungs, ReplayRoom.alone #rung-head { display: none; }
+    """
+
+    def __init__(self, here: Here) -> None:
+        super().__init__(here)
+        self.jobs = ReplayJobs(self)
+        self.commands = ReplayCommands(self)
+        self.parts = (self.commands,)
+        self.busy = ""
+        self.upper = True
+        """Whether keys move in the rungs, and not in the view below."""
+        self.about = "triage"
+        """Whose finding is told: what was started last, or has the keys."""
+        self.moved = self._chose = False
+        """Whether a key moved the cursor of the values, of the rungs."""
+        self._width = 80
+
+    def content(self) -> ComposeResult:
+        """The rungs; what is found and chosen; the views."""
+        yield Static(id="rung-head", classes="replay-head", markup=False)
+        yield Rows(self._paint_rung, id="rungs")
+        yield Static(id="facts", markup=False)
+        yield Static(id="finding", markup=False)
+        yield Static(id="views", markup=False)
+        yield Static(id="value-head", classes="replay-head", markup=False)
+        yield Rows(self._paint_value, id="values")
+        yield Lines(id="said")
+
+    def on_mount(self) -> None:
+        """Shows the rungs, and what was found the last time."""
+        super().on_mount()
+        self.rungs.show(len(NAMES), cursor=NAMES.index("inductor"))
+        self.rungs.focus()
+        self._fit()
+        self.show()
+        self.jobs.find_last()
+        self.look_at_gpus()
+        self.set_interval(1.0, self.tell)
+
+    @property
+    def rung(self) -> str:
+        """The rung under the cursor."""
+        return NAMES[self.rungs.cursor]
+
+    @property
+    def kind(self) -> str:
+        """What the lower view is about."""
+        return KINDS[self.view]
+
+    def look_at_gpus(self) -> None:
+        """Tells which GPUs others use."""
+
+        def seen(busy: str) -> None:
+            self.busy = busy
+            self.tell()
+
+        self.work(occupied, seen, group="gpu", doing="nvidia-smi")
+
+    # -- painting
+
+    def _paint_rung(self, index: int, width: int) -> Parts:
+        name = NAMES[index]
+        return rung_parts(self.jobs.ladder.cells(name), ticked=name in self.commands.ticked, width=width)
+
+    def _paint_value(self, index: int, width: int) -> Parts:
+        return value_parts(self.jobs.values, index, width)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fewer rungs are seen on a low screen, fewer columns on a narrow one."""
+        self._fit()
+
+    def _fit(self) -> None:
+        width, height = self.app.size
+        self._width = width
+        self.rungs.styles.height = max(3, min(len(NAMES), (height - 8) // 2))
+        self.set_class(height >= 30, "tall")
+        self.query_one("#rung-head", Static).update(rung_head(width))
+        self.query_one("#value-head", Static).update(value_head(width))
+        self._show_said()
+
+    def equivalent(self) -> list[str]:
+        """The command of what the lower view shows where the keys are there, else of the ladder."""
+        return self.commands.of_what_is_seen()
+
+    def state(self) -> str:
+        """Whether something runs, or what the ladder found."""
+        if self.jobs.running:
+            return mark("runs")
+        ladder = self.jobs.ladder
+        return mark("bad") if ladder.first_failing else mark("ok") if ladder.end else ""
+
+    def changed(self, kind: str, *, ended: bool = False) -> None:
+        """Paints what came; at its end the cursor goes to the first bad node, if no key has moved it."""
+        if not self.is_mounted:
+            return
+        if kind == "triage":
+            self.rungs.refresh()
+            if ended and not self._chose and (failing := self.jobs.ladder.first_failing) in NAMES:
+                self.rungs.move_to(NAMES.index(failing))  # v, B and m are about this one
+        elif kind == "values":
+            bad = self.jobs.values.first_bad if ended and not self.moved else None
+            self.nodes.show(len(self.jobs.values.rows), cursor=bad)
+        if kind == self.kind and kind != "values":
+            self._show_said()
+        self.tell()
+        if ended:
+            self.refresh_bindings()
+
+    def show(self, *, keep: bool = True) -> None:
+        """Shows the view below."""
+        values = self.kind == "values"
+        self.query_one("#value-head").display = values
+        self.nodes.display = values
+        self.said.display = not values
+        self._show_said(keep=keep)
+        self.tell()
+
+    def tell(self) -> None:
+        """The finding of what is looked at, what is chosen, and the state of each view."""
+        facts = " · ".join([*self.commands.facts(), *([self.busy] if self.busy else [])])
+        self.query_one("#finding", Static).update(Text(plain(self._finding())))
+        self.query_one("#facts", Static).update(Text(plain(facts), no_wrap=True, overflow="ellipsis"))
+        line = Text(no_wrap=True, end="")
+        for kind in KINDS:
+            line.append(" ".join(["", TITLES[kind], *self._state(kind), ""]), "bold reverse" if kind == self.kind else "dim")
+        self.query_one("#views", Static).update(line)
+
+    def _state(self, kind: str) -> list[str]:
+        rung = [f"of {self.jobs.values.rung}"] if kind == "values" and self.jobs.values.rung else []
+        return [*rung, self.jobs.slots[kind].state()] if kind in self.jobs.slots else []
+
+    def _finding(self) -> str:
+        if "values" in self.jobs.slots and (self.about == "values" or "triage" not in self.jobs.slots):
+            return self.jobs.values.sentence()
+        if "triage" in self.jobs.slots:
+            return self.jobs.ladder.sentence()
+        return "r  run the ticked rungs    v  read values of the selected rung"
+
+    def _show_said(self, *, keep: bool = True) -> None:
+        lines = wrapped([Text(text) for text in self._said_lines()], self._width - 2)
+        self.said.show(lines, keep=keep)
+
+    def _said_lines(self) -> list[str]:
+        slot = self.jobs.slots.get(self.kind)
+        if slot is None:
+            return [f"Nothing yet. {'B' if self.kind == 'bisect' else 'r'} starts it."]
+        told = [] if slot.kind == "triage" else slot.said[-500:]
+        if slot.kind == "triage":
+            rungs = [self.jobs.ladder.cells(name) for name in NAMES]
+            told = [plain(f"{cells.rung}: {cells.verdict} {cells.said}") for cells in rungs if cells.verdict] + slot.said[-20:]
+        return [f"$ {slot.line}", *told, "", *self._conclusion(slot)]
+
+    def _conclusion(self, slot: Slot) -> list[str]:
+        ladder = slot.kind == "triage"
+        said = [self.jobs.ladder.sentence()] if ladder else [str(slot.document.get(key) or "") for key in ("sentence", "meaning")]
+        record = self.jobs.ladder.end if ladder else slot.document
+        around = [f"    {plain(line)}" for line in str(record.get("workaround") or "").splitlines()]
+        around[:0] = ["Work-around, seen to work:"] if around else []
+        go_on = [f"Next: {one}" for one in record.get("next") or ()]
+        return [*(plain(text) for text in said if text), *around, *go_on] or [slot.state()]
+
+    # -- which list has the keys
+
+    def _use_lower(self) -> None:
+        self.upper, self.about = False, self.kind
+        if self.kind == "values":
+            self.nodes.focus()
+        self.tell()
+
+    @property
+    def moving(self) -> VirtualList:
+        """The list that has the keys."""
+        return self.rungs if self.upper else self.nodes if self.kind == "values" else self.said
+
+    def do_move(self, where: str) -> None:
+        """A key in the values holds the cursor there."""
+        self.moved = self.moved or self.moving is self.nodes
+        self._chose = self._chose or self.moving is self.rungs
+        super().do_move(where)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """A click or tab chose a list."""
+        if event.widget in (self.rungs, self.nodes):
+            self.upper = event.widget is self.rungs
+
+    def on_virtual_list_moved(self, message: VirtualList.Moved) -> None:
+        """A click or a key moved a cursor."""
+        self.upper = message.rows is self.rungs
+        if not self.upper:
+            self.moved = True
+
+    def on_screen_resume(self) -> None:
+        """Back from another screen: a list has the keys."""
+        super().on_screen_resume()
+        (self.rungs if self.upper or self.kind != "values" else self.nodes).focus()
+
+    def can(self, action: str) -> bool:
+        """Stopping needs something that runs, jumping something bad."""
+        if action == "replay.stop":
+            return self.jobs.running
+        if action == "replay.next_bad":
+            return bool(self.jobs.values.bad)
+        return True
+
+    # -- actions
+
+    def do_replay_open(self) -> None:
+        """Of a rung what was said about it; of a value its node in the graph."""
+        if not self.upper and self.kind == "values" and self.jobs.values.rows:
+            self.to_graph()
+        elif "triage" in self.jobs.slots:
+            self.to_view(KINDS.index("triage"))
+        else:
+            self.notify(f"r  run {counted(len(self.commands.ticked), 'ticked rung')}", timeout=3)
+
+    def looked_at(self) -> Here:
+        """The node is that of the value under the cursor."""
+        rows = self.jobs.values.rows
+        return self.here.at(node=rows[self.nodes.cursor].name) if rows else self.here
+
+    def to_graph(self) -> bool:
+        """The node under the cursor in the graph, with the values as columns."""
+        name = self.jobs.values.rows[self.nodes.cursor].name if self.jobs.values.rows else self.here.node
+        if self.jobs.values.rows:
+            self.workbench.values[self.commands.graph] = self.jobs.values
+        self.workbench.go("graph", Here(run=self.here.run, graph=self.here.graph, node=name))
+        return True
+
+    def do_replay_bad(self, step: int) -> None:
+        """To the next bad node, the first one after the last; or to the one before."""
+        bad = self.jobs.values.bad
+        if not bad:
+            why = self.jobs.values.sentence() if self.jobs.values.rows else "no values were read"
+            raise UsageError("no node is marked bad", why, "v reads the values under a rung")
+        at = self.nodes.cursor
+        on = [place for place in bad if (place > at if step > 0 else place < at)]
+        self.to_view(KINDS.index("values"))
+        self._use_lower()
+        self.nodes.move_to((on[0] if step > 0 else on[-1]) if on else (bad[0] if step > 0 else bad[-1]))
+
+    def do_replay_switch(self) -> None:
+        """The other list."""
+        if self.upper:
+            self._use_lower()
+        else:
+            self.remove_class("alone")
+            self.upper, self.about = True, "triage"
+            self.rungs.focus()
+            self.tell()
+
+    def do_replay_zoom(self) -> None:
+        """The lower view alone, or with the rungs."""
+        self.toggle_class("alone")
+        if self.has_class("alone"):
+            self._use_lower()
+
+    def do_replay_copy(self) -> None:
+        """The lower view as text."""
+        if self.kind == "values":
+            parts = [value_parts(self.jobs.values, place, 120) for place in range(len(self.jobs.values.rows))]
+            lines = [value_head(120), *("".join(text for text, _ in line) for line in parts), "", self.jobs.values.sentence()]
+        else:
+            lines = self._said_lines()
+        self.workbench.copy("\n".join(lines) + "\n", self.kind)
+
+    async def on_virtual_list_opened(self, message: VirtualList.Opened) -> None:
+        """A double click: ticks a rung, opens a node."""
+        self.upper = message.rows is self.rungs
+        await self.perform("replay.tick" if self.upper else "replay.open")

@@ -1,0 +1,304 @@
+"""The report screen: what would be published of a graph or a minification, and how sure it is; `graphdbg report` writes and
+verifies, as a job.
+
+Reads the report that is there. Writes nothing itself, overwrites nothing and sends nothing.
+
+>>> ReportRoom(Here(out="small"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import events, getters
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from ....dumps.amounts import size_text
+from ....dumps.errors import UsageError
+from ....dumps.tables import plain
+from ....dumps.wording import counted
+from ....minifier.report.preview import ARTIFACTS, ISSUE, REPRO, Preview, free_folder, reports, warning
+from ...here import Here
+from ...jobs import Job
+from ...room import ViewsRoom
+from ...settings import mark
+from ...sheet import Ask, Choose
+from ...widgets.lines import Lines, wrapped
+from ...widgets.texts import markdown, python
+
+VIEWS = ("Privacy", "Issue", "Repro", "Artifacts", "Log")
+FILES = {"Privacy": ISSUE, "Issue": ISSUE, "Repro": REPRO, "Artifacts": ARTIFACTS}
+
+
+class ReportRoom(ViewsRoom):
+    """One report: as it is, or as it could be written."""
+
+    ROOM = "report"
+    AUTO_FOCUS = ""
+    views = VIEWS
+    lines = getters.query_one(Lines)
+    DEFAULT_CSS: ClassVar[str] = """
+    ReportRoom #report-state { height: auto; max-height: 4; padding: 0 1; }
+    ReportRoom #report-tabs { height: 1; background: $panel; link-style: none; link-style-hover: bold; }
+    """
+
+    def __init__(self, here: Here) -> None:
+        super().__init__(here)
+        self.shown: Preview | None = None
+        self.job: Job | None = None
+        self.said: list[str] = []
+        self._data: list[dict[str, Any]] = []
+        self._standing = ""
+        self._ahead: list[str] = []
+
+    def content(self) -> ComposeResult:
+        """How it stands, the views, the text."""
+        yield Static(id="report-state", markup=False)
+        yield Static(id="report-tabs", markup=False)
+        yield Lines(id="report-lines")
+
+    @property
+    def subject(self) -> str:
+        """What the report is about, as the command names it."""
+        found = self.here.out or self.here.graph
+        if found is None:
+            raise UsageError("no graph is chosen", "a report is about one", "press 1 for Home; enter on a graph picks it")
+        return found
+
+    def equivalent(self) -> list[str]:
+        """What shows this, or would write it."""
+        if self.shown is not None and self.shown.is_there:
+            return ["report", str(self.shown.folder), "--preview"]
+        return ["report", self.here.out or self.here.graph or "RUN/ID"]
+
+    def state(self) -> str:
+        """Whether a report is there, or being written."""
+        return mark("runs") if self.running else mark("ok") if self.shown is not None and self.shown.is_there else ""
+
+    def can(self, action: str) -> bool:
+        """A report that is there can be verified, copied and edited; what runs can be stopped."""
+        there = self.shown is not None and self.shown.is_there
+        running = self.running is not None
+        known = {"stop": running, "write": not running, "verify": there and not running}
+        name = action.removeprefix("report.")
+        return known.get(name, there or name not in ("copy", "copy_path", "edit"))
+
+    @property
+    def running(self) -> Job | None:
+        """The job that writes or verifies now."""
+        return self.job if self.job is not None and self.job.running else None
+
+    def on_mount(self) -> None:
+        """Looks for a report that is there."""
+        super().on_mount()
+        self._look()
+
+    def on_screen_resume(self) -> None:
+        """A minification may have written its report meanwhile."""
+        super().on_screen_resume()
+        if self.shown is not None and not self.shown.is_there:
+            self._look()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lines break elsewhere."""
+        self.call_after_refresh(self.show)
+
+    def _look(self, folder: Path | None = None) -> None:
+        out, subject = self.here.out, self.subject
+
+        def read() -> Preview:
+            places = [folder] if folder else [Path(out)] if out else reports(subject, Path.cwd())
+            found = [Preview.of(place) for place in places]
+            return next((preview for preview in found if preview.is_there), Preview(Path(out or subject)))
+
+        self.work(read, self._take, group="report", doing="read")
+
+    def _take(self, found: Preview) -> None:
+        self.shown = found
+        if not found.is_there and not self._ahead:
+            self._look_ahead()
+        self.refresh_bindings()
+        self.show(keep=False)
+
+    def _look_ahead(self) -> None:
+        """What a report would share: told by the command, since a large graph takes a while to read."""
+        self._ahead = ["reading the graph ..."]
+
+        def ended(job: Job, code: int) -> None:
+            self._ahead = told[-1]["says"] if told else [job.last_said("")]
+            self.show()
+
+        told: list[dict[str, Any]] = []
+        words = ["report", self.subject, "--preview", "--json"]
+        self.run_job(words, ended, doing="report", passing=True, on_batch=told.extend)
+
+    # -- showing
+
+    def show(self, *, keep: bool = True) -> None:
+        """How it stands, the names of the views, the text."""
+        if not self.is_mounted or self.shown is None:
+            return
+        self.query_one("#report-state", Static).update(self._state(self.shown))
+        self.query_one("#report-tabs", Static).update(self.names([f" {name} " for name in VIEWS]), layout=False)
+        texts = self._texts(self.shown, VIEWS[self.view])
+        if VIEWS[self.view] != "Repro":
+            texts = wrapped(texts, self.lines.scrollable_content_region.width)
+        self.lines.show(texts, keep=keep)
+
+    def _state(self, found: Preview) -> Text:
+        if self.running:
+            first = f"{self.running.line} runs; x stops it"
+        elif self._standing:
+            first = self._standing
+        elif found.is_there:
+            rate = f": repro.py reproduces the bug ({found.shown} of {found.times})" if found.times else ""
+            first = f"Report {found.folder}{rate}"
+        else:
+            first = "no report is there yet: o writes one into a new folder; nothing is overwritten, nothing is sent"
+        return Text(plain(first), "bold")
+
+    def _texts(self, found: Preview, view: str) -> list[Text]:
+        dark = self.app.current_theme.dark
+        if view == "Log":
+            return [Text(plain(line)) for line in self.said or ["nothing was said yet: r runs the repro, o writes a report"]]
+        if not found.is_there:
+            holds = "What a report holds: issue.md (the issue text), repro.py (needs torch alone), artifacts.zip."
+            return [Text(warning(), "yellow"), Text(), Text(holds), Text(), *(Text(plain(line)) for line in self._ahead)]
+        if view == "Privacy":
+            lines = [Text(plain(line), "red bold" if line.startswith("STILL") else "") for line in found.sentences()]
+            return [Text(warning(), "yellow"), Text(), *lines, Text(), *(Text(plain(line), "dim") for line in found.source_lines)]
+        if view == "Issue":
+            return markdown(found.issue, dark=dark) if found.issue else [Text(f"there is no {ISSUE}", "dim")]
+        if view == "Repro":
+            none = [Text(f"there is no {REPRO}: the issue text says why", "dim")]
+            return python(found.repro, dark=dark) if found.repro else none
+        return self._artifacts(found)
+
+    def _artifacts(self, found: Preview) -> list[Text]:
+        if not found.members:
+            why = f"there is no {ARTIFACTS} here: minify writes none; o writes a report with one into a new folder"
+            return [Text(plain(found.damage or why), "dim")]
+        return [Text(f"{size_text(size):>10}  {plain(name)}") for name, size in found.members]
+
+    # -- writing and verifying
+
+    def do_report_write(self) -> None:
+        """Asks for the folder, then writes as a job; what is there is never overwritten."""
+        self._refuse_two()
+        subject = self.subject
+
+        def check(text: str) -> str:
+            path = Path(text.strip())
+            if not text.strip():
+                return "type a folder"
+            return f"{path} exists already: nothing is overwritten; type another" if path.exists() else ""
+
+        def answered(answer: str | None) -> None:
+            if answer:
+                folder = Path(answer.strip())
+                words = ["report", subject, "-o", str(folder), "--json"]
+                self.guarded(lambda: self._run(words, lambda job, code: self._written(job, code, folder)), doing="write")
+
+        there = f"; {self.shown.folder} keeps its own" if self.shown is not None and self.shown.is_there else ""
+        title = f"write the report of {Path(subject).name} into a new folder{there}"
+        self.workbench.push_screen(Ask(title, value=free_folder(Path.cwd()), check=check), answered)
+
+    def _written(self, job: Job, code: int, folder: Path) -> None:
+        if code in (0, 1) and folder.is_dir():
+            self._standing = "" if code == 0 else f"written into {folder}, but the repro does not show the failure every time"
+            self.view = 0
+            self._look(folder)
+        else:
+            self._failed(job, code)
+
+    def do_report_verify(self) -> None:
+        """Runs the repro three times, as a job."""
+        self._refuse_two()
+        self._run(["verify", str(self._there().folder), "--json"], self._verified)
+
+    def _verified(self, job: Job, code: int) -> None:
+        rates = [data for data in self._data if "shown" in data and "times" in data]
+        if not rates:
+            self._failed(job, code)
+            return
+        told = rates[-1]
+        self.said += str(told.get("output") or "").splitlines()
+        self._standing = f"verified now: the repro failed in {told['shown']} of {counted(told['times'], 'fresh process')}"
+        self.show()
+
+    def _run(self, words: Sequence[str], then: Callable[[Job, int], None]) -> None:
+        self._data, self.said, self._standing = [], [], ""
+
+        def ended(job: Job, code: int) -> None:
+            self.refresh_bindings()
+            self.tell_where()
+            if job is self.job:
+                then(job, code)
+
+        hear = lambda text: self.home(lambda: self._hear(text), doing="report")  # noqa: E731
+        self.job = self.run_job(words, ended, doing="report", on_batch=self._data.extend, on_said=hear)
+        self.refresh_bindings()
+        self.show()
+
+    def _hear(self, text: str) -> None:
+        self.said.append(text)
+        if VIEWS[self.view] == "Log":
+            self.show()
+
+    def _failed(self, job: Job, code: int) -> None:
+        self.show()
+        self.job_failed(job, code, "the view Log has all that it said; o or r tries again", doing="report")
+
+    def _refuse_two(self) -> None:
+        if self.running:
+            raise UsageError(f"{self.running.line} runs", "one at a time", "x stops it")
+
+    def do_report_stop(self) -> None:
+        """Asks, then stops the job."""
+        job = self.running
+        if job is None:
+            raise UsageError("nothing runs here", "", "o writes a report, r runs its repro")
+        self.workbench.push_screen(
+            Choose(f"Stop it?\n{job.line}", {"x": "stop it"}), lambda answer: self.guarded(job.stop) if answer == "x" else None
+        )
+
+    def _there(self) -> Preview:
+        if self.shown is None or not self.shown.is_there:
+            raise UsageError("there is no report yet", "", "o writes one")
+        return self.shown
+
+    # -- taking along
+
+    def _file(self) -> Path:
+        name = FILES.get(VIEWS[self.view])
+        path = self._there().folder / (name or ISSUE)
+        if not path.is_file():
+            raise UsageError(f"there is no {path.name} here", "", "choose another view with ]")
+        return path
+
+    def do_report_copy(self) -> None:
+        """The text of the view as it is in the file."""
+        found, view = self._there(), VIEWS[self.view]
+        if view == "Repro":
+            self.workbench.copy(found.repro, "repro")
+        elif view in ("Issue", "Privacy"):
+            self.workbench.copy(found.issue, "issue")
+        else:
+            self.workbench.copy("\n".join(line.plain for line in self.lines.texts), f"report-{view.lower()}")
+
+    def do_report_copy_path(self) -> None:
+        """Where the file lies."""
+        self.workbench.copy(str(self._file().resolve()), "path")
+
+    def do_report_edit(self) -> None:
+        """The file in the editor."""
+        self.workbench.edit(self._file())
+
+    def to_graph(self) -> bool:
+        """The case as a graph."""
+        self.workbench.go("graph", Here(graph=self.subject))
+        return True
