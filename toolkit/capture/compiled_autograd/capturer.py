@@ -379,7 +379,7 @@ def _parts_written(order: Sequence[Any], tape: Tape, calls: Calls) -> Iterator[N
 
             def run(ctx: Any, args: list[Any], part: Any = part, original: Any = part._backward_impl) -> Any:
                 with calls.paused():
-                    return tape.part(t.extract_bw_module(part), list(args), lambda: original(ctx, args))
+                    return tape.part(t.extract_bw_module(part), list(args), lambda: seen(original, ctx, args))
 
             stack.enter_context(t.replaced(part, "_backward_impl", staticmethod(unseen(run))))
         yield
