@@ -26,7 +26,7 @@ class Writer:
     """The process that records; it does what it is told at once."""
 
     def __init__(self, run: Path) -> None:
-        words = [sys.executable, str(Path(__file__).parent / "writing.py"), str(run)]
+        words = [sys.executable, str(Path(__file__).parents[2] / "writing.py"), str(run)]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, text=True)
 
     def tell(self, *words: str) -> None:

@@ -211,7 +211,7 @@ def test_what_died_says_so_and_r_resumes_it(out: Path, monkeypatch: pytest.Monke
     (out / "events.jsonl").write_bytes(b"".join(events[:-1]))
     room = MinifyRoom(Here(out="small"))
     begun: list[list[str]] = []
-    monkeypatch.setattr(room, "_run", lambda words, path: begun.append(words))
+    monkeypatch.setattr(room, "run", lambda words, path: begun.append(words))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: "died at query" in shown(app) and "R resumes" in shown(app), "that it died")
