@@ -20,6 +20,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from ..dumps.errors import UsageError
+from ._textual import is_leaving
 from .here import Here
 from .jobs import Job, ending
 from .registry import BY_ID, of_room
@@ -130,7 +131,7 @@ class Room(Telling[None]):
 
     def home(self, function: Callable[[], object], *, doing: str) -> None:
         """Calls a function where the screen lives; from any thread."""
-        self.call_later(lambda: self.guarded(function, doing=doing))
+        self.call_later(lambda: None if is_leaving(self) else self.guarded(function, doing=doing))
 
     def add_job(self, job: Job) -> Job:
         """A job that was started here."""

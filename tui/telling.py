@@ -18,6 +18,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Input
 
+from ._textual import is_leaving
 from .widgets.trouble import Told, Trouble
 
 if TYPE_CHECKING:
@@ -130,10 +131,10 @@ class Telling(Screen[R]):
                 result = await asyncio.wrap_future(settled)
             except Exception as error:  # noqa: BLE001 - shown in the panel
                 again: Any = lambda: self.work(function, then, group=group, doing=doing)  # noqa: E731
-                if self.is_attached:
+                if self.is_attached and not is_leaving(self):
                     self.trouble(error, doing=doing, retry=again)
             else:
-                if self.is_attached:
+                if self.is_attached and not is_leaving(self):
                     self.guarded(lambda: then(result), doing=doing)
 
         self.run_worker(wait, exclusive=bool(group), group=group or "work", exit_on_error=False)

@@ -232,9 +232,9 @@ def test_the_real_command(work: Path) -> None:
 
     app = play(story, replay)
     assert app.troubles == []
-    assert [row.name for row in replay.values.rows] == ["x", "mul", "truediv"]
-    assert replay.values.end["first_bad"]["kind"] == "overflow"
-    assert replay.values.first_bad == 1
+    assert [row.name for row in replay.jobs.values.rows] == ["x", "mul", "truediv"]
+    assert replay.jobs.values.end["first_bad"]["kind"] == "overflow"
+    assert replay.jobs.values.first_bad == 1
 
 
 def test_rungs_keep_their_verdicts_when_others_run_and_a_stop_keeps_what_was_known() -> None:
