@@ -30,6 +30,8 @@ class GraphMarks:
         self.by_node: dict[int, list[str]] = {}
         self.live: ValuesSeen | None = None
         """Values that Replay reads now, or read last."""
+        self.was_read = self.wanted = False
+        """Whether what jobs found was read once, and whether a key wants to go there as soon as it is."""
 
     def begin(self) -> None:
         """Looks now, and again while jobs run."""
@@ -49,13 +51,16 @@ class GraphMarks:
         self.room.work(lambda: nodes_of(graph, seen), self._take, group="marks", doing="reading what jobs found")
 
     def _take(self, found: NodesFound | None) -> None:
-        if found is None:
-            return
-        values = found.values != self.found.values
-        self.found = found
-        self.place()
-        if values and found.values:
-            self._values()
+        self.was_read = True
+        if found is not None:
+            values = found.values != self.found.values
+            self.found = found
+            self.place()
+            if values and found.values:
+                self._values()
+        if self.wanted:
+            self.wanted = False
+            self.do_graph_bad()
 
     def _values(self) -> None:
         """The values that were read last as columns, those of another rung beside them."""
@@ -111,6 +116,10 @@ class GraphMarks:
     def do_graph_bad(self) -> None:
         """To the next marked node, after the last to the first."""
         places = sorted(self.by_node)
+        if not places and not self.was_read:
+            self.wanted = True
+            self.room.status.show(None, "reading what jobs found ...")
+            return
         if not places:
             why = "no node is marked: no job here found one bad in this graph; in Replay (4) r runs the rungs, v reads values"
             self.room.status.show(None, why, alarm=True)

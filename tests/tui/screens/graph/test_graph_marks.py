@@ -19,7 +19,7 @@ from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.screens.graph.room import GraphRoom
 from graphdbg.tui.settings import Settings
-from graphdbg.tui.verdicts import nodes_of
+from graphdbg.tui.verdicts import NodesFound, nodes_of
 
 from ....dumps.layered import layered
 from ...stories import key, play, shown, until
@@ -79,6 +79,23 @@ def test_one_key_goes_to_the_marked_node_and_says_why(work: Path) -> None:
         await until(app, lambda: "triage" not in room.status.right, "taken back")
 
     play(story, room, (160, 50))
+
+
+def test_the_key_waits_for_what_jobs_found(work: Path) -> None:
+    wrong = fails("wrong_numbers", "inductor", "relative error 2", Where("sin_1"))
+    job(["triage", "myrun", "--json-lines"], {"event": "graph", "id": "0_0/forward", "address": GRAPH, **wrong.flat(row=True)})
+    room = GraphRoom(Here(run="myrun", graph=GRAPH))
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(app, lambda: "✗sin_1" in shown(app), "the mark")
+        room.find.goto(0)
+        room.marks.was_read, room.marks.by_node, room.marks.found = False, {}, NodesFound()  # as before it was read
+        await key(app, "exclamation_mark", lambda: "reading what jobs found" in room.status.right)
+        room.marks.look()
+        sin = room.needed().position("sin_1")
+        await until(app, lambda: room.table.node == sin, "the marked node")
+
+    play(story, room)
 
 
 def test_the_split_moves_and_is_remembered(work: Path) -> None:
