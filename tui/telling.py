@@ -106,6 +106,8 @@ class Telling(Screen[R]):
         `said` is the narration of a job that failed, `retry` what `r` does. `quiet`: it came from behind (a job, a timer), is
         only counted in the first line, and E shows it.
         """
+        if is_leaving(self):
+            return  # its parts may be gone before it, which is no error
         told, _ = self.workbench.note(Told(error, doing, said, retry))
         if not quiet:
             self.show_told(told)
@@ -131,7 +133,7 @@ class Telling(Screen[R]):
                 result = await asyncio.wrap_future(settled)
             except Exception as error:  # noqa: BLE001 - shown in the panel
                 again: Any = lambda: self.work(function, then, group=group, doing=doing)  # noqa: E731
-                if self.is_attached and not is_leaving(self):
+                if self.is_attached:
                     self.trouble(error, doing=doing, retry=again)
             else:
                 if self.is_attached and not is_leaving(self):
