@@ -14,7 +14,8 @@ from typing import Any
 
 EVERYWHERE = "*"
 ROOMS_OF = {
-    "app": (EVERYWHERE,), "tabs": ("graph",), "list": ("home", "diff", "replay"), "variant": ("graph", "diff", "replay"),
+    "app": (EVERYWHERE,), "tabs": ("graph",), "list": ("home", "graph", "diff", "replay", "minify", "report"),
+    "variant": ("graph", "diff", "replay"),
 }  # fmt: skip
 """The screens of actions whose id does not begin with the name of their only one."""
 MOVES = ("down", "up", "page_down", "page_up", "top", "end")

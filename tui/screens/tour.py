@@ -43,7 +43,7 @@ STEPS = (
     Step("Home: a training run that stopped while it compiled. The cursor is on the graph that failed, its error beside it.",
          "home.open"),
     Step("Graph: a line for each node, in the order in which they run, with shape, type, module and the line of your program. "
-         "The strokes on the left lead to users.", "graph.down"),
+         "The strokes on the left lead to users.", "list.down"),
     Step("Every node says where its value goes.", "graph.users"),
     Step("That was a jump; every jump can be taken back.", "graph.back"),
     Step("A large model is easier to read by module.", "graph.fold_all"),

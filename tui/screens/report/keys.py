@@ -17,10 +17,4 @@ ACTIONS = (
     Action("report.copy_path", "ctrl+y", "copy path", "The path of the file of this view."),
     Action("report.edit", "e", "editor", "The file of this view in your editor.", footer=True),
     Action("report.stop", "x", "stop", "Stop what writes or verifies."),
-    Action("report.down", "j down", "down", "A line on."),
-    Action("report.up", "k up", "up", "A line back."),
-    Action("report.page_down", "pagedown ctrl+d", "page down", "A page on."),
-    Action("report.page_up", "pageup ctrl+u", "page up", "A page back."),
-    Action("report.top", "home g", "top", "The first line."),
-    Action("report.end", "end G", "end", "The last line."),
 )  # fmt: skip
