@@ -53,6 +53,8 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
         if "Graph" not in names:
             raise UsageError("there is no class Graph", "its forward is the graph")
         module = tracer.module(names["Graph"]())
+        if next(iter(module.graph.find_nodes(op="output"))).args[0] is None:
+            raise UsageError("forward returns nothing", "the text may be cut off: it ends with a return of what the graph computes")
     wanted = [node.target for node in module.graph.find_nodes(op="placeholder")]
     if unknown := [str(name) for name in wanted if name not in given]:
         raise UsageError(f"forward takes {unknown[0]}", f"the graph has no such input; it has {', '.join(given)}")

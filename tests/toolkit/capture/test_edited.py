@@ -66,6 +66,7 @@ def test_a_text_that_was_not_edited_is_the_same_graph(tmp_path: Path) -> None:
         ("aten.relu.default(mul", "aten.relu.default(mull", r"^line \d+, relu = .* NameError: name 'mull'"),
         ("aten.relu.default(mul", "aten.mm.default(mul, mul", r"^line \d+, relu = .* RuntimeError: a and b must"),
         ("class Graph(", "class Other(", "no class Graph"),
+        ("    return (", "    unused = (", "forward returns nothing"),
         ("def forward(self, x_1", "def forward(self, other, x_1", "forward takes other: the graph has no such input; it has x_1"),
     ],
 )
