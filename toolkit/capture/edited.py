@@ -54,7 +54,7 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
             raise UsageError("there is no class Graph", "its forward is the graph")
         module = tracer.module(names["Graph"]())
         if next(iter(module.graph.find_nodes(op="output"))).args[0] is None:
-            raise UsageError("forward returns nothing", "the text may be cut off: it ends with a return of what the graph computes")
+            raise UsageError("forward returns nothing", "it may be cut off: it ends with a return of what the graph computes")
     wanted = [node.target for node in module.graph.find_nodes(op="placeholder")]
     if unknown := [str(name) for name in wanted if name not in given]:
         raise UsageError(f"forward takes {unknown[0]}", f"the graph has no such input; it has {', '.join(given)}")
