@@ -27,6 +27,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .cudnn_dropout import CudnnDropout
+
 MOST = 300_000
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleType, types.CodeType, torch.dtype, torch.device,
           torch.Size, types.BuiltinFunctionType, slice, range, type(Ellipsis), torch.layout)  # fmt: skip
@@ -154,6 +156,9 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
         yield from _of_function(found, value)
     elif isinstance(value, torch.nn.Module):
         outside = False
+        if isinstance(value, torch.nn.RNNBase) and value.dropout:
+            devices = {one.device for one in value.parameters() if one.is_cuda}
+            found.generators += [one for one in map(CudnnDropout, devices) if one not in found.generators]
         found.boxes.append(Box(name, value.__dict__, "attributes", False))
         yield f"{type(value).__name__}", type(value), True
         for key, part in value.__dict__.items():

@@ -11,6 +11,7 @@ Each has a backend of its own identity, so that Dynamo takes no entry of another
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -63,11 +64,42 @@ class Rungs:
             self.graphs += 1
             return chosen(gm, inputs, **kwargs)
 
-        known = inspect.signature(torch.compile).parameters
-        alone: dict[str, Any] = {"isolate_recompiles": True} if "isolate_recompiles" in known else {}
+        backend.of_a_rung = True  # type: ignore[attr-defined]
+        alone: dict[str, Any] = {"isolate_recompiles": True} if isolates() else {}
         context = self.context
         return torch.compile(self.function, backend=backend, fullgraph=bool(getattr(context, "fullgraph", False)),
                              dynamic=getattr(context, "_dynamic", None), **alone)  # fmt: skip
+
+
+@functools.cache
+def isolates() -> bool:
+    """Whether this torch keeps what was compiled for one call of torch.compile apart from what was for others."""
+    return "isolate_recompiles" in inspect.signature(torch.compile).parameters
+
+
+def uncounted(put: t.Replaced) -> None:
+    """Entries of rungs do not count against the limit at which Dynamo leaves a function of the program uncompiled."""
+    owner, name = t.home("compute_cache_size")
+    if isolates() or put.has(owner, name):
+        return
+    original = getattr(owner, name)
+    put.put(owner, name, lambda frame, entry: original(frame, _Entries.of(entry)))
+
+
+class _Entries:
+    """One of Dynamo's entries for a code object, as it is; after it comes the next that is of no rung."""
+
+    def __init__(self, entry: Any) -> None:
+        self.entry, self.next = entry, _Entries.of(entry.next)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.entry, name)
+
+    @staticmethod
+    def of(entry: Any) -> Any:
+        while entry and hasattr(getattr(entry.backend, "compiler_fn", None), "of_a_rung"):
+            entry = entry.next
+        return entry and _Entries(entry)
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ from .comparing import Levels
 from .reach import callable_of, is_library, own_modules, place_of, reach
 from .records import DEFAULT_CALLS, FILE, Call
 from .repro import Kept
-from .rungs import Rungs
+from .rungs import Rungs, uncounted
 from .start import NotCopied, Start
 
 LIGHT = 0.1
@@ -147,6 +147,7 @@ class Shadow:
             self.notes.append(f"something given to torch.compile is not looked at ({error})")
             return made
         self.functions.append(one)
+        uncounted(self._put)
 
         @functools.wraps(made)
         def ours(*args: Any, **kwargs: Any) -> Any:

@@ -344,6 +344,8 @@ NAMES = Names((
     # torch.autograd.graph has hooks of nodes and tensors, and nothing that is called when a backward has ended.
     Row("torch.autograd.variable", "autograd_engine=Variable._execution_engine", _BESIDE),
     Row("torch._dynamo.backends.registry", "lookup_backend", _BESIDE),
+    # torch.compile has isolate_recompiles for it, from 2.12 on.
+    Row("torch._dynamo.convert_frame", "compute_cache_size", _BESIDE),
     Row("torch._C", "top_saved_tensors_hooks=_autograd._top_saved_tensors_default_hooks "
         "current_graph_task_id=_current_graph_task_id", _BESIDE),
     Row("torch.distributed", "group_sequence_number=ProcessGroup._get_sequence_number_for_group", _BESIDE),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import runpy
 import subprocess
 import sys
@@ -12,12 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch.utils.flop_counter import FlopCounterMode
 
 import graphdbg
 from graphdbg.toolkit.program.concluding import concluded, table_rows
 from graphdbg.toolkit.program.judging import Judged
 from graphdbg.toolkit.program.records import Call, Program, Row
+from graphdbg.toolkit.program.rungs import isolates
 from graphdbg.toolkit.program.start import leaves_of
 
 
@@ -215,3 +218,22 @@ def test_a_module_that_has_no_sizes_yet_is_named(tmp_path: Path) -> None:
     with graphdbg.shadow(tmp_path / "found") as found:
         torch.compile(lambda x: model(x), backend="eager")(torch.ones(2, 3))
     assert "model.weight cannot be copied" in found.verdict.reason
+
+
+@pytest.mark.skipif(isolates(), reason="this torch keeps them apart")
+def test_entries_of_rungs_do_not_count_against_the_programs_limit(tmp_path: Path) -> None:
+    def compiled(folder: Path | None) -> int:
+        torch._dynamo.reset()
+
+        def step(x: torch.Tensor, number: int) -> torch.Tensor:
+            return x * number
+
+        with graphdbg.shadow(folder) if folder else contextlib.nullcontext():
+            function = torch.compile(step, backend="aot_eager", dynamic=False)
+            for number in range(12):
+                function(torch.ones(2), number)
+        entries = _debug_get_cache_entry_list(step.__code__)
+        return sum(not hasattr(getattr(one.backend, "compiler_fn", None), "of_a_rung") for one in entries)
+
+    counts = compiled(None), compiled(tmp_path / "found")
+    assert counts[0] == counts[1] > 4, counts

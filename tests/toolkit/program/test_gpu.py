@@ -1,0 +1,56 @@
+"""On a CUDA GPU: what a program computes while its calls run beside eager."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import graphdbg
+from graphdbg.toolkit.program.cudnn_dropout import CudnnDropout
+
+pytestmark = pytest.mark.gpu
+
+
+def results(folder: Path | None) -> list[float]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = torch.nn.LSTM(4, 8, 2, dropout=0.5).cuda()
+
+    def train() -> list[float]:
+        step, found = torch.compile(lambda x: model(x)[0] + model(x)[0], backend="aot_eager"), []
+        for _ in range(4):
+            loss = step(torch.ones(3, 2, 4, device="cuda")).square().sum()
+            loss.backward()
+            found += [loss.item(), *(one.grad.sum().item() for one in model.parameters() if one.grad is not None)]
+        return found
+
+    if folder is None:
+        return train()
+    with graphdbg.shadow(folder) as found:
+        values = train()
+    assert found.verdict.verdict == "ok" and len(found.calls) == 3, found.summary
+    return values
+
+
+def test_dropout_between_recurrent_layers_goes_on_as_alone(tmp_path: Path) -> None:
+    alone = results(None)
+    assert len(set(alone[::9])) == 4  # each call draws
+    assert alone == results(None) == results(tmp_path / "found")
+
+
+def test_a_state_that_the_next_use_makes_anew_is_not_made_by_reading_it() -> None:
+    dropout, model = CudnnDropout(torch.device("cuda", 0)), torch.nn.LSTM(4, 8, 2, dropout=0.5).cuda()
+    x, found = torch.ones(3, 2, 4, device="cuda"), []
+    for reads in (0, 2):
+        torch.manual_seed(1)
+        states = [dropout.getstate().numel() for _ in range(reads)]
+        found.append((model(x)[0], torch.rand(2, device="cuda")))
+        assert states == [0] * reads and dropout.getstate().numel() > 0
+    assert all(map(torch.equal, *found))
+    state, generator = dropout.getstate(), torch.cuda.get_rng_state()
+    one = model(x)[0], torch.rand(2, device="cuda")
+    torch.cuda.set_rng_state(generator)
+    dropout.setstate(state)
+    assert all(map(torch.equal, one, (model(x)[0], torch.rand(2, device="cuda"))))
