@@ -52,6 +52,8 @@ class Beside:
         self.ambient = live_torch.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
         self.queued = self.drawn = False
+        self.as_compiled = False
+        """Whether eager takes the path that the program takes where `torch.compiler.is_compiling()`."""
         self.outputs = 0
         self.copies: dict[int, torch.Tensor] = {}
         self.compared: Callable[[Left], Row] | None = None
@@ -138,6 +140,16 @@ class Beside:
             failed += [row] if row.verdict.failed else []
             if self.shadow.go_on and rung == self.one.rungs.last and got.error is None:
                 row.differences = comparing.differences(eager.values, got.values)
+        if failed and failed[0].rung == self.one.rungs.names[0] and not self.as_compiled:
+            self.as_compiled = True
+            other = run("eager")
+            if not comparing.judged(failed[0].rung, "dynamo", part, other, begun, {}, noise, self.one.levels).verdict.failed:
+                self.call.rows = [row for row in self.call.rows if row.part != part]
+                self.call.notes.append("it asks torch.compiler.is_compiling(): eager takes the path of what is compiled")
+                self.eager = self.eager if part else other.values
+                self._judge(part, other, run)
+                return
+            self.as_compiled = False
         if failed and not self.call.rows[-1].verdict.failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
             for row in failed:
                 self.call.notes.append(f"{row.rung} by itself departs ({row.verdict.reason}); what the program runs does not")
@@ -210,7 +222,8 @@ class Beside:
             for tensor in {id(one): one for one in [*(one for _, one in leaves), *self._state()]}.values():
                 mode.move(tensor)
         began = time.perf_counter()
-        with quiet() as heard, stance(rung == "eager"), own_hooks(), no_side_effects(alone), counters(), self._modes():
+        path = t.swapped("is_compiling_flag", True) if self.as_compiled and rung == "eager" else contextlib.nullcontext()
+        with quiet() as heard, stance(rung == "eager"), own_hooks(), no_side_effects(alone), counters(), self._modes(), path:
             try:
                 with mode:
                     result = function(*args, **kwargs)
