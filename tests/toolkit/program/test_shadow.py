@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import graphdbg
@@ -110,3 +111,12 @@ def test_a_path_that_only_compiled_code_takes_is_no_fault_and_what_is_wrong_in_i
         assert found.verdict.verdict == word, found.summary
         rows = [(row.rung, row.part) for row in found.calls[0].rows if not row.verdict.failed]
         assert ("dynamo", "") in rows and (word == "fails" or ("aot_eager", "backward") in rows), rows
+
+
+def test_an_error_of_eagers_backward_that_a_compile_raises_is_no_fault_of_it(tmp_path: Path) -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * x.exp().mul_(2)).sum()  # exp needs its result
+
+    with graphdbg.shadow(tmp_path / "found") as found, pytest.raises(Exception, match="modified by an inplace operation"):
+        torch.compile(step, backend="aot_eager")(torch.ones(3, requires_grad=True))
+    assert found.verdict.verdict == "ok" and "in its backward" in found.calls[0].rows[-1].verdict.reason, found.summary
