@@ -31,9 +31,7 @@ from ...dumps.torchside.encode import CARRY
 from .. import torch_private as t
 from ..imports import import_modules
 from ..recorder.live_torch import ambient, encoded_settings
-
-_OURS = {"inductor": ("generate_intermediate_hooks",), "dynamo": ("repro_after", "repro_level", "debug_dir_root")}
-"""Settings that repro scripts make for their own sake."""
+from .traces.runnable import OF_REPROS
 
 
 class NothingToImportError(Exception):
@@ -64,7 +62,7 @@ def main(source: Path, out: Path, told: Path, like: str, modules: Sequence[str] 
         told.write_text(json.dumps({"why": why}))
         return 2
     config = {
-        room: {name: value for name, value in values.items() if name not in _OURS.get(room, ())}
+        room: {name: value for name, value in values.items() if name not in OF_REPROS.get(room, ())}
         for room, values in encoded_settings().items()
     }
     found.module.meta[CARRY] = {"config": config, "inputs": found.roles}

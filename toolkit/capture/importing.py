@@ -52,7 +52,7 @@ def import_file(
         raise UsageError(f"cannot import {path}", "there is no such file")
     if path.suffix not in KINDS:
         known = "; ".join(f"{suffix}, {what}" for suffix, what in KINDS.items())
-        raise UsageError(f"cannot import {path}", f"its suffix is none of: {known}")
+        raise UsageError(f"cannot import {path}", f"it is no structured trace, and its suffix is none of: {known}")
     if out.exists():
         raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o, or delete it")
     if not out.resolve().parent.is_dir() or not os.access(out.resolve().parent, os.W_OK):

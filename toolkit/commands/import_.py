@@ -1,7 +1,8 @@
-"""`graphdbg import`: graphs that other tools wrote, and an edited graph.py, as case folders."""
+"""`graphdbg import`: graphs that other tools wrote, and an edited graph.py, as case folders; traces as runs."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,17 +18,17 @@ from .options import import_option
 
 @click.command("import")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("-o", "--output", metavar="CASE", type=click.Path(path_type=Path),
-              help="New case folder. Default: the file's name with -case, numbered.")  # fmt: skip
+@click.option("-o", "--output", metavar="CASE|RUN", type=click.Path(path_type=Path),
+              help="New folder. Default: the file's name with -case, of a trace graphdbg-run, numbered.")  # fmt: skip
 @click.option("--like", metavar="RUN/ID|CASE",
               help="FILE is the graph.py of this graph, edited. Default: the graph beside a graph.py.")  # fmt: skip
-@click.option("--trust", is_flag=True, help="Run FILE's own code, in a process of its own.")
+@click.option("--trust", is_flag=True, help="Run FILE's own code, in a process of its own; a trace has none that is run.")
 @import_option()
 @json_option()
 def import_(
     file: Path, output: Path | None, like: str | None, trust: bool, imports: tuple[str, ...], as_json: bool
 ) -> None:  # fmt: skip
-    """Turn a repro script of torch's own tools, an exported program, or an edited graph.py into a case.
+    """Turn a repro script of torch's own tools, an exported program, or an edited graph.py into a case; a trace into a run.
 
     \b
     FILE is a repro.py or minifier_launcher.py of torch._dynamo.config.repro_after, an
@@ -36,10 +37,24 @@ def import_(
 
     An edited graph.py becomes a case with the settings, the stage and the inputs of the graph that it was made of, which
     stays as it is: graphdbg diff RUN/ID CASE shows what was changed.
+
+    A structured trace (TORCH_TRACE), a folder of them (one of each rank), or a torch_compile_debug folder becomes a run
+    of all its graphs: graphdbg ls RUN. Its text is parsed and never run. It tells the layout of inputs, no values.
     """
     from ...dumps.store import resolve_graph
     from ..capture.importing import import_file
+    from ..capture.traces.run import import_trace, is_one, told
 
+    if like is None and is_one(file):
+        run = import_trace(file, output or free_path("graphdbg-run"))
+        if as_json:
+            emit(asdict(run), as_json=True)
+            return
+        for sentence in run.left_out:
+            say(f"note: {sentence}")
+        say(f"{told(run)}; next: graphdbg ls {shlex.quote(run.path)}")
+        emit(run.path, as_json=False)
+        return
     beside = file.name == PROGRAM_FILE and (file.parent / GRAPH_FILE).exists()
     saved = resolve_graph(like or str(file.parent)) if like or beside else None
     made = import_file(file, output or free_path(f"{file.stem}-case"), trust=trust, imports=imports, like=saved)

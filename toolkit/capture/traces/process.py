@@ -1,0 +1,312 @@
+"""One process as its trace tells it: which graphs it compiled, in their order, with what is known of their inputs, how each
+compile ended, and why it came to be.
+
+>>> made = Process(0); made.take(trace.entries); [graph.stage for graph in made.graphs]
+['dynamo', 'pre_grad', 'joint', 'forward', 'backward', 'post_grad_forward', 'post_grad_backward']
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+
+from ....dumps.errors import UnreadableError
+from ....dumps.ids import compile_name
+from ....dumps.schema import FORMAT, Ambient, Arg, GraphRecord, InputRecord, SymbolRecord, SymValue, TensorValue
+from . import runnable, text
+from .lines import Entry
+
+_STAGES = {
+    "dynamo_output_graph": "dynamo", "after_pre_grad_graph": "pre_grad", "aot_joint_graph": "joint",
+    "aot_forward_graph": "forward", "aot_backward_graph": "backward", "aot_inference_graph": "inference",
+    "after_joint_graph": "joint_passed", "inductor_post_grad_graph": "post_grad", "compiled_autograd_graph": "compiled_autograd",
+}  # fmt: skip
+_INNER = ("joint_passed", "inference", "forward", "backward")
+_WITH_EXAMPLES = ("dynamo", "pre_grad")
+_PLAIN_INPUT = re.compile(r"PlainAOTInput\(idx=(\d+)\)")
+
+
+@dataclass
+class Graph:
+    """One graph of a trace: what is said of it, and how its compile ended ("captured" where the trace does not tell)."""
+
+    stage: str
+    compile_id: str
+    text: text.GraphText
+    config: dict[str, dict[str, Arg]] = field(default_factory=dict[str, dict[str, Arg]])
+    status: str = "captured"
+    error: tuple[str, str] = ("", "")
+    seconds: float | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its inputs."""
+        return [node.name for node in self.text.inputs]
+
+
+@dataclass
+class _Compile:
+    """What is told under one compile id, its attempts together."""
+
+    symbols: dict[str, SymbolRecord] = field(default_factory=dict[str, SymbolRecord])
+    tensors: dict[tuple[Any, Any], dict[str, Any]] = field(default_factory=dict[tuple[Any, Any], dict[str, Any]])
+    sources: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict[str, tuple[str, dict[str, Any]]])
+    graphs: list[Graph] = field(default_factory=list[Graph])
+
+
+class Process:
+    """Takes the entries of one process. `said` are journal events of kind "why"; graphs stand between them in their order."""
+
+    def __init__(self, rank: int | None) -> None:
+        self.rank = rank
+        self.torch = ""
+        self.told: list[Graph | dict[str, Any]] = []
+        self.notes: list[str] = []
+        self._compiles: dict[str, _Compile] = {}
+        self._files: dict[int, str] = {}
+        self._broken = 0
+        self._why: dict[str, list[str]] = {}
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """Its graphs."""
+        return [one for one in self.told if isinstance(one, Graph)]
+
+    def take(self, entries: list[Entry]) -> None:
+        """All entries of its trace."""
+        for entry in entries:
+            compiled = self._compiles.setdefault(entry.compile_id.partition("_")[0], _Compile())
+            name = entry.name if entry.kind == "artifact" else entry.kind
+            if name in _STAGES:
+                self._graph(compiled, _STAGES[name], entry, name)
+            elif name == "fx_graph_runnable":
+                self._runnable(compiled, entry)
+            elif name == "str" and isinstance(entry.fields, list) and len(cast("list[Any]", entry.fields)) == 2:
+                self._files[int(entry.fields[1])] = str(entry.fields[0])
+            elif name == "torch_version":
+                self.torch = _version(entry.payload)
+            elif name in _HANDLERS:
+                _HANDLERS[name](self, compiled, entry)
+
+    def add(self, graph: Graph) -> None:
+        """A graph, in its place."""
+        self._compiles.setdefault(graph.compile_id.partition("_")[0], _Compile()).graphs.append(graph)
+        self.told.append(graph)
+
+    def _graph(self, compiled: _Compile, stage: str, entry: Entry, name: str) -> None:
+        try:
+            if not entry.whole:
+                raise UnreadableError("its text", "it is cut off or was changed: it does not fit the sum that torch wrote")
+            graph = Graph(stage, entry.compile_id, text.parse(entry.payload))
+        except UnreadableError as error:
+            self._left(entry, name, error)
+            return
+        if stage == "post_grad":
+            like = next((one for one in reversed(compiled.graphs) if one.stage in _INNER and one.names == graph.names), None)
+            inner = like.stage if like else stage_of(graph.names)
+            graph.stage = f"post_grad_{'inference' if inner == 'joint_passed' else inner}"
+            graph.config = like.config if like else {}
+            for node, other in zip(graph.text.inputs, like.text.inputs if like else (), strict=False):
+                node.value = other.value or node.value
+        self.add(graph)
+
+    def _left(self, entry: Entry, name: str, error: UnreadableError) -> None:
+        self.notes.append(f"{entry.compile_id or 'no compile'}, {name}: left out, {error.what}: {error.why}")
+
+    def _runnable(self, compiled: _Compile, entry: Entry) -> None:
+        try:
+            told = runnable.read(entry.payload)
+        except UnreadableError as error:
+            self._left(entry, "fx_graph_runnable", error)
+            return
+        names = [node.name for node in told.graph.inputs]
+        known = [one for one in compiled.graphs if one.stage in _INNER and one.names == names]
+        for name, hint in told.hints.items():
+            compiled.symbols.setdefault(name, SymbolRecord(name, hint, assume="integer positive"))
+        if not known:
+            made = of_runnable(told, entry.compile_id)
+            self.add(made)
+            known = [made]
+        for graph in known[-2:]:  # an inference graph, and the same after the joint passes
+            graph.config = told.config
+            _refine(graph, told)
+
+    def _started(self, compiled: _Compile, entry: Entry) -> None:
+        frame = _last(entry.fields.get("stack"))
+        number = frame.get("filename")
+        base = entry.compile_id.partition("_")[0]
+        name = compile_name(base)
+        self.told.append({
+            "what": "frame", "compile": name, "function": frame.get("name"), "line": frame.get("line"),
+            "file": self._files.get(number, "") if isinstance(number, int) else "", "cached": int(base.rpartition("/")[2] or 0),
+        })  # fmt: skip
+        if reasons := self._why.pop(base, None):
+            self.told.append({"what": "recompile", "compile": name, "reasons": reasons, "of": len(reasons)})
+
+    def _recompiled(self, compiled: _Compile, entry: Entry) -> None:
+        try:
+            reasons = msgspec.json.decode(entry.payload, type=list[str])
+        except msgspec.MsgspecError:
+            reasons = [line for line in entry.payload.splitlines() if line.strip()]
+        self._why[entry.compile_id.partition("_")[0]] = reasons
+
+    def _symbol(self, compiled: _Compile, entry: Entry) -> None:
+        fields = entry.fields
+        name, hint = str(fields.get("symbol") or ""), _number(fields.get("val"))
+        span = re.fullmatch(r"\[(\S+), (\S+)\]", str(fields.get("vr") or ""))
+        lower, upper = (_number(span[1]), _number(span[2])) if span else (None, None)
+        backed = entry.kind == "create_symbol"
+        positive = backed and lower is not None and lower > 0
+        compiled.symbols[name] = SymbolRecord(
+            name, hint if backed else None, lower, upper, backed, str(fields.get("source") or ""),
+            "" if name.startswith("z") else "integer positive" if positive else "integer",
+            order=-1 if backed else len(compiled.symbols),
+        )  # fmt: skip
+
+    def _tensor(self, compiled: _Compile, entry: Entry) -> None:
+        fields = entry.fields
+        compiled.tensors[fields.get("describer_id"), fields.get("id")] = fields
+
+    def _source(self, compiled: _Compile, entry: Entry) -> None:
+        fields = entry.fields
+        source = str(fields.get("source") or "")
+        told = compiled.tensors.get((fields.get("describer_id"), fields.get("id")), {})
+        compiled.sources[re.sub(r"[^a-zA-Z0-9]+", "_", source)] = source, told
+
+    def _broke(self, compiled: _Compile, entry: Entry) -> None:
+        first, _, rest = entry.payload.partition("\n")
+        place = re.fullmatch(r"Graph break in user code at (.+):(\d+)", first)
+        stack = [[place[1], int(place[2]), "", ""]] if place else []
+        name, reason = compile_name(entry.compile_id), rest.partition("\nUser code traceback")[0]
+        self._broken += 1
+        self.told.append({
+            "what": "break", "compile": name, "then": "resumed", "stack": stack, "text": reason, "text_id": self._broken,
+        })  # fmt: skip
+
+    def _ended(self, compiled: _Compile, entry: Entry) -> None:
+        fields, backward = entry.fields, entry.kind.startswith("bwd")
+        kind, seconds = fields.get("fail_type"), fields.get("entire_frame_compile_time_s")
+        for graph in compiled.graphs:
+            if graph.stage.endswith("backward") != backward or graph.compile_id != entry.compile_id:
+                continue
+            graph.status = "failed" if kind else "compiled"
+            if kind:
+                graph.error = str(kind), str(fields.get("fail_reason") or "")
+            if graph.stage == "dynamo" and isinstance(seconds, (int, float)):
+                graph.seconds = float(seconds)
+
+    def record(self, graph: Graph, local: str) -> GraphRecord:
+        """The record of one of its graphs, under a local id."""
+        compiled = self._compiles[graph.compile_id.partition("_")[0]]
+        body, stage = graph.text.body, graph.stage
+        names = text.symbols_in(body)
+        for node in body.nodes:
+            if isinstance(node.value, SymValue) and node.value.expr in compiled.symbols:
+                node.value.hint = compiled.symbols[node.value.expr].hint
+        if stage in _WITH_EXAMPLES:
+            body.meta["value_key"] = "example_value"
+        stages = {one.stage for one in compiled.graphs}
+        trains = not stages & {"inference", "joint_passed"} or bool(stages & {"joint", "forward"})
+        return GraphRecord(
+            format=FORMAT, id=local, stage=stage, compile_id=graph.compile_id or None, graph=body,
+            versions={"torch": self.torch} if self.torch else {}, inputs=list(_inputs(graph, compiled)),
+            symbols=[compiled.symbols.get(name) or SymbolRecord(name, backed=False) for name in names],
+            strings=graph.text.strings, compile_kwargs=_kwargs(graph, compiled), config=graph.config,
+            ambient=Ambient(grad=stage in _WITH_EXAMPLES and trains),
+        )  # fmt: skip
+
+
+_HANDLERS = {
+    "dynamo_start": Process._started, "recompile_reasons": Process._recompiled, "create_symbol": Process._symbol,
+    "create_unbacked_symbol": Process._symbol, "describe_tensor": Process._tensor, "describe_source": Process._source,
+    "dynamo_graph_break_reason": Process._broke, "compilation_metrics": Process._ended, "bwd_compilation_metrics": Process._ended,
+}  # fmt: skip
+
+
+def of_runnable(told: runnable.Runnable, compile_id: str, stage: str = "") -> Graph:
+    """The graph of an fx_graph_runnable alone: the layout of its inputs is known, of other values it is not."""
+    graph = Graph(stage or stage_of([node.name for node in told.graph.inputs]), compile_id, told.graph, told.config)
+    for node in graph.text.inputs:
+        node.value = told.inputs.get(node.name)
+    return graph
+
+
+def stage_of(names: list[str]) -> str:
+    """The stage of a graph that Inductor was given, by the names of its inputs."""
+    if any(name.startswith("tangents") for name in names):
+        return "backward"
+    return "forward" if any(name.startswith("primals") for name in names) else "joint_passed"
+
+
+def _refine(graph: Graph, told: runnable.Runnable) -> None:
+    """What the annotations of a graph do not tell: offsets, and which inputs share memory."""
+    values = [value for value in told.inputs.values() if isinstance(value, TensorValue)]
+    shared = {one.storage for one in values if sum(other.storage == one.storage for other in values) > 1}
+    for node in graph.text.inputs:
+        value, seen = node.value, told.inputs.get(node.name)
+        if isinstance(value, TensorValue) and isinstance(seen, TensorValue):
+            if seen.storage in shared:
+                value.storage = seen.storage
+            if all(isinstance(size, int) for size in (*value.shape, *value.stride)):  # else it is one of the symbols' too
+                value.offset = seen.offset
+                value.storage_bytes = seen.storage_bytes if seen.storage in shared or seen.offset else None
+
+
+def _inputs(graph: Graph, compiled: _Compile) -> Iterator[InputRecord]:
+    """What is known of each input: what the user calls it, and what it is for."""
+    dynamo = next((one for one in compiled.graphs if one.stage == "dynamo" and one.compile_id == graph.compile_id), None)
+    first = [compiled.sources.get(node.target) for node in dynamo.text.inputs] if dynamo else []
+    for node in graph.text.inputs:
+        plain = _PLAIN_INPUT.fullmatch(str(node.meta.get("desc") or ""))
+        at = int(plain[1]) if plain else len(first)
+        found = compiled.sources.get(node.target) if graph.stage in _WITH_EXAMPLES else first[at] if at < len(first) else None
+        if found is not None:
+            source, tensor = found
+            role = "parameter" if tensor.get("is_parameter") else "buffer" if "._buffers[" in source else "user"
+            if graph.stage in _WITH_EXAMPLES and isinstance(node.value, TensorValue):
+                node.value.requires_grad = bool(tensor.get("requires_grad"))
+                node.value.leaf = bool(tensor.get("is_leaf", True))
+            yield InputRecord(node.name, role, source)
+        elif node.name.startswith("tangents"):
+            yield InputRecord(node.name, "tangent")
+        else:
+            yield InputRecord(node.name, "saved" if graph.stage.endswith("backward") else "unknown")
+
+
+def _kwargs(graph: Graph, compiled: _Compile) -> dict[str, Arg]:
+    """What its compiler was told, as far as the graphs themselves say it."""
+    stage = graph.stage.removeprefix("post_grad_")
+    if stage in ("forward", "backward", "inference") and (stage != graph.stage or stage != "inference"):
+        return {"is_backward": stage == "backward", "is_inference": stage == "inference"}
+    dynamo = next((one for one in compiled.graphs if one.stage == "dynamo" and one.compile_id == graph.compile_id), None)
+    made: dict[str, Arg] = {}
+    if dynamo is not None and stage != "dynamo":
+        made = {"num_example_inputs": len(dynamo.names), "num_orig_model_outputs": len(dynamo.text.results)}
+    if stage == "joint":
+        primals = sum(name.startswith("primals") for name in graph.names)
+        made["num_fwd_outputs"] = len(graph.text.results) - primals  # a gradient for each primal, behind the outputs
+    return made
+
+
+def _last(stack: Any) -> dict[str, Any]:
+    frames = [frame for frame in cast("list[Any]", stack) if isinstance(frame, dict)] if isinstance(stack, list) else []
+    return cast("dict[str, Any]", frames[-1]) if frames else {}
+
+
+def _number(value: Any) -> int | float | None:
+    try:
+        return int(str(value))
+    except ValueError:
+        return None
+
+
+def _version(payload: str) -> str:
+    try:
+        found = msgspec.json.decode(payload)
+    except msgspec.MsgspecError:
+        found = payload.strip()
+    return str(cast("dict[str, Any]", found).get("pytorch_version") or "" if isinstance(found, dict) else found)[:40]

@@ -1,0 +1,384 @@
+"""The text of a printed graph (`print_readable`, the class in an fx_graph_runnable) as the body of a record.
+
+The text is parsed, never run: what it calls is looked up by name when the graph is loaded. A value's layout comes from the
+annotation, the user's line from the comment above, what an input or output is for from the comment beside it.
+
+>>> graph = parse('class G(Module):\\n  def forward(self, x: "f32[2][1]cpu"):\\n    y = torch.sin(x)\\n    return (y,)')
+>>> [node.target for node in graph.body.nodes]
+['x', 'torch.sin', 'output']
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....dumps.dtypes import ITEM_BYTES
+from ....dumps.errors import UnreadableError
+from ....dumps.schema import Arg, Dim, GraphBody, NodeRecord, StoredTensor, SymValue, TensorValue, Value
+
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.LShift: "lshift", ast.RShift: "rshift", ast.BitAnd: "and_",
+    ast.BitOr: "or_", ast.BitXor: "xor", ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt",
+    ast.GtE: "ge", ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not_",
+}  # fmt: skip
+_IN_PLACE = {"and_": "iand", "or_": "ior"}
+_MEMORY_FORMATS = frozenset({"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"})
+_LAYOUTS = frozenset({"strided", "jagged", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"})
+_KINDS = {"f": "float", "i": "int", "u": "uint", "bf": "bfloat", "c": "complex"}
+_TENSOR = re.compile(r"(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?([A-Za-z]+(?::\d+)?)?")
+_SYM = re.compile(r"Sym\((.*)\)")
+_RELATION = re.compile(r"[<>]|\b(?:Eq|Ne|Lt|Le|Gt|Ge|And|Or|Not|Is\w+)\(|^(?:True|False)$")
+_PLACE = re.compile(r"# (?:.* )?File: (.+?):(\d+) in (.+?), code: ?(.*)")
+_BESIDE = re.compile(r"^\s*(\w+)\b[^#]*[,\"]\s*# (\w+AOT(?:Input|Output)\(.*\)|None)\s*$")
+_SYMBOL = re.compile(r"\b[a-z]{1,8}\d{1,20}\b")
+_CLASS = re.compile(r"^(\s*class )<[^>]*>", re.MULTILINE)
+
+
+@dataclass
+class GraphText:
+    """A graph that was read: its body, the texts that its nodes refer to, and whether the layout of every input is known."""
+
+    body: GraphBody
+    strings: list[str] = field(default_factory=list[str])
+
+    @property
+    def inputs(self) -> list[NodeRecord]:
+        """Its placeholders."""
+        return [node for node in self.body.nodes if node.op == "placeholder"]
+
+    @property
+    def results(self) -> list[Arg]:
+        """What it returns."""
+        returned = self.body.nodes[-1].args[0]
+        several = returned.get("tuple") if isinstance(returned, dict) else returned
+        return several if isinstance(several, list) else [returned]
+
+
+def parsed(text: str, what: str = "its text") -> ast.Module:
+    """The syntax tree; raises UnreadableError with the line."""
+    try:
+        return ast.parse(_CLASS.sub(r"\1Graph", text))
+    except SyntaxError as error:
+        raise UnreadableError(what, f"line {error.lineno} is no Python: {(error.text or '').strip()[:80]}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UnreadableError(what, f"it is no Python ({type(error).__name__})") from error
+
+
+def parse(text: str) -> GraphText:
+    """The graph of the first class with a forward. Raises UnreadableError with the line that cannot be taken."""
+    tree, lines = parsed(text), text.splitlines()
+    for one in ast.walk(tree):
+        if isinstance(one, ast.ClassDef) and _forward(one) is not None:
+            made = GraphText(GraphBody([]))
+            try:
+                made.body = _Reader(lines, made.strings).body(one)
+            except RecursionError as error:
+                raise UnreadableError("its text", "it is nested too deeply") from error
+            return made
+    raise UnreadableError("its text", "there is no class with a forward in it: it may be cut off")
+
+
+def literal(node: ast.expr) -> Arg:
+    """A plain value as an argument of a record; raises UnreadableError for anything else."""
+    return _Reader([], []).argument(node)
+
+
+def value_of(note: ast.expr | None) -> Value | None:
+    """The value of an annotation; None where it does not tell the whole layout."""
+    if not isinstance(note, ast.Constant) or not isinstance(note.value, str):
+        return None
+    if found := _SYM.fullmatch(note.value):
+        kind = "bool" if _RELATION.search(found[1]) else "float" if re.match(r"z\w*\d", found[1]) else "int"
+        return SymValue(kind, found[1])
+    found = _TENSOR.fullmatch(note.value)
+    dtype = _dtype(found[1]) if found else None
+    if found is None or dtype is None or found[3] is None:
+        return None
+    return TensorValue(dtype, dims(found[2]), dims(found[3]), device=found[4] or "cpu")
+
+
+def _dtype(short: str) -> str | None:
+    if short == "b8":
+        return "bool"
+    found = re.fullmatch(r"(bf|[fiuc])(\d+)(\w*)", short)
+    if found is None:
+        return None
+    name = f"{_KINDS[found[1]]}{found[2]}" + (f"_{found[3]}" if found[3] else "")
+    return name if name in ITEM_BYTES else None
+
+
+def dims(text: str) -> list[Dim]:
+    """Sizes by their commas, those inside of parentheses left out."""
+    parts, depth, start = list[str](), 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            parts.append(text[start:at])
+            start = at + 1
+    parts.append(text[start:])
+    return [dim(part.strip()) for part in parts if part.strip()]
+
+
+def dim(text: str) -> Dim:
+    """One size: a number, or an expression."""
+    return int(text) if re.fullmatch(r"-?\d{1,18}", text) else text
+
+
+def _forward(node: ast.ClassDef) -> ast.FunctionDef | None:
+    return next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "forward"), None)
+
+
+def dotted(node: ast.expr) -> list[str]:
+    """The parts of a dotted name; empty for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return [node.id, *reversed(parts)] if isinstance(node, ast.Name) else []
+
+
+class _Reader:
+    def __init__(self, lines: list[str], strings: list[str]) -> None:
+        self.lines, self.strings = lines, strings
+        self.nodes: dict[str, NodeRecord] = {}
+        self.attrs: dict[str, StoredTensor] = {}
+        self.subgraphs: dict[str, GraphBody] = {}
+        self.pending: tuple[str, str, list[Arg]] | None = None
+        self.places: dict[str, int] = {}
+        self.line, self.place = 0, -1
+
+    def body(self, node: ast.ClassDef) -> GraphBody:
+        """The graph of a class, and those of the classes in it."""
+        for one in node.body:
+            if isinstance(one, ast.ClassDef) and _forward(one) is not None:
+                self.subgraphs[one.name] = _Reader(self.lines, self.strings).body(one)
+        function = _forward(node)
+        assert function is not None
+        self.line = function.lineno
+        arguments = [one for one in (*function.args.posonlyargs, *function.args.args) if one.arg != "self"]
+        bound = [one for one in function.body if isinstance(one, ast.AnnAssign) and one.value is None]
+        given = [(one.target, one.annotation) for one in bound] or [(one.arg, one.annotation) for one in arguments]
+        for target, annotation in given:
+            name = target if isinstance(target, str) else target.id if isinstance(target, ast.Name) else ""
+            self.nodes[name] = NodeRecord(name, "placeholder", name, value=value_of(annotation))
+        self._beside(function.lineno, function.body[0].lineno if not bound else bound[-1].lineno)
+        for one in function.body:
+            self._statement(one)
+            if isinstance(one, ast.Return):
+                return GraphBody([*self.nodes.values()], attrs=self.attrs, subgraphs=self.subgraphs)
+        raise UnreadableError("its text", "forward returns nothing: it is cut off")
+
+    def _beside(self, first: int, last: int) -> None:
+        for line in self.lines[first - 1 : last]:
+            found = _BESIDE.match(line)
+            if found and found[1] in self.nodes and found[2] != "None":
+                self.nodes[found[1]].meta["desc"] = found[2]
+
+    def _fail(self, node: ast.AST, why: str) -> UnreadableError:
+        at = getattr(node, "lineno", 0)
+        line = self.lines[at - 1].strip() if 0 < at <= len(self.lines) else ast.unparse(node)
+        return UnreadableError(f"line {at} of its text", f"{why}: {line[:100]}")
+
+    def _statement(self, one: ast.stmt) -> None:
+        if isinstance(one, ast.AnnAssign):
+            if one.value is not None:
+                self._assign(one, one.target, one.annotation, one.value)
+        elif isinstance(one, ast.Assign):
+            dead = isinstance(one.value, ast.Constant) and one.value.value is None
+            flat = dotted(one.value.func)[-1:] == ["tree_flatten_spec"] if isinstance(one.value, ast.Call) else False
+            if not dead and not flat:
+                self._assign(one, one.targets[0], None, one.value)
+        elif isinstance(one, ast.AugAssign):
+            name = _OPERATORS[type(one.op)]
+            used = self._reference(one.target)
+            self.pending = (used, f"operator.{_IN_PLACE.get(name, 'i' + name)}", [{"node": used}, self.argument(one.value)])
+        elif isinstance(one, ast.Return):
+            self._output(one)
+        elif not isinstance(one, ast.Pass):
+            raise self._fail(one, "it is no step of a graph")
+
+    def _assign(self, one: ast.stmt, target: ast.expr, annotation: ast.expr | None, value: ast.expr) -> None:
+        if not isinstance(target, ast.Name):
+            raise self._fail(one, "it sets no variable")
+        if isinstance(value, ast.Name):
+            used = self._reference(value)
+            if self.pending is not None and self.pending[0] == used:
+                self._node(one, NodeRecord(target.id, "call_function", self.pending[1], self.pending[2]), annotation)
+                self.pending = None
+                return
+            if self.nodes[used].op != "placeholder":
+                raise self._fail(one, "it computes nothing")
+            self.nodes = {target.id if name == used else name: node for name, node in self.nodes.items()}
+            self.nodes[target.id].name = target.id
+            return
+        self._node(one, self._call(target.id, value), annotation)
+
+    def _node(self, one: ast.stmt, node: NodeRecord, annotation: ast.expr | None) -> None:
+        if node.name in self.nodes:
+            raise self._fail(one, f"{node.name} is set twice")
+        node.value, node.stack = value_of(annotation), self._stack(one.lineno)
+        if node.op == "get_attr" and node.target not in self.subgraphs:
+            if not isinstance(node.value, TensorValue):
+                raise self._fail(one, "it reads something that the graph holds and the text does not")
+            self.attrs[node.target] = StoredTensor("", node.value)
+        self.nodes[node.name] = node
+
+    def _stack(self, line: int) -> int:
+        """The place of the nearest comment above that tells the user's line. Nodes come in the order of their lines."""
+        for text in self.lines[self.line : line - 1]:
+            stripped = text.strip()
+            if stripped.startswith("# No stacktrace"):
+                self.place = -1
+            elif stripped.startswith("#") and (found := _PLACE.match(stripped)):
+                frame = f'  File "{found[1]}", line {found[2]}, in {found[3]}\n    {found[4]}\n'
+                if frame not in self.places:
+                    self.places[frame] = len(self.strings)
+                    self.strings.append(frame)
+                self.place = self.places[frame]
+        self.line = line - 1
+        return self.place
+
+    def _call(self, name: str, value: ast.expr) -> NodeRecord:
+        if isinstance(value, ast.Call):
+            return self._called(name, value)
+        if isinstance(value, ast.Subscript):
+            return self._operator(name, "getitem", value.value, value.slice)
+        if isinstance(value, ast.BinOp):
+            return self._operator(name, _OPERATORS[type(value.op)], value.left, value.right)
+        if isinstance(value, ast.UnaryOp):
+            return self._operator(name, _OPERATORS[type(value.op)], value.operand)
+        if isinstance(value, ast.Compare) and len(value.ops) == 1 and type(value.ops[0]) in _OPERATORS:
+            return self._operator(name, _OPERATORS[type(value.ops[0])], value.left, value.comparators[0])
+        if isinstance(value, ast.Attribute):
+            path = dotted(value)
+            if path[:1] == ["self"]:
+                return NodeRecord(name, "get_attr", ".".join(path[1:]))
+            return NodeRecord(name, "call_function", "builtins.getattr", [self.argument(value.value), value.attr])
+        raise self._fail(value, "it is no call")
+
+    def _operator(self, name: str, operator: str, *operands: ast.expr) -> NodeRecord:
+        return NodeRecord(name, "call_function", f"operator.{operator}", [self.argument(one) for one in operands])
+
+    def _called(self, name: str, call: ast.Call) -> NodeRecord:
+        args = [self.argument(one) for one in call.args]
+        kwargs = {one.arg or "": self.argument(one.value) for one in call.keywords}
+        path = dotted(call.func)
+        if path[:1] == ["self"]:
+            raise self._fail(call, "it calls a module that the text does not hold")
+        if path and path[0] not in self.nodes:
+            return NodeRecord(name, "call_function", self._function(call.func), args, kwargs)
+        if isinstance(call.func, ast.Attribute):
+            return NodeRecord(name, "call_method", call.func.attr, [self.argument(call.func.value), *args], kwargs)
+        raise self._fail(call, "it calls what has no name")
+
+    def _function(self, node: ast.expr) -> str:
+        path = dotted(node)
+        if path[:2] == ["torch", "ops"]:
+            return ".".join(path[2:])
+        if len(path) == 1 and hasattr(builtins, path[0]):
+            return f"builtins.{path[0]}"
+        if len(path) > 1 and path[0] in ("torch", "math", "operator", "_operator", "builtins", "numpy"):
+            return ".".join([path[0].removeprefix("_"), *path[1:]])
+        raise self._fail(node, "it calls a function of the program's own")
+
+    def _reference(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Name) and node.id in self.nodes:
+            return node.id
+        raise self._fail(node, f"{ast.unparse(node)[:40]} is set nowhere above")
+
+    def _output(self, one: ast.Return) -> None:
+        value = one.value
+        if isinstance(value, ast.Call) and dotted(value.func)[-1:] == ["tree_unflatten"] and value.args:
+            value = value.args[0]
+        node = NodeRecord("output", "output", "output", [None if value is None else self.argument(value)])
+        lines = self.lines[one.lineno : one.end_lineno]
+        told = [found[2] for line in lines if (found := _BESIDE.match(line))]
+        count = len(value.elts) if isinstance(value, (ast.Tuple, ast.List)) else 1
+        if told and len(told) == count:
+            node.meta["desc"] = [None if text == "None" else text for text in told]
+        self.nodes["output"] = node
+
+    def argument(self, node: ast.expr) -> Arg:
+        """An argument in the form of the records."""
+        match node:
+            case ast.Constant(value=None | bool() | int() | str() | float() | complex()):
+                return _constant(node.value)
+            case ast.Constant(value=value) if value is ...:
+                return {"ellipsis": True}
+            case ast.Name(id="inf" | "nan"):
+                return {"float": node.id}
+            case ast.Name():
+                return {"node": self._reference(node)}
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
+                return {"float": "-inf"}
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() | complex() as value)):
+                return _constant(-value)
+            case ast.Tuple():
+                return {"tuple": [self.argument(one) for one in node.elts]}
+            case ast.List():
+                return [self.argument(one) for one in node.elts]
+            case ast.Dict():
+                pairs = zip(node.keys, node.values, strict=True)
+                return {"dict": [[self.argument(key), self.argument(one)] for key, one in pairs if key is not None]}
+            case ast.Slice():
+                parts = (node.lower, node.upper, node.step)
+                return {"slice": [None if one is None else self.argument(one) for one in parts]}
+            case ast.Call():
+                return self._made(node)
+            case ast.Attribute():
+                return self._torch_value(node)
+            case _:
+                raise self._fail(node, f"an argument cannot be taken ({ast.unparse(node)[:40]})")
+
+    def _made(self, node: ast.Call) -> Arg:
+        path, args = dotted(node.func), [self.argument(one) for one in node.args]
+        named = {one.arg: self.argument(one.value) for one in node.keywords}
+        match path[-1:]:
+            case ["device"]:
+                kind, index = args[0] if args else named.get("type"), named.get("index")
+                return {"device": str(kind) if index is None else f"{kind}:{index}"}
+            case ["slice"] if len(path) == 1:
+                return {"slice": [None, *args, None] if len(args) == 1 else [*args, None][:3]}
+            case ["range"] if len(path) == 1:
+                return {"range": [0, *args, 1] if len(args) == 1 else [*args, 1][:3]}
+            case ["Size"] if len(args) == 1 and isinstance(args[0], list):
+                return {"size": args[0]}
+            case _:
+                raise self._fail(node, f"an argument cannot be taken ({ast.unparse(node)[:40]})")
+
+    def _torch_value(self, node: ast.Attribute) -> Arg:
+        path = dotted(node)
+        if path[:2] == ["torch", "ops"]:
+            return {"function": ".".join(path[2:])}
+        if len(path) == 2 and path[0] == "torch":
+            for tag, known in (("dtype", ITEM_BYTES), ("memory_format", _MEMORY_FORMATS), ("layout", _LAYOUTS)):
+                if path[1] in known:
+                    return {tag: path[1]}
+        raise self._fail(node, f"an argument cannot be taken ({ast.unparse(node)[:40]})")
+
+
+def _constant(value: Any) -> Arg:
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, float) and value - value != 0:
+        return {"float": str(value)}
+    return value
+
+
+def symbols_in(body: GraphBody) -> list[str]:
+    """The symbols that values of a graph are written with, each once."""
+    found: dict[str, None] = {}
+    for node in body.nodes:
+        value = node.value
+        parts = [*value.shape, *value.stride, value.offset] if isinstance(value, TensorValue) else []
+        parts += [value.expr] if isinstance(value, SymValue) else []
+        for part in parts:
+            found.update(dict.fromkeys(_SYMBOL.findall(part) if isinstance(part, str) else ()))
+    for one in body.subgraphs.values():
+        found.update(dict.fromkeys(symbols_in(one)))
+    return list(found)
