@@ -46,6 +46,10 @@ ARGUMENT_TAGS = frozenset({
 })  # fmt: skip
 
 
+FROM_TRACE = "trace"
+"""The policy of inputs of a run that was made of a trace: their layout as it is printed there."""
+
+
 class Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Base of all records: unknown fields are refused with their place, defaults are not written."""
 
@@ -295,7 +299,8 @@ class GraphRecord(Record, kw_only=True):
 
 
 class RunRecord(Record, kw_only=True):
-    """run.json: one recorded command. `job` is its launcher's id where several processes made the run with no wrapper."""
+    """run.json: one recorded command. `job` is its launcher's id where several processes made the run with no wrapper.
+    `inputs_policy` is that of `dump --inputs`, or FROM_TRACE."""
 
     format: int
     command: list[str]

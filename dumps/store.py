@@ -34,7 +34,7 @@ from .graph_folder import (
 from .opening import opened
 from .output import say
 from .reading import plain_name, read_bytes, read_if_there, read_record, stored
-from .schema import GraphRecord, InputsRecord, RunRecord
+from .schema import FROM_TRACE, GraphRecord, InputsRecord, RunRecord
 from .sources import Sources
 from .tensors import TensorStore
 from .validate import check_graph, check_inputs
@@ -233,6 +233,12 @@ class Run:
     def rows(self) -> list[index.Row]:
         """One row per graph that the journals or folders know, saved or not, in order of capture."""
         return index.rows(self.processes)
+
+    @property
+    def of_a_trace(self) -> str:
+        """A sentence for a run that was not recorded; empty for one that was."""
+        said = "read from a trace: the layout of inputs is as it was, their values are not known and are made up"
+        return said if self.record.inputs_policy == FROM_TRACE else ""
 
     def events(self, process: index.Process) -> list[journal.Event]:
         """The journal of one of its processes."""

@@ -126,7 +126,7 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
         emit(graph_table(rows), as_json=False)
     left_out = index.left_out_text(index.left_out(run.processes))
     found = [_told(text, run, one) for one in why.first_found(run.processes)]
-    for line in filter(None, (*deaths.lines(run.processes), *found, left_out, why.hint(text, run.processes))):
+    for line in filter(None, (run.of_a_trace, *deaths.lines(run.processes), *found, left_out, why.hint(text, run.processes))):
         say(line)
     say(_summary(text, run))
 

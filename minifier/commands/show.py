@@ -151,6 +151,8 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
         emit({**_head(saved), "nodes": nodes, **extra}, as_json=True)
         return
     say(f"{saved.id}: stage {saved.stage}, {counted(len(table), 'node')}, {saved.status}")
+    if saved.run and saved.run.of_a_trace:
+        say(saved.run.of_a_trace)
     if saved.error:
         say(f"error: {one_line(saved.error, 300)}")
     columns = [

@@ -27,6 +27,7 @@ _STAGES = {
 }  # fmt: skip
 _INNER = ("joint_passed", "inference", "forward", "backward")
 _WITH_EXAMPLES = ("dynamo", "pre_grad")
+_BREAK = re.compile(r"Graph Break Reason: (?:Encountered graph break when [^\n]*\n)?")
 _PLAIN_INPUT = re.compile(r"PlainAOTInput\(idx=(\d+)\)")
 
 
@@ -181,7 +182,7 @@ class Process:
         first, _, rest = entry.payload.partition("\n")
         place = re.fullmatch(r"Graph break in user code at (.+):(\d+)", first)
         stack = [[place[1], int(place[2]), "", ""]] if place else []
-        name, reason = compile_name(entry.compile_id), rest.partition("\nUser code traceback")[0]
+        name, reason = compile_name(entry.compile_id), _BREAK.sub("", rest.partition("\nUser code traceback")[0])
         self._broken += 1
         self.told.append({
             "what": "break", "compile": name, "then": "resumed", "stack": stack, "text": reason, "text_id": self._broken,

@@ -14,15 +14,13 @@ from pathlib import Path
 
 from ....dumps.errors import UnreadableError, UsageError
 from ....dumps.opening import read_text
-from ....dumps.schema import FORMAT, STAGES, RunRecord
+from ....dumps.schema import FORMAT, FROM_TRACE, STAGES, RunRecord
 from ....dumps.validate import check_graph
 from ....dumps.wording import counted
 from ....dumps.writer import RunWriter
 from . import lines, runnable, text
 from .process import Graph, Process, of_runnable
 
-FROM_TRACE = "trace"
-"""The policy of inputs of such a run: what a trace prints of them."""
 _RUNNABLE, _TRANSFORMED = "fx_graph_runnable.py", "fx_graph_transformed.py"
 _FOLDER = re.compile(r"(?:.*__)?(\d+)_(forward|backward|inference)_(\d+)(?:\.\d+)?")
 
@@ -99,7 +97,7 @@ def _why_nothing(path: Path, known: bool, left: list[str]) -> str:
 
 
 def _how_to_trace() -> str:
-    return "a trace is made by TORCH_TRACE=FOLDER in the environment of the program; where that can run again, record it: graphdbg dump"
+    return "TORCH_TRACE=FOLDER before a program's command makes a trace; where it can run again, record it: graphdbg dump SCRIPT"
 
 
 def _write(run: RunWriter, made: Process, source: str, left: list[str]) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field
+from sys import intern
 
 from ....dumps.errors import UnreadableError
 from ....dumps.expr_values import evaluate
@@ -18,6 +19,7 @@ from ....dumps.schema import Arg, ConstValue, TensorValue, Value
 from .text import GraphText, dotted, literal, parse, parsed
 
 ROOMS = {"_inductor": "inductor", "_dynamo": "dynamo", "_functorch": "functorch"}
+_SYMBOL = re.compile(r"[a-z]{1,8}\d{1,20}")
 OF_REPROS = {"inductor": ("generate_intermediate_hooks",), "dynamo": ("repro_after", "repro_level", "debug_dir_root")}
 """Settings that repro scripts make for their own sake."""
 
@@ -50,17 +52,16 @@ def read(text: str) -> Runnable:
 
 
 def _setting(one: ast.Assign, found: Runnable) -> None:
-    path = dotted(one.targets[0])
-    if len(path) == 1 and isinstance(one.value, ast.Constant) and type(one.value.value) is int:
-        if re.fullmatch(r"[a-z]{1,8}\d{1,20}", path[0]):  # s27 = 12
-            found.hints[path[0]] = one.value.value
+    path, value = dotted(one.targets[0]), one.value
+    if len(path) == 1 and isinstance(value, ast.Constant) and type(value.value) is int and _SYMBOL.fullmatch(path[0]):
+        found.hints[path[0]] = value.value  # s27 = 12
     if path[0:1] != ["torch"] or path[2:3] != ["config"] or path[1] not in ROOMS or len(path) < 4:
         return
     room, name = ROOMS[path[1]], ".".join(path[3:])
     if name in OF_REPROS.get(room, ()):
         return
     try:
-        found.config.setdefault(room, {})[name] = literal(one.value)
+        found.config.setdefault(room, {})[name] = literal(value)
     except UnreadableError:  # a function or an object: no setting that has a saved form
         return
 
@@ -76,7 +77,7 @@ def _inputs(function: ast.FunctionDef, hints: dict[str, int]) -> list[Value | No
         if kind == ["storage"] and isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and len(call.args) > 1:
             device = literal(named["device"]) if "device" in named else {"device": "cpu"}
             place = str(device["device"]) if isinstance(device, dict) else "cpu"
-            storages[one.targets[0].id] = len(storages), _size(call.args[1], hints), place
+            storages[one.targets[0].id] = len(storages), _size(call.args[1], hints), intern(place)
         elif kind == ["tensor"] and len(call.args) > 1 and isinstance(call.args[0], ast.Name):
             values.append(_tensor(call, named, storages[call.args[0].id], hints))
         elif kind == ["symint"]:

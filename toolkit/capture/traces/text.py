@@ -14,6 +14,7 @@ import ast
 import builtins
 import re
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any
 
 from ....dumps.dtypes import ITEM_BYTES
@@ -94,12 +95,12 @@ def value_of(note: ast.expr | None) -> Value | None:
         return None
     if found := _SYM.fullmatch(note.value):
         kind = "bool" if _RELATION.search(found[1]) else "float" if re.match(r"z\w*\d", found[1]) else "int"
-        return SymValue(kind, found[1])
+        return SymValue(kind, found[1].replace(" * ", "*").replace(" // ", "//"))
     found = _TENSOR.fullmatch(note.value)
     dtype = _dtype(found[1]) if found else None
     if found is None or dtype is None or found[3] is None:
         return None
-    return TensorValue(dtype, dims(found[2]), dims(found[3]), device=found[4] or "cpu")
+    return TensorValue(dtype, dims(found[2]), dims(found[3]), device=intern(found[4] or "cpu"))
 
 
 def _dtype(short: str) -> str | None:
@@ -308,7 +309,7 @@ class _Reader:
         match node:
             case ast.Constant(value=None | bool() | int() | str() | float() | complex()):
                 return _constant(node.value)
-            case ast.Constant(value=value) if value is ...:
+            case ast.Name(id="Ellipsis") | ast.Constant(value=builtins.Ellipsis):
                 return {"ellipsis": True}
             case ast.Name(id="inf" | "nan"):
                 return {"float": node.id}
