@@ -150,7 +150,7 @@ def test_a_debug_folder(tmp_path: Path) -> None:
     made = import_trace(debug, tmp_path / "run")
     found = graphdbg.open_run(tmp_path / "run")
     stages = {saved.stage for saved in found.graphs()}
-    assert stages == {"forward", "backward", "joint_passed", "post_grad_forward", "post_grad_backward", "post_grad_inference"}
+    assert stages == {"forward", "backward", "joint_passed"}
     assert (made.kind, made.left_out) == ("folder of TORCH_COMPILE_DEBUG", [])
     assert graphdbg.replay(found.graphs()[0], rung="inductor").ok
 
@@ -159,7 +159,7 @@ def entry(kind: str, payload: str = "", sum_of: str | None = None, **fields: obj
     import hashlib
 
     named = kind.endswith("runnable")
-    header = {"artifact": {"name": kind}} if named else {kind: fields}
+    header: dict[str, object] = {"artifact": {"name": kind}} if named else {kind: fields}
     header |= {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
     if payload:
         header["has_payload"] = hashlib.md5((sum_of or payload).encode()).hexdigest()
@@ -197,10 +197,10 @@ def test_nothing_of_a_trace_is_run(tmp_path: Path) -> None:
         out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         try:
             import_trace(tmp_path / "t.log", out)
-            with pytest.raises(UnreadableError, match="may not be called|not on the list"):
+            with pytest.raises(UnreadableError, match=r"may not be called|not on the list"):
                 graphdbg.open_run(out).graphs()[0].module()
         except UsageError as error:
-            assert "function of the program's own" in str(error)  # noqa: PT017
+            assert "function of the program's own" in str(error)
     assert not seen.exists()
 
 
@@ -253,6 +253,24 @@ def test_what_a_text_may_hold() -> None:
     assert (nodes["y_1"].target, nodes["w"].target) == ("operator.iadd", "builtins.getattr")
     assert nodes["v"].args[1:] == [{"float": "-inf"}, 1e-05]
     assert body.subgraphs["inner_0"].nodes[1].target == "operator.neg"
+
+
+def test_functions_have_the_names_of_records() -> None:
+    """FX prints them under the name of the binding; records have the public one."""
+    import torch
+
+    from graphdbg.dumps.torchside import targets
+
+    private = torch._C  # pyright: ignore[reportPrivateUsage]
+    for home, path in ((private._nn, ["_C", "_nn"]), (private._special, ["_C", "_special"]), (private._fft, ["_C", "_fft"]),
+                       (private._linalg, ["_C", "_linalg"]), (torch, [])):  # fmt: skip
+        for name in dir(home):
+            function = getattr(home, name)
+            if name.startswith("_") or type(function) is not type(torch.mm):
+                continue
+            known = targets.name_of(function)
+            if known.startswith(("torch.nn", "torch.special", "torch.fft", "torch.linalg")):
+                assert text.saved_name(["torch", *path, name]) == known
 
 
 def test_a_runnable_tells_inputs_and_settings() -> None:

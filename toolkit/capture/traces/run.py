@@ -18,10 +18,10 @@ from ....dumps.schema import FORMAT, FROM_TRACE, STAGES, RunRecord
 from ....dumps.validate import check_graph
 from ....dumps.wording import counted
 from ....dumps.writer import RunWriter
-from . import lines, runnable, text
+from . import lines, runnable
 from .process import Graph, Process, of_runnable
 
-_RUNNABLE, _TRANSFORMED = "fx_graph_runnable.py", "fx_graph_transformed.py"
+_RUNNABLE = "fx_graph_runnable.py"
 _FOLDER = re.compile(r"(?:.*__)?(\d+)_(forward|backward|inference)_(\d+)(?:\.\d+)?")
 
 
@@ -45,9 +45,10 @@ def traces_in(path: Path) -> list[Path]:
 
 
 def debug_in(path: Path) -> list[Path]:
-    """The folders of graphs in a folder of TORCH_COMPILE_DEBUG, in their order."""
+    """The folders of graphs in a folder of TORCH_COMPILE_DEBUG, in the order of their compiles."""
     found = [one.parent for one in path.rglob(_RUNNABLE)] if path.is_dir() else []
-    return sorted(found, key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(one))])
+    named = {one: _FOLDER.fullmatch(one.name) for one in found}
+    return sorted(found, key=lambda one: (one.parent, int(known[3]) if (known := named[one]) else 0, one.name))
 
 
 def is_one(path: Path) -> bool:
@@ -136,14 +137,7 @@ def _of_folders(folders: list[Path]) -> Process:
         number, kind = (named[1], named[2]) if named else ("0", "")
         try:
             told = runnable.read(read_text(folder / _RUNNABLE))
-            graph = of_runnable(told, f"x{number}_0", "joint_passed" if kind == "inference" else kind)
-            made.add(graph)
-            if (folder / _TRANSFORMED).is_file():
-                after = Graph(f"post_grad_{kind or graph.stage.replace('joint_passed', 'inference')}", graph.compile_id,
-                              text.parse(read_text(folder / _TRANSFORMED)), told.config)  # fmt: skip
-                for node in after.text.inputs:
-                    node.value = told.inputs.get(node.name)
-                made.add(after)
+            made.add(of_runnable(told, f"x{number}_0", "joint_passed" if kind == "inference" else kind))
         except (UnreadableError, OSError) as error:
             why = f"{error.what}: {error.why}" if isinstance(error, UnreadableError) else str(error)
             made.notes.append(f"{folder.name}: left out, {why}")

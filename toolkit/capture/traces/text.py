@@ -30,6 +30,16 @@ _OPERATORS: dict[type[ast.AST], str] = {
 _IN_PLACE = {"and_": "iand", "or_": "ior"}
 _MEMORY_FORMATS = frozenset({"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"})
 _LAYOUTS = frozenset({"strided", "jagged", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"})
+_BOUND_NN = frozenset({
+    "avg_pool2d", "avg_pool3d", "gelu", "linear", "log_sigmoid", "one_hot", "scaled_dot_product_attention", "softplus",
+    "softshrink",
+})  # fmt: skip
+_BOUND = frozenset({
+    "adaptive_avg_pool1d", "avg_pool1d", "bilinear", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_tbc",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "hardshrink", "native_channel_shuffle",
+    "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu",
+})  # fmt: skip
+"""Functions that torch.nn.functional has from elsewhere as they are; a record names them there."""
 _KINDS = {"f": "float", "i": "int", "u": "uint", "bf": "bfloat", "c": "complex"}
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?([A-Za-z]+(?::\d+)?)?")
 _SYM = re.compile(r"Sym\((.*)\)")
@@ -128,6 +138,19 @@ def dims(text: str) -> list[Dim]:
 def dim(text: str) -> Dim:
     """One size: a number, or an expression."""
     return int(text) if re.fullmatch(r"-?\d{1,18}", text) else text
+
+
+def saved_name(path: list[str]) -> str:
+    """The name that a record has for a function by where FX's printing finds it, which is where it is bound."""
+    match path:
+        case ["torch", "_C", "_nn", name] if name in _BOUND_NN:
+            return f"torch.nn.functional.{name.replace('log_s', 'logs')}"
+        case ["torch", "_C", "_fft" | "_linalg" | "_special" as home, name]:
+            return f"torch.{home[1:]}.{name.removeprefix(home[1:] + '_')}"
+        case ["torch", name] if name in _BOUND:
+            return f"torch.nn.functional.{name}"
+        case _:
+            return ".".join(path)
 
 
 def _forward(node: ast.ClassDef) -> ast.FunctionDef | None:
@@ -284,7 +307,7 @@ class _Reader:
         if len(path) == 1 and hasattr(builtins, path[0]):
             return f"builtins.{path[0]}"
         if len(path) > 1 and path[0] in ("torch", "math", "operator", "_operator", "builtins", "numpy"):
-            return ".".join([path[0].removeprefix("_"), *path[1:]])
+            return saved_name([path[0].removeprefix("_"), *path[1:]])
         raise self._fail(node, "it calls a function of the program's own")
 
     def _reference(self, node: ast.expr) -> str:
