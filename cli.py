@@ -27,7 +27,8 @@ from .dumps.output import make_ready, say, settle
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "dump": ("Record", "toolkit.commands.dump:dump", "Run a command and record every graph that its compiler stack builds."),
     "import": (
-        "Record", "toolkit.commands.import_:import_", "Turn a repro script or an exported program of torch's into a case.",
+        "Record", "toolkit.commands.import_:import_",
+        "Turn a repro script or exported program of torch's into a case, a trace into a run.",
     ),
     "demo": (
         "Record", "minifier.commands.demo:demo", "Record a training run with a planted compiler bug, shrink and report it.",
