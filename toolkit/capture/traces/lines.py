@@ -16,6 +16,7 @@ import msgspec
 
 from ....dumps.errors import UnreadableError
 from ....dumps.opening import opened
+from ....dumps.wording import counted
 
 _PREFIX = re.compile(rb"(?:\[rank(\d+)\]:)?[VIWEC]\d{4} [\d:.]+ \S+ [^\]]*\] (?=\{)")
 _COMMON = frozenset({
@@ -93,7 +94,7 @@ def read(path: Path) -> Trace:
     except OSError as error:
         raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error
     if bad:
-        trace.damage.append(f"{path.name}: {bad} of its lines are cut off or no lines of a trace, and were passed over")
+        trace.damage.append(f"{path.name}: passed over {counted(bad, 'line')} that a trace does not have, or that is cut off")
     return trace
 
 

@@ -16,6 +16,7 @@ from sys import intern
 from ....dumps.errors import UnreadableError
 from ....dumps.expr_values import evaluate
 from ....dumps.schema import Arg, ConstValue, TensorValue, Value
+from ....dumps.wording import counted
 from .text import GraphText, dotted, literal, parse, parsed
 
 ROOMS = {"_inductor": "inductor", "_dynamo": "dynamo", "_functorch": "functorch"}
@@ -46,7 +47,7 @@ def read(text: str) -> Runnable:
             _setting(one, found)
     names = [node.name for node in found.graph.inputs]
     if len(values) != len(names):
-        raise UnreadableError("its text", f"it takes {len(names)} inputs and tells of {len(values)}: it may be cut off")
+        raise UnreadableError("its text", f"it takes {counted(len(names), 'input')} and tells of {len(values)}: it may be cut off")
     found.inputs = {name: value for name, value in zip(names, values, strict=True) if value is not None}
     return found
 
