@@ -47,7 +47,8 @@ def read(text: str) -> Runnable:
             _setting(one, found)
     names = [node.name for node in found.graph.inputs]
     if len(values) != len(names):
-        raise UnreadableError("its text", f"it takes {counted(len(names), 'input')} and tells of {len(values)}: it may be cut off")
+        why = f"it takes {counted(len(names), 'input')} and tells of {len(values)}: it may be cut off"
+        raise UnreadableError("its text", why)
     found.inputs = {name: value for name, value in zip(names, values, strict=True) if value is not None}
     return found
 
