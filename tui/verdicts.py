@@ -55,12 +55,12 @@ def of_graph(graph: str) -> Judged | None:
 
 
 def beside(a: str, b: str) -> str:
-    """The newest verdicts on two graphs, "x wrong numbers at relu -> + ok"; empty where nothing is known of either."""
+    """The newest verdicts on two graphs, "A x wrong numbers at relu, B + ok"; empty where nothing is known of either."""
     jobs, found = [job for job in job_files.recent() if job.here], Verdicts()
     found.look(jobs)
     going = {Path(job.record.cwd, *job.record.words[1:2]): job.record.words[0] for job in jobs if job.state == "running"}
     told = [_told(found.of(graph), going.get(Path(graph).absolute(), "")) for graph in (a, b)]
-    return " -> ".join(one or "not judged" for one in told) if any(told) else ""
+    return f"A {told[0] or 'not judged'}, B {told[1] or 'not judged'}" if any(told) else ""
 
 
 def _told(found: Judged | None, going: str) -> str:

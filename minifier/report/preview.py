@@ -34,7 +34,7 @@ _MARKER = re.compile(r"\.\.\.(?=/)|<(?:path|folder|cache|tmp|site-packages|pytho
 _LINES = re.compile(r"The operations come from these lines:\n\n```\n(?P<lines>.*?)\n```", re.DOTALL)
 _PLACE = re.compile(r"^(?P<file>.+?):\d+ in ")
 _GRAPH = re.compile(r"^def graph\(.*?(?=^\S)", re.DOTALL | re.MULTILINE)
-_OPERATION = re.compile(r"= (?:torch\.ops\.)?([\w.]+)\(")
+_OPERATION = re.compile(r"(?:=|return) (?:torch\.ops\.)?([\w.]+?)(?:\.default)?\(")
 _KNOWN = re.compile(r"https://github\.com/pytorch/pytorch/\S+|^Git revision: \w+$", re.MULTILINE)
 """Words of the report's own that look random: the link to a search, torch's revision."""
 _RATE = re.compile(r"shows it in (\d+) of (\d+) fresh processes|it did in (\d+) of (\d+) fresh processes")

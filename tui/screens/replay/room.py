@@ -47,8 +47,7 @@ class ReplayRoom(ViewsRoom):
     ReplayRoom .replay-head { height: 1; color: $text-muted; text-style: bold; text-wrap: nowrap; }
     ReplayRoom #rungs { height: 11; }
     ReplayRoom #facts { height: 1; padding: 0 1; color: $text-muted; }
-    ReplayRoom #finding { height: 2; padding: 0 1; background: $boost; }
-    ReplayRoom.tall #finding { height: 3; }
+    ReplayRoom #finding { height: auto; min-height: 2; max-height: 5; padding: 0 1; background: $boost; }
     ReplayRoom #views { height: 1; background: $panel; text-wrap: nowrap; }
     ReplayRoom #said { height: 1fr; }
     ReplayRoom Rows > .rows--cursor { background: $primary 15%; text-style: none; }
@@ -128,7 +127,6 @@ class ReplayRoom(ViewsRoom):
         width, height = self.app.size
         self._width = width
         self.rungs.styles.height = max(3, min(len(NAMES), (height - 8) // 2))
-        self.set_class(height >= 30, "tall")
         self.query_one("#rung-head", Static).update(rung_head(width))
         self.query_one("#value-head", Static).update(value_head(width))
         self._show_said()
