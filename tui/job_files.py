@@ -176,7 +176,8 @@ def look(folder: Path) -> Kept:
     """One job as it stands. Raises GraphdbgError where its job.json cannot be read."""
     record = read_record(folder / JOB_FILE, JobRecord)
     code = code_of(folder)
-    alive = "dead" if record.process is None else liveness(record.process, ended=code is not None)
+    ends = "dead" if code is None else "ended"
+    alive = ends if record.process is None else liveness(record.process, ended=code is not None)
     states: dict[str, State] = {"ended": "ended", "alive": "running", "dead": "gone", "unknown": "elsewhere"}
     ended = None
     if alive in ("ended", "dead"):
