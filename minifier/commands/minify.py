@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +134,7 @@ def minify(
     \b
     -- CMD runs a program beside eager, as triage does. Where a call departs and no graph of it fails, the program that
     shows it with torch alone (OUT/repro/repro.py) is cut; where a graph fails, that graph is minified into OUT/minified.
+    --max-time counts from the program's start; the program itself runs to its end.
 
     \b
     repro.py enters through torch.compile, else through Inductor's inner compiler, else where the graph was
@@ -147,7 +149,8 @@ def minify(
 
         if graph or resume:
             raise UsageError("a command was given beside a graph", "one of them is wanted", "leave the other out")
-        found = program.triaged(command, out, quiet=as_json)
+        found = program.triaged(command, out, options.max_time, quiet=as_json)
+        options = replace(options, max_time=program.left_of(options.max_time, found))
         graph = program.failing_graph(found)
         if not graph:
             raise SystemExit(program.cut_repro(found, options.max_time, as_json))

@@ -24,10 +24,15 @@ from .cutting import Cutting
 DEFAULT_TIME_S = 600.0
 
 
-def triaged(command: list[str], out: str | None, *, quiet: bool) -> ProgramTriage:
-    """The program beside eager; what it left is in OUT."""
+def triaged(command: list[str], out: str | None, max_time_s: float | None, *, quiet: bool) -> ProgramTriage:
+    """The program beside eager, its calls looked at for that long; what it left is in OUT."""
     folder = Path(out) if out else free_path("minified-program", first=2)
-    return triage_program(command, output=folder, quiet=quiet, told=say)
+    return triage_program(command, output=folder, max_time_s=max_time_s, quiet=quiet, told=say)
+
+
+def left_of(max_time_s: float | None, found: ProgramTriage) -> float | None:
+    """The seconds that are left for cutting; at least one, in which nothing much is cut."""
+    return None if max_time_s is None else max(float(round(max_time_s - found.seconds)), 1.0)
 
 
 def failing_graph(found: ProgramTriage) -> str:
@@ -49,7 +54,8 @@ def cut_repro(found: ProgramTriage, max_time_s: float | None, as_json: bool) -> 
             cutting.run()
         asked = cutting.asked
         left = counted(len(cutting.text.splitlines()), "line")
-        say(f"{counted(asked, 'candidate')} run: of {counted(lines, 'line')} {left} left")
+        over = "" if asked else "; the time was over before it was cut (--max-time)"
+        say(f"{counted(asked, 'candidate')} run: of {counted(lines, 'line')} {left} left{over}")
         repro = shown(Path(repro.path), sys.executable)
     failed = found.verdict.failed
     code = (0 if repro.says == "shows" else 1) if failed or found.verdict.verdict in ("ok", "rounding") else 4

@@ -52,6 +52,8 @@ class Beside:
         self.ambient = live_torch.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
         self.queued = self.drawn = False
+        self.as_compiled = False
+        """Whether eager takes the path that the program takes where `torch.compiler.is_compiling()`."""
         self.outputs = 0
         self.copies: dict[int, torch.Tensor] = {}
         self.compared: Callable[[Left], Row] | None = None
@@ -132,12 +134,25 @@ class Beside:
                 break
             got = begun if rung == self.one.rungs.names[0] else run(rung)
             row = compared(rung, got)
+            if row.verdict.failed and got.error is not None and not part and self._of_backward(got.error):
+                row.verdict = Verdict("ok", reason=f"eager raises {type(got.error).__name__} too, in its backward")
+                self.call.notes.append(f"{rung} raises what eager raises in its backward")
             self.call.rows.append(row)
             if got.error is None and got.text != eager.text and part == "":
                 self.call.notes.append(f"{rung} prints something else than eager")
             failed += [row] if row.verdict.failed else []
             if self.shadow.go_on and rung == self.one.rungs.last and got.error is None:
                 row.differences = comparing.differences(eager.values, got.values)
+        if failed and failed[0].rung == self.one.rungs.names[0] and not self.as_compiled:
+            self.as_compiled = True
+            other = run("eager")
+            if not comparing.judged(failed[0].rung, "dynamo", part, other, begun, {}, noise, self.one.levels).verdict.failed:
+                self.call.rows = [row for row in self.call.rows if row.part != part]
+                self.call.notes.append("it asks torch.compiler.is_compiling(): eager takes the path of what is compiled")
+                self.eager = self.eager if part else other.values
+                self._judge(part, other, run)
+                return
+            self.as_compiled = False
         if failed and not self.call.rows[-1].verdict.failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
             for row in failed:
                 self.call.notes.append(f"{row.rung} by itself departs ({row.verdict.reason}); what the program runs does not")
@@ -156,6 +171,16 @@ class Beside:
         except Exception:  # noqa: BLE001 - that it does not repeat itself is known all the same
             return ""
         return f": {found}" if found else ""
+
+    def _of_backward(self, error: BaseException) -> bool:
+        """Whether eager's backward from all results raises that, up to names: AOTAutograd traces it in the call."""
+        outputs: list[torch.Tensor] = []
+        self._run("eager", self.one.rungs.call("eager"), outputs=outputs)
+        self.outputs, self.given = len(outputs), {at: torch.ones_like(one) for at, one in enumerate(outputs)}
+        eager = self._gradients("eager").error if outputs else None
+        self.given = {}
+        text = str(eager).partition("\n")[0].partition(": [")[0]
+        return eager is not None and bool(text) and text in str(error)
 
     def _departs(self, part: str, compared: Callable[[Left], Row]) -> None:
         self.shadow.departed = True
@@ -210,7 +235,8 @@ class Beside:
             for tensor in {id(one): one for one in [*(one for _, one in leaves), *self._state()]}.values():
                 mode.move(tensor)
         began = time.perf_counter()
-        with quiet() as heard, stance(rung == "eager"), own_hooks(), no_side_effects(alone), counters(), self._modes():
+        path = t.swapped("is_compiling_flag", True) if self.as_compiled and rung == "eager" else contextlib.nullcontext()
+        with quiet() as heard, stance(rung == "eager"), own_hooks(), no_side_effects(alone), counters(), self._modes(), path:
             try:
                 with mode:
                     result = function(*args, **kwargs)

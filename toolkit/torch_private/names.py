@@ -344,6 +344,8 @@ NAMES = Names((
     # torch.autograd.graph has hooks of nodes and tensors, and nothing that is called when a backward has ended.
     Row("torch.autograd.variable", "autograd_engine=Variable._execution_engine", _BESIDE),
     Row("torch._dynamo.backends.registry", "lookup_backend", _BESIDE),
+    # torch.compiler.is_compiling() reads it.
+    Row("torch.compiler", "is_compiling_flag=_is_compiling_flag", _BESIDE),
     # torch.compile has isolate_recompiles for it, from 2.12 on.
     Row("torch._dynamo.convert_frame", "compute_cache_size", _BESIDE),
     Row("torch._C", "top_saved_tensors_hooks=_autograd._top_saved_tensors_default_hooks "

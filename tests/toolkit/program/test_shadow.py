@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import graphdbg
@@ -91,3 +92,31 @@ def test_rounding_moves_a_result_as_a_whole_too() -> None:
         shifts.append(float((moved.double() - given.double()).mean()))
     one_by_one = torch.finfo(torch.float32).eps * 16 / 256  # what independent steps come to, of 65,536
     assert max(map(abs, shifts)) > 20 * one_by_one and max(map(abs, shifts)) < 17 * torch.finfo(torch.float32).eps
+
+
+def test_a_path_that_only_compiled_code_takes_is_no_fault_and_what_is_wrong_in_it_is(tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 3)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = model(x)
+        return (y * 3 if torch.compiler.is_compiling() else y + 1).sum()
+
+    def wrong(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        return lambda *args: [1.1 * one for one in gm(*args)]
+
+    for number, (backend, word) in enumerate({"aot_eager": "ok", wrong: "fails"}.items()):
+        torch._dynamo.reset()
+        with graphdbg.shadow(tmp_path / str(number)) as found:
+            torch.compile(step, backend=backend)(torch.ones(3)).backward()
+        assert found.verdict.verdict == word, found.summary
+        rows = [(row.rung, row.part) for row in found.calls[0].rows if not row.verdict.failed]
+        assert ("dynamo", "") in rows and (word == "fails" or ("aot_eager", "backward") in rows), rows
+
+
+def test_an_error_of_eagers_backward_that_a_compile_raises_is_no_fault_of_it(tmp_path: Path) -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * x.exp().mul_(2)).sum()  # exp needs its result
+
+    with graphdbg.shadow(tmp_path / "found") as found, pytest.raises(Exception, match="modified by an inplace operation"):
+        torch.compile(step, backend="aot_eager")(torch.ones(3, requires_grad=True))
+    assert found.verdict.verdict == "ok" and "in its backward" in found.calls[0].rows[-1].verdict.reason, found.summary
