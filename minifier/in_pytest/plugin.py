@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-INSIDE = "GRAPHDBG_PYTEST"
+INSIDE = "PYTEST_GRAPHDBG"
 """Set where a test is run again."""
 FOLDER = "graphdbg-pytest"
 TIME_S = 600.0

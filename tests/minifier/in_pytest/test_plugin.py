@@ -63,6 +63,7 @@ def test_failing_tests_that_compiled_end_in_a_repro_or_in_what_agrees(tmp_path: 
     done = run(tmp_path, "-n", "2", "--graphdbg-time", "500", suite=SUITE)
     assert done.returncode == 1, done.stdout + done.stderr
     said = done.stdout.partition("= graphdbg =")[2]
+    assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {"test_suite-test_own_mistake-3", "test_suite-test_wrong"}
     assert "test_suite.py::test_wrong: fails: wrong numbers (layer inductor)" in said, done.stdout
     assert "test_own_mistake[3]: what it compiles agrees with eager" in said and "test_plain" not in said.split("= short")[0]
     repro = tmp_path / FOLDER / "test_suite-test_wrong" / "minified" / "repro.py"

@@ -42,8 +42,9 @@ class Looked:
     atoms: Atoms = field(default_factory=lambda: NUMBERS_ONLY)
     doubt: str = ""
     shown: str | None = None
-    """The candidate that was chosen to be seen, in place of the one in flight; `title` says which."""
+    """The candidate that was chosen to be seen, in place of the one in flight; `title` says which, `number` which state."""
     title: str = ""
+    number: int | None = None
     ascii_only: bool = False
     against: str = ""
     """What it is compared with; empty: it is shown whole."""
