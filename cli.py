@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 import sys
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from io import StringIO
+from typing import Any
 
 import click
 
 from . import __version__
-from .dumps import temporary
+from .dumps import findings, temporary
 from .dumps.errors import EnvironmentLackError, GraphdbgError
 from .dumps.output import make_ready, say, settle
 
@@ -199,9 +203,19 @@ def _defect() -> int:
     return DEFECT_EXIT
 
 
+def _keep(
+    words: Sequence[str], began: float, asked: str, target: str, lines: Iterable[dict[str, Any]], code: int
+) -> None:  # fmt: skip
+    from .tui.job_files import keep  # late: most commands judge nothing
+
+    keep(words, began, asked, target, lines, code)
+
+
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of the `graphdbg` script."""
     make_ready()
     temporary.go_on_signals()
     temporary.remove_left_over()
+    if findings.KEPT_ELSEWHERE not in os.environ:
+        findings.keep_by(partial(_keep, sys.argv[1:] if args is None else args, time.time()))
     sys.exit(settle(run(args)))

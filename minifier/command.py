@@ -21,6 +21,7 @@ import msgspec
 
 from ..dumps.atomic import write_file
 from ..dumps.errors import UsageError
+from ..dumps.findings import KEPT_ELSEWHERE
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import raise_refusal
 from ..toolkit.signature import Signature
@@ -161,5 +162,6 @@ def _last_line(output: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The user's variables, those left out that have no JSON form."""
-    return {name: value for name, value in os.environ.items() if (name + value).isprintable() or value.isascii()}
+    """The user's variables, those left out that have no JSON form; what graphdbg finds of a candidate is of no interest later."""
+    told = {name: value for name, value in os.environ.items() if (name + value).isprintable() or value.isascii()}
+    return told | {KEPT_ELSEWHERE: "1"}

@@ -1,7 +1,8 @@
 """The folders of jobs on disk: one each, so that what a command printed outlives the workbench, and another one finds it again.
 
 `$XDG_STATE_HOME/graphdbg/jobs/ID/` holds job.json (the words, the folder it was started in, its process), out, err and, once it
-ended, exit. Must not start, signal or judge a job. Reading deletes nothing; only a new job drops the oldest ended ones.
+ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Must not start, signal or judge a job.
+Reading deletes nothing; only a new job drops the oldest ended ones.
 
 >>> [(found.line, found.state) for found in recent()]
 [('graphdbg triage myrun/0_0/forward', 'running'), ('graphdbg minify myrun/0_0/forward -o out', 'ended')]
@@ -12,13 +13,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import json
 import os
 import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -34,7 +37,11 @@ from ..dumps.schema import FORMAT, Record
 from .places import state_folder
 
 KEPT = 50
-"""So many ended jobs are kept; a new job drops the oldest ones beyond."""
+"""So many ended jobs are kept, and of those typed in a shell; a new one drops the oldest ones of its sort beyond."""
+TYPED = "-typed"
+"""How the folders of those end."""
+MOST_BYTES = 1 << 25
+"""What a command in a shell found is kept up to this size."""
 
 NORMAL = (0, 1, 4)
 """Exit codes of a command that did what it was asked: nothing fails, something does, or that cannot be told."""
@@ -90,18 +97,27 @@ def homes() -> list[Path]:
     return [state_folder() / "jobs", Path(tempfile.gettempdir()) / f"graphdbg-{user}" / "jobs"]
 
 
-def new_folder(words: Sequence[str], *, passing: bool) -> tuple[Path, str]:
-    """A folder for a new job with its job.json, and a sentence where it is not the usual place. Raises EnvironmentLackError."""
+def new_folder(
+    words: Sequence[str], *, passing: bool, files: Mapping[str, bytes] = MappingProxyType({}), began: float | None = None
+) -> tuple[Path, str]:  # fmt: skip
+    """A folder for a new job with its job.json, and a sentence where it is not the usual place. `files`: of one that has ended
+    already, and `began` when. Raises EnvironmentLackError."""
     refused: list[OSError | GraphdbgError] = []
-    record = JobRecord(format=FORMAT, words=list(words), cwd=str(Path.cwd().resolve()), started=time.time(), passing=passing)
+    started = time.time() if began is None else began
+    record = JobRecord(format=FORMAT, words=list(words), cwd=str(Path.cwd().resolve()), started=started, passing=passing)
+    typed = TYPED if files else ""
     for home in homes():
-        folder = home / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(_count):04}"
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(_count):04}{typed}"
+        folder = home / (f".{name}" if files else name)
         try:
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             _refuse_a_strangers(home)
-            _trim(home)
+            _trim(home, typed)
             folder.mkdir()
-            write_file(folder / JOB_FILE, encode(record))
+            for file, data in {**files, JOB_FILE: encode(record)}.items():
+                write_file(folder / file, data)
+            if files:  # it is seen when it is whole
+                folder = folder.rename(home / name)
         except (OSError, GraphdbgError) as error:
             refused.append(error)
             shutil.rmtree(folder, ignore_errors=True)
@@ -110,6 +126,25 @@ def new_folder(words: Sequence[str], *, passing: bool) -> tuple[Path, str]:
         return folder, why
     error = refused[-1]
     raise error if isinstance(error, GraphdbgError) else cannot_write(homes()[-1], error)
+
+
+def keep(
+    typed: Sequence[str], began: float, asked: str, target: str, lines: Iterable[dict[str, Any]], code: int
+) -> None:  # fmt: skip
+    """What a command in a shell found of a run or graph becomes a job that has ended, as the workbench would have started it.
+    Where nothing can be written, or it is too large, it is not kept: its output told it."""
+    options = [word for word in typed[1:] if word not in ("--json", LINES)]
+    if asked in options:
+        options.remove(asked)
+    words = [typed[0], target, *options, "--json" if typed[0] in ("bisect", "check") else LINES]
+    out = bytearray()
+    for line in lines:
+        out += json.dumps(line).encode() + b"\n"
+        if len(out) > MOST_BYTES:
+            return
+    with contextlib.suppress(OSError, GraphdbgError):
+        files = {OUT_FILE: bytes(out), ERR_FILE: b"", EXIT_FILE: str(code).encode()}
+        new_folder(words, passing=False, files=files, began=began)
 
 
 def _refuse_a_strangers(home: Path) -> None:
@@ -141,7 +176,8 @@ def look(folder: Path) -> Kept:
     """One job as it stands. Raises GraphdbgError where its job.json cannot be read."""
     record = read_record(folder / JOB_FILE, JobRecord)
     code = code_of(folder)
-    alive = "dead" if record.process is None else liveness(record.process, ended=code is not None)
+    ends = "dead" if code is None else "ended"
+    alive = ends if record.process is None else liveness(record.process, ended=code is not None)
     states: dict[str, State] = {"ended": "ended", "alive": "running", "dead": "gone", "unknown": "elsewhere"}
     ended = None
     if alive in ("ended", "dead"):
@@ -151,7 +187,16 @@ def look(folder: Path) -> Kept:
     return Kept(folder, record, states[alive], code, ended)
 
 
-def recent(most: int = KEPT) -> list[Kept]:
+def stamp() -> list[int]:
+    """Changes whenever a job came or went."""
+    seen: list[int] = []
+    for home in homes():
+        with contextlib.suppress(OSError):
+            seen.append(home.stat().st_mtime_ns)
+    return seen
+
+
+def recent(most: int = 2 * KEPT) -> list[Kept]:
     """The jobs there are, the newest first; folders that cannot be read, and passing ones, are left out."""
     found: list[Kept] = []
     for home in homes():
@@ -244,9 +289,9 @@ def _folders(home: Path) -> list[Path]:
         return []
 
 
-def _trim(home: Path) -> None:
-    """Drops the oldest ended jobs beyond those that are kept; none that may still run."""
-    folders = _folders(home)
+def _trim(home: Path, typed: str) -> None:
+    """Drops the oldest ended jobs beyond those that are kept; none that may still run. `typed`: of those of a shell."""
+    folders = [folder for folder in _folders(home) if folder.name.endswith(TYPED) == bool(typed)]
     for folder in folders[: max(0, len(folders) - KEPT + 1)]:
         with contextlib.suppress(GraphdbgError):
             if look(folder).state in ("ended", "gone"):

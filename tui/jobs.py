@@ -25,6 +25,7 @@ from typing import Any
 from ..dumps.atomic import cannot_write
 from ..dumps.deaths import signal_name
 from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.findings import KEPT_ELSEWHERE
 from ..dumps.lines import BITE_BYTES, Tail, decoded
 from ..dumps.process import liveness
 from . import job_files
@@ -123,6 +124,7 @@ class Job:
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = dict(os.environ)
+        environment[KEPT_ELSEWHERE] = "1"  # here
         environment.pop("PYTHONUNBUFFERED", None)  # with it, Python drops without a word what a full disk did not take
         if NO_COLOR is not None:
             environment["NO_COLOR"] = NO_COLOR

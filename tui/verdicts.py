@@ -26,7 +26,7 @@ from ..toolkit.verdict import Verdict, read
 from . import job_files
 from .settings import mark
 
-COMMANDS = ("triage", "replay", "bisect")
+COMMANDS = ("triage", "replay", "bisect", "check")
 """Those that judge."""
 
 
@@ -44,7 +44,7 @@ class Judged(NamedTuple):
     imports: tuple[str, ...] = ()
     """What was imported first, or trusted."""
     words: tuple[str, ...] = ()
-    """The command: triage, replay or bisect, and what it was given."""
+    """The command, one of those that judge, and what it was given."""
 
 
 def of_graph(graph: str) -> Judged | None:
@@ -55,12 +55,12 @@ def of_graph(graph: str) -> Judged | None:
 
 
 def beside(a: str, b: str) -> str:
-    """The newest verdicts on two graphs, "x wrong numbers at relu -> + ok"; empty where nothing is known of either."""
+    """The newest verdicts on two graphs, "A x wrong numbers at relu, B + ok"; empty where nothing is known of either."""
     jobs, found = [job for job in job_files.recent() if job.here], Verdicts()
     found.look(jobs)
     going = {Path(job.record.cwd, *job.record.words[1:2]): job.record.words[0] for job in jobs if job.state == "running"}
     told = [_told(found.of(graph), going.get(Path(graph).absolute(), "")) for graph in (a, b)]
-    return " -> ".join(one or "not judged" for one in told) if any(told) else ""
+    return f"A {told[0] or 'not judged'}, B {told[1] or 'not judged'}" if any(told) else ""
 
 
 def _told(found: Judged | None, going: str) -> str:
@@ -70,6 +70,14 @@ def _told(found: Judged | None, going: str) -> str:
         return ""
     sign, place = {"bad": "bad", "ok": "ok"}.get(verdict_words.tone(found.record)), verdict_words.where_text(found.record)
     return f"{mark(sign) if sign else '?'} {found.word}" + (f" at {place}" if place and found.bad else "")
+
+
+def _takes_back(job: job_files.JobRecord, known: Judged) -> bool:
+    """Whether a job that finds nothing says that what was found is no more: the same question, or the ladder, which does not ask
+    what check does."""
+    if known.words[0] == "check" or job.words[0] != "triage":
+        return job.words[0] == known.words[0] and job.started >= known.started
+    return True
 
 
 class Verdicts:
@@ -117,6 +125,9 @@ class Verdicts:
         if record is None or record.skipped:
             return
         graph = str(line.get("address") or target)
+        known = self._found.get(Path(job.cwd, graph))
+        if known is not None and known.bad and not record.failed and not _takes_back(job, known):
+            return
         said = verdict_words.said(record, record.reason)
         word = verdict_words.word(record).removeprefix("fails: ")
         self._found[Path(job.cwd, graph)] = Judged(
@@ -198,6 +209,10 @@ def _take_job(found: NodesFound, kept: job_files.Kept, wanted: Path) -> None:
             said = str(line.get("sentence") or f"{verdict_words.word(record).removeprefix('fails: ')}: {record.reason}")
             node, known = (where.node, where.name) if where is not None else ("", "")
             found.marks[key] = [(node, known, said)]
+            found.marks[key] += [
+                (str(other["node"]), "", str(other["sentence"])) for other in line.get("findings") or () if command == "check"
+                if other.get("origin") and other.get("node") != node and not other.get("graph")
+            ]  # fmt: skip
     if values is not None and values.rows:
         found.values.pop(values.rung, None)
         found.values[values.rung] = values

@@ -33,7 +33,10 @@ MARKERS = {
 _MARKER = re.compile(r"\.\.\.(?=/)|<(?:path|folder|cache|tmp|site-packages|python|graphdbg|user|secret)>")
 _LINES = re.compile(r"The operations come from these lines:\n\n```\n(?P<lines>.*?)\n```", re.DOTALL)
 _PLACE = re.compile(r"^(?P<file>.+?):\d+ in ")
-_OPERATION = re.compile(r"\btorch\.ops\.(\w+\.\w+)")
+_GRAPH = re.compile(r"^def graph\(.*?(?=^\S)", re.DOTALL | re.MULTILINE)
+_OPERATION = re.compile(r"(?:=|return) (?:torch\.ops\.)?([\w.]+?)(?:\.default)?\(")
+_KNOWN = re.compile(r"https://github\.com/pytorch/pytorch/\S+|^Git revision: \w+$", re.MULTILINE)
+"""Words of the report's own that look random: the link to a search, torch's revision."""
 _RATE = re.compile(r"shows it in (\d+) of (\d+) fresh processes|it did in (\d+) of (\d+) fresh processes")
 
 
@@ -67,7 +70,7 @@ class Preview:
         rest = found.issue.replace(found.repro.rstrip(), "") if found.repro else found.issue
         found.replaced = Counter(MARKERS[marker] for marker in _MARKER.findall(rest + found.repro))
         found.leaks = list(dict.fromkeys((redactor or Redactor()).leaks(both)))
-        found.random = random_looking(rest)
+        found.random = random_looking(_KNOWN.sub("", rest))
         rate = _RATE.search(found.issue)
         if rate:
             found.shown, found.times = (int(number) for number in rate.groups() if number is not None)
@@ -98,7 +101,7 @@ class Preview:
     def sentences(self) -> list[str]:
         """What will be shared, what was replaced, what the archive holds, how sure it is."""
         files = list(dict.fromkeys(found["file"] for line in self.source_lines if (found := _PLACE.match(line))))
-        operations = dict.fromkeys(_OPERATION.findall(self.repro))
+        operations = dict.fromkeys(_OPERATION.findall("".join(_GRAPH.findall(self.repro)) or self.repro))
         parts = [f"{counted(len(self.source_lines), 'source line')} of {counted(len(files), 'file')}"
                  + (f" ({', '.join(files)})" if files else "")]  # fmt: skip
         parts.append(f"{counted(len(operations), 'operation')}" + (f" ({', '.join(list(operations)[:4])})" if operations else ""))

@@ -123,7 +123,7 @@ def triaging(person: Person) -> None:
     person.sees("name the first wrong node and its line", told(r"relu.*train_residual\.py:\d+"), 300)
     terminal.until(lambda text: "running" not in text.splitlines()[0], 300)
     person.begin()
-    person.press("2", "!")
+    person.press("!")
     person.sees("go to that node", told(r"\[2 Graph.*relu"))
     person.begin()
     person.press("]")
@@ -184,9 +184,9 @@ def stopping(person: Person) -> None:
     terminal.until(told(r"\[5 Minify . \d+/\d+"), 120)
     keys, began = person._count, person._began
     for name, pressed, holds in (
-        ("disable a step", ["[", "[", "d"], "disable"),
-        ("raise a step", ["P"], "raise"),
-        ("restart a state", ["]", "r"], "restart"),
+        ("disable a step", ["d"], "disable"),
+        ("raise a step", ["P", "P"], "raise"),
+        ("restart a state", ["r"], "restart"),
     ):
         person.begin()
         person.press(*pressed)

@@ -16,6 +16,7 @@ _CODE = "files of generated code, which open themselves"
 OTHERS: dict[str, str] = {
     "dumps.browse.kernels": _CODE,
     "minifier.commands.show": _CODE,
+    "minifier.in_pytest.failing": "what the commands that it runs say",
     "dumps.pack.making": _CODE,
     "toolkit.compile_fx.showing.asked": _CODE,
     "toolkit.compile_fx.showing.child": _CODE,

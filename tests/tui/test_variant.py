@@ -75,10 +75,10 @@ def test_a_change_is_a_case_that_is_judged_and_shown_beside(
         await at_sin_1(app)
         editor("sin_1 = aten.sin", "sin_1 = aten.cos")
         await key(app, "V", lambda: isinstance(app.room, DiffRoom))
-        await until(app, lambda: "✗ wrong numbers at sin_1 -> ▶ triage runs" in shown(app), "what is judged")
+        await until(app, lambda: "A ✗ wrong numbers at sin_1, B ▶ triage runs" in shown(app), "what is judged")
         assert app.here.other == "graphdbg-variant-1" and not app.drafts
         Path("go").touch()
-        await until(app, lambda: "✗ wrong numbers at sin_1 -> ✓ ok" in shown(app), "both verdicts", 20)
+        await until(app, lambda: "A ✗ wrong numbers at sin_1, B ✓ ok" in shown(app), "both verdicts", 20)
         await until(app, lambda: "target: aten.sin.default -> aten.cos.default" in shown(app), "the difference")
         lines = [job.line for job in app.jobs if not job.passing]
         graph = "graphdbg import graphdbg-variant-1.py --like myrun/0_0/forward -o graphdbg-variant-1 --import json --trust"
@@ -184,7 +184,7 @@ def test_from_the_failing_graph_to_a_variant_that_passes(frame: str, tmp_path: P
         terminal.until(f"› {node}")
         terminal.keys("V")
         terminal.until("[3 Diff", f"✗ {wrong} at {node}, program.py", "-> ▶ triage runs", limit_s=120)
-        seen = terminal.until(f"✗ {wrong} at {node}, program.py", "-> ✓ ok", "B graphdbg-variant-1", limit_s=180)
+        seen = terminal.until(f"A ✗ {wrong} at {node}, program.py", ", B ✓ ok", "B graphdbg-variant-1", limit_s=180)
         assert "only B" in seen or "~ changed" in seen
     finally:
         terminal.end()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,16 +13,20 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from graphdbg.toolkit.verdict import OK, fails
+from graphdbg.cli import run
+from graphdbg.dumps import findings
+from graphdbg.toolkit.verdict import OK, Where, fails
 from graphdbg.tui import job_files
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
+from graphdbg.tui.jobs import Job
 from graphdbg.tui.outs import running_search
+from graphdbg.tui.screens.graph.room import GraphRoom
 from graphdbg.tui.screens.home.overview import Overview
 from graphdbg.tui.screens.home.room import HomeRoom
-from graphdbg.tui.verdicts import Verdicts
+from graphdbg.tui.verdicts import Verdicts, nodes_of
 
-from .stories import play, shown, until
+from .stories import key, play, shown, until
 
 
 def job(words: list[str], *lines: dict[str, Any], code: int = 0) -> Path:
@@ -69,3 +75,106 @@ def test_jobs_of_other_folders_are_not_listed(work: Any, tmp_path: Path, monkeyp
     overview = Overview(None)
     overview.look()
     assert [line for line in overview.lines if line.kind == "job"] == [] and running_search(None) is None
+
+
+GRAPH = "myrun/0_0/joint"
+
+
+def typed(*words: str, target: str = GRAPH, verdict: Any = OK, began: float | None = None, **more: Any) -> None:
+    """As the command line keeps what a command in a shell found of a graph."""
+    line = {"event": "graph", "address": target, **verdict.flat(), **more}
+    job_files.keep(words, time.time() if began is None else began, words[1], target, [line], verdict.exit_code)
+
+
+def test_what_a_shell_found_is_seen_at_once_in_home_and_graph(work: Path) -> None:
+    wrong = fails("wrong_numbers", "inductor", "relative error 2", Where("sin_1"))
+
+    async def at_home(pilot: Pilot[None], app: Workbench) -> None:
+        await until(app, lambda: "0_0" in shown(app), "the run")
+        typed("bisect", GRAPH, "--json", "--rung", "inductor", verdict=wrong)
+        await until(app, lambda: "✗ wrong numbers" in shown(app) and "[1 Home ✗1]" in shown(app), "the verdict")
+        room = app.room
+        assert isinstance(room, HomeRoom)
+        room.rows.move_to(0)
+        await key(app, "exclamation_mark", lambda: room.line is not None and room.line.target == GRAPH)
+        typed("replay", GRAPH)
+        time.sleep(0.01)
+        typed("bisect", GRAPH)
+        await until(app, lambda: "✓ ok" in shown(app), "that the same question takes it back")
+
+    play(at_home, HomeRoom(Here(run="myrun")), size=(120, 34))
+    (kept,) = [one for one in job_files.recent() if one.code == 1]
+    assert kept.record.words == ["bisect", GRAPH, "--rung", "inductor", "--json"] and kept.state == "ended"
+    assert job_files.of_graph(GRAPH)["bisect"].code == 0 and Job.attach(kept.folder).wait(10)
+
+    async def at_graph(pilot: Pilot[None], app: Workbench) -> None:
+        room = app.room
+        assert isinstance(room, GraphRoom)
+        await until(app, lambda: room.view is not None and room.marks.was_read and not room.marks.by_node, "the graph")
+        found = [{"node": "sin_1", "origin": True, "sentence": "a"}, {"node": "sin_0", "origin": True, "sentence": "b"}]
+        typed("check", GRAPH, verdict=wrong, findings=[*found, {"node": "x", "origin": False, "sentence": "c"}])
+        await until(app, lambda: len(room.marks.by_node) == 2 and "✗sin_1" in shown(app), "the marks")
+        await key(app, "exclamation_mark", lambda: "✗ check: b" in room.status.right)
+
+    play(at_graph, GraphRoom(Here(run="myrun", graph=GRAPH)), (120, 34))
+
+
+def test_a_command_that_asks_something_else_takes_nothing_back(work: Path) -> None:
+    verdicts = Verdicts()
+    for words, verdict, said in (
+        (("triage",), fails("wrong_numbers", "inductor", "2"), "wrong numbers"), (("check",), OK, "wrong numbers"),
+        (("triage",), OK, "ok"), (("check",), fails("metadata", "debug_nop", "stride"), "metadata"),
+        (("triage",), OK, "metadata"), (("check",), OK, "ok"),
+    ):  # fmt: skip
+        time.sleep(0.002)
+        typed(*words, GRAPH, verdict=verdict)
+        verdicts.look(job_files.recent())
+        found = verdicts.of(GRAPH)
+        assert found is not None and said in found.word, (words, found)
+
+
+def test_what_shells_leave_is_bounded_and_costs_no_job_of_the_workbench(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_files, "KEPT", 3)
+    mine = job(["triage", "myrun", "--json-lines"])
+    for number in range(5):
+        typed("replay", GRAPH, "--seed", str(number))
+    assert [one.record.words[3] for one in job_files.recent() if one.folder != mine] == ["4", "3", "2"] and mine.is_dir()
+    monkeypatch.setattr(job_files, "MOST_BYTES", 10)
+    typed("replay", GRAPH, "--seed", "7")
+    monkeypatch.undo()
+    (work / "file").touch()
+    monkeypatch.setattr(job_files, "homes", lambda: [work / "file" / "jobs"])  # where nothing can be written
+    typed("replay", GRAPH, "--seed", "8")
+    monkeypatch.undo()
+
+
+@pytest.mark.slow
+def test_each_command_hands_over_what_the_workbench_reads(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "_keepers", [])
+    for words in (["check", "myrun"], ["replay", GRAPH, "--rung", "eager"], ["triage", "--rungs", "eager,nop", GRAPH]):
+        findings.keep_by(lambda *told, words=words: job_files.keep(words, time.time(), *told))
+        with pytest.raises(SystemExit):
+            run(words)
+    told = {one.record.words[0]: (one.record.words[1:], one.code) for one in job_files.recent()}
+    assert told["check"] == (["myrun", "--json"], 0) and told["replay"] == ([GRAPH, "--rung", "eager", "--json-lines"], 0)
+    assert told["triage"][0] == [GRAPH, "--rungs", "eager,nop", "--json-lines"]
+    verdicts, all_of = Verdicts(), job_files.recent()
+    for name in ("check", "replay"):
+        verdicts = Verdicts()
+        assert verdicts.look([one for one in all_of if one.record.words[0] == name])
+        assert verdicts.of(GRAPH) is not None and (verdicts.of("myrun/0_0/forward") is not None) == (name == "check")
+    assert "triage" in job_files.of_graph(GRAPH) and nodes_of(GRAPH) is not None
+
+
+@pytest.mark.slow
+def test_a_command_line_is_kept_once_wherever_it_was_started(work: Path) -> None:
+    words = ["replay", GRAPH, "--rung", "eager"]
+    plain = subprocess.run([sys.executable, "-m", "graphdbg", *words], capture_output=True, text=True, check=True)
+    assert [one.record.words for one in job_files.recent()] == [[*words, "--json-lines"]]
+    ours = Job([*words, "--json-lines"])
+    assert ours.wait(120) and ours.code == 0 and len(job_files.recent()) == 2
+    blocked = {**os.environ, "XDG_STATE_HOME": "/proc", "TMPDIR": str(work)}
+    again = subprocess.run([sys.executable, "-m", "graphdbg", *words], capture_output=True, text=True, check=True, env=blocked)
+    seconds = "seconds"
+    told = [[line for line in one.stdout.splitlines() if not line.startswith(seconds)] for one in (plain, again)]
+    assert told[0] == told[1] and again.stderr == plain.stderr

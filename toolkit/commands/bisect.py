@@ -8,6 +8,7 @@ import click
 
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.findings import found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..next_command import with_trust_for
@@ -49,6 +50,7 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
     from ..blame.bisect import INTERRUPTED
     from ..blame.bisect import bisect as run
     from ..blame.bisect_records import Bisection
+    from ..triage.words import address
     from ..verdict import unloadable
 
     saved = resolve_graph(graph)
@@ -66,7 +68,9 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
         emit("\n".join(_lines(result)), as_json=False)
     record = result.verdict
     keep(saved.run, {saved.id: known(record)})
-    raise SystemExit(INTERRUPTED_EXIT if result.stopped == INTERRUPTED else 1 if record.sought(check) else record.exit_code)
+    code = INTERRUPTED_EXIT if result.stopped == INTERRUPTED else 1 if record.sought(check) else record.exit_code
+    found(graph, address(saved), [result.to_json()], code)
+    raise SystemExit(code)
 
 
 def _lines(result: Bisection) -> list[str]:

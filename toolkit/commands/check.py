@@ -8,6 +8,7 @@ import click
 
 from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.findings import found as tell_found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..next_command import with_flags, with_trust_for
@@ -41,6 +42,7 @@ def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tu
     from ...dumps.store import SavedGraph, resolve
     from ..debug_nop.saved import TASKS
     from ..isolation import opened
+    from ..triage.words import address, run_address
     from .replay import graphs_in
 
     found = resolve(graph)
@@ -52,7 +54,10 @@ def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tu
         _show_one(*rows[0], as_json)
     else:
         _show_all(rows, as_json)
-    raise SystemExit(exit_code(checkup.verdict for _, checkup in rows))
+    code = exit_code(checkup.verdict for _, checkup in rows)
+    lines = [{"event": "graph", **_json(*row), "address": address(row[0])} for row in rows]
+    tell_found(graph, lines[0]["address"] if one else run_address(found), lines, code)
+    raise SystemExit(code)
 
 
 def _checkup(saved: SavedGraph, server: Any, options: dict[str, Any], *, alone: bool) -> Checkup:

@@ -9,6 +9,7 @@ import click
 
 from ...dumps.commands.options import json_option
 from ...dumps.errors import GraphdbgError, UsageError
+from ...dumps.findings import found as tell_found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from .. import verdict_words
@@ -59,6 +60,7 @@ def replay(
     from ..isolation import opened
     from ..node_stats import node_rows
     from ..rungs import warmth
+    from ..triage.words import address, run_address
 
     if node is not None:
         if values or stats or as_lines:
@@ -68,7 +70,9 @@ def replay(
         raise SystemExit(_show_at(resolve_graph(graph), node, rung, about, as_json))
     if values:
         saved = resolve_graph(graph)
-        raise SystemExit(show_values(saved, rung, seed, device, limit_s, imports, as_json=as_json, as_lines=as_lines))
+        raise SystemExit(
+            show_values(saved, rung, seed, device, limit_s, imports, as_json=as_json, as_lines=as_lines, asked=graph)
+        )
     found = resolve_graph(graph) if stats else resolve(graph)
     graphs = graphs_in(found)
     options = {"rung": rung, "seed": seed, "device": device, "limit_s": limit_s, "check": check, "imports": imports}
@@ -90,7 +94,10 @@ def replay(
     else:
         _show_all(judged, as_json)
     verdict = worst(outcome.verdict for _, outcome in judged)
-    raise SystemExit(1 if verdict.sought(check) else verdict.exit_code)
+    code = 1 if verdict.sought(check) else verdict.exit_code
+    lines = [{"event": "graph", **_row(*one), "address": address(one[0])} for one in judged]
+    tell_found(graph, lines[0]["address"] if isinstance(found, SavedGraph) else run_address(found), lines, code)
+    raise SystemExit(code)
 
 
 def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
@@ -247,14 +254,18 @@ STAGES = {
 
 
 def show_values(saved: SavedGraph, rung: str, seed: int, device: str | None, limit_s: float, imports: Sequence[str], *,
-                as_json: bool, as_lines: bool) -> int:  # fmt: skip
-    """Prints the values as they come; returns the exit code: 0 nothing is wrong, 1 something is, or they could not be read."""
+                as_json: bool, as_lines: bool, asked: str = "") -> int:  # fmt: skip
+    """Prints the values as they come; `asked`: the graph as it was typed. Returns the exit code: 0 nothing is wrong, 1 something
+    is, or they could not be read."""
     from ..node_values.reading import node_values
     from ..node_values.words import heading, line
+    from ..triage.words import address
 
     rows: list[dict[str, Any]] = []
     end: dict[str, Any] = {}
+    events: list[dict[str, Any]] = []
     for event in node_values(saved, rung, seed, device, limit_s=limit_s, imports=imports):
+        events.append(event)
         if as_lines:
             emit(event, as_json=True)
         kind = event["event"]
@@ -275,4 +286,5 @@ def show_values(saved: SavedGraph, rung: str, seed: int, device: str | None, lim
         for note in end["notes"]:
             say(f"note: {note}")
         emit(f"\n{end['sentence']}" + "".join(f"\nNext: {one}" for one in end["next"]), as_json=False)
+    tell_found(asked, address(saved), events, int(end["failed"]))
     return 1 if end["failed"] else 0

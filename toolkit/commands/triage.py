@@ -11,6 +11,7 @@ import click
 from ...dumps.amounts import size_text
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import UsageError
+from ...dumps.findings import found as tell_found
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
 from ...dumps.times import table as times_table
@@ -142,11 +143,11 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
         if options["symptom"]:
             whole = "a run" if found.run is None else f"graphdbg triage {run_address(found.run)} --symptom {options['symptom']}"
             raise UsageError("--symptom is for a whole run", f"{name} is one graph", f"name its run: {whole}")
-        raise SystemExit(_one(found, as_json, as_lines, options))
-    raise SystemExit(_run(found, as_json, as_lines, options))
+        raise SystemExit(_one(found, name, as_json, as_lines, options))
+    raise SystemExit(_run(found, name, as_json, as_lines, options))
 
 
-def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
+def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
     from ..triage.ladder import DEFAULT_LIMIT_S
     from ..triage.ladder import chosen as climbed
     from ..triage.ladder import triage as climb
@@ -168,6 +169,7 @@ def _one(saved: SavedGraph, as_json: bool, as_lines: bool, options: dict[str, An
     if not options["rungs"]:
         keep(saved.run, {saved.id: known(found.verdict)})
     _end(found, [ladder_table(found)], as_json, as_lines)
+    tell_found(name, found.graph, [*(row.event() for row in found.rows), found.event()], found.verdict.exit_code)
     return found.verdict.exit_code
 
 
@@ -186,7 +188,7 @@ def chosen(text: str | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
+def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, Any]) -> int:
     from ..triage.ladder import DEFAULT_LIMIT_S
     from ..triage.run import DEFAULT_TIME_S
     from ..triage.symptoms import SYMPTOMS, Noticed, noticed, triage_symptom
@@ -212,7 +214,10 @@ def _run(run: Run, as_json: bool, as_lines: bool, options: dict[str, Any]) -> in
     tables = [times_table(found.times)] if found.times else []
     tables += [run_table(found)] if found.graphs else []
     _end(found, [*tables, *climbed], as_json, as_lines)
-    return 130 if found.interrupted else found.verdict.exit_code
+    code = 130 if found.interrupted else found.verdict.exit_code
+    rungs = [row.event(ladder.graph) for ladder in found.ladders for row in ladder.rows]
+    tell_found(name, found.run, [*(row.event() for row in judged), *rungs, found.event()], code)
+    return code
 
 
 def _end(found: Triage | RunTriage, tables: list[str], as_json: bool, as_lines: bool) -> None:

@@ -91,7 +91,7 @@ class LadderSeen:
             return RungCells(rung, "runs ...", tone="running")
         row = self.rows.get(rung)
         if row is None:
-            return RungCells(rung)
+            return RungCells(rung, "not run", tone="dim") if self.end else RungCells(rung)
         record, reason = read(row) or OK, str(row.get("reason") or "")
         notes = [str(note) for note in row.get("notes") or ()]
         outside = KILLED if (row.get("signature") or {}).get("detail") == "SIGKILL" else ""

@@ -71,6 +71,7 @@ class Lines(VirtualList):
     DEFAULT_CSS = """
     Lines { height: 1fr; width: 1fr; background: $surface; color: $foreground; }
     Lines { scrollbar-size-vertical: 1; overflow-x: hidden; }
+    Lines { scrollbar-gutter: stable; }
     Lines > .lines--cursor { background: $block-cursor-blurred-background; text-style: $block-cursor-text-style; }
     """
     COMPONENT_CLASSES = {"lines--cursor"}

@@ -38,8 +38,10 @@ class Layout:
         mark = 11 if width >= 90 else 2
         number = max(3, len(str(nodes)))
         each = (width - mark - 3) // 2 - number - 1
-        if each < 34:
+        if each < 24:
             return cls(mark, number, max(8, each), 0, 0)
+        if each < 34:
+            return cls(mark, number, each - each // 2 - 1, each // 2, 0)
         value = 18 if each < 60 else 24
         target = (each - value) // 2 - 1
         return cls(mark, number, each - value - target - 2, target, value)

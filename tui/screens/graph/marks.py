@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....toolkit.node_values.seen import ValuesSeen
+from ... import job_files
 from ...settings import mark
 from ...verdicts import NodesFound, nodes_of
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .room import GraphRoom
 
 LOOK_S = 2.0
-"""While a job runs, it is looked at so often."""
+"""So often it is looked whether jobs, or commands in a shell, found more."""
 
 
 class GraphMarks:
@@ -28,15 +29,21 @@ class GraphMarks:
         self.room = room
         self.found = NodesFound()
         self.by_node: dict[int, list[str]] = {}
+        self._jobs: list[int] = []
         self.live: ValuesSeen | None = None
         """Values that Replay reads now, or read last."""
         self.was_read = self.wanted = False
         """Whether what jobs found was read once, and whether a key wants to go there as soon as it is."""
 
     def begin(self) -> None:
-        """Looks now, and again while jobs run."""
+        """Looks now, and again while jobs run or where one came."""
         self.look()
-        self.room.set_interval(LOOK_S, lambda: self.look() if self.room.is_current and self.room.workbench.running() else None)
+        self.room.set_interval(LOOK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        before, self._jobs = self._jobs, job_files.stamp()
+        if self.room.is_current and (self._jobs != before or self.room.workbench.running()):
+            self.look()
 
     def look(self) -> None:
         """Reads what jobs said since."""

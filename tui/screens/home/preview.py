@@ -63,13 +63,14 @@ def _graph(line: Line, overview: Overview, width: int, around: int) -> list[Text
     if row.at:
         texts.append(Text(f"last seen in {plain(row.at)}", "bold red" if row.lost else ""))
     texts += _verdict(found) if found else []
+    todo = [_do(*one) for one in [*_minified(line, overview), *_next(line, row, found)]]
+    texts, todo = texts + todo[:1] * line.bad, todo[line.bad :]  # what to do stands where a small screen shows it
     why = of_compile(*compiled.told, max(20, width - 7)).splitlines() if compiled.told is not None else []
     if line.bad:  # the error is told above
         why = list(itertools.takewhile(lambda one: not one.lstrip().startswith(("FAILED, ", "ERROR to ")), why))
     heads = ["  why  ", *["       "] * len(why)]
     reasons = [Text(head, "bold").append(plain(one), "not bold") for head, one in zip(heads, why, strict=False)]
     source = _source(row, _frame(line, stack, found), around)
-    todo = [_do(key, what, command) for key, what, command in _next(line, row, found)]
     texts += [*source, *todo, *reasons] if line.bad else [*reasons, *todo, *source]
     if not short or row.stack:
         texts += [Text("the whole of it", "bold"), *(Text(plain(one)) for one in [*error, *row.stack])]
@@ -143,6 +144,13 @@ def _next(line: Line, row: Row, found: Judged | None) -> list[tuple[str, str, st
     if found is not None:
         return [("2", "its nodes", f"graphdbg show {target}"), *(("then", "", one) for one in found.record.next)]
     return [triage]
+
+
+def _minified(line: Line, overview: Overview) -> list[tuple[str, str, str]]:
+    """The newest finished minification of the graph."""
+    ended = [one for one in overview.lines if (one.kind, one.run, one.status) == ("out", line.target, "finished")]
+    repros = [one for one in ended if one.path is not None and (one.path / "repro.py").exists()][:1]
+    return [("done", f"minified in {plain(one.name)}", f"python {shlex.quote(one.name)}/repro.py") for one in repros]
 
 
 def _do(key: str, what: str, command: str) -> Text:

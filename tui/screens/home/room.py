@@ -276,6 +276,8 @@ class HomeRoom(ListRoom):
             listed = sum(line.kind == "compile" for line in self.lines)
             return f"{listed:,} of {counted(compiles, 'compile', form=',')} · {suggestion(line) or line.error or line.name}"
         opens = "enter shows its graphs · 2 its nodes" if line.folds else "enter shows its nodes"
+        if line.error and line.saved and self._zoom != "none" and self.size.height >= LEAST_ROWS:  # it stands below in full
+            return suggestion(line) or f"{line.name}: enter shows its nodes · 4 replays it · 5 minifies it"
         return suggestion(line) or line.error or line.text or f"{line.name}: {opens}"
 
     def _nothing(self) -> str:

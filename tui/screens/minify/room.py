@@ -352,7 +352,7 @@ class MinifyRoom(ViewsRoom):
         match self.views[self.view]:
             case "History" if 0 <= at < len(story.history):
                 item = story.history[at]
-                self._look_at(item.case, f"state {at}, after query {item.queries}")
+                self._look_at(item.case, f"state {at}, after query {item.queries}", number=item.number)
             case "Queries" if 0 <= at < len(story.queries):
                 query = story.queries[at]
                 self._look_at(query.case, f"query {query.queries}", against=self._best_before(query))
@@ -374,8 +374,8 @@ class MinifyRoom(ViewsRoom):
         """A second click opens, as enter does."""
         self.guarded(self.do_minify_open, doing="open")
 
-    def _look_at(self, case: str, title: str, against: str = "") -> None:
-        self.looked.shown, self.looked.title, self.looked.against = case, title, against
+    def _look_at(self, case: str, title: str, against: str = "", number: int | None = None) -> None:
+        self.looked.shown, self.looked.title, self.looked.against, self.looked.number = case, title, against, number
         self.to_view(self.views.index("Candidate"))
 
     def _best_before(self, query: Asked) -> str:

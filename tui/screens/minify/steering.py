@@ -47,7 +47,7 @@ class MinifySteering:
     def _chosen(self, view: str, listed: Sequence[T], what: str) -> T:
         """What the cursor is on; raises UsageError in another view, or where there is nothing."""
         at = self.room.lines.cursor - VIEWS[self.room.view].first
-        if self.room.views[self.room.view] != view or not 0 <= at < len(listed):
+        if not self._in_front(view) or not 0 <= at < len(listed):
             raise UsageError(f"no {what} is chosen", "", f"go to the view {view} and put the cursor on one")
         return listed[at]
 
@@ -89,13 +89,26 @@ class MinifySteering:
     # -- steering
 
     def do_minify_disable(self) -> None:
-        """The step under the cursor is left out, or taken in again."""
-        step = self._step()
-        self.do_minify_steer("enable" if step.mark == "disabled" else "disable", step.name)
+        """The step under the cursor is left out, or taken in again; where the steps are not in front, the one that runs."""
+        found = self.following()
+        running = next((step for step in telling.steps(found) if step.name == found.story.step), None)
+        step = self._step() if self._in_front("Steps") or running is None else self._known(running)
+        order = "enable" if step.mark == "disabled" else "disable"
+        self.do_minify_steer(order, step.name)
+        if order == "disable":
+            self.room.undoable(f"the step {step.name}", lambda: self.do_minify_steer("enable", step.name))
+        if step is running and not self._in_front("Steps"):
+            self.room.notify(f"{order} {step.name}, the step that runs. Z takes that back.", markup=False, timeout=5)
 
     def do_minify_raise(self) -> None:
-        """The step under the cursor comes next."""
-        self.do_minify_steer("raise", self._step().name)
+        """The step under the cursor comes next; where the steps are not in front, they come there first."""
+        if self._in_front("Steps"):
+            self.do_minify_steer("raise", self._step().name)
+            return
+        steps = telling.steps(self._steerable())
+        self.room.to_view(self.room.views.index("Steps"))
+        self.room.lines.move_to(VIEWS[self.room.view].first + next((at for at, step in enumerate(steps) if not step.begun), 0))
+        self.room.notify("P again: the step under the cursor is the next one.", timeout=5)
 
     def do_minify_pause(self) -> None:
         """Pauses, or goes on."""
@@ -116,12 +129,24 @@ class MinifySteering:
         self.room.workbench.push_screen(Choose(question, {"x": "end the search"}), answered)
 
     def do_minify_restart(self) -> None:
-        """Searches again from the state under the cursor."""
-        item = self._chosen("History", self.following().story.history, "state")
-        self.do_minify_steer("restart", str(item.number))
+        """Searches again from the state under the cursor; where the history is not in front, from the one that is seen, else the
+        newest."""
+        history, looked = self._steerable().story.history, self.room.looked
+        if self._in_front("History") or not history:
+            number = self._chosen("History", history, "state").number
+        else:
+            number = history[-1].number if looked.shown is None or looked.number is None else looked.number
+        self.do_minify_steer("restart", str(number))
+        nodes = next(counted(item.nodes, "node") for item in history if item.number == number)
+        self.room.notify(f"Searching again from state {number}, {nodes}; what was found stays.", timeout=5)
+
+    def _in_front(self, view: str) -> bool:
+        return self.room.views[self.room.view] == view
 
     def _step(self) -> StepCount:
-        step = self._chosen("Steps", telling.steps(self.following()), "step")
+        return self._known(self._chosen("Steps", telling.steps(self.following()), "step"))
+
+    def _known(self, step: StepCount) -> StepCount:
         if not telling.steerable(step):
             raise UsageError(f"{step.name} cannot be steered", "every minification needs it", "choose another step")
         return step

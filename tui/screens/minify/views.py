@@ -42,8 +42,9 @@ class Looked:
     atoms: Atoms = field(default_factory=lambda: NUMBERS_ONLY)
     doubt: str = ""
     shown: str | None = None
-    """The candidate that was chosen to be seen, in place of the one in flight; `title` says which."""
+    """The candidate that was chosen to be seen, in place of the one in flight; `title` says which, `number` which state."""
     title: str = ""
+    number: int | None = None
     ascii_only: bool = False
     against: str = ""
     """What it is compared with; empty: it is shown whole."""
@@ -193,7 +194,8 @@ def _result(watched: Watched, looked: Looked) -> list[Text]:
         return [Text("it has not ended yet", "dim")]
     first, *rest = [Text(plain(line)) for line in looked.outcome.sentences()]
     first.stylize("bold")
-    program = looked.repro[looked.repro.find("\nimport ") + 1 :] if "\nimport " in looked.repro else looked.repro
+    head = next((head for head in ("\ndef graph(", "\nimport ") if head in looked.repro), "")
+    program = looked.repro[looked.repro.find(head) + 1 :] if head else looked.repro
     code = [Text(plain(line), "cyan") for line in program.splitlines() if line.strip()]
     more = [Text(f"... {counted(len(code) - SHOWN, 'more line')}", "dim")] if len(code) > SHOWN else []
     keys = "y  copy the repro    2  its graph    6  the report" if code else "2  its graph    6  the report"

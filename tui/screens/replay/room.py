@@ -25,7 +25,7 @@ from ...widgets.lines import Lines, wrapped
 from ...widgets.rows import Parts, Rows
 from ...widgets.virtual_list import VirtualList
 from .commands import ReplayCommands
-from .jobs import KINDS, ReplayJobs, Slot
+from .jobs import KINDS, Data, ReplayJobs, Slot
 from .lines import rung_head, rung_parts, value_head, value_parts
 
 TITLES = {"values": "Values", "bisect": "Bisect", "triage": "Ladder"}
@@ -47,8 +47,7 @@ class ReplayRoom(ViewsRoom):
     ReplayRoom .replay-head { height: 1; color: $text-muted; text-style: bold; text-wrap: nowrap; }
     ReplayRoom #rungs { height: 11; }
     ReplayRoom #facts { height: 1; padding: 0 1; color: $text-muted; }
-    ReplayRoom #finding { height: 2; padding: 0 1; background: $boost; }
-    ReplayRoom.tall #finding { height: 3; }
+    ReplayRoom #finding { height: auto; min-height: 2; max-height: 5; padding: 0 1; background: $boost; }
     ReplayRoom #views { height: 1; background: $panel; text-wrap: nowrap; }
     ReplayRoom #said { height: 1fr; }
     ReplayRoom Rows > .rows--cursor { background: $primary 15%; text-style: none; }
@@ -128,7 +127,6 @@ class ReplayRoom(ViewsRoom):
         width, height = self.app.size
         self._width = width
         self.rungs.styles.height = max(3, min(len(NAMES), (height - 8) // 2))
-        self.set_class(height >= 30, "tall")
         self.query_one("#rung-head", Static).update(rung_head(width))
         self.query_one("#value-head", Static).update(value_head(width))
         self._show_said()
@@ -254,7 +252,7 @@ class ReplayRoom(ViewsRoom):
         if action == "replay.stop":
             return self.jobs.running
         if action == "replay.next_bad":
-            return bool(self.jobs.values.bad)
+            return bool(self.jobs.values.bad or self._judged_bad())
         return True
 
     # -- actions
@@ -274,16 +272,34 @@ class ReplayRoom(ViewsRoom):
         return self.here.at(node=rows[self.nodes.cursor].name) if rows else self.here
 
     def to_graph(self) -> bool:
-        """The node under the cursor in the graph, with the values as columns."""
-        name = self.jobs.values.rows[self.nodes.cursor].name if self.jobs.values.rows else self.here.node
+        """The node under the cursor in the graph, with the values as columns; without values the node that was found."""
+        rows = self.jobs.values.rows
+        return self._to_node(rows[self.nodes.cursor].name if rows else self._found_node() or self.here.node)
+
+    def _to_node(self, name: str | None) -> bool:
         if self.jobs.values.rows:
             self.workbench.values[self.commands.graph] = self.jobs.values
         self.workbench.go("graph", Here(run=self.here.run, graph=self.here.graph, node=name))
         return True
 
-    def do_replay_bad(self, step: int) -> None:
-        """To the next bad node, the first one after the last; or to the one before."""
+    def _judged_bad(self) -> list[Data]:
+        """What bisect and the ladder concluded, where that is a failure."""
+        told = [self.jobs.slots["bisect"].document] if "bisect" in self.jobs.slots else []
+        return [one for one in [*told, self.jobs.ladder.end] if one.get("verdict") == "fails"]
+
+    def _found_node(self) -> str:
+        """The node that one of them names."""
+        return next((str(where["node"]) for one in self._judged_bad() if (where := one.get("where")) and where.get("node")), "")
+
+    async def do_replay_bad(self, step: int) -> None:
+        """To the next bad node, the first one after the last; or to the one before. Without values to that of the graph."""
         bad = self.jobs.values.bad
+        if not bad and (node := self._found_node()):
+            self._to_node(node)
+            return
+        if not bad and self._judged_bad():
+            await self.workbench.perform_in("graph", "graph.bad")
+            return
         if not bad:
             why = self.jobs.values.sentence() if self.jobs.values.rows else "no values were read"
             raise UsageError("no node is marked bad", why, "v reads the values under a rung")

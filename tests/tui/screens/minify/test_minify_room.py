@@ -158,6 +158,46 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
     file.close()
 
 
+def test_one_key_steers_what_runs_whatever_view_is_in_front(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = work / "small"
+    path.mkdir()
+    (path / "process.json").write_bytes(msgspec.json.encode(describe("minify")))
+    search = {"event": "query", "purpose": "search", "seconds": 1.0, "input_bytes": 40, "signature": "crash in compile"}
+    with (path / "events.jsonl").open("w") as file:
+        file.write(line(event="start", graph="myrun/0_0/forward", out="small", options={"jobs": 1}))
+        file.write(line(**{**search, "purpose": "sanity"}, step="sanity", case="original", verdict="same", queries=1, nodes=180))
+        file.write(line(event="step", step="windows", queries=1))
+        for number in (1, 2):
+            file.write(line(**search, step="windows", queries=number + 1, case=str(number), verdict="same", nodes=10 - number))
+            file.write(line(event="best", queries=number + 1, case=str(number), nodes=10 - number, input_bytes=40, number=number))
+    room = MinifyRoom(Here(out="small"))
+    orders: list[list[str]] = []
+    told: list[str] = []
+    monkeypatch.setattr(room, "run_job", lambda words, *_, **__: orders.append(list(words[2:])))
+    monkeypatch.setattr(room, "notify", lambda text, **_: told.append(text))
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        await until(app, lambda: room.watched is not None and len(room.watched.story.history) > 2, "the states")
+        assert VIEWS[room.view].name == "Candidate"
+        await key(app, "d", lambda: orders[-1:] == [["disable", "windows"]])
+        assert told == ["disable windows, the step that runs. Z takes that back."]
+        assert "asked: disable windows" in shown(app)
+        await key(app, "Z", lambda: orders[-1:] == [["enable", "windows"]])
+        await key(app, "r", lambda: orders[-1:] == [["restart", "2"]])
+        assert told[-1] == "Searching again from state 2, 8 nodes; what was found stays."
+        await to_view(app, "History")
+        room.query_one("#minify-lines", Lines).move_to(1)
+        await key(app, "enter", lambda: room.looked.number == 1)
+        await key(app, "r", lambda: orders[-1:] == [["restart", "1"]])
+        count = len(orders)
+        await key(app, "P", lambda: VIEWS[room.view].name == "Steps")
+        assert len(orders) == count and "P again" in told[-1]
+        under = lines(app)[room.query_one("#minify-lines", Lines).cursor].split()[0]
+        await key(app, "P", lambda: orders[-1:] == [["raise", under]])
+
+    play(story, room, size=(160, 50))
+
+
 @pytest.mark.slow
 def test_keys_steer_a_search_that_runs_and_cancelling_keeps_the_best(work: Path) -> None:
     """Each order is asked by a short process, seen as asked, and acknowledged by the search."""
@@ -179,6 +219,8 @@ def test_keys_steer_a_search_that_runs_and_cancelling_keeps_the_best(work: Path)
         await pilot.press("space")
         assert "pausing after this query" in shown(app)
         await until(app, lambda: acknowledged("pause") and "paused: space goes on" in shown(app), "the pause")
+        await pilot.press("r")
+        await until(app, lambda: acknowledged("restart"), "that it begins again")
         await to_view(app, "Steps")
         names = [row.split()[1] if row[0] != " " else row.split()[0] for row in lines(app)[1:]]
         room.query_one("#minify-lines", Lines).move_to(1 + names.index("polish"))
@@ -195,7 +237,7 @@ def test_keys_steer_a_search_that_runs_and_cancelling_keeps_the_best(work: Path)
         await pilot.press("x")
         await until(app, lambda: room.watched is not None and room.watched.state == "ended", "the end")
         await until(app, lambda: "ended after" in shown(app) and "cancelled" in shown(app), "why it ended")
-        assert len(steers) <= len(room.watched.story.steers) == 4 and (work / "small" / "case").is_dir()
+        assert len(steers) <= len(room.watched.story.steers) == 5 and (work / "small" / "case").is_dir()
 
     play(story, room, size=(100, 40))
     search.join(20)

@@ -19,7 +19,7 @@ from graphdbg.toolkit.node_values.seen import ValuesSeen
 from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.triage.records import Row
 from graphdbg.toolkit.triage.seen import LadderSeen
-from graphdbg.toolkit.verdict import fails, judged, skipped
+from graphdbg.toolkit.verdict import Where, fails, judged, skipped
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.screens.graph.room import GraphRoom
@@ -103,6 +103,27 @@ def test_rungs_and_values_fill_as_they_come(commands: dict[str, list[Any]]) -> N
     app = play(story, replay, (120, 40))
     assert app.values["myrun/0_0/forward"].columns()["sin_2"][:5] == (-1.5, 2.5, 7, 0, 0.6)
     assert app.troubles == []
+
+
+@pytest.mark.parametrize("node", ["sin_1", ""])
+def test_one_key_goes_from_what_was_found_to_the_node(commands: dict[str, list[Any]], node: str) -> None:
+    """Bisect names a node, or the failure is at the graph's result; no values were read."""
+    found = fails("wrong_numbers", "inductor", "relative error 2", Where(node) if node else None)
+    commands["bisect"] = [{"rung": "inductor", "sentence": "it is wrong", **found.flat()}]
+    replay = room()
+
+    async def story(pilot: Pilot[None], app: Workbench) -> None:
+        assert not replay.can("replay.next_bad")
+        await key(app, "B", lambda: "bisect" in replay.jobs.slots and not replay.jobs.slots["bisect"].runs)
+        assert replay.can("replay.next_bad")
+        await key(app, "exclamation_mark", lambda: isinstance(app.screen, GraphRoom))
+        graph = app.screen
+        assert isinstance(graph, GraphRoom)
+        wanted = node or "output"
+        await until(pilot, lambda: graph.view is not None and graph.table.node == graph.view.position(wanted), "the node")
+        await until(pilot, lambda: "✗ bisect inductor: it is wrong" in graph.status.right, "why")
+
+    play(story, replay, (120, 40))
 
 
 def test_a_killed_job_is_a_row_and_everything_goes_on(commands: dict[str, list[Any]]) -> None:

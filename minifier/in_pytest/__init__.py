@@ -1,0 +1,1 @@
+"""`pytest --graphdbg`: plugin (what pytest calls), failing (one failing test, run again)."""

@@ -1,0 +1,134 @@
+"""One failing test, run again under the recorder; the graph that fails is minified, and where none does the whole test is judged
+beside eager.
+
+>>> Failing(config, "tests/test_a.py::test_b", 300.0, print).found()
+['tests/test_a.py::test_b: fails: wrong numbers in relu, model.py:5 (layer inductor)', ...]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ...dumps.atomic import free_path
+from ...dumps.wording import counted
+from ...toolkit.recorder.summary import shown_path
+from .plugin import FOLDER, INSIDE
+
+_SEARCH = 0.6
+"""The part of the time after which a search ends by itself; the rest is for what goes before and for verifying."""
+_GRACE_S = 20.0
+_PASSED, _FAILED = 0, 1
+
+
+class Failing:
+    """`limit_s`: for all of it; `told` takes lines while it goes on."""
+
+    def __init__(self, config: Any, test: str, limit_s: float, told: Callable[[str], None]) -> None:
+        self.test, self.limit_s, self.told = test, limit_s, told
+        self.until = time.monotonic() + limit_s
+        self.place = Path(config.invocation_params.dir)
+        name = re.sub(r"[^\w.-]+", "-", test.removesuffix(".py").replace(".py::", "-")).strip("-.")
+        self.folder = free_path(str(self.place / FOLDER / name[:120]), first=2)
+        self.command = [sys.executable, "-m", "pytest", *_words(config, test)]
+
+    def found(self) -> list[str]:
+        """Lines that say what the failure is, and where the repro is."""
+        self.told(f"{self.test}: run again under the recorder, {self.limit_s:.0f} s at most")
+        self.folder.mkdir(parents=True)
+        run = self.folder / "run"
+        code, _ = self._graphdbg("dump", "-o", str(run), "--inputs", "last", "--", *self.command, log="test.log")
+        if code is None:
+            return [f"{self.test}: it did not end in time when it was run again; graphdbg ls {shown_path(run)}"]
+        if code == _PASSED:
+            seen = f"; what it compiled: graphdbg ls {shown_path(run)}" if run.exists() else ""
+            return [f"{self.test}: it passed when it was run again by itself{seen}"]
+        if code != _FAILED or not run.exists():
+            why = "nothing was compiled" if code == _FAILED else f"pytest ended with {code}"
+            return [f"{self.test}: run again by itself, {why}: {shlex.join(self.command)}"]
+        self.told(f"{self.test}: {shown_path(run)} is judged and minified")
+        most = str(max(round(_SEARCH * self._left_s()), 1))
+        out = self.folder / "minified"
+        words = ("-o", str(out), "--trust", "--max-time", most, "--json")
+        _, done = self._graphdbg("minify", str(run), *words, log="minify.log")
+        if done.get("verdict") in ("fails", None):
+            return self._told(done, out / "issue.md", f"graphdbg triage {shown_path(run)}")
+        self.told(f"{self.test}: no graph of it fails; its calls are run beside eager")
+        out = self.folder / "program"
+        most = str(max(round(_SEARCH * self._left_s()), 1))
+        words = ("-o", str(out), "--max-time", most, "--json", "--", *self.command)
+        _, whole = self._graphdbg("minify", *words, log="program.log")
+        return self._told(whole, None, f"graphdbg triage -- {shlex.join(self.command)}")
+
+    def _told(self, done: dict[str, Any], issue: Path | None, by_hand: str) -> list[str]:
+        verdict = done.get("verdict")
+        if not done:
+            return [f"{self.test}: that did not end in time (--graphdbg-time); {by_hand}"]
+        if verdict != "fails":
+            word = "agrees with eager" if verdict in ("ok", "rounding") else "could not be judged"
+            return [f"{self.test}: what it compiles {word}: {done.get('reason') or 'nothing departs'}", f"  {by_hand}"]
+        kind, layer = str(done.get("kind") or "failure").replace("_", " "), done.get("layer") or "not known"
+        lines = [f"{self.test}: fails: {kind} (layer {layer})", f"  {done.get('reason', '')}"]
+        if done.get("repro") == "shows":
+            nodes = f"{counted(done['nodes'], 'node')} of {done['original_nodes']}; " if "nodes" in done else ""
+            told = done.get("repro_told") or f"it shows the failure ({done.get('repro_rate')}, each in a process of its own)"
+            lines.append(f"  python {shown_path(Path(done['repro_path']))}  ({nodes}{told})")
+        else:
+            lines.append(f"  no repro shows it: {by_hand}")
+        if done.get("workaround"):
+            lines.append("  work-around: " + "; ".join(str(done["workaround"]).splitlines()))
+        return [*lines, f"  for a report: {shown_path(issue)}"] if issue is not None and issue.exists() else lines
+
+    def _left_s(self) -> float:
+        return max(self.until - time.monotonic(), 1.0)
+
+    def _graphdbg(self, *words: str, log: str) -> tuple[int | None, dict[str, Any]]:
+        """Exit code, None where the time was over; and the last JSON object of standard output."""
+        own = ("GRAPHDBG", "PYTEST_CURRENT", "PYTEST_XDIST")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        with (self.folder / log).open("wb") as file:
+            process = subprocess.Popen([sys.executable, "-m", "graphdbg", *words], stdin=subprocess.DEVNULL, cwd=self.place,
+                                       stdout=subprocess.PIPE, stderr=file, env=environment | {INSIDE: "1"},
+                                       start_new_session=True)  # fmt: skip
+            over = False
+            try:
+                said, _ = process.communicate(timeout=self._left_s())
+            except subprocess.TimeoutExpired:
+                over, said = True, self._stopped(process)
+            except BaseException:
+                self._stopped(process)
+                raise
+            file.write(said[-200_000:])
+        lines = [line for line in said.decode(errors="replace").splitlines() if line.startswith("{")]
+        with contextlib.suppress(ValueError, IndexError):
+            return None if over else process.returncode, json.loads(lines[-1])
+        return None if over else process.returncode, {}
+
+    def _stopped(self, process: subprocess.Popen[bytes]) -> bytes:
+        """What it says when it is asked to end; it keeps the best it has."""
+        for number in (signal.SIGINT, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.communicate(timeout=_GRACE_S)[0]
+        return b""
+
+
+def _words(config: Any, test: str) -> list[str]:
+    """The arguments of this pytest run for one test in one process: what it was given, but for the places where tests are."""
+    given = [str(word) for word in config.invocation_params.args]
+    places = set(map(str, config.args))
+    kept = [word for word in given if word not in places]
+    alone = ["-n", "0"] if config.pluginmanager.hasplugin("xdist") else []
+    path, *names = test.split("::")
+    return [*kept, *alone, "--rootdir", str(config.rootpath), "::".join([str(config.rootpath / path), *names])]

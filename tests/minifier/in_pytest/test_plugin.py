@@ -1,0 +1,71 @@
+"""`pytest --graphdbg` on suites of its own: what it costs where nothing fails, and what it says of tests that failed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphdbg.minifier.in_pytest.plugin import FOLDER
+
+SUITE = """
+import pytest, torch
+import torch._inductor.config as config
+
+def model(x):
+    return torch.relu(x.sin() + 1) * 2 - x
+
+def test_wrong():
+    x = torch.randn(4, 5)
+    with config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}):
+        torch.testing.assert_close(torch.compile(model)(x), model(x))
+
+@pytest.mark.parametrize("size", [3])
+def test_own_mistake(size):
+    x = torch.randn(size)
+    assert torch.compile(lambda x: x.cos() + 1, backend="aot_eager")(x).sum() > 100
+
+def test_plain():
+    assert 1 == 2
+"""
+
+
+def run(folder: Path, *words: str, suite: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_suite.py").write_text(suite)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--graphdbg", *words, "test_suite.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_where_nothing_compiles_torch_and_our_rooms_are_not_imported(tmp_path: Path) -> None:
+    done = run(tmp_path, suite="""
+import sys
+
+def test_green():
+    pass
+
+def test_red():
+    ours = [name for name in sys.modules if name.startswith("graphdbg.")]
+    assert ours == [] or "torch" in sys.modules, ours
+""")  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    (ours,) = re.findall(r"AssertionError: (\[.*\])", done.stdout)[:1]
+    rooms = {"graphdbg.minifier", "graphdbg.minifier.in_pytest", "graphdbg.minifier.in_pytest.plugin"}
+    assert set(json.loads(ours.replace("'", '"'))) == rooms
+    assert "= graphdbg =" not in done.stdout and not (tmp_path / FOLDER).exists()
+
+
+@pytest.mark.slow
+def test_failing_tests_that_compiled_end_in_a_repro_or_in_what_agrees(tmp_path: Path) -> None:
+    done = run(tmp_path, "-n", "2", "--graphdbg-time", "500", suite=SUITE)
+    assert done.returncode == 1, done.stdout + done.stderr
+    said = done.stdout.partition("= graphdbg =")[2]
+    assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {"test_suite-test_own_mistake-3", "test_suite-test_wrong"}
+    assert "test_suite.py::test_wrong: fails: wrong numbers (layer inductor)" in said, done.stdout
+    assert "test_own_mistake[3]: what it compiles agrees with eager" in said and "test_plain" not in said.split("= short")[0]
+    repro = tmp_path / FOLDER / "test_suite-test_wrong" / "minified" / "repro.py"
+    assert f"python {repro.relative_to(tmp_path)}" in said
+    assert subprocess.run([sys.executable, repro], check=False, capture_output=True).returncode == 1
