@@ -235,6 +235,12 @@ EDIT_WORDS = (
     ("program *", "the graph entered through torch.compile, with functions of torch"),
     ("names *", "other names"),
     ("inputs * *", "{2} in place of {1}"),
+    ("probes operator * * *", "{3} in place of {2}"),
+    ("probes size *", "a size of {2} made {3}"),
+    ("probes cut *", "without {2}"),
+    ("probes constant * * *", "{4} in place of a constant of {2}"),
+    ("probes fill * *", "input {2} filled with {3}"),
+    ("probes transposed *", "input {2} transposed"),
 )
 """An edit of a pass -> the same for people, with its words by their place."""
 

@@ -65,7 +65,7 @@ class Failures:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Runs them again, and says of each what came of it."""
-        if not self.failed:
+        if not self.failed or hasattr(self.config, "workerinput"):  # a worker of xdist's tells them to its controller
             return
         from .failing import Failing
 

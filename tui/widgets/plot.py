@@ -235,7 +235,7 @@ class Plot(Lines):
         self.picture = picture
         size = self.content_size
         if not picture.series or not size.width or not size.height:
-            self.show([Text("no size yet: it is drawn from the first answer on", "dim")])
+            self.show([Text("drawn from the first answer on", "dim")])
             return
         self.show(drawn(picture.series, size.width, size.height, picture.marks, ascii_only=self.ascii_only))
 

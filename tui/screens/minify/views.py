@@ -122,9 +122,9 @@ def candidate(story: Story, looked: Looked) -> list[Text]:
         lines = difference(best, mine, looked.atoms)
         less, more = len(best.keep - mine.keep), len(mine.keep - best.keep)
         other = "the original" if against == "original" else "the best"
-        told = f"{title}; beside {other}: {counted(less, 'part')} less, {more} more"
-        if not less and not more and best.edits == mine.edits:
-            told = f"{title}; the same as {other}"
+        parts = [f"{counted(less, 'part')} less"] * bool(less) + [f"{more} more"] * bool(more)
+        same = not parts and best.edits == mine.edits
+        told = f"{title}; the same as {other}" if same else f"{title}; beside {other}: {', '.join(parts) or 'with other edits'}"
     head = [Text(plain(told), "bold")] + ([Text(plain(looked.doubt), "yellow")] if looked.doubt else [])
     return [*head, *map(_line, lines)]
 

@@ -38,7 +38,7 @@ class ReplayCommands:
     def facts(self) -> list[str]:
         """How many rungs are ticked, and the options."""
         chosen = [f"seed {self.seed}", self.device or "device as recorded", *([f"import {self.imports}"] if self.imports else [])]
-        return [f"{len(self.ticked)} of {len(NAMES)} rungs", *chosen]
+        return [f"{len(self.ticked)} of {len(NAMES)} rungs ticked", *chosen]
 
     # -- the words of commands
 
