@@ -70,6 +70,7 @@ def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
             yield server
 
 
+@pytest.mark.slow
 def test_a_rounding_has_the_operator_and_the_setting(recorded_script: Callable[..., Path], server: ForkServer) -> None:
     found = triage_run(open_run(recorded_script(TRIP, inputs="first")), server=server)
     assert (found.verdict.verdict, found.verdict.exit_code) == ("rounding", 0)

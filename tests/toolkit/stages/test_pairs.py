@@ -59,7 +59,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ("post-post", "joint-pre", "right") else pytest.param(name, marks=pytest.mark.slow) for name in ROWS]
+    "name", [name if name in ("post-post", "right") else pytest.param(name, marks=pytest.mark.slow) for name in ROWS]
 )
 def test_a_wrong_pass_is_named(tmp_path: Path, name: str) -> None:
     hook, find, change, grad, node = ROWS[name]
