@@ -60,20 +60,21 @@ class Failing:
         most = str(max(round(_SEARCH * self._left_s()), 1))
         out = self.folder / "minified"
         words = ("-o", str(out), "--trust", "--max-time", most, "--json")
-        _, done = self._graphdbg("minify", str(run), *words, log="minify.log")
+        code, done = self._graphdbg("minify", str(run), *words, log="minify.log")
         if done.get("verdict") in ("fails", None):
-            return self._told(done, out / "issue.md", f"graphdbg triage {shown_path(run)}")
+            return self._told(code, done, out / "issue.md", f"graphdbg triage {shown_path(run)}")
         self.told(f"{self.test}: no graph of it fails; its calls are run beside eager")
         out = self.folder / "program"
         most = str(max(round(_SEARCH * self._left_s()), 1))
         words = ("-o", str(out), "--max-time", most, "--json", "--", *self.command)
-        _, whole = self._graphdbg("minify", *words, log="program.log")
-        return self._told(whole, None, f"graphdbg triage -- {shlex.join(self.command)}")
+        code, whole = self._graphdbg("minify", *words, log="program.log")
+        return self._told(code, whole, None, f"graphdbg triage -- {shlex.join(self.command)}")
 
-    def _told(self, done: dict[str, Any], issue: Path | None, by_hand: str) -> list[str]:
+    def _told(self, code: int | None, done: dict[str, Any], issue: Path | None, by_hand: str) -> list[str]:
         verdict = done.get("verdict")
         if not done:
-            return [f"{self.test}: that did not end in time (--graphdbg-time); {by_hand}"]
+            why = "it did not end in time (--graphdbg-time)" if code is None else f"nothing could be minified (code {code})"
+            return [f"{self.test}: {why}; what was said is in {shown_path(self.folder)}; {by_hand}"]
         if verdict != "fails":
             word = "agrees with eager" if verdict in ("ok", "rounding") else "could not be judged"
             return [f"{self.test}: what it compiles {word}: {done.get('reason') or 'nothing departs'}", f"  {by_hand}"]
@@ -127,8 +128,10 @@ class Failing:
 def _words(config: Any, test: str) -> list[str]:
     """The arguments of this pytest run for one test in one process: what it was given, but for the places where tests are."""
     given = [str(word) for word in config.invocation_params.args]
-    places = set(map(str, config.args))
-    kept = [word for word in given if word not in places]
+    kept = given[::-1]
+    for place in map(str, config.option.file_or_dir):  # behind its last option, where a value may be the same word
+        kept.remove(place) if place in kept else None
+    kept.reverse()
     alone = ["-n", "0"] if config.pluginmanager.hasplugin("xdist") else []
     path, *names = test.split("::")
     return [*kept, *alone, "--rootdir", str(config.rootpath), "::".join([str(config.rootpath / path), *names])]

@@ -79,7 +79,11 @@ class Failures:
                                             "(--graphdbg-time)")  # fmt: skip
                 break
             share_s = max(left_s / (len(self.failed) - number), _AT_LEAST_S)
-            for line in Failing(self.config, test, share_s, terminalreporter.write_line).found():
+            try:
+                lines = Failing(self.config, test, share_s, terminalreporter.write_line).found()
+            except OSError as error:  # no room, or no right to write
+                lines = [f"{test}: {error.strerror or error} ({error.filename or FOLDER}): nothing could be written"]
+            for line in lines:
                 terminalreporter.write_line(line)
             terminalreporter.write_line("")
 

@@ -7,9 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from graphdbg.minifier.in_pytest.failing import _words
 from graphdbg.minifier.in_pytest.plugin import FOLDER
 
 SUITE = """
@@ -56,6 +59,21 @@ def test_red():
     rooms = {"graphdbg.minifier", "graphdbg.minifier.in_pytest", "graphdbg.minifier.in_pytest.plugin"}
     assert set(json.loads(ours.replace("'", '"'))) == rooms
     assert "= graphdbg =" not in done.stdout and not (tmp_path / FOLDER).exists()
+
+
+def test_the_arguments_of_the_run_are_kept_but_for_the_places_of_tests(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    given, places = SimpleNamespace(args=("--rootdir", ".", "-x", ".")), SimpleNamespace(file_or_dir=["."])
+    manager = pytestconfig.pluginmanager
+    config: Any = SimpleNamespace(invocation_params=given, option=places, rootpath=tmp_path, pluginmanager=manager)
+    words = _words(config, "a/test_b.py::test_c[1]")
+    assert words[:3] == ["--rootdir", ".", "-x"] and words[-1] == f"{tmp_path}/a/test_b.py::test_c[1]"
+
+
+@pytest.mark.slow
+def test_where_nothing_can_be_written_a_sentence_says_so_and_pytest_ends_as_always(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).write_text("a file")
+    done = run(tmp_path, "-k", "mistake", suite=SUITE)
+    assert done.returncode == 1 and "nothing could be written" in done.stdout, done.stdout
 
 
 @pytest.mark.slow
