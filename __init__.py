@@ -21,6 +21,8 @@ _HOME = {
     "replay": "toolkit.replay",
     "triage": "toolkit.triage.ladder",
     "shadow": "toolkit.program.entry",
+    "arm": "toolkit.recorder.armed.entry",
+    "save_repro": "toolkit.recorder.armed.entry",
     "minify": "minifier.minify",
     "SavedGraph": "dumps.store",
     "Run": "dumps.store",
@@ -32,8 +34,8 @@ _HOME = {
 }
 
 __all__ = [
-    "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "Verdict", "__version__",
-    "load_graph", "minify", "open_run", "record", "replay", "save_graph", "shadow", "triage",
+    "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "Verdict", "__version__", "arm",
+    "load_graph", "minify", "open_run", "record", "replay", "save_graph", "save_repro", "shadow", "triage",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from .minifier.minify import Minified, minify
     from .toolkit.outcome import Outcome
     from .toolkit.program.entry import shadow
+    from .toolkit.recorder.armed.entry import arm, save_repro
     from .toolkit.recorder.starting import record
     from .toolkit.replay import replay
     from .toolkit.triage.ladder import triage

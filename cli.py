@@ -24,7 +24,7 @@ from typing import Any
 import click
 
 from . import __version__
-from .dumps import findings, temporary
+from .dumps import bound, findings, temporary
 from .dumps.errors import EnvironmentLackError, GraphdbgError
 from .dumps.output import make_ready, say, settle
 
@@ -142,6 +142,9 @@ def graphdbg() -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; all errors are told on stderr."""
+    os.environ.pop("GRAPHDBG_ARM", None)  # our own processes fail on purpose
+    if bound.rings():
+        import_module(".toolkit.recorder.armed.rings", __package__).tell()
     try:
         result = graphdbg.main(args=None if args is None else list(args), prog_name="graphdbg", standalone_mode=False)
     except GraphdbgError as error:

@@ -22,6 +22,9 @@ MARK = ".recorder"
 PLACE = "recorded"
 """The folder in the state folder that holds a file of each id."""
 
+RINGS = "armed"
+"""The folder in the state folder that holds the rings."""
+
 _RUN, _DEPTH, _GRAPH_DEPTH = "run.json", 8, 4
 _MADE = ("case", ".work")
 """What a minification makes in its folder, of a graph that is trusted."""
@@ -33,6 +36,14 @@ def place() -> Path:
     """Where the ids lie, which need not be there. Raises RuntimeError where there is no home folder."""
     wanted = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     return (wanted if wanted.is_absolute() else Path("~/.local/state").expanduser()) / "graphdbg" / PLACE
+
+
+def rings() -> list[Path]:
+    """What armed processes keep beside the ids (see toolkit.recorder.armed)."""
+    try:
+        return sorted((place().parent / RINGS).iterdir())
+    except (OSError, RuntimeError, KeyError):
+        return []
 
 
 def bind(folder: Path) -> None:

@@ -22,6 +22,9 @@ def start() -> None:
         _start_shadow()
     run = os.environ.get("GRAPHDBG")
     if not run:
+        arm = os.environ.get("GRAPHDBG_ARM")
+        if arm and not os.environ.get("GRAPHDBG_SHADOW") and not in_inductor_worker(sys.orig_argv):
+            _arm(arm)
         return
     if in_inductor_worker(sys.orig_argv):
         del os.environ["GRAPHDBG"]  # nor in what the worker starts
@@ -41,6 +44,15 @@ def _start_shadow() -> None:
         start_from_environment()
     except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on alone
         sys.stderr.write(f"graphdbg: nothing is run beside this program, because {error}\n")
+
+
+def _arm(value: str) -> None:
+    try:
+        from .armed.entry import start_from_environment
+
+        start_from_environment(value)
+    except Exception as error:  # noqa: BLE001 - torch would refuse to import; the program goes on without a ring
+        sys.stderr.write(f"graphdbg: not armed, because {error}\n")
 
 
 def in_inductor_worker(command: list[str]) -> bool:

@@ -47,7 +47,7 @@ def call_user_compiler(flight: Flight, original: Function, self: Any, gm: Any, *
         else:
             plain = live_torch.plain_callable(compiled)
             plain = instead_of(plain, steps.marking(plain, stepping)) if stepping else plain
-            return plain if graph is None else watch_callable(session, [graph], plain)
+            return plain if graph is None else (session.watch or watch_callable)(session, [graph], plain)
     return compiled
 
 

@@ -79,7 +79,7 @@ def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "")
                 session.caches_were_on = True
                 stack.enter_context(module.patch(dict.fromkeys(present, False)))
         yield
-    if cache and counter(*CACHE_HITS[cache]) > hits:
+    if cache and session.options.stages != ["dynamo"] and counter(*CACHE_HITS[cache]) > hits:
         session.note(f"{name}: {hides} not recorded, hidden by the {cache} cache", hidden=True)
 
 

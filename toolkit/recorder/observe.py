@@ -36,7 +36,7 @@ class Watch:
     def __init__(self, session: Session, graphs: Sequence[Graph]) -> None:
         self.session = session
         records = [graph.record for graph in graphs if graph.record is not None]
-        self.graphs = [(record.id, record.stage, _inputs_only(record)) for record in records]
+        self.graphs = [(record.id, record.stage, inputs_only(record)) for record in records]
         self.hold = session.hold([(one.id, one.stage) for one in records], records[0]) if records else None
         self.every = session.options.inputs == "all" or self.hold is not None
         self._lock = threading.Lock()
@@ -166,7 +166,8 @@ def instead_of(compiled: Any, run: Any) -> Any:
     return run
 
 
-def _inputs_only(record: GraphRecord) -> GraphRecord:
+def inputs_only(record: GraphRecord) -> GraphRecord:
+    """What of a record is needed to tell its inputs apart."""
     placeholders = [node for node in record.graph.nodes if node.op == "placeholder"]
     graph = GraphBody(nodes=placeholders)
     return msgspec.structs.replace(record, graph=graph, guards=[], strings=[], config={}, compile_kwargs={})

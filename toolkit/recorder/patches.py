@@ -10,7 +10,7 @@ whatever happens to the recording. Must not change any setting, backend or pass 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from types import ModuleType
 from typing import Any
 
@@ -55,10 +55,12 @@ _installed = Replaced()
 _missing: dict[str, Row] = {}
 
 
-def install() -> None:
-    """Wraps every hook whose module is imported, and the others right after their import. A second call changes nothing."""
+def install(only: Set[str] = WRAPPERS.keys()) -> None:
+    """Wraps every hook of those whose module is imported, and the others right after their import. What is wrapped stays so."""
     by_module: dict[str, list[Row]] = {}
     for hook in HOOKS:
+        if only.isdisjoint(hook.places()):
+            continue
         by_module.setdefault(hook.module, []).append(hook)
     importing.unwatch()
     importing.watch({name: functools.partial(_patch_module, hooks) for name, hooks in by_module.items()})

@@ -69,6 +69,8 @@ class Session:
         self.captures: dict[str, Capture] = {}
         """Backwards that the program's compiled autograd captured, by the file name of their code."""
         self.backwards: Backwards | None = None
+        self.watch: Callable[[Session, Sequence[Any], Any], Any] | None = None
+        """Watches what Dynamo's backend returned, in the place of `observe`."""
         self._refused: tuple[float, GraphdbgError] | None = None
         self.afresh()
 

@@ -1,0 +1,370 @@
+"""What each compiled graph was called with last: by reference, with proof of what has been written since, and by value where it
+is small.
+
+Strong references hold parameters, buffers and what the program passes in, until the graph runs again or has not run for 64
+calls of others; weak ones hold what compiled code made (an activation that goes on behind a graph break). Small inputs from the
+program, and small ones that the graph writes to, are copied into a file that outlives the process, before each call. Must not
+keep an activation alive, and must not raise into the program.
+
+>>> session.watch = calls.watch
+>>> calls.last_step()
+[<Kept 0_0/dynamo>]
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import os
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import torch
+
+from ....dumps import held, live
+from ....dumps.schema import GraphRecord, InputRecord, InputsRecord
+from ....dumps.torchside.observed import snapshot, statistics
+from ...unseen import seen, unseen
+from ..flight import Graph, told
+from ..hold import told as one_line
+from ..live_torch import ambient, generators, is_fake, undisturbed
+from ..observe import inputs_only, instead_of
+from . import rings
+from .evidence import Allowance, Seen
+
+if TYPE_CHECKING:
+    from .session import Armed
+
+SMALL_BYTES = 1 << 16
+"""Inputs up to here are copied before each call, 256 KB of a graph in all."""
+_ALL_BYTES = 1 << 18
+_IDLE_CALLS = 64
+_SAMPLE = 1 << 16
+_MOST_PRODUCED = 4096
+_DRAWS = ("rand", "dropout", "bernoulli", "normal", "multinomial", "scaled_dot_product", "uniform", "exponential")
+_shape = operator.attrgetter("shape")
+
+
+class Newest(NamedTuple):
+    """One call: `inputs` holds None where `weak` holds a reference; `seen` is of the tensors alone; `states` are those of the
+    random generators, of a graph that draws numbers; `producers` made what is weak."""
+
+    sequence: int
+    execution: int
+    inputs: tuple[Any, ...]
+    weak: tuple[Any, ...]
+    seen: Seen
+    states: list[tuple[str, Any]]
+    producers: tuple[Any, ...]
+
+
+class Failure(NamedTuple):
+    """A call that raised, as it was."""
+
+    kept: Kept
+    newest: Newest
+    error: str
+
+
+class Calls:
+    """All compiled graphs of one process."""
+
+    def __init__(self, session: Armed) -> None:
+        self.session = session
+        self.mark = rings.Mark(session.writer().path)
+        self.allowance = Allowance()
+        self.sequence = self.step = 0
+        self.backward_ran = False
+        """Since the last call: the next one begins a step."""
+        self.kept: weakref.WeakSet[Kept] = weakref.WeakSet()
+        self.failure: Failure | None = None
+        self.produced: dict[int, tuple[Any, Kept, int]] = {}
+        """By id: an output of a compiled graph, where such outputs are inputs of others."""
+        self.links = False
+
+    def watch(self, session: Any, graphs: Sequence[Graph], compiled: Any) -> Any:
+        """What runs in the place of what Dynamo's backend returned."""
+        (graph,) = graphs
+        assert graph.record is not None
+        kept = Kept(self, inputs_only(graph.record), _draws(graph.record))
+        graph.watched, graph.record = True, None
+        self.kept.add(kept)
+        self.session.holds_graph(graph.id)
+
+        @unseen
+        def run(*arguments: Any, **keywords: Any) -> Any:
+            if keywords or not kept.begins(arguments):
+                return seen(compiled, *arguments, **keywords)
+            try:
+                result = seen(compiled, *arguments)
+            except BaseException as error:
+                kept.failed(error, arguments)
+                raise
+            kept.ended(result)
+            return result
+
+        return instead_of(compiled, run)
+
+    def last_step(self) -> list[Kept]:
+        """The graphs that ran since the last step, which ended with a backward, and whose calls are held: the newest first. Where
+        no backward runs, all whose calls are held."""
+        held = [one for one in self.kept if one.newest is not None and one.step == self.step]
+        return sorted(held, key=lambda one: -one.sequence)
+
+    def let_go(self) -> None:
+        """Takes the references of graphs that have not run for long."""
+        for one in self.kept:
+            if one.newest is not None and self.sequence - one.sequence > _IDLE_CALLS:
+                one.newest = None
+        if len(self.produced) > _MOST_PRODUCED:
+            self.produced.clear()
+
+
+class Kept:
+    """One compiled graph."""
+
+    def __init__(self, calls: Calls, record: GraphRecord, draws: bool) -> None:
+        self.calls, self.record, self.draws = calls, record, draws
+        self.local = record.id
+        self._name = record.id.encode()[:112]
+        self.names = [node.name for node in record.graph.nodes]
+        self.newest: Newest | None = None
+        self.sequence = self.execution = self.step = 0
+        self.tensors: list[int] = []
+        """The places of inputs that are tensors."""
+        self.weak: list[int] = []
+        self.written: set[int] = set()
+        """Inputs that the graph itself writes to."""
+        self.first: InputsRecord | None = None
+        self.small: Small | None = None
+        self._pick: Callable[[Sequence[Any]], tuple[Any, ...]] = lambda _: ()
+        self._passes = False
+
+    def begins(self, inputs: tuple[Any, ...]) -> bool:
+        """Keeps the inputs of a call; False where it is not to be watched."""
+        calls = self.calls
+        if self._passes or calls.session.pid != os.getpid():
+            return False
+        calls.sequence += 1
+        calls.step += calls.backward_ran
+        calls.backward_ran = False
+        self.execution += 1
+        self.sequence, self.step = calls.sequence, calls.step
+        self.newest = None  # a call that cannot be looked at leaves nothing old behind
+        if self.first is None and not self._meets(inputs):
+            return False
+        try:
+            tensors = self._pick(inputs)
+            seen = Seen.of(tensors, calls.allowance, self.local)
+            if self.small is not None:
+                self.small.copy(self, inputs)
+            weak: tuple[Any, ...] = ()
+            producers: tuple[Any, ...] = ()
+            strong = inputs
+            if self.weak:
+                weak = tuple([weakref.ref(inputs[place]) for place in self.weak])
+                producers = tuple([self._producer(inputs[place]) for place in self.weak])
+                strong = tuple([None if place in self.weak else one for place, one in enumerate(inputs)])
+            states = generators() if self.draws else []
+            self.newest = Newest(calls.sequence, self.execution, strong, weak, seen, states, producers)
+        except Exception as error:  # noqa: BLE001 - the program goes on without
+            calls.session.note(f"{self.local} is not held: {type(error).__name__}: {error}")
+            self._passes = True
+            return False
+        calls.mark.call(self._name, self.execution)
+        if not calls.sequence % _IDLE_CALLS:
+            calls.let_go()
+        return True
+
+    def _producer(self, tensor: Any) -> tuple[Kept, int, int] | None:
+        reference, kept, place = self.calls.produced.get(id(tensor), (None, None, 0))
+        return (kept, kept.execution, place) if kept is not None and reference is not None and reference() is tensor else None
+
+    def _meets(self, inputs: tuple[Any, ...]) -> bool:
+        """Looks at the first inputs: which are tensors, which are weak, what they are like."""
+        if any(map(is_fake, inputs)) or len(inputs) != len(self.names):
+            self._passes = len(inputs) != len(self.names)
+            return False
+        self.tensors = [place for place, one in enumerate(inputs) if isinstance(one, torch.Tensor)]
+        if self.tensors:
+            pick = operator.itemgetter(*self.tensors)
+            self._pick = pick if len(self.tensors) > 1 else lambda values: (pick(values),)
+        session = self.calls.session
+        behind_break = "torch_dynamo_resume_in" in session.functions.get(self.local.partition("/")[0], "")
+        roles = {item.name: item.role for item in self.record.inputs}
+        for place in self.tensors:
+            given = roles.get(self.names[place]) not in ("parameter", "buffer")
+            if not inputs[place].is_leaf or (given and (behind_break or _is_replayed(inputs[place]))):
+                self.weak.append(place)
+        self.calls.links = self.calls.links or bool(self.weak)
+        with session.guarded(f"inputs of {self.local}"), undisturbed():
+            self.first = observed(self.record, inputs)
+            session.writer().save_inputs(self.local, self.first)
+            chosen = [place for place in self.tensors if roles.get(self.names[place]) not in ("parameter", "buffer")]
+            self.small = Small.of(self, inputs, chosen)
+        return self.first is not None
+
+    def failed(self, error: BaseException, inputs: tuple[Any, ...]) -> None:
+        """The call raised: it is held as it was, until another fails."""
+        calls = self.calls
+        calls.mark.state(rings.IDLE)
+        if self.newest is None or not isinstance(error, Exception):
+            return
+        newest = self.newest._replace(inputs=inputs, weak=())
+        calls.failure = Failure(self, newest, one_line(error))
+        calls.session.event("failed", self.local, at="run", **told(error, "dynamo"))
+
+    def ended(self, result: Any) -> None:
+        """The call returned."""
+        calls = self.calls
+        calls.mark.buffer[0] = rings.IDLE
+        if self.execution == 1 and self.newest is not None:
+            calls.session.event("ran", self.local)
+            self._writes(self.newest)
+        if calls.links and isinstance(result, (list, tuple)):
+            for place, one in enumerate(result):
+                if isinstance(one, torch.Tensor):
+                    calls.produced[id(one)] = weakref.ref(one), self, place
+
+    def _writes(self, newest: Newest) -> None:
+        """Which inputs the first call wrote to; small ones are copied before each other call."""
+        after = Seen.of(self._pick(newest.inputs), self.calls.allowance, "") if not self.weak else newest.seen
+        moved = [place for place, old, new in zip(self.tensors, newest.seen.versions, after.versions, strict=True) if old != new]
+        self.written = set(moved)
+        if moved:
+            with self.calls.session.guarded(f"inputs of {self.local}"), undisturbed():
+                chosen = sorted({*(self.small.places if self.small else ()), *moved})
+                if self.small is not None:
+                    self.small.drop()
+                self.small = Small.of(self, newest.inputs, chosen)
+
+
+class Small:
+    """Small inputs on the CPU, copied into a file that outlives the process: those from the program before each call, those that
+    the graph writes to when there is time."""
+
+    def __init__(self, kept: Kept, places: list[int]) -> None:
+        self.places = places = sorted(places, key=lambda place: place in kept.written)
+        self._always = sum(place not in kept.written for place in places)
+        self._executions = [0, 0]
+        path = kept.calls.session.writer().path / held.FOLDER / kept.local
+        self.file = held.HeldFile([path])
+        self._shapes: tuple[Any, ...] = ()
+        self._spans: list[tuple[int, int]] = []
+        self._text = b""
+        self._start = 0
+        pick = operator.itemgetter(*places)
+        self._pick = pick if len(places) > 1 else lambda values: (pick(values),)
+
+    @classmethod
+    def of(cls, kept: Kept, inputs: Sequence[Any], places: Sequence[int]) -> Small | None:
+        """Those of the places that are small; None when there are none."""
+        chosen: list[int] = []
+        total = 0
+        storages = [inputs[place].untyped_storage().data_ptr() for place in places if _is_plain(inputs[place])]
+        for place in places:
+            one = inputs[place]
+            if not _is_plain(one) or one.device.type != "cpu" or not one.is_contiguous() or place in kept.weak:
+                continue
+            size = one.numel() * one.element_size()
+            alone = storages.count(one.untyped_storage().data_ptr()) == 1
+            if alone and 0 < size <= SMALL_BYTES and total + size <= _ALL_BYTES:
+                chosen.append(place)
+                total += size
+        return cls(kept, chosen) if chosen else None
+
+    def copy(self, kept: Kept, inputs: Sequence[Any]) -> None:
+        """Copies them, where there is time for it when their shapes are others than before."""
+        tensors = self._pick(inputs)
+        if tuple(map(_shape, tensors)) != self._shapes and not self._lay_out(kept, inputs, tensors):
+            return
+        file, execution, allowance = self.file, kept.execution, kept.calls.allowance
+        everything = self._always == len(tensors) or allowance.may("small")
+        began = time.perf_counter()
+        start = ctypes.addressof(ctypes.c_char.from_buffer(file.buffer))
+        file.tear(execution)
+        for tensor, (at, size) in zip(tensors if everything else tensors[: self._always], self._spans, strict=False):
+            if not tensor.is_contiguous():
+                return
+            ctypes.memmove(start + at, tensor.data_ptr(), size)
+        file.finish(execution, self._start, len(self._text))
+        self._executions[0] = execution
+        if everything:
+            self._executions[1] = execution
+            allowance.took("small", time.perf_counter() - began)
+
+    def _lay_out(self, kept: Kept, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> bool:
+        allowance = kept.calls.allowance
+        if self._shapes and not allowance.may("layout"):
+            return False
+        began = time.perf_counter()
+        with undisturbed():
+            base = kept.first if not self._shapes and kept.first is not None else observed(kept.record, inputs)
+            names = [kept.names[place] for place in self.places]
+            items, storages = snapshot(names, [_dense(one) for one in tensors])
+        mine = {item.name: item for item in items}
+        record = msgspec.structs.replace(base, policy="last", inputs=[_with_bytes(item, mine) for item in base.inputs])
+        at = held.DATA_AT
+        self._spans = []
+        for storage in storages:
+            self._spans.append((at, storage.nbytes()))
+            at += -(-storage.nbytes() // 64) * 64
+        self._text = msgspec.json.encode(held.HeldRecord(inputs=record, spans=self._spans))
+        self.file.reserve(at + len(self._text))
+        self.file.buffer[at : at + len(self._text)] = self._text
+        self._start = at
+        self._shapes = tuple(map(_shape, tensors))
+        allowance.took("layout", time.perf_counter() - began)
+        return True
+
+    def value(self, place: int, like: torch.Tensor, execution: int) -> torch.Tensor | None:
+        """The copy of one input, if it is of that execution."""
+        if place not in self.places or self._executions[self.places.index(place) >= self._always] != execution:
+            return None
+        at, size = self._spans[self.places.index(place)]
+        data = bytearray(self.file.buffer[at : at + size])
+        copy = torch.frombuffer(data, dtype=like.dtype).view(self._shapes[self.places.index(place)])
+        return copy.requires_grad_(like.requires_grad)
+
+    def drop(self) -> None:
+        """Deletes the file."""
+        self.file.remove()
+
+
+def observed(record: GraphRecord, inputs: Sequence[Any]) -> InputsRecord:
+    """Shapes and scalars of inputs; statistics and integers of small ones."""
+    first = live.observe(record, list(inputs), "meta", None)
+    for item, one in zip(first.inputs, inputs, strict=True):
+        if _is_plain(one) and one.device.type == "cpu" and one.numel() <= _SAMPLE:
+            item.statistics = statistics(one)
+    first.ambient, first.execution, first.policy = ambient(), 1, "index"
+    return first
+
+
+def _with_bytes(item: InputRecord, copied: dict[str, InputRecord]) -> InputRecord:
+    mine = copied.get(item.name)
+    return item if mine is None else msgspec.structs.replace(item, value=mine.value, stored=mine.stored)
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of that shape with memory of its own, for its record."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype).requires_grad_(tensor.requires_grad)
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided and not value.is_meta
+
+
+def _is_replayed(tensor: torch.Tensor) -> bool:
+    """Whether it may lie in the memory of a CUDA graph, which the next replay writes to."""
+    from ...torch_private import loaded
+
+    config = loaded("inductor_config")
+    return tensor.is_cuda and config is not None and bool(config.triton.cudagraphs)
+
+
+def _draws(record: GraphRecord) -> bool:
+    return any(word in (node.target or "") for node in record.graph.nodes for word in _DRAWS)

@@ -1,0 +1,173 @@
+"""Where rings lie, and what becomes of one whose process is gone: a run, where a compiled call, a backward or a compile was in
+progress. Must not import torch; a ring of a process that may live is left alone.
+
+>>> recovered()
+[Recovered(run=PosixPath('graphdbg-armed-1'), graph='0_0/dynamo', what='it ran (execution 57)', command='train.py')]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import shutil
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ....dumps import bound, index, journal, process
+from ....dumps.atomic import free_path, write_file
+from ....dumps.errors import GraphdbgError
+from ....dumps.graph_folder import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE, TENSORS_FOLDER, encode
+from ....dumps.held import FOLDER as HELD
+from ....dumps.opening import opened
+from ....dumps.output import say
+from ....dumps.reading import read_record
+from ....dumps.schema import RunRecord
+from ....dumps.writer import RunWriter
+from .. import summary
+
+MARK = "call"
+"""The file in a process folder that says what runs just now."""
+IDLE, CALL, BACKWARD = range(3)
+_STATE = struct.Struct("<B7xQ112s")
+"""State, execution, the graph that was called last."""
+_TAKEN = ".taken"
+
+
+class Mark:
+    """What runs just now, in memory that outlives this process."""
+
+    def __init__(self, folder: Path) -> None:
+        descriptor = os.open(folder / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            os.truncate(descriptor, _STATE.size)
+            self.buffer = mmap.mmap(descriptor, _STATE.size)
+        finally:
+            os.close(descriptor)
+
+    def call(self, local: bytes, execution: int) -> None:
+        """A graph is about to run."""
+        _STATE.pack_into(self.buffer, 0, CALL, execution, local)
+
+    def state(self, state: int) -> None:
+        """It ended, or a backward began."""
+        self.buffer[0] = state
+
+
+class Recovered(NamedTuple):
+    """A ring that was made a run: the graph that its process was last at, and what it did."""
+
+    run: Path
+    graph: str
+    what: str
+    command: str
+
+
+def fresh() -> Path:
+    """A ring for this process, not made yet. Raises GraphdbgError where none can be."""
+    folder = bound.place().parent / bound.RINGS
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return free_path(str(folder / f"{os.getpid()}"))
+
+
+def recovered() -> list[Recovered]:
+    """Makes runs of the rings of processes that died, where those were started or else here; never raises."""
+    found: list[Recovered] = []
+    for ring in bound.rings():
+        with contextlib.suppress(OSError, GraphdbgError):
+            if (one := _recovered(ring)) is not None:
+                found.append(one)
+    return found
+
+
+def tell() -> None:
+    """Says what `recovered` made, and what to do with it."""
+    for one in recovered():
+        name = summary.shown_path(one.run)
+        who = one.command or "a process"
+        say(f"graphdbg: {who} was killed or crashed, last at {one.graph}: {one.what}; what it had compiled is in {name}")
+        say(f"graphdbg: next: graphdbg minify {name}/{one.graph}")
+
+
+def _recovered(ring: Path) -> Recovered | None:
+    """The run that a ring was made; None where its process may live."""
+    if ring.name.endswith(_TAKEN) or not (ring / RUN_FILE).exists():
+        return None
+    processes = index.processes(ring)
+    if any(one.liveness not in ("dead", "ended") for one in processes):
+        return None
+    taken = ring.with_name(ring.name + _TAKEN)
+    ring.rename(taken)  # by one command only
+    try:
+        one = next((one for one in processes if one.states), None)
+        if one is None:
+            return None
+        local, what, events = _last(one, taken / one.name / MARK)
+        run = to_run(taken, one.name, _free(_begun_in(taken / one.name)), None, events, gone=True)
+        return Recovered(run, local, what, " ".join(one.record.argv))
+    finally:
+        shutil.rmtree(taken, ignore_errors=True)
+
+
+def _last(one: index.Process, mark: Path) -> tuple[str, str, list[dict[str, Any]]]:
+    """The graph that a process was last at; what it did; and the events that say so."""
+    compiling = next((local for local, state in one.states.items() if state.status == "compiling"), None)
+    if compiling is not None:
+        return compiling, "it was being compiled", []
+    if not mark.exists():
+        return next(reversed(one.states)), "nothing had run", []
+    with opened(mark) as file:
+        state, execution, name = _STATE.unpack(file.read(_STATE.size))
+    local = name.rstrip(b"\0").decode()
+    if state == IDLE:
+        return local, f"it had run (execution {execution}), and what came after is not compiled", []
+    what = f"it ran (execution {execution})" if state == CALL else f"a backward ran after its execution {execution}"
+    return local, what, [{"kind": "running", "graph": local, "execution": execution}]
+
+
+def _begun_in(process: Path) -> Path:
+    for event in journal.read(process / JOURNAL_FILE).events:
+        if "armed" in event.fields:
+            return Path(str(event.fields["armed"]))
+    return Path.cwd()
+
+
+def _free(folder: Path) -> Path:
+    here = folder if os.access(folder, os.W_OK) else Path.cwd()
+    return free_path(str(here / "graphdbg-armed"), bare=False)
+
+
+def to_run(
+    ring: Path, name: str, path: Path, graphs: Iterable[str] | None, events: Iterable[dict[str, Any]], *, gone: bool = False
+) -> Path:  # fmt: skip
+    """A new run at `path` of one process of a ring: its graphs, or those named; with more events in its journal.
+
+    `gone`: the process died, and its held inputs go over. Raises GraphdbgError, OSError.
+    """
+    record = msgspec.structs.replace(read_record(ring / RUN_FILE, RunRecord), inputs_policy="last")
+    run = RunWriter.create(path, record, ours=True)
+    folder = path / name
+    left = [HELD] if not gone else []
+    shutil.copytree(ring / name, folder, ignore=shutil.ignore_patterns(MARK, *left))
+    if (ring / TENSORS_FOLDER).is_dir():
+        shutil.copytree(ring / TENSORS_FOLDER, path / TENSORS_FOLDER, dirs_exist_ok=True)
+    log = journal.Journal(folder / JOURNAL_FILE)
+    kept = None if graphs is None else set(graphs)
+    for local in [f"{one.parent.name}/{one.name}" for one in sorted((folder / GRAPHS_FOLDER).glob("*/*"))]:
+        if kept is not None and local not in kept:
+            shutil.rmtree(folder / GRAPHS_FOLDER / local)
+            log.event("left_out", local, reason="it did not run in the last step")
+    for event in events:
+        log.event(**event)
+    if gone:
+        about = msgspec.structs.replace(read_record(folder / process.FILE, process.ProcessRecord), gone=True)
+        (folder / process.FILE).unlink()
+        write_file(folder / process.FILE, encode(about))
+    else:
+        log.event("end")
+    log.close()
+    return run.path

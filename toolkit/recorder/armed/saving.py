@@ -1,0 +1,265 @@
+"""Writes what a ring holds as a run: the graphs of the last step, or the one that raised, with the inputs of their last calls.
+
+Of each input: its copy where it was small, else the tensor itself if it is there still, else what the graph that made it makes
+again from its own inputs. What was written since the call is named, with who wrote it as far as that can be known.
+
+>>> save(session, None, None).notes
+['0_0/dynamo: fc.weight was written to (version 3, now 4) after execution 3, by SGD.step']
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from ....dumps import live
+from ....dumps.amounts import size_text
+from ....dumps.atomic import free_path, write_file
+from ....dumps.errors import GraphdbgError, UsageError
+from ....dumps.graph_folder import GRAPHS_FOLDER, INPUTS_FILE, TENSORS_FOLDER, encode
+from ....dumps.held import packed_state
+from ....dumps.output import say
+from ....dumps.schema import GraphRecord, InputsRecord
+from ....dumps.store import load_graph
+from ....dumps.tensors import TensorStore
+from ....dumps.wording import counted
+from ..live_torch import ambient, undisturbed
+from ..summary import shown_path
+from . import rings
+
+if TYPE_CHECKING:
+    from .calls import Kept, Newest
+    from .session import Armed
+
+_MOST_BYTES = 4 << 30
+_MOST_DEEP = 4
+_MISSING = object()
+
+
+class Saved(NamedTuple):
+    """A run that was written: its graphs, the first one the most likely; what was overwritten; whether that graph raised."""
+
+    path: Path
+    graphs: list[str]
+    notes: list[str]
+    why: str
+
+
+def save(session: Armed, fn: Callable[..., Any] | None, path: Path | None) -> Saved:
+    """Writes a run; see `entry.save_repro`."""
+    calls = session.calls
+    failed = session.unfit
+    if session.calls is None and not failed:
+        raise UsageError("cannot save a repro", "nothing was compiled since graphdbg.arm()", "arm before the first compiled call")
+    new = sorted(local for local in failed - session.saved if _is_of(session, local, fn))
+    failure = calls.failure if calls is not None else None
+    pairs: list[tuple[Kept, Newest]] = []
+    if failure is not None and failure.kept.local in new:
+        pairs = [(failure.kept, failure.newest)]
+    elif calls is not None and not new:
+        held = [(one, one.newest) for one in calls.last_step() if _is_of(session, one.local, fn)]
+        pairs = [(one, newest) for one, newest in held if newest is not None]
+    graphs = [kept.local for kept, _ in pairs]
+    unran = [local for local in new if local not in graphs]
+    if not graphs and not unran:
+        known = ", ".join(sorted(set(session.functions.values()))) or "nothing"
+        raise UsageError("cannot save a repro", "no call of such a graph is held", f"compiled since graphdbg.arm(): {known}")
+    if path is not None and path.exists():
+        raise UsageError(f"cannot write {path}", "it exists, and runs are never overwritten", "give run= another name")
+    path = path or free_path("graphdbg-armed", bare=False)
+    if calls is not None:
+        calls.mark.state(rings.IDLE)
+    why = session.went_wrong()
+    with undisturbed():
+        read = [_inputs(kept, newest, {}) for kept, newest in pairs]
+    notes = [note for one in read for note in one.notes]
+    writer = session.writer()
+    events = [{"kind": "note", "message": note} for note in notes]
+    run = rings.to_run(session.path, writer.name, path, {*graphs, *unran}, events)
+    notes += _write(run / writer.name, TensorStore(run / TENSORS_FOLDER), graphs, read)
+    session.saved |= {*graphs, *unran}
+    session.written = calls.sequence if calls is not None else 0
+    return Saved(run, [*unran, *graphs], notes, why)
+
+
+def _is_of(session: Armed, local: str, fn: Callable[..., Any] | None) -> bool:
+    if fn is None:
+        return True
+    inner = getattr(fn, "_orig_mod", fn)
+    inner = getattr(inner, "_torchdynamo_orig_callable", inner)
+    codes = [getattr(one, "__code__", None) for one in (inner, getattr(inner, "forward", None))]
+    text = session.functions.get(local.partition("/")[0], "")
+    for code in codes:
+        if code is None:
+            continue
+        file = Path(code.co_filename).name
+        name, _, where = text.rpartition(" ")
+        if (name == code.co_name and where == f"{file}:{code.co_firstlineno}") or (
+            f"torch_dynamo_resume_in_{code.co_name}_at" in name and where.startswith(f"{file}:")
+        ):
+            return True
+    return False
+
+
+class _Read(NamedTuple):
+    """The inputs of one call as they are now."""
+
+    record: GraphRecord
+    first: InputsRecord | None
+    values: list[Any]
+    notes: list[str]
+    newest: Newest
+
+
+def _inputs(kept: Kept, newest: Newest, known: dict[Kept, Any], depth: int = 0) -> _Read:
+    weak = dict(zip(kept.weak, newest.weak, strict=False)) if newest.weak else {}
+    producers = dict(zip(kept.weak, newest.producers, strict=False)) if newest.producers else {}
+    number = {place: index for index, place in enumerate(kept.tensors)}
+    values: list[Any] = []
+    notes: list[str] = []
+    for place, one in enumerate(newest.inputs):
+        name = kept.names[place]
+        value = weak[place]() if place in weak else one
+        copied = kept.small.value(place, value, newest.execution) if kept.small is not None and torch.is_tensor(value) else None
+        if copied is not None:
+            values.append(copied)
+            continue
+        if value is None and place in weak:
+            value = _made_again(producers.get(place), known, depth)
+            how = "was let go, and was made again by the graph before" if value is not _MISSING else "was let go, and is made up"
+            notes.append(f"{kept.local}: {_called(kept, name)} {how}")
+        elif isinstance(value, torch.Tensor) and place in number:
+            word = newest.seen.word(number[place], value)
+            if word:
+                when = f"after execution {newest.execution}"
+                notes.append(f"{kept.local}: {_called(kept, name)} {word} {when}{_by(kept, place, value)}")
+                value = _MISSING if "given its memory back" in word else value
+        values.append(value)
+    return _Read(kept.record, kept.first, values, notes, newest)
+
+
+def _called(kept: Kept, name: str) -> str:
+    item = next((item for item in kept.record.inputs if item.name == name), None)
+    return item.source if item is not None and item.source else name
+
+
+def _by(kept: Kept, place: int, tensor: torch.Tensor) -> str:
+    """Who may have written to it: an optimizer that has it, a graph that is known to write to it."""
+    if place in kept.written:
+        return f", by {kept.local} itself"
+    for other in kept.calls.kept:
+        newest = other.newest
+        if newest is not None and any(newest.inputs[one] is tensor for one in other.written):
+            return f", by {other.local}"
+    for one in gc.get_objects():
+        if issubclass(type(one), torch.optim.Optimizer) and any(
+            tensor is parameter for group in one.param_groups for parameter in group["params"]
+        ):
+            return f", by {type(one).__name__}.step"
+    return ", by code that is not compiled"
+
+
+def _made_again(producer: Any, known: dict[Kept, Any], depth: int) -> Any:
+    """What the graph that made an activation makes of its own last inputs, in eager."""
+    if producer is None or depth > _MOST_DEEP:
+        return _MISSING
+    kept, execution, place = producer
+    newest = kept.newest
+    if newest is None or newest.execution != execution:
+        return _MISSING
+    if kept not in known:
+        known[kept] = None
+        with contextlib.suppress(Exception):  # it is a help, and what it cannot do is made up
+            read = _inputs(kept, newest, known, depth + 1)
+            if _MISSING not in read.values:
+                saved = load_graph(kept.calls.session.writer().graph_path(kept.local))
+                module = live.module(saved.record, saved.tensors)
+                with torch.random.fork_rng(devices=[]):
+                    for device, state in newest.states:
+                        if device == "cpu":
+                            torch.set_rng_state(state)
+                    known[kept] = module(*[one.detach().clone() if isinstance(one, torch.Tensor) else one for one in read.values])
+    made = known[kept]
+    return made[place] if isinstance(made, (list, tuple)) and place < len(made) else _MISSING
+
+
+def _write(process: Path, tensors: TensorStore, graphs: Sequence[str], read: Sequence[_Read]) -> list[str]:
+    """inputs.json of each graph, as far as there is room; a sentence for each that could not be written."""
+    left, notes = _MOST_BYTES, list[str]()
+    for local, one in zip(graphs, read, strict=True):
+        size = sum(value.untyped_storage().nbytes() for value in one.values if type(value) in (torch.Tensor, torch.nn.Parameter))
+        policy = "last" if size <= left else "index"
+        if policy == "index":
+            notes.append(f"{local}: its inputs are {size_text(size)}, and are made up")
+        try:
+            seen = _record(one, policy, tensors)
+            write_file(process / GRAPHS_FOLDER / local / INPUTS_FILE, encode(seen))
+            left -= size if policy == "last" else 0
+        except (RuntimeError, OSError, GraphdbgError) as error:
+            what = str(error).splitlines()[0] if str(error) else type(error).__name__
+            notes.append(f"{local}: its inputs could not be read: {what}")
+            if one.first is not None:
+                with contextlib.suppress(OSError, GraphdbgError):
+                    write_file(process / GRAPHS_FOLDER / local / INPUTS_FILE, encode(one.first))
+    return notes
+
+
+def _record(one: _Read, policy: str, tensors: TensorStore) -> InputsRecord:
+    values = [0 if value is _MISSING else value for value in one.values]
+    with undisturbed():
+        seen = live.observe(one.record, values, policy, tensors)
+    if one.first is not None:
+        old = {item.name: item for item in one.first.inputs}
+        seen.inputs = [
+            old[item.name] if value is _MISSING else item for item, value in zip(seen.inputs, one.values, strict=True)
+        ]
+        seen.ambient = one.first.ambient
+    seen.ambient = seen.ambient or ambient()
+    if one.newest.states:
+        states = one.newest.states
+        seen.ambient.rng_state = " ".join(f"{device}:{packed_state(bytes(state.tolist()))}" for device, state in states)
+    seen.execution = one.newest.execution
+    return seen
+
+
+def said(session: Armed) -> list[str]:
+    """Writes what went wrong when the process ends; what to say of it."""
+    try:
+        saved = save(session, None, None)
+        said_of(session, saved, minify=session.minify, max_time=session.max_time)
+    except (GraphdbgError, OSError, RuntimeError) as error:
+        return [f"graphdbg: what went wrong could not be saved: {error}"]
+    return []
+
+
+def said_of(session: Armed, saved: Saved, *, minify: bool, max_time: float) -> None:
+    """Tells what was saved and what to do with it, and minifies it where that is asked for."""
+    name = shown_path(saved.path)
+    why = f": {saved.why}" if saved.why else ""
+    say(f"graphdbg: {counted(len(saved.graphs), 'graph')} of the last step and their inputs are in {name}{why}")
+    for note in saved.notes[:5]:
+        say(f"graphdbg: {note}")
+    out = saved.path.with_name(saved.path.name + "-minified")
+    target = f"{name}/{saved.graphs[0]}" if len(saved.graphs) == 1 else name
+    words = ["minify", target, "-o", shown_path(out), "--max-time", f"{max_time:.0f}"]
+    if not minify:
+        say(f"graphdbg: next: graphdbg {' '.join(words)}")
+        return
+    say(f"graphdbg: graphdbg {' '.join(words)}")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GRAPHDBG")}
+    command = [sys.executable, "-m", "graphdbg", *shlex.split(shlex.join(words[:1])), *_plain(saved, out, max_time)]
+    subprocess.run(command, env=environment, stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
+
+
+def _plain(saved: Saved, out: Path, max_time: float) -> list[str]:
+    target = saved.path / saved.graphs[0] if len(saved.graphs) == 1 else saved.path
+    return [str(target), "-o", str(out), "--max-time", f"{max_time:.0f}"]
