@@ -29,6 +29,7 @@ _HOME = {
     "Verdict": "toolkit.verdict",
     "Minified": "minifier.minify",
     "GraphdbgError": "dumps.errors",
+    "load_ipython_extension": "toolkit.notebook",
 }
 
 __all__ = [

@@ -19,7 +19,7 @@ from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
-from ...toolkit.verdict_words import without
+from ...toolkit.verdict_words import first_line, tone, without
 from ..minified import Also, Minified
 from ..needs import sentences as needs_sentences
 from ..report.casefile import read as read_case
@@ -174,6 +174,16 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     lines += result.notes
     lines += [f"{name}: {report[key]}" for name, key in (("repro", "repro_path"), ("issue", "issue")) if report.get(key)]
     return lines
+
+
+def of_minified(result: Minified) -> str:
+    """What a notebook shows: the verdict, what was found, and the reduced graph."""
+    from ...dumps.display import commands, lines, shown
+    from ...dumps.markup import tag
+
+    code = tag("pre", result.module.code.strip(), class_="wrap")
+    told = lines(sentences(result, {"issue": None}))
+    return shown(first_line(result.verdict), tone(result.verdict), told, code, commands(result.verdict.next))
 
 
 def _first(report: dict[str, Any]) -> list[str]:
