@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .store import Run, SavedGraph
 
 MOST_ROWS = 200
+_TITLES = {"where": "file:line", "code": "your line"}
 _LOOK = Path(__file__).parent / "pack" / "look.css"
 _OF_LIGHT, _OF_DARK = (
     f"[data-jp-theme-light={is_light}] .graphdbg, .vscode-{theme} .graphdbg"
@@ -36,7 +37,8 @@ _OF_LIGHT, _OF_DARK = (
 """Where JupyterLab or VS Code says which it is; elsewhere the system does."""
 _HERE = (
     "background: var(--bg); color: var(--fg); font: 14px/1.45 system-ui, sans-serif; padding: 8px 12px; border-radius: 6px; "
-    "tr { background: none !important; } td, th { text-align: left; } pre { background: none; color: inherit; } p { margin: 2px 0; }"
+    "tr { background: none !important; } td, th { text-align: left; } pre { background: none; color: inherit; } "
+    "p { margin: 2px 0; }"
 )
 
 
@@ -58,7 +60,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Markup:
     """The table that `tables.render` makes a text of; columns with nothing in them are left out."""
     kept = [at for at, _ in enumerate(columns) if any(row[at] for row in rows)]
     heads = tag("tr", *(tag("th", columns[at].title) for at in kept))
-    kinds = ["num" if column.right else "mono" for column in columns]
+    kinds = ["num mono" if column.right else "mono" for column in columns]
     cells = [tag("tr", *(tag("td", row[at], class_=kinds[at]) for at in kept)) for row in rows[:MOST_ROWS]]
     more = tag("p", f"and {len(rows) - MOST_ROWS} more", class_="dim") if len(rows) > MOST_ROWS else ""
     made = tag("table", tag("thead", heads), tag("tbody", *cells))
@@ -70,9 +72,14 @@ def lines(texts: Sequence[str]) -> Markup:
     return joined(*(tag("p", text) for text in texts))
 
 
+def code(text: str) -> Markup:
+    """A program, or an error, as it is."""
+    return tag("pre", text, class_="wrap") if text else Markup()
+
+
 def commands(found: Sequence[str]) -> Markup:
     """Commands to go on with, as a cell takes them."""
-    return tag("pre", "\n".join(map(in_cell, found)), class_="wrap") if found else Markup()
+    return code("\n".join(map(in_cell, found)))
 
 
 def in_cell(command: str) -> str:
@@ -92,9 +99,11 @@ def of_graph(saved: SavedGraph) -> str:
         return shown(f"graph {saved.name}", "bad", lines([str(error)]))
     more = [f"graphdbg show {shlex.quote(saved.name)}"] if found.total > MOST_ROWS else []
     said = f"graph {saved.id}: {counted(found.total, 'node')}, {saved.status}"
-    error = tag("pre", saved.error, class_="wrap bad") if saved.error else ""
-    titles = [Column({"where": "file:line", "code": "your line"}.get(name, name)) for name in COLUMNS]
-    return shown(said, "bad" if saved.status == "failed" else "", error, table(titles, found.rows), commands(more))
+    names = [row[0] for row in found.rows]
+    reads = [", ".join(names[at] for at in used if at < len(names)) for used in found.inputs]
+    rows = [(row[0], read, *row[1:]) for row, read in zip(found.rows, reads, strict=True)]
+    titles = [_TITLES.get(name, name) for name in (COLUMNS[0], "reads", *COLUMNS[1:])]
+    return shown(said, "bad" if saved.status == "failed" else "", code(saved.error or ""), table([*map(Column, titles)], rows), commands(more))
 
 
 def of_run(run: Run) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from ..dumps.atomic import free_path
-from ..dumps.display import commands, in_cell, lines, shown, table
+from ..dumps.display import code, commands, in_cell, lines, shown, table
 from ..dumps.errors import GraphdbgError
 from ..dumps.tables import Column
 from .outcome import Outcome
@@ -25,7 +25,7 @@ from .recorder.session import Session
 from .recorder.starting import begin_block, end, tell
 from .triage.records import Triage
 from .verdict import Verdict
-from .verdict_words import first_line, tone
+from .verdict_words import AROUND, first_line, tone
 
 _NAME = "graphdbg"
 _EMPTY = (
@@ -108,8 +108,8 @@ def _options(line: str) -> Options:
 
 
 def _of_verdict(verdict: Verdict, *inside: str) -> str:
-    workaround = [f"Work-around, seen to work: {verdict.workaround}"] if verdict.workaround else []
-    return shown(first_line(verdict), tone(verdict), *inside, lines(workaround), commands(verdict.next))
+    said = lines([AROUND]) if verdict.workaround else ""
+    return shown(first_line(verdict), tone(verdict), *inside, said, code(verdict.workaround or ""), commands(verdict.next))
 
 
 def of_outcome(found: Outcome) -> str:

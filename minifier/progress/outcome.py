@@ -178,12 +178,10 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
 
 def of_minified(result: Minified) -> str:
     """What a notebook shows: the verdict, what was found, and the reduced graph."""
-    from ...dumps.display import commands, lines, shown
-    from ...dumps.markup import tag
+    from ...dumps.display import code, commands, lines, shown
 
-    code = tag("pre", result.module.code.strip(), class_="wrap")
-    told = lines(sentences(result, {"issue": None}))
-    return shown(first_line(result.verdict), tone(result.verdict), told, code, commands(result.verdict.next))
+    inside = lines(sentences(result, {"issue": None})), code(result.module.code.strip()), commands(result.verdict.next)
+    return shown(first_line(result.verdict), tone(result.verdict), *inside)
 
 
 def _first(report: dict[str, Any]) -> list[str]:

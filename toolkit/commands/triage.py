@@ -19,7 +19,7 @@ from ...dumps.worst import keep
 from ..imports import option_words
 from ..triage.records import number
 from ..verdict import NO_TIME, NOT_JUDGED
-from ..verdict_words import first_line, known, said, word
+from ..verdict_words import AROUND, first_line, known, said, word
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def program_table(found: ProgramTriage) -> str:
 def closing(summary: str, verdict: Verdict) -> str:
     """The finding, and what to do next."""
     lines = (verdict.workaround or "").splitlines()
-    around = "\nWork-around, seen to work on this graph (put it before the first compile):" if lines else ""
+    around = f"\n{AROUND}" if lines else ""
     around += "".join(f"\n    {line}" for line in lines)
     return summary + around + "".join(f"\nNext: {command}" for command in verdict.next)
 
