@@ -103,7 +103,8 @@ def of_graph(saved: SavedGraph) -> str:
     reads = [", ".join(names[at] for at in used if at < len(names)) for used in found.inputs]
     rows = [(row[0], read, *row[1:]) for row, read in zip(found.rows, reads, strict=True)]
     titles = [_TITLES.get(name, name) for name in (COLUMNS[0], "reads", *COLUMNS[1:])]
-    return shown(said, "bad" if saved.status == "failed" else "", code(saved.error or ""), table([*map(Column, titles)], rows), commands(more))
+    inside = code(saved.error or ""), table([*map(Column, titles)], rows), commands(more)
+    return shown(said, "bad" if saved.status == "failed" else "", *inside)
 
 
 def of_run(run: Run) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from importlib import import_module
 from typing import Any
 
 import click
@@ -64,17 +65,16 @@ class Cells:
 
         The run is a new folder (default: graphdbg-run-N); %%graphdbg --help names the options.
         """
-        from IPython.core.error import UsageError
-
+        refused = import_module("IPython.core.error").UsageError
         try:
             options = _options(line)
             self.end(None)
             self.session = begin_block(options)
         except click.exceptions.Exit:
-            raise UsageError("this was the help of %%graphdbg; the cell was not run") from None
+            raise refused("this was the help of %%graphdbg; the cell was not run") from None
         except (click.ClickException, GraphdbgError) as error:
             said = error.format_message() if isinstance(error, click.ClickException) else str(error)
-            raise UsageError(f"{said} (the cell was not run)") from None
+            raise refused(f"{said} (the cell was not run)") from None
         if cell is not None:
             self.shell.run_cell(cell)
 
