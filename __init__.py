@@ -2,7 +2,6 @@
 
 The public names load on first use; `import graphdbg` imports neither torch nor textual.
 
->>> import graphdbg
 >>> saved = graphdbg.open_run("myrun").graph("0_0/forward")
 """
 
