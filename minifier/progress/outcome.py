@@ -165,8 +165,8 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     if result.stopped:
         lines.append(f"stopped early: {result.stopped}")
     lines += needs_sentences(result.needs) or needed(result.parts)
-    if result.passing:
-        lines.append(f"nearest case that passes: {result.passing} ({result.difference})")
+    if result.difference:
+        lines.append(NEAREST + (f"{result.passing} ({result.difference})" if result.passing else result.difference))
     for other in result.also:
         lines.append(f"another failure, seen {_times(other.count)}, not followed: {other.signature}")
         if other.path:

@@ -185,7 +185,8 @@ def test_a_notebook_records_what_the_script_does_and_finds_a_planted_fault(
     saved = 'saved = graphdbg.open_run("cell").graph("0_0/inference")\n'
     cells = ["%load_ext graphdbg", "import graphdbg" + MODEL + PLANTED, "%%graphdbg -o cell --inputs first\n" + CALL + "y.shape",
              saved + "saved", "graphdbg.triage(saved)",
-             "small = graphdbg.minify(saved.module(), saved.inputs(), max_time=200)\nsmall", "small.nodes"]  # fmt: skip
+             "small = graphdbg.minify(saved.module(), saved.inputs(), max_time=200)\nsmall", "small.nodes",
+             "small.passing is None"]  # fmt: skip
     notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
     NotebookClient(notebook, timeout=500, kernel_name="python3").execute()
     outputs = [cell.outputs for cell in notebook.cells]
@@ -194,6 +195,7 @@ def test_a_notebook_records_what_the_script_does_and_finds_a_planted_fault(
         assert set(shown[-1].data) == {"text/plain", "text/html"}
     assert "FAILS: wrong numbers" in outputs[4][-1].data["text/plain"] and "relu" in outputs[5][-1].data["text/html"]
     assert int(outputs[6][-1].data["text/plain"]) == 3
+    assert outputs[7][-1].data["text/plain"] == "True" and "/passes" not in outputs[5][-1].data["text/html"]
 
     Path("script.py").write_text(MODEL + PLANTED + CALL)
     assert command(["dump", "-o", "script", "--inputs", "first", "script.py"]) == 0
