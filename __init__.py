@@ -2,7 +2,6 @@
 
 The public names load on first use; `import graphdbg` imports neither torch nor textual.
 
->>> import graphdbg
 >>> saved = graphdbg.open_run("myrun").graph("0_0/forward")
 """
 
@@ -31,6 +30,7 @@ _HOME = {
     "Verdict": "toolkit.verdict",
     "Minified": "minifier.minify",
     "GraphdbgError": "dumps.errors",
+    "load_ipython_extension": "toolkit.notebook",
 }
 
 __all__ = [

@@ -92,6 +92,11 @@ class SavedGraph:
     def __repr__(self) -> str:
         return f"SavedGraph({str(self.path)!r})"
 
+    def _repr_html_(self) -> str:
+        from .display import of_graph
+
+        return of_graph(self)
+
     @property
     def id(self) -> str:
         """The id that commands take, prefixed by the rank or process where the run has several."""
@@ -223,6 +228,11 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        from .display import of_run
+
+        return of_run(self)
 
     @cached_property
     def processes(self) -> list[index.Process]:

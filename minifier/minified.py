@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import UsageError
+from ..dumps.tables import one_line
+from ..dumps.wording import counted
 from ..toolkit.identity import known_id
 from ..toolkit.verdict import OK, Verdict
+from ..toolkit.verdict_words import first_line
 from .problem import Answer, Candidate, Ruling
 
 if TYPE_CHECKING:
@@ -130,6 +133,15 @@ class Minified:
     unneeded: list[str] = field(default_factory=list[str])
     neighbour: dict[str, str] = field(default_factory=dict[str, str])
     verdict: Verdict = OK
+
+    def __repr__(self) -> str:
+        (shown, times), size = self.verified, f"{self.original[0]} -> {counted(self.nodes, 'node')}"
+        return f"<Minified: {size}, verified {shown} of {times}: {one_line(first_line(self.verdict))}>"
+
+    def _repr_html_(self) -> str:
+        from .progress.outcome import of_minified
+
+        return of_minified(self)
 
     @property
     def signature_id(self) -> str:

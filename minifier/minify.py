@@ -116,8 +116,9 @@ def minify(
 def _keep(result: Minified, temporary: bool) -> Minified:
     """The result with its module and inputs in memory, since a temporary folder is about to go."""
     result.live = (result.module, result.inputs)
-    if temporary:
-        result.path = None
+    if temporary:  # no path of it is told
+        result.path = result.passing = None
+        result.also = [replace(other, path=None, command="") for other in result.also]
     return result
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ..dumps.tables import one_line
 from . import verdict_words
 from .signature import Signature
 from .verdict import OK, Verdict
@@ -56,6 +57,14 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     control_bytes: int = 0
     signature_id: str = ""
     """Which failure it is (see `identity`), where it fails."""
+
+    def __repr__(self) -> str:
+        return f"<Outcome{f' of {self.rung}' if self.rung else ''}: {one_line(verdict_words.first_line(self.verdict))}>"
+
+    def _repr_html_(self) -> str:
+        from .notebook import of_outcome
+
+        return of_outcome(self)
 
     @property
     def text(self) -> str:

@@ -107,6 +107,7 @@ _OWNERS = {
 _HEADS = {"wrong_numbers": "wrong numbers", "signed zero": "wrong sign of zero", "rounding": "a rounding is left out"}
 """Kind, or the detail of one -> the first words of its text."""
 
+AROUND = "Work-around, seen to work on this graph (put it before the first compile):"
 _SHOWN_NAMES = 6
 
 

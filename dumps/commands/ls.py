@@ -183,6 +183,11 @@ def _told(text: str, run: Run, found: why.Found) -> str:
 
 def graph_table(rows: list[index.Row]) -> str:
     """One line per graph."""
+    return render(*graph_cells(rows), terminal=on_terminal())
+
+
+def graph_cells(rows: list[index.Row]) -> tuple[list[Column], list[tuple[str, ...]]]:
+    """The columns and the cells of a table with one line per graph."""
     columns = [
         Column("id", style="bold"), Column("stage"), Column("nodes", right=True), Column("status", style=STATUS_STYLE),
         Column("seconds", right=True), Column("error", style="red", fold=True),
@@ -194,7 +199,7 @@ def graph_table(rows: list[index.Row]) -> str:
         )
         for row in rows
     ]  # fmt: skip
-    return render(columns, cells, terminal=on_terminal())
+    return columns, cells
 
 
 def _status(row: index.Row) -> str:

@@ -36,6 +36,8 @@ from .page_data import Graph, cut, read
 
 MOST_BYTES = 2_900_000
 SUFFIXES = (".html", ".htm")
+_FILES = ("look.css", "page.css", "page.js")
+"""The first is that of the displays of a notebook too."""
 _WIDTH = 110
 _MOST_TIMES_HALVED = 12
 _NODES, _CODE, _COMPILES, _SOURCE, _ERROR, _ROWS = 6000, 300_000, 2000, 600_000, 20_000, 200
@@ -119,10 +121,10 @@ class _Writing:
 
     def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
         """The whole document."""
-        style, script = (Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+        look, style, script = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _FILES)
         policy = _POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode())
         title = tag("title", f"{self.name}: graphs of torch.compile")
-        head = tag("head", Markup(_HEAD.format(policy)), title, tag("style", Markup(style)))
+        head = tag("head", Markup(_HEAD.format(policy)), title, tag("style", Markup(look + style)))
         body = tag(
             "body", self._top(), self._compiles(), self._causes(), self._times(), self._ranks(), self._left_alone(),
             self._sources(), self._settings(),

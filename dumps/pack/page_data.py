@@ -8,6 +8,7 @@ Reads one run, which is redacted already; knows no HTML. What is cut is counted.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from ..browse.table import GraphView
 from ..errors import GraphdbgError
 from ..kernels import WHOLE
 from ..sidecar import Intern, dims_text
-from ..store import Run
+from ..store import Run, SavedGraph
 from ..tables import visible
 
 COLUMNS = ("name", "op", "value", "module", "where", "kernel", "code")
@@ -46,16 +47,19 @@ def read(run: Run, most_nodes: int) -> list[Graph]:
     """The graphs of a run, but those that cannot be read, which whoever redacted it has told."""
     found: list[Graph] = []
     for saved in run.graphs():
-        try:
-            view = GraphView(saved.table)
-            view.kernels = kernel_column(saved, view)
-            code = next((file.read_text() for file in saved.code_files() if file.name == WHOLE), "")
-        except GraphdbgError:
-            continue
-        shown = range(min(len(view), most_nodes))
-        rows = [_texts(view, index) for index in shown]
-        found.append(Graph(saved.id, len(view), rows, [view.table.inputs[index] for index in shown], visible(code)))
+        with contextlib.suppress(GraphdbgError):
+            found.append(graph(saved, most_nodes))
     return found
+
+
+def graph(saved: SavedGraph, most_nodes: int) -> Graph:
+    """One graph. Raises GraphdbgError where it cannot be read."""
+    view = GraphView(saved.table)
+    view.kernels = kernel_column(saved, view)
+    code = next((file.read_text() for file in saved.code_files() if file.name == WHOLE), "")
+    shown = range(min(len(view), most_nodes))
+    rows = [_texts(view, index) for index in shown]
+    return Graph(saved.id, len(view), rows, [view.table.inputs[index] for index in shown], visible(code))
 
 
 def _texts(view: GraphView, index: int) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ from ...dumps.wording import counted
 from ...toolkit.recorder.summary import shown_path
 from .plugin import FOLDER, INSIDE
 
+SAID = "said.txt"
+"""What is said of a test, in its folder."""
 _SEARCH = 0.6
 """The part of the time after which a search ends by itself; the rest is for what goes before and for verifying."""
 _GRACE_S = 20.0
@@ -43,7 +45,13 @@ class Failing:
         self.command = [sys.executable, "-m", "pytest", *_words(config, test)]
 
     def found(self) -> list[str]:
-        """Lines that say what the failure is, and where the repro is."""
+        """Lines that say what the failure is, and where the repro is; they are left in its folder, too."""
+        lines = self._found()
+        with contextlib.suppress(OSError):
+            (self.folder / SAID).write_text("\n".join([*lines, ""]), encoding="utf-8")
+        return lines
+
+    def _found(self) -> list[str]:
         self.told(f"{self.test}: run again under the recorder, {self.limit_s:.0f} s at most")
         self.folder.mkdir(parents=True)
         run = self.folder / "run"

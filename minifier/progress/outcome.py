@@ -19,7 +19,7 @@ from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
-from ...toolkit.verdict_words import without
+from ...toolkit.verdict_words import first_line, tone, without
 from ..minified import Also, Minified
 from ..needs import sentences as needs_sentences
 from ..report.casefile import read as read_case
@@ -165,8 +165,8 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     if result.stopped:
         lines.append(f"stopped early: {result.stopped}")
     lines += needs_sentences(result.needs) or needed(result.parts)
-    if result.passing:
-        lines.append(f"nearest case that passes: {result.passing} ({result.difference})")
+    if result.difference:
+        lines.append(NEAREST + (f"{result.passing} ({result.difference})" if result.passing else result.difference))
     for other in result.also:
         lines.append(f"another failure, seen {_times(other.count)}, not followed: {other.signature}")
         if other.path:
@@ -174,6 +174,14 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
     lines += result.notes
     lines += [f"{name}: {report[key]}" for name, key in (("repro", "repro_path"), ("issue", "issue")) if report.get(key)]
     return lines
+
+
+def of_minified(result: Minified) -> str:
+    """What a notebook shows: the verdict, what was found, and the reduced graph."""
+    from ...dumps.display import code, commands, lines, shown
+
+    inside = lines(sentences(result, {"issue": None})), code(result.module.code.strip()), commands(result.verdict.next)
+    return shown(first_line(result.verdict), tone(result.verdict), *inside)
 
 
 def _first(report: dict[str, Any]) -> list[str]:

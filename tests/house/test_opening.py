@@ -17,6 +17,7 @@ OTHERS: dict[str, str] = {
     "dumps.browse.kernels": _CODE,
     "minifier.commands.show": _CODE,
     "minifier.in_pytest.failing": "what the commands that it runs say",
+    "dumps.display": "the look of the package itself",
     "dumps.pack.making": _CODE,
     "toolkit.compile_fx.showing.asked": _CODE,
     "toolkit.compile_fx.showing.child": _CODE,

@@ -58,7 +58,7 @@ _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] CMD...")
 def dump(
     output: str | None, on_failure: str | None, on_failure_time: float, imports: tuple[str, ...], command: tuple[str, ...],
-    **recording: Any,
+    **asked: Any,
 ) -> int:
     """Run a command and record every graph that its compiler stack builds.
 
@@ -68,7 +68,7 @@ def dump(
     if imports and not steps:
         option = option_words(imports)[0]
         raise UsageError(f"{option} does nothing by itself", "it is for what --on-failure does", "add --on-failure minify")
-    options = _options(**recording)
+    options = recording(**asked)
     words = launch.command_line(command)
     run = _make_run(output, options, list(command))
     options.run = str(run.path.absolute())
@@ -85,10 +85,10 @@ def dump(
     return code
 
 
-def _options(*, when: str, held_limit: str, max_disk: str, stages: str, **plain: Any) -> Options:
+def recording(*, when: str, held_limit: str, max_disk: str, stages: str, wrapped: bool = True, **plain: Any) -> Options:
     """The recording that the command line asks for; raises UsageError."""
     return checked(Options(
-        run="", wrapped=True, when=parts(when), held_limit=size_of(held_limit), max_disk=size_of(max_disk),
+        run="", wrapped=wrapped, when=parts(when), held_limit=size_of(held_limit), max_disk=size_of(max_disk),
         stages=check_stages(parts(stages)), **plain,
     ))  # fmt: skip
 

@@ -177,14 +177,7 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
     if as_json:
         emit(_row(saved, outcome) | ({"stats": stats} if stats else {}), as_json=True)
         return
-    lines = [first_line(outcome.verdict) + _aside(outcome), "", f"verdict    {outcome.text}"]
-    if outcome.signature is not None:
-        lines.append(f"signature  {outcome.signature.text()}" + (f" ({outcome.signature_id})" if outcome.signature_id else ""))
-    lines += [f"seconds    {outcome.seconds:.2f}"] if outcome.seconds else []
-    lines += [f"fidelity   {outcome.fidelity}"] if outcome.fidelity else []
-    if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
-        lines.append(f"nan        {found}")
-    lines += [f"note       {note}" for note in outcome.notes]
+    lines = [first_line(outcome.verdict) + _aside(outcome), "", *(f"{what:<10} {said}" for what, said in facts(outcome))]
     lines += [f"next       {command}" for command in outcome.verdict.next]
     if stats:
         from ..node_stats import table
@@ -193,6 +186,18 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
     emit("\n".join(lines), as_json=False)
     if _printed(outcome) and outcome.output:
         say(outcome.output)
+
+
+def facts(outcome: Outcome) -> list[tuple[str, str]]:
+    """What is said of an outcome below its first line: (what, text)."""
+    told = [("verdict", outcome.text)]
+    if outcome.signature is not None:
+        told.append(("signature", outcome.signature.text() + (f" ({outcome.signature_id})" if outcome.signature_id else "")))
+    told += [("seconds", f"{outcome.seconds:.2f}")] if outcome.seconds else []
+    told += [("fidelity", outcome.fidelity)] if outcome.fidelity else []
+    if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
+        told.append(("nan", found))
+    return told + [("note", note) for note in outcome.notes]
 
 
 def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_json: bool) -> int:

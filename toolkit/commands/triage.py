@@ -19,7 +19,7 @@ from ...dumps.worst import keep
 from ..imports import option_words
 from ..triage.records import number
 from ..verdict import NO_TIME, NOT_JUDGED
-from ..verdict_words import first_line, known, said, word
+from ..verdict_words import AROUND, first_line, known, said, word
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -275,13 +275,19 @@ def program_table(found: ProgramTriage) -> str:
 def closing(summary: str, verdict: Verdict) -> str:
     """The finding, and what to do next."""
     lines = (verdict.workaround or "").splitlines()
-    around = "\nWork-around, seen to work on this graph (put it before the first compile):" if lines else ""
+    around = f"\n{AROUND}" if lines else ""
     around += "".join(f"\n    {line}" for line in lines)
     return summary + around + "".join(f"\nNext: {command}" for command in verdict.next)
 
 
 def ladder_table(found: Triage) -> str:
     """The rows as a table."""
+    columns, cells, common = ladder_cells(found)
+    return "\n".join([render(columns, cells, terminal=on_terminal()), *(f"note: {note}" for note in common)])
+
+
+def ladder_cells(found: Triage) -> tuple[list[Column], list[tuple[str, ...]], list[str]]:
+    """The columns and the cells of that table, and the notes that all its rows have."""
     columns = [Column("rung", style="bold"), *_JUDGED, Column("peak", right=True, expendable=1), Column("", fold=True)]
     cells: list[tuple[str, ...]] = []
     run = [row for row in found.rows if row.notes]
@@ -291,7 +297,7 @@ def ladder_table(found: Triage) -> str:
         notes = [note for note in row.notes if note not in common]
         said_of = one_line("; ".join([part for part in (said(row.verdict, row.reason), *notes) if part]), 160)
         cells.append((row.rung, *_judged(row, ran=bool(peak)), peak, said_of))
-    return "\n".join([render(columns, cells, terminal=on_terminal()), *(f"note: {note}" for note in common)])
+    return columns, cells, common
 
 
 _JUDGED = (Column("verdict"), Column("error", right=True), Column("eager's", right=True), Column("seconds", right=True))

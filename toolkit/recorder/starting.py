@@ -15,8 +15,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from ...dumps.errors import GraphdbgError
@@ -80,9 +81,7 @@ def record(
         run=os.fspath(run), inputs=inputs, when=parts(when), stages=list(stages), keep_cache=keep_cache, max_disk=max_disk,
         keep=keep, only=only, after_step=after_step, compiled_autograd=compiled_autograd,
     )  # fmt: skip
-    session = Session(checked(options), join=False)
-    session.open_run()
-    begin(session)
+    session = begin_block(options)
     try:
         yield session
     except Exception as error:
@@ -94,10 +93,19 @@ def record(
         tell(session, in_block=True)
 
 
-def tell(session: Session, *, in_block: bool) -> None:
-    """The closing words, from what is on disk."""
+def begin_block(options: Options) -> Session:
+    """Records what is compiled from here on into a new run. Raises UsageError when it exists or an option is unknown."""
+    session = Session(checked(options), join=False)
+    session.open_run()
+    begin(session)
+    return session
+
+
+def tell(session: Session, *, in_block: bool, reason: str = "", typed: Callable[[str], str] = str) -> None:
+    """The closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are typed there."""
+    told = partial(summary.lines, in_block=in_block, errors=session.errors, made=session.join, reason=reason, typed=typed)
     try:
-        for line in summary.lines(session.path, in_block=in_block, errors=session.errors, made=session.join):
+        for line in told(session.path):
             say(line)
     except (GraphdbgError, OSError) as error:
         say(f"graphdbg: {error}")

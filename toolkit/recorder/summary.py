@@ -13,7 +13,7 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,11 @@ Events = Sequence[tuple[str, Sequence[journal.Event]]]
 
 
 def lines(
-    run: Path, *, in_block: bool = False, errors: Mapping[str, int] | None = None, reason: str = "", made: bool = True
-) -> list[str]:
-    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `made`: it was there once."""
+    run: Path, *, in_block: bool = False, errors: Mapping[str, int] | None = None, reason: str = "", made: bool = True,
+    typed: Callable[[str], str] = str,
+) -> list[str]:  # fmt: skip
+    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `made`: it was there once;
+    `typed`: how its commands are typed where it is read."""
     found = index.processes(run) if run.is_dir() else []
     rows = index.rows(found)
     journals = [(process.name, journal.read(process.path / JOURNAL_FILE).events) for process in found]
@@ -75,7 +77,7 @@ def lines(
     told += _cost(notes) if rows else []
     if rows:
         told.append("graphdbg: next, try")
-        told += [f"  {command}" for command in _commands(rows, name)]
+        told += [f"  {typed(command)}" for command in _commands(rows, name)]
     return told
 
 

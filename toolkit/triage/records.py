@@ -13,6 +13,7 @@ import msgspec
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.schema import SequenceValue, TensorValue, Value
+from ...dumps.tables import one_line
 from ...dumps.walk import bodies
 from ...dumps.wording import counted
 from ..outcome import Outcome, OutputError
@@ -111,6 +112,14 @@ class Triage(msgspec.Struct, omit_defaults=True):
     inputs: str = ""
     seconds: float = 0.0
     verdict: Verdict = OK
+
+    def __repr__(self) -> str:
+        return f"<Triage{f' of {self.graph}' if self.graph else ''}: {one_line(self.first_line)}>"
+
+    def _repr_html_(self) -> str:
+        from ..notebook import of_triage
+
+        return of_triage(self)
 
     @property
     def first_line(self) -> str:

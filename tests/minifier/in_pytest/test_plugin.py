@@ -15,6 +15,8 @@ import pytest
 from graphdbg.minifier.in_pytest.failing import _words
 from graphdbg.minifier.in_pytest.plugin import FOLDER
 
+from .test_ci import look_at_a_red_run
+
 SUITE = """
 import pytest, torch
 import torch._inductor.config as config
@@ -87,3 +89,4 @@ def test_failing_tests_that_compiled_end_in_a_repro_or_in_what_agrees(tmp_path: 
     repro = tmp_path / FOLDER / "test_suite-test_wrong" / "minified" / "repro.py"
     assert f"python {repro.relative_to(tmp_path)}" in said
     assert subprocess.run([sys.executable, repro], check=False, capture_output=True).returncode == 1
+    look_at_a_red_run(tmp_path)
