@@ -21,6 +21,7 @@ _HOME = {
     "replay": "toolkit.replay",
     "triage": "toolkit.triage.ladder",
     "shadow": "toolkit.program.entry",
+    "observe": "toolkit.recorder.pieces",
     "minify": "minifier.minify",
     "SavedGraph": "dumps.store",
     "Run": "dumps.store",
@@ -33,7 +34,7 @@ _HOME = {
 
 __all__ = [
     "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "Verdict", "__version__",
-    "load_graph", "minify", "open_run", "record", "replay", "save_graph", "shadow", "triage",
+    "load_graph", "minify", "observe", "open_run", "record", "replay", "save_graph", "shadow", "triage",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from .minifier.minify import Minified, minify
     from .toolkit.outcome import Outcome
     from .toolkit.program.entry import shadow
+    from .toolkit.recorder.pieces import observe
     from .toolkit.recorder.starting import record
     from .toolkit.replay import replay
     from .toolkit.triage.ladder import triage

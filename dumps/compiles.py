@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _RESULTS = ("forward", "backward", "inference", "compiled_autograd")
 """What a compile comes to: the graphs that the inner compiler takes."""
-_WORST = ("failed", *IN_FLIGHT, "captured", "skipped", "ran", "compiled")
-"""A graph of an early stage is compiled and never runs by itself."""
+_WORST = ("failed", *IN_FLIGHT, "skipped", "ran", "compiled", "captured")
+"""A graph of an early stage is compiled and never runs by itself; one that the program lets be observed is only captured."""
 
 
 class Compiled(msgspec.Struct):

@@ -101,7 +101,7 @@ def line(event: Event) -> bytes:
 
 class GraphState(msgspec.Struct):
     """What the journal says of one graph. `seconds`: the compile time, once it is known; `at` and `stack`: where it was last
-    seen."""
+    seen; `word`: the program's own for its stage."""
 
     status: str = ""
     error: str | None = None
@@ -111,6 +111,7 @@ class GraphState(msgspec.Struct):
     compiling_since: float | None = None
     at: str = ""
     stack: list[str] = []
+    word: str = ""
 
     def apply(self, event: Event) -> None:
         """Moves to the event's state."""
@@ -172,6 +173,8 @@ class JournalContents(msgspec.Struct):
                 self.moved.setdefault(event.graph, GraphState()).apply(event)
             elif event.graph in self.moved and event.kind == "note" and isinstance(event.fields.get("at"), str):
                 self.moved[event.graph].seen(event)
+            elif event.graph in self.moved and event.kind == "note" and isinstance(event.fields.get("word"), str):
+                self.moved[event.graph].word = event.fields["word"]
             elif event.graph is not None and event.kind == "left_out":
                 self.moved.pop(event.graph, None)
             elif event.kind == "why" and event.fields.get("then") in ("frame skipped", "rest skipped"):

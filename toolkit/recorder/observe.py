@@ -94,14 +94,21 @@ class Watch:
             policy = "index"  # of the first execution, should the last one be torn
         if policy == "none" or (number > 1 and policy != "all"):
             return
-        from ...dumps import live
+        keep_inputs(self.session, number, local, record, inputs, policy)
 
-        writer = self.session.writer()
-        state = ambient(rng=policy in WHOLE)
-        with undisturbed():
-            seen = live.observe(record, list(inputs), policy, writer.tensors)
-        seen.ambient, seen.execution = state, number
-        writer.save_inputs(local, seen, number=number if number > 1 else 0)
+
+def keep_inputs(
+    session: Session, number: int, local: str, record: GraphRecord, inputs: Sequence[Any], policy: str
+) -> None:  # fmt: skip
+    """Keeps of the inputs of an execution what the policy says, beside the graph, with the state they meet."""
+    from ...dumps import live
+
+    writer = session.writer()
+    state = ambient(rng=policy in WHOLE)
+    with undisturbed():
+        seen = live.observe(record, list(inputs), policy, writer.tensors)
+    seen.ambient, seen.execution = state, number
+    writer.save_inputs(local, seen, number=number if number > 1 else 0)
 
 
 def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> Any:
