@@ -119,6 +119,7 @@ class GraphState(msgspec.Struct):
             return
         fields = event.fields
         self.status, self.since, self.at, self.stack = event.kind, event.time, "", []
+        self.word = str(fields.get("word") or self.word)
         nodes = fields.get("nodes")
         if isinstance(nodes, int):
             self.nodes = nodes
@@ -173,8 +174,6 @@ class JournalContents(msgspec.Struct):
                 self.moved.setdefault(event.graph, GraphState()).apply(event)
             elif event.graph in self.moved and event.kind == "note" and isinstance(event.fields.get("at"), str):
                 self.moved[event.graph].seen(event)
-            elif event.graph in self.moved and event.kind == "note" and isinstance(event.fields.get("word"), str):
-                self.moved[event.graph].word = event.fields["word"]
             elif event.graph is not None and event.kind == "left_out":
                 self.moved.pop(event.graph, None)
             elif event.kind == "why" and event.fields.get("then") in ("frame skipped", "rest skipped"):

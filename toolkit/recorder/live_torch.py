@@ -170,6 +170,11 @@ def is_serializable(compiled: Any) -> bool:
     return any(base.__name__ == "SerializableCallable" for base in type(compiled).__mro__)
 
 
+def is_package(compiled: Any) -> bool:
+    """Whether the inner compiler's result is what AOTInductor makes a package of, which is not to be called."""
+    return any(base.__name__ == "CompiledAOTI" for base in type(compiled).__mro__)
+
+
 def tracing_facts(kind: str) -> dict[str, Any]:
     """What Inductor reads of AOTAutograd's metadata while it compiles; no argument carries it."""
     context = loaded("TracingContext")

@@ -22,7 +22,7 @@ import msgspec
 from ...dumps.schema import GraphBody, GraphRecord
 from ..unseen import passed_over, seen, unseen
 from .flight import Graph, told
-from .live_torch import ambient, is_capturing, is_fake, undisturbed
+from .live_torch import ambient, is_capturing, is_fake, is_package, undisturbed
 
 if TYPE_CHECKING:
     from .session import Session
@@ -117,7 +117,7 @@ def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
     if not graphs:
         return compiled
     if getattr(compiled, "current_callable", None) is None:
-        return watch_callable(session, graphs, compiled)
+        return compiled if is_package(compiled) else watch_callable(session, graphs, compiled)
     watch = Watch(session, graphs)
     original = compiled.current_callable
     weak = weakref.ref(compiled)
