@@ -22,6 +22,7 @@ _HOME = {
     "triage": "toolkit.triage.ladder",
     "shadow": "toolkit.program.entry",
     "observe": "toolkit.recorder.pieces",
+    "assert_graphs": "toolkit.recorder.asserting",
     "minify": "minifier.minify",
     "SavedGraph": "dumps.store",
     "Run": "dumps.store",
@@ -34,7 +35,7 @@ _HOME = {
 
 __all__ = [
     "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "Verdict", "__version__",
-    "load_graph", "minify", "observe", "open_run", "record", "replay", "save_graph", "shadow", "triage",
+    "assert_graphs", "load_graph", "minify", "observe", "open_run", "record", "replay", "save_graph", "shadow", "triage",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .minifier.minify import Minified, minify
     from .toolkit.outcome import Outcome
     from .toolkit.program.entry import shadow
+    from .toolkit.recorder.asserting import assert_graphs
     from .toolkit.recorder.pieces import observe
     from .toolkit.recorder.starting import record
     from .toolkit.replay import replay

@@ -105,10 +105,9 @@ def cached_anew(session: Session) -> Iterator[None]:
     with ExitStack() as stack:
         with session.guarded("caches"):
             if not session.options.keep_cache and not _caches.on:
-                import torch.compiler
+                from torch.compiler import config
 
-                tag = f"{torch.compiler.config.cache_key_tag}{uuid.uuid4()}"
-                stack.enter_context(torch.compiler.config.patch(cache_key_tag=tag))
+                stack.enter_context(config.patch(cache_key_tag=f"{config.cache_key_tag}{uuid.uuid4()}"))  # type: ignore[attr-defined]
                 for module, values in _caches.off:
                     stack.enter_context(module.patch({name: value for name, value in values.items() if "remote" not in name}))
                 _caches.on = True

@@ -48,7 +48,8 @@ def observe(gm: T, *, stage: str, inputs: Sequence[Any] | None = None, model: st
 
 
 def _record(
-    session: Session, gm: Any, word: str, inputs: Sequence[Any] | None, model: str, kwargs: dict[str, Any], place: tuple[str, int],
+    session: Session, gm: Any, word: str, inputs: Sequence[Any] | None, model: str, kwargs: dict[str, Any],
+    place: tuple[str, int],
 ) -> None:  # fmt: skip
     from ...dumps.torchside import case
 
