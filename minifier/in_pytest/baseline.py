@@ -101,9 +101,9 @@ class Baseline:
         old, new = self.known.get(test), self.counts.numbers()
         if old is None or not _is_worse(old, new):
             return ""
-        lines = [f"{test} compiles to more than {self.named} says: {_changed(old, new)}"]
+        lines = [f"{test} compiled to more than {self.named} says: {_changed(old, new)}"]
         if old["graphs"] and not new["graphs"]:
-            lines = [f"{test} compiles nothing any more; {self.named} says: {_told(old)}"]
+            lines = [f"{test} compiled nothing; {self.named} says: {_told(old)}"]
         for name in ("breaks", "recompiles", "kernels"):
             entries: list[str] = getattr(self.counts, name) if new[name] > old[name] else []
             lines += [f"  {_WORDS[name].removesuffix('s')}: {entry}" for entry in entries[:_MOST]]

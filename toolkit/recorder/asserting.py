@@ -67,7 +67,7 @@ def _told(name: str, counts: Counts, found: dict[str, int], wanted: dict[str, in
     if not found:
         return f"{name}: what it compiles could not be counted: {counts.errors[0]}"
     parts = [f"{counted(number, *_NAMES[what])}, not {wanted[what]}" for what, number in found.items()]
-    lines = [f"{name} compiles to {'; '.join(parts)}"]
+    lines = [f"{name} compiled to {'; '.join(parts)}"]
     for what in found:
         entries: list[str] = getattr(counts, what)
         lines += [f"  {_NAMES[what][0]}: {entry}" for entry in entries[:_MOST]]

@@ -11,15 +11,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...dumps.ids import compile_name
-from ...dumps.schema import STAGES
-from ..spec import FULL_STAGES
-from . import live_torch, roles, why_hooks
-from .flight import Flight
-from .observe import keep_inputs
-from .session import Session, active
+if TYPE_CHECKING:
+    from .session import Session
 
 T = TypeVar("T")
 _KNOWN = ("val", "example_value", "tensor_meta")
@@ -36,7 +31,8 @@ def observe(gm: T, *, stage: str, inputs: Sequence[Any] | None = None, model: st
 
     Never raises for what cannot be recorded: the run says so.
     """
-    session = active()
+    recording = sys.modules.get(f"{__package__}.session")
+    session: Session | None = recording.active() if recording is not None else None
     if session is None:
         return gm
     caller = sys._getframe(1)
@@ -51,7 +47,13 @@ def _record(
     session: Session, gm: Any, word: str, inputs: Sequence[Any] | None, model: str, kwargs: dict[str, Any],
     place: tuple[str, int],
 ) -> None:  # fmt: skip
+    from ...dumps.ids import compile_name
+    from ...dumps.schema import STAGES
     from ...dumps.torchside import case
+    from ..spec import FULL_STAGES
+    from . import live_torch, roles, why_hooks
+    from .flight import Flight
+    from .observe import keep_inputs
 
     described = None
     values = list(inputs) if inputs is not None else None

@@ -38,7 +38,7 @@ def test_one_graph_is_as_it_should_be_also_the_second_time() -> None:
 
 def test_a_break_is_told_with_its_line_and_reason_and_a_command_that_works(tmp_path) -> None:
     told = said(compiled(broken), torch.ones(3))
-    assert told.startswith("broken compiles to 1 graph break, not 0; 2 graphs, not 1\n")
+    assert told.startswith("broken compiled to 1 graph break, not 0; 2 graphs, not 1\n")
     assert f'test_asserting.py:{broken.__code__.co_firstlineno + 2}: print("here"): ' in told
     run = told.partition("graphdbg ls ")[2].partition(" --why")[0]
     assert len(open_run(run).rows) >= 2
