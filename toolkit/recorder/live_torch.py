@@ -110,7 +110,7 @@ def cached_anew(session: Session) -> Iterator[None]:
                 stack.enter_context(config.patch(cache_key_tag=f"{config.cache_key_tag}{uuid.uuid4()}"))  # type: ignore[attr-defined]
                 for module, values in _caches.off:
                     stack.enter_context(module.patch({name: value for name, value in values.items() if "remote" not in name}))
-                _caches.on = True
+                session.caches_were_on = _caches.on = True
                 stack.callback(setattr, _caches, "on", False)
         yield
 

@@ -115,6 +115,6 @@ def test_counts_are_written_held_and_told_also_by_workers(tmp_path: Path) -> Non
     assert json.loads(file.read_text()) == {"test_suite.py::test_first": one, "test_other.py::test_x": one}
     nothing = run(tmp_path, *words, suite=SUITE.replace("compiled(torch.ones(3))", "pass"))
     assert "test_first compiled nothing; counts.json says" in nothing.stdout
-    command = [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "--", "pytest", *words, "test_suite.py"]
+    command = [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "--", "-m", "pytest", *words, "test_suite.py"]
     recorded = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "nothing was counted and counts.json is as it was" in recorded.stdout, recorded.stdout
