@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _RESULTS = ("forward", "backward", "inference", "compiled_autograd")
 """What a compile comes to: the graphs that the inner compiler takes."""
-_WORST = ("failed", *IN_FLIGHT, "skipped", "ran", "compiled", "captured")
-"""A graph of an early stage is compiled and never runs by itself; one that the program lets be observed is only captured."""
+_WORST = ("failed", *IN_FLIGHT, "captured", "skipped", "ran", "compiled")
+"""A graph of an early stage is compiled and never runs by itself."""
 
 
 class Compiled(msgspec.Struct):
@@ -43,8 +43,9 @@ class Compiled(msgspec.Struct):
 
     @property
     def worst(self) -> Row:
-        """The graph whose status is the worst."""
-        return min(self.rows, key=lambda row: (not row.lost, _WORST.index(row.status) if row.status in _WORST else 0))
+        """The graph whose status is the worst; those that the program lets be observed get no further than captured."""
+        rows = [row for row in self.rows if not row.word] or self.rows
+        return min(rows, key=lambda row: (not row.lost, _WORST.index(row.status) if row.status in _WORST else 0))
 
     @property
     def main(self) -> Row:

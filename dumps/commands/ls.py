@@ -189,7 +189,7 @@ def graph_table(rows: list[index.Row]) -> str:
     ]  # fmt: skip
     cells = [
         (
-            row.id, f"{row.stage} ({one_line(row.word, 40)})" if row.word else row.stage,
+            row.id, f"{row.stage} ({one_line(row.word, 40)})" if row.word not in ("", row.stage) else row.stage,
             "" if row.nodes is None else str(row.nodes), _status(row),
             "" if row.seconds is None else f"{row.seconds:.2f}", one_line(row.error or ""),
         )

@@ -76,8 +76,7 @@ def _record(
         graph = Flight(session, name, compiling).capture(gm, stage, kwargs, roles=described, settle=False)
     if graph is None:
         return
-    if word != stage:
-        session.event("captured", graph.id, word=word)
+    session.event("captured", graph.id, word=word)
     if values is not None and graph.record is not None and not any(map(live_torch.is_fake, values)):
         policy = "first" if session.options.inputs == "last" else session.options.inputs
         if policy != "none":

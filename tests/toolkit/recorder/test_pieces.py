@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import graphdbg
 from graphdbg.cli import run as command
+from graphdbg.dumps.compiles import of_rows
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -51,7 +52,7 @@ def test_stages_of_a_pipeline_are_graphs_of_one_compile(tmp_path: Path, capsys: 
         graphdbg.observe(gm, stage="inference", model="other")
     run = graphdbg.open_run(tmp_path / "run")
     assert [(row.id, row.word) for row in run.rows] == [
-        ("x0_0/inference", "traced"), ("x0_0/inference.1", "after_detach"), ("x1_0/inference", ""),
+        ("x0_0/inference", "traced"), ("x0_0/inference.1", "after_detach"), ("x1_0/inference", "inference"),
     ]  # fmt: skip
     first, second, _ = run.graphs()
     assert first.module().code.split("\n", 3)[3] == code.split("\n", 3)[3]
@@ -98,7 +99,8 @@ def test_pieces_in_the_call_order_of_vllm_are_recorded_as_they_are_and_judged(ru
     assert (pieces.code, plain.code) == (0, 0), pieces.stderr + plain.stderr
     assert pieces.stdout == plain.stdout and b"departs False" in plain.stdout
     rows = graphdbg.open_run(pieces.run).rows
-    assert {row.id.partition("/")[0] for row in rows} == {"0_0"}
+    (whole,) = of_rows(graphdbg.open_run(pieces.run))
+    assert (whole.id, whole.worst.status, whole.stages) == ("0_0", "ran", "inference x3")
     seen = [graphdbg.open_run(pieces.run).graph(row.id) for row in rows if row.word == "after_split"]
     codes = ["".join(one.module().code.split()) for one in seen]
     assert len(codes) == 3 and all(code.partition("):")[2] in "".join(plain.stdout.decode().split()) for code in codes)
