@@ -14,6 +14,12 @@ from graphdbg.toolkit.recorder.counts import counting
 compiled = functools.partial(torch.compile, backend="eager")
 
 
+@pytest.fixture(autouse=True)
+def kept_runs(tmp_path, monkeypatch):
+    """Where the runs of what differs stay."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
 def broken(x):
     y = x.sin()
     print("here")
