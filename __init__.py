@@ -22,6 +22,8 @@ _HOME = {
     "shadow": "toolkit.program.entry",
     "arm": "toolkit.recorder.armed.entry",
     "save_repro": "toolkit.recorder.armed.entry",
+    "observe": "toolkit.recorder.pieces",
+    "assert_graphs": "toolkit.recorder.asserting",
     "minify": "minifier.minify",
     "SavedGraph": "dumps.store",
     "Run": "dumps.store",
@@ -34,8 +36,8 @@ _HOME = {
 }
 
 __all__ = [
-    "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "Verdict", "__version__", "arm",
-    "load_graph", "minify", "open_run", "record", "replay", "save_graph", "save_repro", "shadow", "triage",
+    "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "Verdict", "__version__", "arm", "assert_graphs",
+    "load_graph", "minify", "observe", "open_run", "record", "replay", "save_graph", "save_repro", "shadow", "triage",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from .toolkit.outcome import Outcome
     from .toolkit.program.entry import shadow
     from .toolkit.recorder.armed.entry import arm, save_repro
+    from .toolkit.recorder.asserting import assert_graphs
+    from .toolkit.recorder.pieces import observe
     from .toolkit.recorder.starting import record
     from .toolkit.replay import replay
     from .toolkit.triage.ladder import triage

@@ -43,8 +43,9 @@ class Compiled(msgspec.Struct):
 
     @property
     def worst(self) -> Row:
-        """The graph whose status is the worst."""
-        return min(self.rows, key=lambda row: (not row.lost, _WORST.index(row.status) if row.status in _WORST else 0))
+        """The graph whose status is the worst; those that the program lets be observed get no further than captured."""
+        rows = [row for row in self.rows if not row.word] or self.rows
+        return min(rows, key=lambda row: (not row.lost, _WORST.index(row.status) if row.status in _WORST else 0))
 
     @property
     def main(self) -> Row:

@@ -54,7 +54,7 @@ class Process(msgspec.Struct):
 class Row(msgspec.Struct):
     """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder does;
     `since` is when it came to its status; `lost`: in flight when its process ended; `died`: which was no end of its own; `at` and
-    `stack`: where its compile was last seen."""
+    `stack`: where its compile was last seen; `word`: the program's own for the stage (graphdbg.observe)."""
 
     id: str
     local: str
@@ -72,13 +72,14 @@ class Row(msgspec.Struct):
     died: bool = False
     at: str = ""
     stack: list[str] = []
+    word: str = ""
 
     def fixed(self) -> dict[str, Any]:
-        """The row as `ls --json` prints it; with where its compile was last seen, if it is long."""
+        """The row as `ls --json` prints it; with where its compile was last seen, if it is long, and the program's word."""
         return {
             "id": self.id, "process": self.process, "rank": self.rank, "stage": self.stage, "nodes": self.nodes,
             "status": self.status, "error": self.error, "seconds": self.seconds,
-            **({"at": self.at, "stack": self.stack} if self.at else {}),
+            **({"at": self.at, "stack": self.stack} if self.at else {}), **({"word": self.word} if self.word else {}),
         }  # fmt: skip
 
 
@@ -222,5 +223,5 @@ def _row(process: Process, local: str, name: str) -> Row:
     return Row(
         name, local, process.name, process.rank, ids.stage_of(local), nodes, state.status, error, state.seconds,
         local in process.saved, path, state.since, lost, process.liveness == "dead",
-        state.at, state.stack,
+        state.at, state.stack, state.word,
     )  # fmt: skip

@@ -101,7 +101,7 @@ def line(event: Event) -> bytes:
 
 class GraphState(msgspec.Struct):
     """What the journal says of one graph. `seconds`: the compile time, once it is known; `at` and `stack`: where it was last
-    seen."""
+    seen; `word`: the program's own for its stage."""
 
     status: str = ""
     error: str | None = None
@@ -111,6 +111,7 @@ class GraphState(msgspec.Struct):
     compiling_since: float | None = None
     at: str = ""
     stack: list[str] = []
+    word: str = ""
 
     def apply(self, event: Event) -> None:
         """Moves to the event's state."""
@@ -118,6 +119,7 @@ class GraphState(msgspec.Struct):
             return
         fields = event.fields
         self.status, self.since, self.at, self.stack = event.kind, event.time, "", []
+        self.word = str(fields.get("word") or self.word)
         nodes = fields.get("nodes")
         if isinstance(nodes, int):
             self.nodes = nodes

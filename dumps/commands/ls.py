@@ -194,7 +194,8 @@ def graph_cells(rows: list[index.Row]) -> tuple[list[Column], list[tuple[str, ..
     ]  # fmt: skip
     cells = [
         (
-            row.id, row.stage, "" if row.nodes is None else str(row.nodes), _status(row),
+            row.id, f"{row.stage} ({one_line(row.word, 40)})" if row.word not in ("", row.stage) else row.stage,
+            "" if row.nodes is None else str(row.nodes), _status(row),
             "" if row.seconds is None else f"{row.seconds:.2f}", one_line(row.error or ""),
         )
         for row in rows

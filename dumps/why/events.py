@@ -183,6 +183,8 @@ class Reader:
             self.before_reset = {(one.name, one.file, one.line) for one in self.why.functions}
             self.current.clear()
             self.dynamic.clear()
+        if fields.get("observed") is True:
+            item.kind = "observed"
         before, dot, last = name.rpartition(".")
         resumed = RESUME.fullmatch(last)
         if resumed:

@@ -103,7 +103,8 @@ def limits(run: Run) -> list[str]:
 
 def headline(process: ProcessWhy) -> str:
     """One sentence of counts."""
-    compiles = [item for function in process.functions for item in function.compiles]
+    functions = [function for function in process.functions if any(item.kind != "observed" for item in function.compiles)]
+    compiles = [item for function in functions for item in function.compiles if item.kind != "observed"]
     breaks = sum(len(item.breaks) for item in compiles)
     numbers = (
         (sum(item.kind == "recompile" for item in compiles), "recompile", ""),
@@ -113,7 +114,7 @@ def headline(process: ProcessWhy) -> str:
     )
     told = [counted(number, one, many) for number, one, many in numbers if number]
     return (
-        f"{counted(len(process.functions), 'function')} compiled {counted(len(compiles), 'time')}: "
+        f"{counted(len(functions), 'function')} compiled {counted(len(compiles), 'time')}: "
         f"{', '.join(told) or 'no graph break, no recompile'}"
     )
 

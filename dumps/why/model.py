@@ -87,7 +87,8 @@ class GraphLine(msgspec.Struct):
 class Compile(msgspec.Struct):
     """One attempt of Dynamo to compile a frame. `kind`: "first", "again" (a first compile of a known function), "reset" (the
     same after torch._dynamo.reset), "resumed" (behind a graph break, at line `resumed_at`), "recompile", "limit" (it would have
-    been one recompile too many) or "unknown" (its beginning was lost). `began`: seconds since 1970; 0 where it is not known."""
+    been one recompile too many), "observed" (no compile: the program's own graphs) or "unknown" (its beginning was lost).
+    `began`: seconds since 1970; 0 where it is not known."""
 
     id: str
     kind: str = "first"

@@ -233,6 +233,8 @@ class Writer:
         if item.called_from is not None:
             where = self.place(item.called_from, function)
             return f"first compile{thread}, by itself: the caller broke off at {where}, which calls it"
+        if item.kind == "observed":
+            return f"the program's own graphs (graphdbg.observe){thread}"
         return f"first compile{thread}" if item.kind == "first" else "its beginning was lost"
 
     def details(self, function: Function, item: Compile) -> str:

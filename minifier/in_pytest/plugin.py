@@ -31,10 +31,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     f"its graph and a verified repro are left below {FOLDER}/")  # fmt: skip
     group.addoption("--graphdbg-time", type=float, default=TIME_S, metavar="S",
                     help=f"what that may take for all tests (default: {TIME_S:.0f} s)")  # fmt: skip
+    group.addoption("--graphdbg-baseline", metavar="FILE", help="fail tests that compile to more graph breaks, recompiles, "
+                    "graphs, nodes or kernels than FILE says of them")  # fmt: skip
+    group.addoption("--graphdbg-update", action="store_true", help="write what the tests compile to into that FILE instead")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watches for failures where it is asked to."""
+    """Watches for failures, and counts, where it is asked to."""
+    if config.getoption("graphdbg_update") and not config.getoption("graphdbg_baseline"):
+        raise pytest.UsageError("--graphdbg-update needs the file that it writes: --graphdbg-baseline FILE")
+    if config.getoption("graphdbg_baseline") and INSIDE not in os.environ:
+        from .baseline import Baseline
+
+        config.pluginmanager.register(Baseline(config), "graphdbg-baseline")
     if config.getoption("graphdbg") and INSIDE not in os.environ:
         config.pluginmanager.register(Failures(config), "graphdbg-failures")
 
@@ -52,11 +61,12 @@ class Failures:
         self.before = _compiled()
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_makereport(self) -> Generator[None, Any, None]:
-        """Marks the report, which xdist's worker sends on."""
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+        """Marks the report, which xdist's worker sends on; not of `assert_graphs`, of which there is no repro."""
         outcome = yield
         report = outcome.get_result()
-        report.graphdbg = bool(report.failed) and _compiled() > self.before
+        told = call.excinfo is not None and call.excinfo.typename == "GraphsDifferError"
+        report.graphdbg = bool(report.failed) and not told and _compiled() > self.before
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keeps the test, once."""

@@ -19,7 +19,7 @@ from ...dumps import kernels
 from ...dumps.reading import LARGE_BYTES
 from . import captured, live_torch, roles, steps, unsaved, why_hooks
 from .flight import Flight, Graph, here, in_flight, in_pass, level
-from .live_torch import bypassed
+from .live_torch import bypassed, cached_anew
 from .observe import instead_of, watch_callable, watch_inductor
 from .session import Function, Session, hook
 
@@ -128,6 +128,13 @@ def _joint(flight: Flight, gm: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     facts = {**{key: kwargs[key] for key in _JOINT_KWARGS if key in kwargs}, **flight.main}
     flight.capture(gm, "joint", facts)
     return facts
+
+
+@hook
+def standalone_compile(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
+    """standalone_compile(gm, example_inputs, ...): what it returns can be saved, of what the caches took meanwhile."""
+    with cached_anew(session):
+        return original(*args, **kwargs)
 
 
 @in_flight

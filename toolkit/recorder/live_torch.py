@@ -12,6 +12,8 @@ Only reads: no random number is drawn, no setting written, but for the caches th
 from __future__ import annotations
 
 import functools
+import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import Context, ContextVar, copy_context
@@ -66,21 +68,51 @@ def counter(group: str, name: str) -> int:
     return int(counters[group][name]) if counters is not None and group in counters else 0
 
 
+class _Caches(threading.local):
+    """What the switches of this thread's caches were before they were put off, and whether they are to be left on."""
+
+    def __init__(self) -> None:
+        self.off: list[tuple[Any, dict[str, Any]]] = []
+        self.on = False
+
+
+_caches = _Caches()
+
+
 @contextmanager
 def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "") -> Iterator[None]:
     """The caches that hide graphs are off for the block and this thread, unless the session keeps them: a warm one skips the
     compiler. That `cache` answered, which `hides` graphs of the compile `name`, is journalled."""
     hits = counter(*CACHE_HITS[cache]) if cache else 0
     with ExitStack() as stack:
-        for room, names in ({} if session.options.keep_cache else CACHE_SWITCHES).items():
+        stack.callback(_caches.off.__delitem__, slice(len(_caches.off), None))
+        for room, names in ({} if session.options.keep_cache or _caches.on else CACHE_SWITCHES).items():
             module = loaded(f"{room}_config")
-            present = [name for name in names if module is not None and hasattr(module, name)]
-            if module is not None and any(getattr(module, name) for name in present):
+            present = {name: getattr(module, name) for name in names if hasattr(module, name)}
+            if module is not None and any(present.values()):
                 session.caches_were_on = True
+                _caches.off.append((module, present))
                 stack.enter_context(module.patch(dict.fromkeys(present, False)))
         yield
     if cache and session.options.stages != ["dynamo"] and counter(*CACHE_HITS[cache]) > hits:
         session.note(f"{name}: {hides} not recorded, hidden by the {cache} cache", hidden=True)
+
+
+@contextmanager
+def cached_anew(session: Session) -> Iterator[None]:
+    """For a compile whose artifact the program may save, which torch makes of what its caches took: those on disk are as the
+    program has them, under a key of their own, so that they know no graph of it."""
+    with ExitStack() as stack:
+        with session.guarded("caches"):
+            if not session.options.keep_cache and not _caches.on:
+                from torch.compiler import config
+
+                stack.enter_context(config.patch(cache_key_tag=f"{config.cache_key_tag}{uuid.uuid4()}"))  # type: ignore[attr-defined]
+                for module, values in _caches.off:
+                    stack.enter_context(module.patch({name: value for name, value in values.items() if "remote" not in name}))
+                session.caches_were_on = _caches.on = True
+                stack.callback(setattr, _caches, "on", False)
+        yield
 
 
 def undisturbed() -> AbstractContextManager[Any]:
@@ -135,6 +167,11 @@ def is_restart(error: BaseException) -> bool:
 def is_serializable(compiled: Any) -> bool:
     """Whether a compiled callable is one that Dynamo recognises by its class, to save it."""
     return any(base.__name__ == "SerializableCallable" for base in type(compiled).__mro__)
+
+
+def is_package(compiled: Any) -> bool:
+    """Whether the inner compiler's result is what AOTInductor makes a package of, which is not to be called."""
+    return any(base.__name__ == "CompiledAOTI" for base in type(compiled).__mro__)
 
 
 def tracing_facts(kind: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import msgspec
 from ...dumps.schema import GraphBody, GraphRecord
 from ..unseen import passed_over, seen, unseen
 from .flight import Graph, told
-from .live_torch import ambient, is_capturing, is_fake, undisturbed
+from .live_torch import ambient, is_capturing, is_fake, is_package, undisturbed
 
 if TYPE_CHECKING:
     from .session import Session
@@ -94,14 +94,21 @@ class Watch:
             policy = "index"  # of the first execution, should the last one be torn
         if policy == "none" or (number > 1 and policy != "all"):
             return
-        from ...dumps import live
+        keep_inputs(self.session, number, local, record, inputs, policy)
 
-        writer = self.session.writer()
-        state = ambient(rng=policy in WHOLE)
-        with undisturbed():
-            seen = live.observe(record, list(inputs), policy, writer.tensors)
-        seen.ambient, seen.execution = state, number
-        writer.save_inputs(local, seen, number=number if number > 1 else 0)
+
+def keep_inputs(
+    session: Session, number: int, local: str, record: GraphRecord, inputs: Sequence[Any], policy: str
+) -> None:  # fmt: skip
+    """Keeps of the inputs of an execution what the policy says, beside the graph, with the state they meet."""
+    from ...dumps import live
+
+    writer = session.writer()
+    state = ambient(rng=policy in WHOLE)
+    with undisturbed():
+        seen = live.observe(record, list(inputs), policy, writer.tensors)
+    seen.ambient, seen.execution = state, number
+    writer.save_inputs(local, seen, number=number if number > 1 else 0)
 
 
 def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> Any:
@@ -110,7 +117,7 @@ def watch_inductor(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
     if not graphs:
         return compiled
     if getattr(compiled, "current_callable", None) is None:
-        return watch_callable(session, graphs, compiled)
+        return compiled if is_package(compiled) else watch_callable(session, graphs, compiled)
     watch = Watch(session, graphs)
     original = compiled.current_callable
     weak = weakref.ref(compiled)

@@ -24,6 +24,7 @@ from .session import Function
 WRAPPERS: dict[str, Callable[[Function], Function]] = {
     "OutputGraph.call_user_compiler": hooks.call_user_compiler,
     "compile_fx_main": hooks.compile_fx_main,
+    "standalone_compile": hooks.standalone_compile,
     "recursive_pre_grad_passes": hooks.pre_grad_passes,
     "partition_fn": hooks.partition_fn,
     "recursive_joint_graph_passes": hooks.joint_graph_passes,

@@ -83,6 +83,8 @@ class Session:
         self.holder: Holder | None = None
         self.budget: Budget | None = None
         self.waiting: Waiting | None = None
+        self.models: dict[str, str] = {}
+        """Model -> the compile name that its observed graphs have."""
         self.compile_seconds = self.recording_seconds = 0.0
         self.notes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()

@@ -24,6 +24,9 @@ HOOKS = (
     # No public hook frames one compile_fx call made without Dynamo.
     Row("torch._inductor.compile_fx", "compile_fx_main=_compile_fx_main", "record",
         "frames a direct call of compile_fx, which has no compile id"),
+    # Exported by a module with an underscore; there it is imported at each call.
+    Row("torch._inductor.standalone_compile", "standalone_compile", "record",
+        "a compile whose result can be saved, which needs the caches that a recording bypasses"),
     # inductor.config.pre_grad_custom_pass is public but belongs to the user.
     Row("torch._inductor.compile_fx", "recursive_pre_grad_passes=_recursive_pre_grad_passes", "record",
         "its result is the pre_grad graph", stages=("pre_grad",)),
