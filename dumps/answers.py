@@ -21,7 +21,9 @@ from .findings import KEPT_ELSEWHERE
 
 MOST_BYTES = 6000
 _TEXT = 240
-"""Letters of a text that are never cut."""
+"""Letters of a text that are kept while there is anything else to cut."""
+_LEAST = 120
+"""Letters of a text that is never cut."""
 _FIXED = ("where",)
 """What holds a few fields, all of which are there."""
 _MANY = MOST_BYTES // 3
@@ -56,10 +58,10 @@ def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> A
 
     if not isinstance(data, dict):
         return data
-    answer: dict[str, Any] = cast("dict[str, Any]", data)
-    if answer.get("event", _LAST) != _LAST:
-        return answer
-    answer = {**answer, "next": [*(answer.get("next") or next)]}
+    given = cast("dict[str, Any]", data)
+    if given.get("event", _LAST) != _LAST:
+        return given
+    answer: dict[str, Any] = {**given, "next": [*(given.get("next") or next)]}
     context, most = click.get_current_context(silent=True), MOST_BYTES - (_START if "event" in answer else 0)
     if context is None or is_whole() or size(answer) <= most:
         return answer
@@ -91,7 +93,7 @@ def _largest(answer: dict[str, Any], size: Callable[[Any], int]) -> tuple[Any, A
     def look(holder: Any, key: Any, path: str) -> None:
         value: Any = holder[key]
         if isinstance(value, str):
-            found.extend([(True, size(value), holder, key, path)] if len(value) > 2 * _TEXT else [])
+            found.extend([(len(value) > 2 * _TEXT, size(value), holder, key, path)] if len(value) > _LEAST else [])
         elif isinstance(value, dict):
             holder[key] = inside = dict(cast("dict[str, Any]", value))  # the caller's own stays as it is
             found.extend([(False, size(inside), holder, key, path)] if inside and path not in _FIXED else [])
@@ -115,7 +117,7 @@ def _shorter(value: str | list[Any] | dict[str, Any], over: int, size: Callable[
     count, whole = len(value), size(value)
     keep = count * max(whole - over, whole // 4) // whole
     if isinstance(value, str):
-        keep = max(_TEXT, min(keep - 40, count - 1))
+        keep = max(_TEXT if count > 2 * _TEXT else _LEAST // 2, min(keep - 40, count - 1))
         head = keep * 2 // 3
         return count - keep, f"{value[:head]} [... {count - keep} letters ...] {value[count - keep + head:]}"
     keep = max(min(keep, count - 1), 1 if isinstance(value, list) and count > 1 else 0)

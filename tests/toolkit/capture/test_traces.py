@@ -13,10 +13,12 @@ import pytest
 import graphdbg
 from graphdbg import cli
 from graphdbg.dumps.errors import UnreadableError, UsageError
-from graphdbg.dumps.schema import TensorValue
+from graphdbg.dumps.schema import OF_A_TRACE, TensorValue
 from graphdbg.dumps.store import Run
 from graphdbg.toolkit.capture.traces import runnable, text
 from graphdbg.toolkit.capture.traces.run import import_trace
+
+from ...house.answers import checked
 
 PROGRAM = """
 import sys
@@ -86,7 +88,14 @@ def targets(run: Run) -> dict[str, list[tuple[str, str]]]:
 @pytest.mark.parametrize("kind", ["aot_eager", "inductor"])
 def test_a_trace_has_the_graphs_of_a_recording(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, kind, TORCH_TRACE=str(tmp_path / "trace"))
-    assert cli.run(["import", str(tmp_path / "trace"), "-o", str(tmp_path / "run")]) == 0
+    made = checked("import TRACE", f"import {tmp_path / 'trace'} -o {tmp_path / 'run'}", capsys)
+    graph = f"{tmp_path / 'run'}/0_1/forward"
+    said = {name: checked(name, f"{name.partition(' ')[0]} {words}", capsys) for name, words in (
+        ("ls RUN", made["path"]), ("ls RUN --why", f"{made['path']} --why"), ("show RUN/ID", graph),
+        ("triage RUN", f"{made['path']} --max-time 60"),
+    )}  # fmt: skip
+    assert all(one["inputs"] == OF_A_TRACE for one in (made, *said.values()))
+    assert "a trace tells their layout alone" in checked("triage RUN/ID", f"triage {graph} --rungs nop", capsys)["inputs"]
     if kind == "aot_eager":
         run(tmp_path, "recorded")
     else:
