@@ -56,9 +56,9 @@ def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> A
     def size(value: Any) -> int:
         return len(text_of(value).encode("utf-8", "backslashreplace"))
 
-    if not isinstance(data, dict):
-        return data
     given = cast("dict[str, Any]", data)
+    if not isinstance(data, dict):
+        return given
     if given.get("event", _LAST) != _LAST:
         return given
     answer: dict[str, Any] = {**given, "next": [*(given.get("next") or next)]}
@@ -67,11 +67,12 @@ def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> A
         return answer
     again = _again(context)
     room = most - (size(again) if again else 0)
-    answer["cut"] = {}
+    cut: dict[str, int] = {}
+    answer["cut"] = cut
     while (over := size(answer) - room) > 0 and (found := _largest(answer, size)) is not None:
         holder, key, path = found
         gone, holder[key] = _shorter(holder[key], over, size)
-        answer["cut"][path] = answer["cut"].get(path, 0) + gone
+        cut[path] = cut.get(path, 0) + gone
     answer["next"] += again
     return answer
 

@@ -37,8 +37,8 @@ class Client:
         answer: dict[str, Any] = {}
         if "--json" in words and done.stdout.strip():
             answer = json.loads(done.stdout.splitlines()[-1])
-        self.told.append({"command": shlex.join(["graphdbg", *words]), "code": done.returncode,
-                          "bytes": len(done.stdout.encode()), "verdict": answer.get("verdict"), "seconds": round(time.monotonic() - began)})  # fmt: skip
+        told = {"command": shlex.join(["graphdbg", *words]), "code": done.returncode, "verdict": answer.get("verdict")}
+        self.told.append(told | {"bytes": len(done.stdout.encode()), "seconds": round(time.monotonic() - began)})
         (self.folder / f"answer{len(self.told)}.json").write_text(done.stdout)
         return answer
 

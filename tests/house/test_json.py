@@ -49,7 +49,7 @@ SLOW = {
     "replay RUN": "replay run", "replay RUN/ID --values": "replay run/0_0/forward --values",
     "replay RUN/ID --at": "replay run/0_0/forward --at mm", "check RUN/ID": "check run/0_0/forward", "check RUN": "check run",
     "compile RUN/ID": "compile run/0_0/forward", "kernel RUN/ID --check": "kernel run/0_0/forward --check",
-    "show RUN/ID --save": "show run/0_0/forward --nodes mm --save part", "same A B": "same run/0_0/forward run/0_0/forward",
+    "show RUN/ID --save": "show run/0_0/dynamo --filter op:relu --save part", "same A B": "same run/0_0/forward run/0_0/forward",
     "minify": "minify run/0_0/forward -o small --max-time 120", "bisect RUN/ID": "bisect small", "verify OUT": "verify small",
     "report OUT": "report small", "report RUN/ID": "report run/0_0/forward -o whole", "steer OUT": "steer small",
     "report --as-test": "report small -o test --as-test", "import FILE": "import run/0_0/forward/graph.py --trust -o mine",

@@ -199,6 +199,17 @@ def test_a_graph_is_read_with_symbols_lines_and_layout(tmp_path: Path) -> None:
     assert [tuple(value.shape) for value in saved.module()(*saved.inputs())] == [(10,)]
 
 
+def test_answers_say_that_values_of_inputs_are_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = entry("create_symbol", symbol="s7", val="5", vr="[2, int_oo]") + entry("aot_inference_graph", GRAPH)
+    (tmp_path / "t.log").write_text(told)
+    run = f"{tmp_path / 'run'}"
+    for name, line in {
+        "import TRACE": f"import {tmp_path / 't.log'} -o {run}", "ls RUN": f"ls {run}", "ls RUN --time": f"ls {run} --time",
+        "show RUN/ID": f"show {run}/0_0/inference",
+    }.items():  # fmt: skip
+        assert checked(name, line, capsys)["inputs"] == OF_A_TRACE
+
+
 def test_nothing_of_a_trace_is_run(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     for line in (f"x = open({str(seen)!r}, 'w')", "x = torch.load('x')", "x = torch.ops.aten.from_file.default('x')"):
