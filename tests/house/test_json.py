@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ SLOW = {
     "doctor": "doctor",
 }  # fmt: skip
 ELSEWHERE = {"show RUN/ID --save", "triage -- CMD", "minify -- CMD", "import TRACE", "kernel RUN/ID", "demo", "steer OUT ORDER"}
-"""Answered by a test of their own (`import TRACE` where traces are tested), or not held against their tables yet: the programs."""
+"""Answered by a test of their own (a trace's lies where traces are tested), or not held against their tables yet."""
 
 
 @pytest.fixture
@@ -86,6 +87,15 @@ def test_the_answers_of_one_failure_fit(folder: Path, capsys: pytest.CaptureFixt
 @pytest.mark.own_server
 def test_the_answer_of_a_cut_fits(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checked("show RUN/ID --save", "show run/0_0/forward --find relu --save part", capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.own_server
+def test_the_answer_about_a_program_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "healthy.py"
+    script.write_text("import torch\nf = torch.compile(lambda x: x.sin() * 2)\nf(torch.randn(8))\n")
+    found = checked("triage -- CMD", f"triage -o {tmp_path / 'out'} -- {sys.executable} {script}", capsys)
+    assert found["verdict"] == "ok"
 
 
 def test_every_table_is_tested() -> None:
