@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from graphdbg import cli
 from graphdbg.dumps import answers
 
-from .answers import MOST_BYTES, checked, pasted, tables
+from .answers import MOST_BYTES, checked, misfits, pasted, tables
 from .source_tree import ROOT
 
 PLANTED = """
@@ -90,12 +91,12 @@ def test_the_answer_of_a_cut_fits(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.slow
-@pytest.mark.own_server
-def test_the_answer_about_a_program_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    script = tmp_path / "healthy.py"
-    script.write_text("import torch\nf = torch.compile(lambda x: x.sin() * 2)\nf(torch.randn(8))\n")
-    found = checked("triage -- CMD", f"triage -o {tmp_path / 'out'} -- {sys.executable} {script}", capsys)
-    assert found["verdict"] == "ok"
+def test_the_answer_about_a_program_fits(tmp_path: Path) -> None:
+    (tmp_path / "healthy.py").write_text("import torch\nf = torch.compile(lambda x: x.sin() * 2)\nf(torch.randn(8))\n")
+    words = [sys.executable, "-m", "graphdbg", "triage", "--json", "-o", "out", "--", sys.executable, "healthy.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert misfits("triage -- CMD", json.loads(done.stdout)) == []
 
 
 def test_every_table_is_tested() -> None:
