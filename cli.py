@@ -24,7 +24,7 @@ from typing import Any
 import click
 
 from . import __version__
-from .dumps import bound, findings, temporary
+from .dumps import answers, bound, findings, temporary
 from .dumps.errors import EnvironmentLackError, GraphdbgError
 from .dumps.output import make_ready, say, settle
 
@@ -114,6 +114,7 @@ class Commands(click.Group):
             near = difflib.get_close_matches(name, COMMANDS, n=2)
             hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(COMMANDS)}."
             ctx.fail(f"no command {name!r}. {hint}")
+        answers.typed(ctx, args)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

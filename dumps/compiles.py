@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -105,6 +106,14 @@ class Compiled(msgspec.Struct):
 def telling(bad: Sequence[Row]) -> Row:
     """The one of several graphs that failed together to look at: the nearest to the error."""
     return next((row for row in bad if row.stage in _RESULTS and row.saved), bad[0])
+
+
+def next_of(text: str, run: Run) -> list[str]:
+    """What to do with a run: look at the graph that failed, or at the first."""
+    bad = [row for row in run.rows if row.saved and (row.status == "failed" or row.lost)]
+    if bad:
+        return [shlex.join(["graphdbg", "replay", f"{text}/{telling(bad).id}"])]
+    return [shlex.join(["graphdbg", "show", f"{text}/{row.id}"]) for row in run.rows if row.saved][:1]
 
 
 def of_rows(run: Run | Following) -> list[Compiled]:

@@ -6,7 +6,7 @@ what the encoding of a stream has no letters for is written as escapes.
 What is printed may quote a dump, a folder's name or a key in it: no control character but line breaks gets to a terminal or into
 a file, whoever made the text; a JSON document has them all as \\u escapes.
 
->>> emit({"run": "myrun"}, as_json=True)      # one JSON document on stdout
+>>> emit({"run": "myrun"}, as_json=True)      # one JSON document on stdout, finished as `answers` says
 >>> say("recorded 3 graphs")                  # a sentence on stderr
 """
 
@@ -18,8 +18,10 @@ import io
 import json
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from .answers import finished
 from .errors import EnvironmentLackError
 from .tables import CONTROL, on_terminal, visible
 
@@ -30,9 +32,10 @@ READER_GONE_EXIT = 141
 """What a Unix program exits with when the reader of its stdout has closed it (`graphdbg ls --json | head -1`)."""
 
 
-def emit(data: Any, *, as_json: bool) -> None:
-    """Prints data on stdout: a JSON document when `as_json`, else its text as it is (no newline added to an empty text)."""
-    text = json_text(data) if as_json else visible(str(data), colours=on_terminal())
+def emit(data: Any, *, as_json: bool, next: Sequence[str] = ()) -> None:
+    """Prints data on stdout: a JSON document when `as_json`, else its text as it is (no newline added to an empty text).
+    `next`: commands to paste, for a document that has none of its own."""
+    text = json_text(finished(data, next, json_text)) if as_json else visible(str(data), colours=on_terminal())
     try:
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
         sys.stdout.flush()

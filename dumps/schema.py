@@ -47,6 +47,7 @@ ARGUMENT_TAGS = frozenset({
 
 
 FROM_TRACE = "trace"
+OF_A_TRACE = "read from a trace: the layout of inputs is as it was, their values are not known and are made up"
 """The policy of inputs of a run that was made of a trace: their layout as it is printed there."""
 
 

@@ -34,7 +34,7 @@ from .graph_folder import (
 from .opening import opened
 from .output import say
 from .reading import plain_name, read_bytes, read_if_there, read_record, stored
-from .schema import FROM_TRACE, GraphRecord, InputsRecord, RunRecord
+from .schema import FROM_TRACE, OF_A_TRACE, GraphRecord, InputsRecord, RunRecord
 from .sources import Sources
 from .tensors import TensorStore
 from .validate import check_graph, check_inputs
@@ -247,8 +247,12 @@ class Run:
     @property
     def of_a_trace(self) -> str:
         """A sentence for a run that was not recorded; empty for one that was."""
-        said = "read from a trace: the layout of inputs is as it was, their values are not known and are made up"
-        return said if self.record.inputs_policy == FROM_TRACE else ""
+        return OF_A_TRACE if self.record.inputs_policy == FROM_TRACE else ""
+
+    @property
+    def inputs_json(self) -> dict[str, str]:
+        """The same for JSON."""
+        return {"inputs": OF_A_TRACE} if self.of_a_trace else {}
 
     def events(self, process: index.Process) -> list[journal.Event]:
         """The journal of one of its processes."""

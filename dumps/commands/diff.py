@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shlex
 
 import click
 import msgspec
@@ -68,7 +69,9 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
         views.append(pair_view(found.pop(), everything=everything, strict=single, rank=two is None))
     same = all(view.verdict == "same" for view in views)
     if as_json:
-        emit({"a": a, "b": b, "same": same, "graphs": msgspec.to_builtins(views)}, as_json=True)
+        closer = [shlex.join(["graphdbg", "diff", view.a, view.b, *["--side-by-side"] * single])
+                  for view in views if view.verdict == "differs" and view.a and view.b]  # fmt: skip
+        emit({"a": a, "b": b, "same": same, "graphs": msgspec.to_builtins(views)}, as_json=True, next=closer[:1])
         return 0 if same else DIFFERENCE_EXIT
     for view in views:
         if view.verdict == "unreadable":

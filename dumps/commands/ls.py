@@ -13,7 +13,7 @@ import msgspec
 
 from .. import deaths, index, why
 from ..browse.columns import cut
-from ..compiles import Compiled, of_rows, telling
+from ..compiles import Compiled, next_of, of_rows
 from ..errors import GraphdbgError, UnreadableError, UsageError
 from ..journal import IN_FLIGHT
 from ..output import emit, say
@@ -27,6 +27,7 @@ from .options import json_option
 STATUS_STYLE = "cyan"
 _WIDTH = 80
 """Of the table where it is piped."""
+_RECORD = "graphdbg dump train.py"
 _LEAST = 16
 """Letters that a function has in any case."""
 
@@ -118,7 +119,8 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
     if as_json:
         ends = [ending.fixed() for ending in deaths.endings(run.processes)]
         left = dict(index.left_out(run.processes))
-        emit({"run": text, "graphs": [row.fixed() for row in rows], "processes": ends, "left_out": left}, as_json=True)
+        emit({"run": text, "graphs": [row.fixed() for row in rows], "processes": ends, "left_out": left, **run.inputs_json},
+             as_json=True, next=next_of(text, run))  # fmt: skip
         return
     if compiles:
         emit(compile_table(compiles), as_json=False)
@@ -160,9 +162,10 @@ def compile_table(compiles: list[Compiled]) -> str:
 
 
 def _list_times(text: str, run: Run, as_json: bool) -> None:
-    compiles = of_run(run)
+    compiles, slow = of_run(run), shlex.join(["graphdbg", "triage", text, "--symptom", "slow"])
     if as_json:
-        emit({"run": text, "compiles": [msgspec.to_builtins(one) for one in compiles]}, as_json=True)
+        emit({"run": text, "compiles": [msgspec.to_builtins(one) for one in compiles], **run.inputs_json},
+             as_json=True, next=[slow] if compiles else [shlex.join(["graphdbg", "ls", text, "--why"])])  # fmt: skip
         return
     if not compiles:
         say(f"no compile of {text} gave a graph; why: graphdbg ls {shlex.quote(text)} --why")
@@ -171,7 +174,7 @@ def _list_times(text: str, run: Run, as_json: bool) -> None:
     total = sum(one.compile_s for one in compiles)
     say(f"{total:.1f} s in {counted(len(compiles), 'compile')} that gave a graph, by the clock of the recorded run")
     if not any(one.run_s for one in compiles):
-        say(f"seconds of a run beside eager's: graphdbg triage {shlex.quote(text)} --symptom slow")
+        say(f"seconds of a run beside eager's: {slow}")
 
 
 def _told(text: str, run: Run, found: why.Found) -> str:
@@ -213,7 +216,7 @@ def _status(row: index.Row) -> str:
 
 
 def _summary(text: str, run: Run) -> str:
-    rows, typed = run.rows, shlex.quote(text)
+    rows = run.rows
     if not rows and index.left_out(run.processes):
         return f"{text} holds no graphs: all of them were left out"
     if not rows:
@@ -226,11 +229,7 @@ def _summary(text: str, run: Run) -> str:
         parts.append(f"{len(failed)} failed")
     if lost:
         parts.append(f"{len(lost)} in flight when the process died")
-    suspects = [row for row in failed + lost if row.saved]
-    if suspects:
-        return f"{', '.join(parts)}; next: graphdbg replay {typed}/{telling(suspects).id}"
-    saved = [row for row in rows if row.saved]
-    return ", ".join(parts) + (f"; next: graphdbg show {typed}/{saved[0].id}" if saved else "")
+    return "; next: ".join([", ".join(parts), *next_of(text, run)])
 
 
 def _list_graph(text: str, graph: SavedGraph, as_json: bool) -> None:
@@ -239,7 +238,9 @@ def _list_graph(text: str, graph: SavedGraph, as_json: bool) -> None:
         "status": graph.status, "error": graph.error, "seconds": graph.seconds,
     }  # fmt: skip
     if as_json:
-        emit({"run": str(graph.run.path) if graph.run else text, "graphs": [row]}, as_json=True)
+        name = str(graph.run.path) if graph.run else text
+        emit({"run": name, "graphs": [row]} | (graph.run.inputs_json if graph.run else {}),
+             as_json=True, next=[shlex.join(["graphdbg", "show", text])])  # fmt: skip
         return
     columns = [Column(title) for title in ("id", "stage", "nodes", "status")]
     emit(render(columns, [[str(row[column.title]) for column in columns]], terminal=on_terminal()), as_json=False)
@@ -256,10 +257,11 @@ def _list_runs(as_json: bool) -> None:
         except GraphdbgError as error:
             say(f"note: {error}")
     if as_json:
-        emit({"runs": listed}, as_json=True)
+        named = [one["run"] for one in sorted(listed, key=lambda one: one["failed"], reverse=True)]
+        emit({"runs": listed}, as_json=True, next=[shlex.join(["graphdbg", "ls", one]) for one in named[:1]] or [_RECORD])
         return
     if not listed:
-        say("no runs here: record one with `graphdbg dump train.py`, or name one: graphdbg ls RUN")
+        say(f"no runs here: record one with `{_RECORD}`, or name one: graphdbg ls RUN")
         return
     columns = [
         Column("run", style="bold"), Column("started"), Column("processes", right=True), Column("graphs", right=True),

@@ -12,13 +12,17 @@ from typing import Any
 
 import click
 
+from ..answers import keep_full
+
 Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What stands above a command's function with an @."""
 
 
 def json_option(help: str = "Print one JSON document.") -> Declared:
-    """`--json`, which the command gets as `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help=help)
+    """`--json`, which the command gets as `as_json`, and `--full`, which `emit` asks for."""
+    whole = click.option("--full", is_flag=True, expose_value=False, callback=keep_full,
+                         help="With --json: all of it, where it has more than 6 kB.")  # fmt: skip
+    return lambda command: click.option("--json", "as_json", is_flag=True, help=help)(whole(command))
 
 
 def seconds_option(*names: str, help: str, default: float | None = None) -> Declared:

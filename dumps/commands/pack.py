@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,13 +54,15 @@ def pack(run: str, output: str | None, tensors: bool, source: bool, preview: boo
             packed = making.pack(found, folder / out.name, tensors=tensors, source=source)
             packed.file = out
             _warn(packed)
-            emit(_document(packed) if as_json else making.table(packed.rows, terminal=on_terminal()), as_json=as_json)
+            again = [shlex.join(["graphdbg", "pack", run, "-o", str(out)])]
+            table = making.table(packed.rows, terminal=on_terminal())
+            emit(_document(packed) if as_json else table, as_json=as_json, next=again)
         return LEAK_EXIT if packed.leaks else 0
     packed = making.pack(found, out, tensors=tensors, source=source)
     _warn(packed)
     _tell(packed)
     if as_json:
-        emit(_document(packed), as_json=True)
+        emit(_document(packed), as_json=True, next=[] if packed.is_page else [shlex.join(["graphdbg", "ls", str(out)])])
     else:
         emit(making.table(packed.rows, terminal=on_terminal()), as_json=False)
         emit(str(out), as_json=False)

@@ -29,10 +29,13 @@ def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
     for sentence in run.damage:
         say(f"note: {sentence}")
     if as_json:
+        from ..compiles import next_of  # it needs this package
+
         rows = [row.fixed() for row in run.rows if isinstance(named, Run) or row.id == named.id]
         ends = [ending.fixed() for ending in deaths.endings(run.processes)]
         name = text if named is run else str(run.path)
-        emit({"run": name, "graphs": rows, "processes": ends, "why": document(found)}, as_json=True)
+        emit({"run": name, "graphs": rows, "processes": ends, "why": document(found), **run.inputs_json},
+             as_json=True, next=next_of(name, run))  # fmt: skip
         return
     if not found.processes:
         say(f"{text}: nothing was compiled")

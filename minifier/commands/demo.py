@@ -44,7 +44,8 @@ def demo(output: str | None, plant: str, layers: int, device: str, as_json: bool
     say(f"Bug: {plant} (Inductor's own test hook, inject_relu_bug_TESTING_ONLY)")
     one = shown.play(plant)
     if as_json:
-        emit({"folder": str(folder), "bugs": [msgspec.to_builtins(one)]}, as_json=True)
+        tried = shlex.join(["python", str(folder / one.report / "repro.py")])
+        emit({"folder": str(folder), "bugs": [msgspec.to_builtins(one)]}, as_json=True, next=[tried])
         return 0
     say("")
     emit(

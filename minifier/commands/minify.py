@@ -111,7 +111,7 @@ class _Command(click.Command):
 @click.option("--executor", type=click.Choice(EXECUTORS), default="local", show_default=True,
               help="Where queries run: on this machine, or by -j workers on the Ray cluster of RAY_ADDRESS (without it, a local "
                    "one). Needs pip install 'graphdbg[ray]', and graphdbg on every machine of the cluster.")
-@json_option("Print one JSON object per line: start, step, asking, query, best, done (docs/minify-events.md).")
+@json_option("Print JSON objects, one a line: start and done; with --full all events (docs/minify-events.md).")
 def minify(
     graph: str | None, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], **asked: Any
 ) -> None:
@@ -259,7 +259,9 @@ def _run(
     case = shlex.join(["graphdbg", "replay", str(out / "case"), "--rung", options.rung])
     tried = shlex.join(["python", about["repro_path"]]) if shows else with_flags(case, options.imports)
     reported = shlex.join(["graphdbg", "report", str(out)])
-    result.verdict = result.verdict.then(again, reported) if code else result.verdict.then(tried)
+    blamed = result.verdict.fault == "compiler" and options.command is None
+    why = shlex.join(["graphdbg", "bisect", str(out)]) if blamed else ""
+    result.verdict = result.verdict.then(again, reported) if code else result.verdict.then(tried, why, reported if shows else "")
     life.write(summary(result, about))
     ended = code or (1 if report is None else report.exit_code)
     if as_json:
@@ -269,6 +271,8 @@ def _run(
         say(line)
     if not code:
         say(f"try it: {tried}" if shows else f"it fails, and no repro shows it; the case does: {result.verdict.next[0]}")
+        for command in result.verdict.next[1:]:
+            say(f"next: {command}")
     if code:
         say(f"interrupted; the best case so far is kept. Go on with: {again}")
         say(f"or write a repro of it with: {reported}")

@@ -115,18 +115,20 @@ def report(
         except CannotExpressError as error:
             say(f"graphdbg: {error}")
             if as_json:
-                emit({"test": None, "repro": "none", "reason": str(error)}, as_json=True)
+                emit({"test": None, "repro": "none", "reason": str(error)}, as_json=True,
+                     next=[shlex.join(["graphdbg", "report", graph])])  # fmt: skip
             return 1
     done = bundle.emit_report(saved, out, signature=signature, rung=rung, original=original, with_artifacts=True,
                               imports=imports, verdict=verdict)  # fmt: skip
+    tried = shlex.join(["python", str(done.repro)])
     if as_json:
-        emit(done.as_json(), as_json=True)
+        emit(done.as_json() | {"next": [tried] if done.repro else []}, as_json=True)
     else:
         written = [path for path in (done.repro, done.sidecar, done.issue, done.artifacts) if path]
         emit("\n".join(str(path) for path in written), as_json=False)
     say("The report holds parts of your program: read issue.md through before you publish it.")
     if done.repro:
-        say(f"{done.repro} {done.told}\nTry it: python {shlex.quote(str(done.repro))}")
+        say(f"{done.repro} {done.told}\nTry it: {tried}")
     return done.exit_code
 
 
@@ -152,7 +154,8 @@ def _packed(out: Path, trusted: bool, as_json: bool) -> int:
     else:
         pack(load_graph(out / "case"), done, Redactor())
     paths = {"repro_path": str(program), "issue": str(done.issue), "artifacts": str(archive)}
-    emit(found.plain() | paths if as_json else "\n".join(paths.values()), as_json=as_json)
+    emit(found.plain() | paths if as_json else "\n".join(paths.values()), as_json=as_json,
+         next=[shlex.join(["python", str(program)])])  # fmt: skip
     say(found.sentence())
     for note in done.notes:
         say(note)
@@ -162,14 +165,16 @@ def _packed(out: Path, trusted: bool, as_json: bool) -> int:
 
 def _tested(done: Written, as_json: bool) -> int:
     """Says what was written as a test."""
-    emit(done.plain() if as_json else "\n".join(str(path) for path in (done.test, done.sidecar) if path), as_json=as_json)
+    tried = shlex.join(["python", str(done.test)])
+    written = "\n".join(str(path) for path in (done.test, done.sidecar) if path)
+    emit(done.plain() if as_json else written, as_json=as_json, next=[tried])
     say(f"the test fails in {done.rate}" + ("; it passes with backend eager" if done.passes_in_eager else ""))
     if done.passes_in_eager is False:
         say("it fails with backend eager, too, so it is no proof")
     if done.says != "shows":
         say(f"the repro is the proof, this test is not:\n{done.output}")
         return 1
-    say(f"Try it: python {done.test}")
+    say(f"Try it: {tried}")
     return 0
 
 
@@ -180,7 +185,9 @@ def _previewed(folder: Path, as_json: bool) -> int:
     found = Preview.of(folder)
     if not found.is_there:
         told = ahead(str(folder))
-        emit({"folder": None, "says": told, "warning": warning()} if as_json else "\n".join([*told, warning()]), as_json=as_json)
+        emit({"folder": None, "says": told, "warning": warning()} if as_json else "\n".join([*told, warning()]), as_json=as_json,
+             next=[shlex.join(["graphdbg", "report", str(folder)])])  # fmt: skip
         return 0
-    emit(found.as_json() if as_json else "\n".join([*found.sentences(), warning()]), as_json=as_json)
+    emit(found.as_json() if as_json else "\n".join([*found.sentences(), warning()]), as_json=as_json,
+         next=[shlex.join(["graphdbg", "verify", str(folder)])])  # fmt: skip
     return 1 if found.leaks else 0

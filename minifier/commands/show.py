@@ -116,7 +116,7 @@ def _save(
 
     made = cut(saved, chosen_names(saved, options), out, seed=seed, imports=imports)
     if as_json:
-        emit(msgspec.to_builtins(made, enc_hook=str), as_json=True)
+        emit(msgspec.to_builtins(made, enc_hook=str), as_json=True, next=_next(str(made.case)))
         return
     given = [name for name, origin in made.inputs if origin == "graph"]
     values = [name for name, origin in made.inputs if origin == "node"]
@@ -127,7 +127,7 @@ def _save(
     lines += [f"inputs   {'; '.join(parts) or 'none'}", f"outputs  {one_line(', '.join(made.outputs), 200) or 'none'}"]
     lines += [f"note     with them {'comes' if len(made.came) == 1 else 'come'} {', '.join(made.came)}"] if made.came else []
     lines += [f"note     {note}" for note in made.notes]
-    lines.append(f"next     {with_flags(f'graphdbg triage {shlex.quote(str(made.case))}')}")
+    lines.append(f"next     {_next(str(made.case))[0]}")
     emit("\n".join(lines), as_json=False)
 
 
@@ -135,7 +135,12 @@ def _head(saved: SavedGraph) -> dict[str, Any]:
     return {
         "run": str(saved.run.path) if saved.run else None, "id": saved.id, "process": saved.process, "rank": saved.rank,
         "stage": saved.stage, "status": saved.status, "error": saved.error, "seconds": saved.seconds,
+        **(saved.run.inputs_json if saved.run else {}), "next": _next(saved.name),
     }  # fmt: skip
+
+
+def _next(text: str) -> list[str]:
+    return [with_flags(f"graphdbg triage {shlex.quote(text)}")]
 
 
 def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
@@ -246,7 +251,7 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
 
 def _show_files(text: str, texts: list[tuple[str, str]], as_json: bool) -> None:
     if as_json:
-        emit({"graph": text, "files": [{"name": name, "text": body} for name, body in texts]}, as_json=True)
+        emit({"graph": text, "files": [{"name": name, "text": body} for name, body in texts]}, as_json=True, next=_next(text))
         return
     shown = [body if len(texts) == 1 else f"# {'-' * 10} {name} {'-' * 10}\n{body.rstrip()}\n" for name, body in texts]
     emit(_coloured("\n".join(shown)) if on_terminal() else "\n".join(shown), as_json=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -54,7 +55,7 @@ def steer(out: str, what: str | None, target: str | None, as_json: bool) -> None
     if as_json:
         waiting = {"id": order.id, "what": order.what, "step": order.step, "number": order.number, "state": "waiting"}
         line = waiting if found is None else {name: value for name, value in found.to_json().items() if name != "event"}
-        emit(line, as_json=True)
+        emit(line, as_json=True, next=[shlex.join(["graphdbg", "steer", out])])
     if found is not None and found.state == "refused":
         raise SystemExit(1)
 
@@ -75,7 +76,8 @@ def _standing(out: Path, as_json: bool) -> None:
         "history": [[item.number, item.queries, item.nodes, item.input_bytes] for item in story.history],
         "asked": list(found.wishes.values()), "paused": story.paused,
     }  # fmt: skip
-    emit(facts if as_json else "\n".join(told(found, time.time())), as_json=as_json)
+    ended = [shlex.join(["graphdbg", "verify", str(out)])] if (out / "case").is_dir() else []
+    emit(facts if as_json else "\n".join(told(found, time.time())), as_json=as_json, next=ended)
 
 
 def _target(what: str, target: str | None) -> tuple[str, int | None]:

@@ -46,7 +46,9 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
 
         def run() -> int:
             found = shown(program, torch_of(python, program), path=path, flaky=flaky)
-            emit(found.plain() if as_json else "\n".join([found.sentence(), *found.output.strip().splitlines()]), as_json=as_json)
+            lines = [found.sentence(), *found.output.strip().splitlines()]
+            report = [shlex.join(["graphdbg", "report", subject])] if Path(subject).is_dir() and found.says == "shows" else []
+            emit(found.plain() if as_json else "\n".join(lines), as_json=as_json, next=report)
             return found.exit_code
 
         if not watch:

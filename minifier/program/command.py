@@ -59,13 +59,15 @@ def cut_repro(found: ProgramTriage, max_time_s: float | None, as_json: bool) -> 
         repro = shown(Path(repro.path), sys.executable)
     failed = found.verdict.failed
     code = (0 if repro.says == "shows" else 1) if failed or found.verdict.verdict in ("ok", "rounding") else 4
+    tried = shlex.join(["python", shown_path(Path(repro.path))]) if repro.says == "shows" else ""
     if as_json:
-        emit({"event": "done", **found.verdict.flat(), **repro.plain(), "queries": asked}, as_json=True)
+        done = {"event": "done", **found.verdict.flat(), **repro.plain(), "queries": asked}
+        emit(done | ({"next": [tried]} if tried else {}), as_json=True)
         return code
     say(found.verdict.reason or found.summary)
     if failed:
         say(repro.sentence)
-    if repro.says == "shows":
-        say(f"try it: {shlex.join(['python', shown_path(Path(repro.path))])}")
+    if tried:
+        say(f"try it: {tried}")
         emit(repro.path, as_json=False)
     return code

@@ -17,6 +17,7 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from ...dumps.amounts import clock_text, size_text
+from ...dumps.answers import is_whole
 from ...dumps.output import emit, say, terminal
 from ...dumps.wording import counted
 from ..events import Asked, Follow, Happening, Started, Steered
@@ -80,11 +81,14 @@ class PlainLines:
 
 @contextmanager
 def following(as_json: bool) -> Generator[tuple[Follow, Callable[[str], None]]]:
-    """Yields who takes events and who takes sentences. Under JSON the events are stdout's lines and stderr has the sentences."""
+    """Yields who takes events and who takes sentences. Under JSON the events are stdout's lines, without
+    --full only the first, and stderr has the sentences."""
     if as_json:
+        whole = is_whole()  # asked where the command line is known
 
         def line(event: Happening) -> None:
-            emit(event.to_json(), as_json=True)
+            if isinstance(event, Started) or whole:
+                emit(event.to_json(), as_json=True)
 
         yield line, say
         return

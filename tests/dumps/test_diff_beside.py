@@ -108,7 +108,8 @@ def test_the_command_prints_it(pair: Path) -> None:
     text = CliRunner().invoke(command, [one, two, "--side-by-side"], standalone_mode=False)
     assert text.return_value == 1
     assert f"B  {two}" in text.stdout
-    document = json.loads(CliRunner().invoke(command, [one, one, "--side-by-side", "--json"], standalone_mode=False).stdout)
+    asked = [one, one, "--side-by-side", "--json", "--full"]
+    document = json.loads(CliRunner().invoke(command, asked, standalone_mode=False).stdout)
     assert document["same"] is True
     assert document["side_by_side"]["a"] == list(range(len(open_run(pair).graph("0_0/forward").table)))
     missing = CliRunner().invoke(command, [one, "--side-by-side"], standalone_mode=False)

@@ -46,7 +46,7 @@ def output(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> tup
 
 
 def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
-    return json.loads(output(capsys, *args, "--json")[0])
+    return json.loads(output(capsys, *args, "--json", "--full")[0])
 
 
 def test_ls_json_is_the_fixed_surface(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,7 +84,7 @@ def test_json_for_a_stream_without_all_letters(capsys: pytest.CaptureFixture[str
     raw = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace"))
     emit({"a": ODD}, as_json=True)
-    assert json.loads(raw.getvalue()) == {"a": ODD}
+    assert json.loads(raw.getvalue()) == {"a": ODD, "next": []}
 
 
 LONG = "/".join(["a" * 250] * 20)

@@ -111,25 +111,25 @@ class Recorder:
             "dump",
             self._said(work, "dump", "-o", "run", "--inputs", "first", "--", sys.executable, *command, text=False),
         )
-        listed = self._said(work, "ls", "run", "--json")
+        listed = self._said(work, "ls", "run", "--json", "--full")
         yield "ls", listed
         graphs = (
             [row["id"] for row in (listed["json"] or {}).get("graphs", [])] if isinstance(listed["json"], dict) else []
         )
         for one in graphs[:_SHOWN]:
-            yield f"show {one}", self._said(work, "show", f"run/{one}", "--json")
-            yield f"show --code {one}", self._said(work, "show", f"run/{one}", "--code", "--json")
+            yield f"show {one}", self._said(work, "show", f"run/{one}", "--json", "--full")
+            yield f"show --code {one}", self._said(work, "show", f"run/{one}", "--code", "--json", "--full")
         for words in (["replay", "run"], ["triage", "run"], ["check", "run"]):
-            yield words[0], self._said(work, *words, "--json")
+            yield words[0], self._said(work, *words, "--json", "--full")
         budget = ["--max-queries", str(self.queries), "--max-time", f"{self.limit_s:.0f}", "-j", "1", "--seed", "0"]
-        ended = self._said(work, "minify", "run", "-o", "small", "--json", *budget, lines=True)
+        ended = self._said(work, "minify", "run", "-o", "small", "--json", "--full", *budget, lines=True)
         yield "minify", ended
         for file in ("issue.md", "repro.py", "case/case.json"):
             path = work / "small" / file
             yield f"small/{file}", self.plain(path.read_text(errors="replace")) if path.is_file() else None
         yield "repro.py", self._repro(work)
         if (work / "small" / "case").is_dir():
-            yield "report", self._said(work, "report", "small", "-o", "report", "--json")
+            yield "report", self._said(work, "report", "small", "-o", "report", "--json", "--full")
 
     def _said(self, work: Path, *words: str, lines: bool = False, text: bool = True) -> dict[str, Any]:
         code, out = self._run(work, [sys.executable, "-m", "graphdbg", *words])

@@ -158,5 +158,5 @@ def test_a_built_wheel_holds_the_packages_and_not_the_tests(tmp_path: Path) -> N
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {f"graphdbg/{p.relative_to(ROOT)}" for p in tracked_files() if p.relative_to(ROOT).parts[0] in INSTALLED}
     assert {name for name in wanted if name.endswith((".py", ".css", ".js"))} <= names
-    assert {"graphdbg/__init__.py", "graphdbg/__main__.py", "graphdbg/cli.py"} <= names
+    assert {f"graphdbg/{name}" for name in ("__init__.py", "__main__.py", "cli.py", "SKILL.md", "docs/json.md")} <= names
     assert not [name for name in names if "tests/" in name]

@@ -97,7 +97,7 @@ def test_a_running_minification_is_steered_killed_and_resumed(place: Path) -> No
     assert code == 2
     assert "nothing is minified in out" in said
     assert "graphdbg minify --resume -o out" in said
-    done = subprocess.run(words("minify", "--resume", "-o", "out", "--json"), cwd=place, capture_output=True, text=True)
+    done = subprocess.run(words("minify", "--resume", "-o", "out", "--json", "--full"), cwd=place, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(line["what"], line["state"]) for line in lines if line["event"] == "steered"] == [

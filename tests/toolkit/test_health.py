@@ -25,7 +25,7 @@ BROKEN = {
 
 
 def test_doctor_finds_this_machine_fit() -> None:
-    done = CliRunner().invoke(doctor, ["--json"])
+    done = CliRunner().invoke(doctor, ["--json", "--full"])
     assert done.exit_code == 0, done.output
     findings = {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}
     assert findings["torch"]["ok"]
@@ -52,7 +52,7 @@ def test_what_is_absent_says_who_does_without(monkeypatch: pytest.MonkeyPatch) -
         "absent   textual  not installed",
         "                  needed by tui; all other commands do without: pip install textual",
     ]
-    found = json.loads(CliRunner().invoke(doctor, ["--json"]).stdout)
+    found = json.loads(CliRunner().invoke(doctor, ["--json", "--full"]).stdout)
     assert found["ok"]
     assert found["findings"][0]["without"] == "all other commands"
 

@@ -126,7 +126,7 @@ def test_a_refusal_in_the_child_is_the_users_error() -> None:
 
 
 def test_the_command_ranks_a_run(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = CliRunner().invoke(command, [str(recorded), "--rung", "eager", "--json"])
+    done = CliRunner().invoke(command, [str(recorded), "--rung", "eager", "--json", "--full"])
     assert done.exit_code == 0, done.output
     rows = json.loads(done.stdout)["graphs"]
     assert {row["id"] for row in rows} >= {"0_0/forward", "0_0/backward", "0_0/joint"}

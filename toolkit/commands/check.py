@@ -81,7 +81,8 @@ def _json(saved: SavedGraph, checkup: Checkup) -> dict[str, Any]:
 
 def _show_one(saved: SavedGraph, checkup: Checkup, as_json: bool) -> None:
     if as_json:
-        emit(_json(saved, checkup), as_json=True)
+        failing = checkup.verdict.failed and checkup.verdict.fault == "compiler"
+        emit(_json(saved, checkup), as_json=True, next=[with_flags(f"graphdbg minify {saved.name} --check metadata")] * failing)
         return
     emit(f"{first_line(checkup.verdict)}\n\n{checkup.text()}", as_json=False)
     for note in (*checkup.notes, *(f"not checked: {one}" for one in checkup.unchecked)):
@@ -90,22 +91,24 @@ def _show_one(saved: SavedGraph, checkup: Checkup, as_json: bool) -> None:
 
 def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
     ranked = sorted(rows, key=lambda row: rank(row[1].verdict))
+    from ..triage.words import address
+
     verdict = worst(checkup.verdict for _, checkup in rows)
+    bad = [saved for saved, checkup in ranked if checkup.verdict.failed]
+    lost = [saved for saved, checkup in ranked if checkup.verdict.undecided]
+    look = [with_flags(f"graphdbg check {address(one)}") for one in (bad or lost)[:1]]
     if as_json:
-        emit({**verdict.flat(), "graphs": [_json(*row) for row in ranked]}, as_json=True)
+        emit({**verdict.flat(), "next": look, "graphs": [_json(*row) for row in ranked]}, as_json=True)
         return
     alike = [checkup for _, checkup in rows if checkup.verdict.verdict == verdict.verdict]
     emit(first_line(verdict, len(alike), len(rows)) + "\n", as_json=False)
     width = max((len(saved.id) for saved, _ in ranked), default=0)
     from ..debug_nop.findings import origins, sentence
-    from ..triage.words import address
 
     for saved, checkup in ranked:
         emit(f"{saved.id:<{width}}  {checkup.headline}", as_json=False)
         for origin in origins(checkup.findings):
             emit(f"{'':<{width}}  {sentence(origin)}", as_json=False)
-    bad = [saved for saved, checkup in ranked if checkup.verdict.failed]
-    lost = [saved for saved, checkup in ranked if checkup.verdict.undecided]
     say(f"{counted(len(ranked), 'graph')}, {len(bad)} with mismatches, {len(lost)} not checked")
-    if bad or lost:
-        say(f"next: {with_flags(f'graphdbg check {address((bad or lost)[0])}')}")
+    for command in look:
+        say(f"next: {command}")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from ...dumps.commands.options import json_option
 from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 
+_NEXT = ("graphdbg dump train.py",)
+
 
 @click.command()
 @click.option("--clean", is_flag=True, help="List what lies in the cache folder and remove it, but for what is in use.")
 @click.option("--dry-run", is_flag=True, help="With --clean: only list it.")
+@click.option("--skill", is_flag=True, help="Print where SKILL.md lies, which tells an agent how to use graphdbg.")
 @json_option()
-def doctor(clean: bool, dry_run: bool, as_json: bool) -> None:
+def doctor(clean: bool, dry_run: bool, skill: bool, as_json: bool) -> None:
     """Say what works on this machine, what is missing, which commands do without it, and what to do about it.
 
     \b
@@ -23,6 +28,12 @@ def doctor(clean: bool, dry_run: bool, as_json: bool) -> None:
     --clean removes what graphdbg keeps in $XDG_CACHE_HOME/graphdbg, else ~/.cache/graphdbg: the next replay makes it anew.
     Exit code: 0 all that graphdbg cannot do without is there, 3 something essential is missing, or could not be removed.
     """
+    if skill:
+        if clean:
+            raise UsageError("--skill and --clean exclude each other", "--skill only prints a path", "leave one out")
+        path = str(Path(__file__).parents[2] / "SKILL.md")
+        emit({"skill": path} if as_json else path, as_json=as_json)
+        return
     if dry_run and not clean:
         why = "there is no --clean"
         raise UsageError("--dry-run says what --clean would remove", why, "add it: graphdbg doctor --clean --dry-run")
@@ -37,7 +48,7 @@ def _examine(as_json: bool) -> int:
     findings = examine()
     lacking = [finding for finding in findings if finding.essential and not finding.ok]
     if as_json:
-        emit({"ok": not lacking, "findings": [asdict(finding) for finding in findings]}, as_json=True)
+        emit({"ok": not lacking, "findings": [asdict(finding) for finding in findings]}, as_json=True, next=_NEXT)
     else:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:
@@ -62,7 +73,7 @@ def _clean(dry_run: bool, as_json: bool) -> int:
             | ({"kept": entry.kept} if entry.kept else {"removed": entry.removed})
             for entry in cleaned.entries
         ]
-        emit({"folder": cleaned.folder, "dry_run": dry_run, "entries": entries, "bytes": cleaned.bytes}, as_json=True)
+        emit({"folder": cleaned.folder, "dry_run": dry_run, "entries": entries, "bytes": cleaned.bytes}, as_json=True, next=_NEXT)
     else:
         sizes = [size_text(entry.bytes) for entry in cleaned.entries]
         width = max(map(len, sizes), default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -50,7 +51,7 @@ def draw(
     wanted = Wanted(around, HOPS if hops is None else hops, by_module or depth is not None, depth, with_backward)
     drawn = picture.draw(saved, Path(output) if output else _free_name(saved.id), wanted, limit_s=limit_s, tell=say)
     if as_json:
-        emit(msgspec.to_builtins(drawn), as_json=True)
+        emit(msgspec.to_builtins(drawn), as_json=True, next=[shlex.join(["graphdbg", "show", graph])])
         return
     nodes = counted(drawn.nodes, "node")
     boxes = f"{counted(drawn.boxes, 'box')} for {nodes}" if drawn.boxes != drawn.nodes else nodes

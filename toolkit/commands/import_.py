@@ -12,7 +12,9 @@ from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option
 from ...dumps.graph_folder import GRAPH_FILE, PROGRAM_FILE
 from ...dumps.output import emit, say
+from ...dumps.schema import OF_A_TRACE
 from ...dumps.wording import counted
+from ..next_command import with_flags
 from .options import import_option
 
 
@@ -47,24 +49,26 @@ def import_(
 
     if like is None and is_one(file):
         run = import_trace(file, output or free_path("graphdbg-run"))
+        after = f"graphdbg ls {shlex.quote(run.path)}"
         if as_json:
-            emit(asdict(run), as_json=True)
+            emit(asdict(run) | {"inputs": OF_A_TRACE}, as_json=True, next=[after])
             return
         for sentence in run.left_out:
             say(f"note: {sentence}")
-        say(f"{told(run)}; next: graphdbg ls {shlex.quote(run.path)}")
+        say(f"{told(run)}; next: {after}")
         emit(run.path, as_json=False)
         return
     beside = file.name == PROGRAM_FILE and (file.parent / GRAPH_FILE).exists()
     saved = resolve_graph(like or str(file.parent)) if like or beside else None
     made = import_file(file, output or free_path(f"{file.stem}-case"), trust=trust, imports=imports, like=saved)
+    after = with_flags(f"graphdbg triage {shlex.quote(made.path)}")
     if as_json:
-        emit(asdict(made), as_json=True)
+        emit(asdict(made), as_json=True, next=[after])
         return
     for note in made.notes:
         say(note)
     say(
         f"{made.kind}: {counted(made.nodes, 'node')}, {counted(made.inputs, 'input')}, enters at {made.stage}; "
-        f"next: graphdbg triage {made.path}"
+        f"next: {after}"
     )
     emit(made.path, as_json=False)

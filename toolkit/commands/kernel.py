@@ -3,6 +3,7 @@ with --check each access of the kernels, on the CPU."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -201,15 +202,16 @@ def _listed(known: Launches, asked: Asked) -> int:
     from ..triton.judged import listed, table
 
     saved = str(asked.save) if asked.save is not None else None
+    there = [shlex.join(["graphdbg", "kernel", saved, "--all", "--trust"])] if saved is not None and known.launches else []
     if asked.as_json:
-        emit({**listed(known), "folder": saved}, as_json=True)
+        emit({**listed(known), "folder": saved}, as_json=True, next=there)
         return 0
     emit(table(known.launches) if known.launches else "no kernel was launched", as_json=False)
     for note in known.index.notes:
         say(f"note: {note}")
-    if saved is not None and known.launches:
+    if there:
         launches = counted(len(known.launches), "launch is", "launches are")
-        say(f"{launches} in {saved}; on a GPU machine: graphdbg kernel {saved} --all --trust")
+        say(f"{launches} in {saved}; on a GPU machine: {there[0]}")
     return 0
 
 

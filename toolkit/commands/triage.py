@@ -213,16 +213,16 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
     climbed = [f"{ladder.graph}: {boundary}\n{ladder_table(ladder)}" for ladder, boundary in both]
     tables = [times_table(found.times)] if found.times else []
     tables += [run_table(found)] if found.graphs else []
-    _end(found, [*tables, *climbed], as_json, as_lines)
+    _end(found, [*tables, *climbed], as_json, as_lines, run)
     code = 130 if found.interrupted else found.verdict.exit_code
     rungs = [row.event(ladder.graph) for ladder in found.ladders for row in ladder.rows]
     tell_found(name, found.run, [*(row.event() for row in judged), *rungs, found.event()], code)
     return code
 
 
-def _end(found: Triage | RunTriage, tables: list[str], as_json: bool, as_lines: bool) -> None:
+def _end(found: Triage | RunTriage, tables: list[str], as_json: bool, as_lines: bool, about: Run | None = None) -> None:
     if as_lines or as_json:
-        emit(found.event() if as_lines else found.plain(), as_json=True)
+        emit(found.event() if as_lines else found.plain() | (about.inputs_json if about else {}), as_json=True)
     else:
         emit("\n\n".join([found.first_line, *tables, closing(found.summary, found.verdict)]), as_json=False)
 

@@ -200,7 +200,8 @@ def inputs_given(saved: SavedGraph) -> str:
     made_up = [name for name in tensors if name not in kept]
     if not made_up:
         return REAL
-    policy = f"recorded with --inputs {record.policy}" if record is not None else "it was never seen to run"
+    unseen = "a trace tells their layout alone" if saved.run and saved.run.of_a_trace else "it was never seen to run"
+    policy = f"recorded with --inputs {record.policy}" if record is not None else unseen
     which = "all tensors" if len(made_up) == len(tensors) else f"{len(made_up)} of {counted(len(tensors), 'tensor')}"
     return f"synthesised inputs ({which}; {policy})"
 

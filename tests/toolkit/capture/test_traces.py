@@ -13,10 +13,12 @@ import pytest
 import graphdbg
 from graphdbg import cli
 from graphdbg.dumps.errors import UnreadableError, UsageError
-from graphdbg.dumps.schema import TensorValue
+from graphdbg.dumps.schema import OF_A_TRACE, TensorValue
 from graphdbg.dumps.store import Run
 from graphdbg.toolkit.capture.traces import runnable, text
 from graphdbg.toolkit.capture.traces.run import import_trace
+
+from ...house.answers import checked
 
 PROGRAM = """
 import sys
@@ -86,7 +88,14 @@ def targets(run: Run) -> dict[str, list[tuple[str, str]]]:
 @pytest.mark.parametrize("kind", ["aot_eager", "inductor"])
 def test_a_trace_has_the_graphs_of_a_recording(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, kind, TORCH_TRACE=str(tmp_path / "trace"))
-    assert cli.run(["import", str(tmp_path / "trace"), "-o", str(tmp_path / "run")]) == 0
+    made = checked("import TRACE", f"import {tmp_path / 'trace'} -o {tmp_path / 'run'}", capsys)
+    graph = f"{tmp_path / 'run'}/0_1/forward"
+    said = {name: checked(name, f"{name.partition(' ')[0]} {words}", capsys) for name, words in (
+        ("ls RUN", made["path"]), ("ls RUN --why", f"{made['path']} --why"), ("show RUN/ID", graph),
+        ("triage RUN", f"{made['path']} --max-time 60"),
+    )}  # fmt: skip
+    assert all(one["inputs"] == OF_A_TRACE for one in (made, *said.values()))
+    assert "a trace tells their layout alone" in checked("triage RUN/ID", f"triage {graph} --rungs nop", capsys)["inputs"]
     if kind == "aot_eager":
         run(tmp_path, "recorded")
     else:
@@ -188,6 +197,17 @@ def test_a_graph_is_read_with_symbols_lines_and_layout(tmp_path: Path) -> None:
     assert [(one.name, one.hint, one.lower) for one in saved.record.symbols] == [("s7", 5, 2)]
     assert saved.record.strings == ['  File "/home/u/model.py", line 3, in f\n    return x.sin()\n']
     assert [tuple(value.shape) for value in saved.module()(*saved.inputs())] == [(10,)]
+
+
+def test_answers_say_that_values_of_inputs_are_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = entry("create_symbol", symbol="s7", val="5", vr="[2, int_oo]") + entry("aot_inference_graph", GRAPH)
+    (tmp_path / "t.log").write_text(told)
+    run = f"{tmp_path / 'run'}"
+    for name, line in {
+        "import TRACE": f"import {tmp_path / 't.log'} -o {run}", "ls RUN": f"ls {run}", "ls RUN --time": f"ls {run} --time",
+        "show RUN/ID": f"show {run}/0_0/inference",
+    }.items():  # fmt: skip
+        assert checked(name, line, capsys)["inputs"] == OF_A_TRACE
 
 
 def test_nothing_of_a_trace_is_run(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_until_says_what_is_left(here: None, capsys: pytest.CaptureFixture[str])
 
 
 def test_json_is_one_document(here: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["compile", "run/0_0/joint", "--until", "codegen", "--json"]) == 0
+    assert command(["compile", "run/0_0/joint", "--until", "codegen", "--json", "--full"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["error"] is None and told["entered_at"] == "joint" and told["caches"] == "not used"
     parts = {part["part"]: part for part in told["parts"]}
@@ -174,7 +174,7 @@ def test_a_package_runs_without_graphdbg(
 
 
 def test_a_failure_is_one_document_too(here: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["compile", "run/0_0/forward", "--json", "--import", "planted_segfault"]) == 1
+    assert command(["compile", "run/0_0/forward", "--json", "--full", "--import", "planted_segfault"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["error"]["message"] == "killed by SIGSEGV in lower of forward" and told["error"]["stage"] == "lower"
     status = {row["stage"]: row["status"] for row in told["parts"][0]["stages"]}

@@ -63,6 +63,7 @@ def test_json_says_what_was_drawn(case: Path, capsys: pytest.CaptureFixture[str]
     seconds = said.pop("seconds")
     assert 0 < seconds < 60
     assert said.pop("renderer") in ("dot", "pygraphviz")
+    assert said.pop("next") == ["graphdbg show case"]
     assert said == {"path": "x.svg", "view": "nodes", "nodes": 8, "boxes": 8, "edges": 7, "clusters": 0, "notes": []}
     found = read(Path("x.svg").read_text())
     assert found.boxes["n1"].texts[0].text == "sin_0"

@@ -38,7 +38,7 @@ def asked(tmp_path: Path, text: str, *options: str) -> tuple[int, dict[str, Any]
     """The exit code, the JSON and what the program printed, and what it prints alone."""
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(text))
-    words = [sys.executable, "-m", "graphdbg", "triage", "--json", *options, "--", sys.executable, str(script)]
+    words = [sys.executable, "-m", "graphdbg", "triage", "--json", "--full", *options, "--", sys.executable, str(script)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout), done.stderr

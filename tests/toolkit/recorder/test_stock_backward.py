@@ -47,7 +47,7 @@ def test_the_graph_that_aotautograd_made_of_it_is_made_again(run):
 
 
 def test_nodes_have_their_autograd_nodes_and_compiled_parts_are_inside(run, runner):
-    done = runner.python("-m", "graphdbg", "show", f"{run.run}/{FIRST}", "--json")
+    done = runner.python("-m", "graphdbg", "show", f"{run.run}/{FIRST}", "--json", "--full")
     told = json.loads(done.stdout)
     nodes = {node["name"]: node for node in told["nodes"]}
     part = [node for name, node in nodes.items() if name.startswith("aot0_")]

@@ -90,7 +90,7 @@ class _Showing:
         if self.request.package and told.error is None:
             told.files.append({"path": self.request.package, "bytes": Path(self.request.package).stat().st_size})
         if self.options.as_json:
-            emit(msgspec.to_builtins(told), as_json=True)
+            emit(msgspec.to_builtins(told), as_json=True, next=self._steps(told))
         else:
             self._tell(told, difference_text(found, terminal=self.terminal) if found else "")
         return _exit_code(told) if code is None else code
@@ -235,26 +235,32 @@ class _Showing:
             say("\n".join(_stack(error.excerpt or error.traceback)))
         else:
             say(f"graphdbg: {error.excerpt or error.message}")
-        before = NAMES[max(order(error.stage) - 1, 0)] if error.stage in NAMES else ""
-        until = ""
-        if before and order(before) >= order(self.entered):
-            until = " | " + with_flags(f"graphdbg compile {self.name} --until {before}")
-        say(f"try: {with_flags(f'graphdbg minify {self.name}')} | {with_flags(f'graphdbg bisect {self.name}')}{until}")
+        say(f"try: {' | '.join(self._steps(told))}")
+
+    def _steps(self, told: Told) -> list[str]:
+        """Commands to go on with."""
+        error, words = told.error, list[str]()
+        if error is not None:
+            before = NAMES[max(order(error.stage) - 1, 0)] if error.stage in NAMES else ""
+            until = [f"compile {self.name} --until {before}"] if before and order(before) >= order(self.entered) else []
+            judged = error.type != INTERRUPTED and error.kind != MISSING_DEVICE
+            words = [f"minify {self.name}", f"bisect {self.name}", *until] if judged else []
+        elif self.request.skip:
+            words = [f"replay {self.name}", f"bisect {self.name}"]
+        elif not self.request.diff and not self.request.package:
+            stages = [row.stage for part in told.parts for row in part.stages if row.stage in ("post_grad", "joint", "pre_grad")]
+            diff = f" --diff {stages[-1]}" if stages and not self.saved.stage.startswith("post_grad") else " --skip list"
+            return [with_flags(f"graphdbg compile {self.name}") + diff]
+        return [with_flags(f"graphdbg {one}") for one in words]
 
     def _next(self, told: Told) -> None:
         if self.request.package:
             say(f"load it without graphdbg: torch._inductor.aoti_load_package({self.request.package!r})")
         elif self.request.skip:
-            say(f"try: {with_flags(f'graphdbg replay {self.name}')} | {with_flags(f'graphdbg bisect {self.name}')}")
+            say(f"try: {' | '.join(self._steps(told))}")
         elif not self.request.diff and not self.options.code and self.options.folder is None:
-            stages = [
-                row.stage
-                for part in told.parts
-                for row in part.stages
-                if row.stage in ("post_grad", "joint", "pre_grad")
-            ]
-            diff = f" --diff {stages[-1]} |" if stages and not self.saved.stage.startswith("post_grad") else ""
-            say(f"try: {with_flags(f'graphdbg compile {self.name}')}{diff} --skip list | --emit source -o DIR")
+            (step,) = self._steps(told)
+            say(f"try: {step}{'' if step.endswith(' --skip list') else ' | --skip list'} | --emit source -o DIR")
 
 
 def _print(text: str) -> None:

@@ -263,7 +263,7 @@ def test_what_at_shows_prints_the_same_rows(case: Path) -> None:
         room.rows.filter_by(parse("op:mul users>0"), "op:mul users>0")
         room.rows.sort_by("name")
         await until(None, lambda: room.rows.question.sort is not None and room.rows.question.terms, "asked")
-        done = CliRunner().invoke(show, [*room.equivalent()[1:], "--json"], catch_exceptions=False)
+        done = CliRunner().invoke(show, [*room.equivalent()[1:], "--json", "--full"], catch_exceptions=False)
         printed = [node["index"] for node in json.loads(done.stdout)["nodes"]]
         assert printed == list(room.rows.selection.rows) and len(printed) > 10
 

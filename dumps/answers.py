@@ -1,0 +1,125 @@
+"""What every `--json` answer has: `next`, commands to paste, and at most 6 kB, unless `--full` was given.
+
+What is too long is cut, the largest part first: of a list the end, of a text the middle. `cut` says how many items or letters
+of what are left out, and `next` ends with the command that gives all. A line of a stream (it has an `event`) is left as it
+is, but for the last one of a minification. docs/json.md describes the answers. Prints nothing.
+
+>>> finished({"nodes": list(range(9000))}, [], json.dumps)["cut"]
+{'nodes': 7806}
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import click
+
+from .findings import KEPT_ELSEWHERE
+
+MOST_BYTES = 6000
+_TEXT = 240
+"""Letters of a text that are kept while there is anything else to cut."""
+_LEAST = 120
+"""Letters of a text that is never cut."""
+_FIXED = ("where",)
+"""What holds a few fields, all of which are there."""
+_MANY = MOST_BYTES // 3
+_LAST, _START = "done", 500
+"""The event of the line that is an answer, and what the line before it may take."""
+_FULL, _TYPED = "graphdbg.full", "graphdbg.typed"
+_MAKES = {"minify": "", "demo": "", "import": "", "report": "", "draw": "output", "pack": "output", "show": "save"}
+"""Command -> the option with which it cannot be said again, since it makes what must not be there; "": always."""
+
+
+def keep_full(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    """Takes `--full`."""
+    context.meta[_FULL] = given
+
+
+def typed(context: click.Context, words: Sequence[str]) -> None:
+    """Keeps the command's name and what follows it, as it was typed."""
+    context.meta[_TYPED] = tuple(words)
+
+
+def is_whole() -> bool:
+    """Whether nothing is to be cut: `--full` was given, or a program reads it."""
+    context = click.get_current_context(silent=True)
+    return context is None or bool(context.meta.get(_FULL)) or KEPT_ELSEWHERE in os.environ
+
+
+def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> Any:
+    """The answer as it is printed. `next` is taken where it has none of its own."""
+
+    def size(value: Any) -> int:
+        return len(text_of(value).encode("utf-8", "backslashreplace"))
+
+    given = cast("dict[str, Any]", data)
+    if not isinstance(data, dict):
+        return given
+    if given.get("event", _LAST) != _LAST:
+        return given
+    answer: dict[str, Any] = {**given, "next": [*(given.get("next") or next)]}
+    context, most = click.get_current_context(silent=True), MOST_BYTES - (_START if "event" in answer else 0)
+    if context is None or is_whole() or size(answer) <= most:
+        return answer
+    again = _again(context)
+    room = most - (size(again) if again else 0)
+    cut: dict[str, int] = {}
+    answer["cut"] = cut
+    while (over := size(answer) - room) > 0 and (found := _largest(answer, size)) is not None:
+        holder, key, path = found
+        gone, holder[key] = _shorter(holder[key], over, size)
+        cut[path] = cut.get(path, 0) + gone
+    answer["next"] += again
+    return answer
+
+
+def _again(context: click.Context) -> list[str]:
+    """The command with --full, where it can be said again."""
+    words: tuple[str, ...] = context.meta.get(_TYPED, ())
+    option = _MAKES.get(words[0]) if words else ""
+    if not words or option == "" or (option and context.params.get(option)):
+        return []
+    return [shlex.join(["graphdbg", words[0], "--full", *words[1:]])]
+
+
+def _largest(answer: dict[str, Any], size: Callable[[Any], int]) -> tuple[Any, Any, str] | None:
+    """Where the largest part lies that can be cut: its holder, its key in that, and its path; a mapping or the last item of a
+    list only where there is nothing else."""
+    found: list[tuple[bool, int, Any, Any, str]] = []
+
+    def look(holder: Any, key: Any, path: str) -> None:
+        value: Any = holder[key]
+        if isinstance(value, str):
+            found.extend([(len(value) > 2 * _TEXT, size(value), holder, key, path)] if len(value) > _LEAST else [])
+        elif isinstance(value, dict):
+            holder[key] = inside = dict(cast("dict[str, Any]", value))  # the caller's own stays as it is
+            found.extend([(False, size(inside), holder, key, path)] if inside and path not in _FIXED else [])
+            for name in [*inside] if len(inside) < _MANY else ():
+                look(inside, name, f"{path}.{name}")
+        elif isinstance(value, (list, tuple)):
+            holder[key] = inside = [*cast("list[Any]", value)]
+            found.extend([(len(inside) > 1, size(inside), holder, key, path)] if inside else [])
+            for place in range(len(inside)) if len(inside) < _MANY else ():  # so many are cut themselves, first
+                look(inside, place, path)
+
+    for name in answer:
+        if name not in ("next", "cut"):
+            look(answer, name, name)
+    best = max(found, key=lambda one: one[:2], default=None)
+    return best and best[2:]
+
+
+def _shorter(value: str | list[Any] | dict[str, Any], over: int, size: Callable[[Any], int]) -> tuple[int, Any]:
+    """How much of it is left out, and what is left: so that `over` bytes go, at most three quarters at once."""
+    count, whole = len(value), size(value)
+    keep = count * max(whole - over, whole // 4) // whole
+    if isinstance(value, str):
+        keep = max(_TEXT if count > 2 * _TEXT else _LEAST // 2, min(keep - 40, count - 1))
+        head = keep * 2 // 3
+        return count - keep, f"{value[:head]} [... {count - keep} letters ...] {value[count - keep + head:]}"
+    keep = max(min(keep, count - 1), 1 if isinstance(value, list) and count > 1 else 0)
+    return count - keep, value[:keep] if isinstance(value, list) else dict([*value.items()][:keep])
