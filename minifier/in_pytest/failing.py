@@ -27,21 +27,23 @@ from .plugin import FOLDER, INSIDE
 
 SAID = "said.txt"
 """What is said of a test, in its folder."""
+_ARMED = 0.4
+"""The part of the time for the search in what the test had called when it failed."""
 _SEARCH = 0.6
 """The part of the time after which a search ends by itself; the rest is for what goes before and for verifying."""
 _GRACE_S = 20.0
-_PASSED, _FAILED = 0, 1
+_PASSED, _FAILED, _SIGNALS = 0, 1, 128
 
 
 class Failing:
-    """`limit_s`: for all of it; `told` takes lines while it goes on."""
+    """`limit_s`: for all of it; `told` takes lines while it goes on; `armed`: the run of what it had called when it failed."""
 
-    def __init__(self, config: Any, test: str, limit_s: float, told: Callable[[str], None]) -> None:
+    def __init__(self, config: Any, test: str, limit_s: float, told: Callable[[str], None], armed: str = "") -> None:
         self.test, self.limit_s, self.told = test, limit_s, told
         self.until = time.monotonic() + limit_s
         self.place = Path(config.invocation_params.dir)
-        name = re.sub(r"[^\w.-]+", "-", test.removesuffix(".py").replace(".py::", "-")).strip("-.")
-        self.folder = free_path(str(self.place / FOLDER / name[:120]), first=2)
+        self.armed = Path(armed) if armed else None
+        self.folder = self.armed.parent if self.armed is not None else folder_of(config, test)
         self.command = [sys.executable, "-m", "pytest", *_words(config, test)]
 
     def found(self) -> list[str]:
@@ -52,21 +54,29 @@ class Failing:
         return lines
 
     def _found(self) -> list[str]:
-        self.told(f"{self.test}: run again under the recorder, {self.limit_s:.0f} s at most")
-        self.folder.mkdir(parents=True)
-        run = self.folder / "run"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.armed is not None:
+            self.told(f"{self.test}: {shown_path(self.armed)} is judged and minified, {self.limit_s:.0f} s at most")
+            most = str(max(round(_ARMED * self._left_s()), 1))
+            words = ("-o", str(self.folder / "minified"), "--trust", "--max-time", most, "--json")
+            code, done = self._graphdbg("minify", str(self.armed), *words, log="minify.log")
+            if done.get("verdict") == "fails" and done.get("repro") == "shows":
+                return self._told(code, done, self.folder / "minified" / "issue.md", "")
+        self.told(f"{self.test}: run again under the recorder, {self._left_s():.0f} s at most")
+        run = free_path(str(self.folder / "run"), first=2)
         code, _ = self._graphdbg("dump", "-o", str(run), "--inputs", "last", "--", *self.command, log="test.log")
         if code is None:
             return [f"{self.test}: it did not end in time when it was run again; graphdbg ls {shown_path(run)}"]
         if code == _PASSED:
             seen = f"; what it compiled: graphdbg ls {shown_path(run)}" if run.exists() else ""
             return [f"{self.test}: it passed when it was run again by itself{seen}"]
-        if code != _FAILED or not run.exists():
+        died = code < 0 or code > _SIGNALS
+        if not (code == _FAILED or died) or not run.exists():
             why = "nothing was compiled" if code == _FAILED else f"pytest ended with {code}"
             return [f"{self.test}: run again by itself, {why}: {shlex.join(self.command)}"]
         self.told(f"{self.test}: {shown_path(run)} is judged and minified")
         most = str(max(round(_SEARCH * self._left_s()), 1))
-        out = self.folder / "minified"
+        out = free_path(str(self.folder / "minified"), first=2)
         words = ("-o", str(out), "--trust", "--max-time", most, "--json")
         code, done = self._graphdbg("minify", str(run), *words, log="minify.log")
         if done.get("verdict") in ("fails", None):
@@ -131,6 +141,12 @@ class Failing:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.communicate(timeout=_GRACE_S)[0]
         return b""
+
+
+def folder_of(config: Any, test: str) -> Path:
+    """A fresh folder for a test, not made yet."""
+    name = re.sub(r"[^\w.-]+", "-", test.removesuffix(".py").replace(".py::", "-")).strip("-.")
+    return free_path(str(Path(config.invocation_params.dir) / FOLDER / name[:120]), first=2)
 
 
 def _words(config: Any, test: str) -> list[str]:

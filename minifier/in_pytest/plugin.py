@@ -1,7 +1,9 @@
-"""`pytest --graphdbg`: a failing test that compiled is run again by itself under the recorder and ends in a verified repro.
+"""`pytest --graphdbg`: a failing test that compiled ends in a verified repro.
 
-pytest loads this module in every run, so it imports nothing else until such a test has failed. What it finds is below
-graphdbg-pytest/ where pytest was started; with pytest-xdist the tests are run again where the others have ended.
+Each process of the tests is armed (`toolkit.recorder.armed`), so that what such a test compiled and called is there when it
+fails; where no graph of it fails, the test is run again by itself under the recorder. pytest loads this module in every run, so
+it imports nothing else until torch is there. What it finds is below graphdbg-pytest/ where pytest was started; with pytest-xdist
+the search begins where all tests have ended.
 
     pytest --graphdbg --graphdbg-time 300 tests/
 """
@@ -18,6 +20,7 @@ import pytest
 
 INSIDE = "PYTEST_GRAPHDBG"
 """Set where a test is run again."""
+ARM = "GRAPHDBG_ARM"
 FOLDER = "graphdbg-pytest"
 TIME_S = 600.0
 """What all failing tests together may take."""
@@ -27,8 +30,8 @@ _AT_LEAST_S = 20.0
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Takes --graphdbg and --graphdbg-time."""
     group = parser.getgroup("graphdbg", "repros of what torch.compile gets wrong")
-    group.addoption("--graphdbg", action="store_true", help="run each failing test that compiled again under the recorder; "
-                    f"its graph and a verified repro are left below {FOLDER}/")  # fmt: skip
+    group.addoption("--graphdbg", action="store_true", help="keep what tests compile; the graph of each that fails and "
+                    f"a verified repro are left below {FOLDER}/")  # fmt: skip
     group.addoption("--graphdbg-time", type=float, default=TIME_S, metavar="S",
                     help=f"what that may take for all tests (default: {TIME_S:.0f} s)")  # fmt: skip
     group.addoption("--graphdbg-baseline", metavar="FILE", help="fail tests that compile to more graph breaks, recompiles, "
@@ -46,6 +49,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Baseline(config), "graphdbg-baseline")
     if config.getoption("graphdbg") and INSIDE not in os.environ:
         config.pluginmanager.register(Failures(config), "graphdbg-failures")
+        if not config.getoption("graphdbg_baseline"):  # which counts by a recording of its own
+            _arm()
+
+
+def _arm() -> None:
+    """Arms this process: now if torch is there, else when it is imported."""
+    if "torch" not in sys.modules:
+        os.environ[ARM] = "pytest"
+        return
+    from ...toolkit.recorder.armed.entry import begin
+
+    begin(at_end=False)
 
 
 class Failures:
@@ -53,35 +68,64 @@ class Failures:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.failed: list[str] = []
+        self.failed: dict[str, str] = {}
+        """Test -> the run of what it had called, if there is one."""
+        self.crashed: list[str] = []
         self.before = 0
 
     def pytest_runtest_logstart(self) -> None:
         """Before its fixtures."""
         self.before = _compiled()
+        if (ring := _ring()) is not None:
+            ring.forget()
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
         """Marks the report, which xdist's worker sends on; not of `assert_graphs`, of which there is no repro."""
         outcome = yield
         report = outcome.get_result()
         told = call.excinfo is not None and call.excinfo.typename == "GraphsDifferError"
         report.graphdbg = bool(report.failed) and not told and _compiled() > self.before
+        report.graphdbg_run = self._saved(item.nodeid) if report.graphdbg else ""
+
+    def _saved(self, test: str) -> str:
+        """The run of what the failing test has called; empty where there is none."""
+        ring = _ring()
+        if ring is None or test in self.failed:
+            return ""
+        from ...dumps.errors import GraphdbgError
+        from ...toolkit.recorder.armed.saving import save
+        from .failing import folder_of
+
+        try:
+            folder = folder_of(self.config, test)
+            folder.mkdir(parents=True)
+            return str(save(ring, None, folder / "run").path)
+        except (GraphdbgError, OSError, RuntimeError):
+            return ""  # it is run again
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps the test, once."""
-        if getattr(report, "graphdbg", False) and report.nodeid not in self.failed:
-            self.failed.append(report.nodeid)
+        """Keeps the test, once; and that whose worker crashed."""
+        crashed = "crashed while running" in str(report.longrepr) and report.when not in ("setup", "call", "teardown")
+        if (getattr(report, "graphdbg", False) or crashed) and report.nodeid not in self.failed:
+            self.failed[report.nodeid] = getattr(report, "graphdbg_run", "")
+            self.crashed += [report.nodeid] if crashed else []
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Runs them again, and says of each what came of it."""
         if not self.failed or hasattr(self.config, "workerinput"):  # a worker of xdist's tells them to its controller
             return
-        from .failing import Failing
+        from ...toolkit.recorder.armed import rings
+        from .failing import Failing, folder_of
 
         terminalreporter.section("graphdbg")
+        left = rings.recovered() if self.crashed else []
+        if len(left) == len(self.crashed) == 1:  # what the worker that crashed left
+            folder = folder_of(self.config, self.crashed[0])
+            folder.mkdir(parents=True)
+            self.failed[self.crashed[0]] = str(left[0].run.rename(folder / "run"))
         until = time.monotonic() + float(self.config.option.graphdbg_time)
-        for number, test in enumerate(self.failed):
+        for number, (test, run) in enumerate(self.failed.items()):
             left_s = until - time.monotonic()
             if left_s < _AT_LEAST_S and number:
                 rest = len(self.failed) - number
@@ -90,12 +134,18 @@ class Failures:
                 break
             share_s = max(left_s / (len(self.failed) - number), _AT_LEAST_S)
             try:
-                lines = Failing(self.config, test, share_s, terminalreporter.write_line).found()
+                lines = Failing(self.config, test, share_s, terminalreporter.write_line, run).found()
             except OSError as error:  # no room, or no right to write
                 lines = [f"{test}: {error.strerror or error} ({error.filename or FOLDER}): nothing could be written"]
             for line in lines:
                 terminalreporter.write_line(line)
             terminalreporter.write_line("")
+
+
+def _ring() -> Any:
+    """The ring of this process, if it is armed."""
+    entry = sys.modules.get(f"{__name__.partition('.')[0]}.toolkit.recorder.armed.entry")
+    return entry.armed() if entry is not None else None
 
 
 def _compiled() -> int:

@@ -75,6 +75,7 @@ OTHERS: dict[str, str] = {
     "toolkit.program.source": "the user's own sources, of a program that runs",
     "toolkit.program.records": "what the program's process wrote into the folder that was made for it",
     "toolkit.parts": "what this child's own kind wrote into a temporary folder",
+    "toolkit.recorder.armed.rings": "the ring that it is writing",
     "toolkit.recorder.budget": "the run that it is writing",
     "toolkit.recorder.launch": "the program to record",
     "toolkit.recorder.summary": "what the recorded processes wrote into a temporary folder",

@@ -99,11 +99,11 @@ def test_what_is_imported_is_declared_or_guarded_and_an_extra() -> None:
 def imports(every: Sequence[Module]) -> Iterator[tuple[Module, Import, str]]:
     """Imports of what is neither Python's own nor ours, with the package by the name under which it is installed; what pytest
     loads may import pytest."""
-    plugins = set(project()["project"]["entry-points"]["pytest11"].values())
+    plugins = {name.rpartition(".")[0] for name in project()["project"]["entry-points"]["pytest11"].values()}
     for module in every:
         for item in module.imports:
             root = item.module.split(".")[0]
-            if root == "pytest" and f"graphdbg.{module.name}" in plugins:
+            if root == "pytest" and f"graphdbg.{module.name}".rpartition(".")[0] in plugins:
                 continue
             if not item.ours and item.place != "typing" and root not in sys.stdlib_module_names:
                 yield module, item, BROUGHT.get(root, root)

@@ -1,6 +1,6 @@
 """Failures of armed programs at random steps, each to a verified repro: crash, NaN, an assertion against eager, a segfault.
 
-    python tests/toolkit/recorder/armed_failures.py FOLDER [--count 100] [--jobs 2] [--max-time 60]
+    python tests/toolkit/recorder/armed_failures.py FOLDER [--count 100] [--jobs 2] [--max-time 120]
 
 One line of FOLDER/results.jsonl for each: what the repro said (`repro`: shows), the verdict, and what was told of inputs that
 were overwritten. Resumable: a failure that has its line is not run again. Exits with 1 when fewer than 95 of 100 have a repro.
@@ -31,7 +31,7 @@ def tried(folder: Path, kind: str, seed: int, max_time_s: float) -> dict[str, An
     environment = {**os.environ, **alone, "XDG_STATE_HOME": str(work / "state"), "PYTHONPATH": path}
     graphdbg = [sys.executable, "-m", "graphdbg"]
 
-    def run(*command: str, limit_s: float = 400) -> subprocess.CompletedProcess[str]:
+    def run(*command: str, limit_s: float = 500) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=limit_s, check=False)
 
     began = time.monotonic()
@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--max-time", type=float, default=60.0)
+    parser.add_argument("--max-time", type=float, default=120.0)
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     results = asked.folder.resolve() / "results.jsonl"

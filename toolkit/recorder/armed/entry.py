@@ -74,9 +74,11 @@ def _uncaught(error: BaseException) -> None:
 
 
 def start_from_environment(value: str) -> None:
-    """GRAPHDBG_ARM: 1, or minify."""
+    """GRAPHDBG_ARM: 1, or minify; pytest's plugin sets pytest, for this process alone."""
+    if value == "pytest":
+        del os.environ[VARIABLE]
     if value not in ("", "0"):
-        begin(minify=value == "minify")
+        begin(at_end=value != "pytest", minify=value == "minify")
 
 
 def save_repro(

@@ -106,27 +106,28 @@ def _recovered(ring: Path) -> Recovered | None:
         one = next((one for one in processes if one.states), None)
         if one is None:
             return None
-        local, what, events = _last(one, taken / one.name / MARK)
-        run = to_run(taken, one.name, _free(_begun_in(taken / one.name)), None, events, gone=True)
+        local, alone, what, events = _last(one, taken / one.name / MARK)
+        graphs = [local] if alone else None
+        run = to_run(taken, one.name, _free(_begun_in(taken / one.name)), graphs, events, gone=True)
         return Recovered(run, local, what, " ".join(one.record.argv))
     finally:
         shutil.rmtree(taken, ignore_errors=True)
 
 
-def _last(one: index.Process, mark: Path) -> tuple[str, str, list[dict[str, Any]]]:
-    """The graph that a process was last at; what it did; and the events that say so."""
+def _last(one: index.Process, mark: Path) -> tuple[str, bool, str, list[dict[str, Any]]]:
+    """The graph that a process was last at, and whether no other comes into question; what it did; the events that say so."""
     compiling = next((local for local, state in one.states.items() if state.status == "compiling"), None)
     if compiling is not None:
-        return compiling, "it was being compiled", []
+        return compiling, True, "it was being compiled", []
     if not mark.exists():
-        return next(reversed(one.states)), "nothing had run", []
+        return next(reversed(one.states)), False, "nothing had run", []
     with opened(mark) as file:
         state, execution, name = _STATE.unpack(file.read(_STATE.size))
     local = name.rstrip(b"\0").decode()
     if state == IDLE:
-        return local, f"it had run (execution {execution}), and what came after is not compiled", []
+        return local, False, f"it had run (execution {execution}), and what came after is not compiled", []
     what = f"it ran (execution {execution})" if state == CALL else f"a backward ran after its execution {execution}"
-    return local, what, [{"kind": "running", "graph": local, "execution": execution}]
+    return local, state == CALL, what, [{"kind": "running", "graph": local, "execution": execution}]
 
 
 def _begun_in(process: Path) -> Path:
@@ -160,7 +161,7 @@ def to_run(
     for local in [f"{one.parent.name}/{one.name}" for one in sorted((folder / GRAPHS_FOLDER).glob("*/*"))]:
         if kept is not None and local not in kept:
             shutil.rmtree(folder / GRAPHS_FOLDER / local)
-            log.event("left_out", local, reason="it did not run in the last step")
+            log.event("left_out", local, reason="it did not run last")
     for event in events:
         log.event(**event)
     if gone:

@@ -63,6 +63,14 @@ class Armed(Session):
             self.unfit.add(graph)
         super().event(kind, graph, **fields)
 
+    def forget(self) -> None:
+        """What was called and failed so far is past: a test ended."""
+        self.saved |= self.unfit
+        if self.calls is not None:
+            self.calls.failure = None
+            for one in self.calls.kept:
+                one.newest = None
+
     def holds_graph(self, graph: str) -> None:
         """A graph is compiled; a failure of an earlier one of that name is past."""
         self.saved.discard(graph)
