@@ -82,8 +82,7 @@ class Calls:
         self.kept: weakref.WeakSet[Kept] = weakref.WeakSet()
         self.failure: Failure | None = None
         self.produced: dict[int, tuple[Any, Kept, int]] = {}
-        """By id: an output of a compiled graph, where such outputs are inputs of others."""
-        self.links = False
+        """By id: an output of a compiled graph, which may be an input of another."""
 
     def watch(self, session: Any, graphs: Sequence[Graph], compiled: Any) -> Any:
         """What runs in the place of what Dynamo's backend returned."""
@@ -199,7 +198,6 @@ class Kept:
             given = roles.get(self.names[place]) not in ("parameter", "buffer")
             if not inputs[place].is_leaf or (given and (behind_break or _is_replayed(inputs[place]))):
                 self.weak.append(place)
-        self.calls.links = self.calls.links or bool(self.weak)
         with session.guarded(f"inputs of {self.local}"), undisturbed():
             self.first = observed(self.record, inputs)
             session.writer().save_inputs(self.local, self.first)
@@ -224,7 +222,7 @@ class Kept:
         if self.execution == 1 and self.newest is not None:
             calls.session.event("ran", self.local)
             self._writes(self.newest)
-        if calls.links and isinstance(result, (list, tuple)):
+        if isinstance(result, (list, tuple)):
             for place, one in enumerate(result):
                 if isinstance(one, torch.Tensor):
                     calls.produced[id(one)] = weakref.ref(one), self, place
