@@ -43,6 +43,7 @@ SMALL_BYTES = 1 << 16
 _ALL_BYTES = 1 << 18
 _IDLE_CALLS = 64
 _SAMPLE = 1 << 16
+_LOOKING_S = 0.005
 _MOST_PRODUCED = 4096
 _DRAWS = ("rand", "dropout", "bernoulli", "normal", "multinomial", "scaled_dot_product", "uniform", "exponential")
 _shape = operator.attrgetter("shape")
@@ -333,10 +334,11 @@ class Small:
 
 
 def observed(record: GraphRecord, inputs: Sequence[Any]) -> InputsRecord:
-    """Shapes and scalars of inputs; statistics and integers of small ones."""
+    """Shapes and scalars of inputs; statistics of small ones, as far as the time goes."""
     first = live.observe(record, list(inputs), "meta", None)
+    until = time.perf_counter() + _LOOKING_S
     for item, one in zip(first.inputs, inputs, strict=True):
-        if _is_plain(one) and one.device.type == "cpu" and one.numel() <= _SAMPLE:
+        if time.perf_counter() < until and _is_plain(one) and one.device.type == "cpu" and one.numel() <= _SAMPLE:
             item.statistics = statistics(one)
     first.ambient, first.execution, first.policy = ambient(), 1, "index"
     return first
