@@ -168,7 +168,7 @@ class Kept:
                 weak = tuple([weakref.ref(inputs[place]) for place in self.weak])
                 producers = tuple([self._producer(inputs[place]) for place in self.weak])
                 strong = tuple([None if place in self.weak else one for place, one in enumerate(inputs)])
-            states = generators() if self.draws else []
+            states = self._generators() if self.draws else []
             self.newest = Newest(calls.sequence, self.execution, strong, weak, seen, states, producers)
         except Exception as error:  # noqa: BLE001 - the program goes on without
             calls.session.note(f"{self.local} is not held: {type(error).__name__}: {error}")
@@ -178,6 +178,14 @@ class Kept:
         if not calls.sequence % _IDLE_CALLS:
             calls.let_go()
         return True
+
+    def _generators(self) -> list[tuple[str, Any]]:
+        if not self.calls.allowance.may("generators"):
+            return []
+        began = time.perf_counter()
+        states = generators()
+        self.calls.allowance.took("generators", time.perf_counter() - began)
+        return states
 
     def _producer(self, tensor: Any) -> tuple[Kept, int, int] | None:
         reference, kept, place = self.calls.produced.get(id(tensor), (None, None, 0))
@@ -231,6 +239,8 @@ class Kept:
     def _writes(self, newest: Newest) -> None:
         """Which inputs the first call wrote to; small ones are copied before each other call."""
         after = Seen.of(self._pick(newest.inputs), self.calls.allowance, "") if not self.weak else newest.seen
+        if not newest.seen.versions or not after.versions:
+            return
         moved = [place for place, old, new in zip(self.tensors, newest.seen.versions, after.versions, strict=True) if old != new]
         self.written = set(moved)
         if moved:

@@ -1,7 +1,8 @@
 """Whether a tensor is still what a call was given: its version counter, its address, and a fingerprint of 64 elements.
 
 A counter proves nothing for inference tensors, for writes through `.data` and for memory that others reuse; there only a
-fingerprint of the call does. Fingerprints are taken as often as the time that all this may take allows.
+fingerprint of the call does. Counters are read, and fingerprints taken, as often as the time that all this may take allows:
+before each call of 10 ms, before some of shorter ones.
 
 >>> seen = Seen.of((tensor,), allowance)
 >>> tensor.add_(1); seen.word(0, tensor)
@@ -20,8 +21,8 @@ import torch
 
 from ..live_torch import is_capturing
 
-SHARE = 0.002
-"""The part of the time that copies and fingerprints may take."""
+SHARE = 0.004
+"""The part of the time that all looking at inputs may take."""
 _MOST_S = 0.002
 _CHUNKS, _ELEMENTS = 4, 16
 _versions = operator.attrgetter("_version")
@@ -51,7 +52,8 @@ class Allowance:
 
 
 class Seen(NamedTuple):
-    """Of the tensors of one call, before it: version counters (-1: none), addresses, fingerprints if there was time."""
+    """Of the tensors of one call, before it: version counters (-1: none), addresses, fingerprints if there was time; all empty
+    where there was no time at all."""
 
     versions: tuple[int, ...]
     addresses: tuple[int, ...]
@@ -59,17 +61,21 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, tensors: Sequence[torch.Tensor], allowance: Allowance, key: str) -> Seen:
-        """Looks at the tensors."""
+        """Looks at the tensors; `key` names what is asked about time for."""
+        if not allowance.may(key):
+            return cls((), ())
+        start = time.perf_counter()
         try:
             versions = tuple(map(_versions, tensors))
             addresses = tuple(map(_address, tensors))
         except RuntimeError:  # an inference tensor has no counter, a fake or sparse one no address
             versions, addresses = tuple(map(_version, tensors)), tuple(map(_where, tensors))
-        if not allowance.may(key):
+        between = time.perf_counter()
+        allowance.took(key, between - start)
+        if not allowance.may(prints_key := f"{key} prints"):
             return cls(versions, addresses)
-        start = time.perf_counter()
         prints = tuple(map(fingerprint, tensors, addresses))
-        allowance.took(key, time.perf_counter() - start)
+        allowance.took(prints_key, time.perf_counter() - between)
         return cls(versions, addresses, prints)
 
     def word(self, place: int, tensor: torch.Tensor) -> str:

@@ -130,6 +130,10 @@ def _inputs(kept: Kept, newest: Newest, known: dict[Kept, Any], depth: int = 0) 
     number = {place: index for index, place in enumerate(kept.tensors)}
     values: list[Any] = []
     notes: list[str] = []
+    looked = bool(newest.seen.versions) or not kept.tensors
+    if not looked:
+        what = "was not looked at before, as its calls are short: whether its inputs are as they were is not certain"
+        notes.append(f"{kept.local}: execution {newest.execution} {what}")
     for place, one in enumerate(newest.inputs):
         name = kept.names[place]
         value = weak[place]() if place in weak else one
@@ -141,7 +145,7 @@ def _inputs(kept: Kept, newest: Newest, known: dict[Kept, Any], depth: int = 0) 
             value = _made_again(producers.get(place), known, depth)
             how = "was let go, and was made again by the graph before" if value is not _MISSING else "was let go, and is made up"
             notes.append(f"{kept.local}: {_called(kept, name)} {how}")
-        elif isinstance(value, torch.Tensor) and place in number:
+        elif looked and isinstance(value, torch.Tensor) and place in number:
             word = newest.seen.word(number[place], value)
             if word:
                 when = f"after execution {newest.execution}"
