@@ -100,7 +100,8 @@ class Failing:
         lines = [f"{self.test}: fails: {kind} (layer {layer})", f"  {done.get('reason', '')}"]
         if done.get("repro") == "shows":
             nodes = f"{counted(done['nodes'], 'node')} of {done['original_nodes']}; " if "nodes" in done else ""
-            told = done.get("repro_told") or f"it shows the failure ({done.get('repro_rate')}, each in a process of its own)"
+            told = f"shows the failure in {done.get('repro_rate')} fresh processes, with --without-fault it ends with 0"
+            told = told if issue is None else done.get("repro_told") or told  # a program's is what it printed, in lines
             lines.append(f"  python {shown_path(Path(done['repro_path']))}  ({nodes}{told})")
         else:
             lines.append(f"  no repro shows it: {by_hand}")

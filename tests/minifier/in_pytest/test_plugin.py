@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from graphdbg.minifier.in_pytest.failing import _words
+from graphdbg.minifier.in_pytest.failing import Failing, _words
 from graphdbg.minifier.in_pytest.plugin import FOLDER
 
 from .test_ci import look_at_a_red_run
@@ -69,6 +69,13 @@ def test_the_arguments_of_the_run_are_kept_but_for_the_places_of_tests(pytestcon
     config: Any = SimpleNamespace(invocation_params=given, option=places, rootpath=tmp_path, pluginmanager=manager)
     words = _words(config, "a/test_b.py::test_c[1]")
     assert words[:3] == ["--rootdir", ".", "-x"] and words[-1] == f"{tmp_path}/a/test_b.py::test_c[1]"
+
+
+def test_of_a_repro_of_a_whole_test_the_rate_is_said_in_one_line(pytestconfig: pytest.Config) -> None:
+    done = {"verdict": "fails", "kind": "wrong_numbers", "repro": "shows", "repro_path": "program/repro.py",
+            "repro_rate": "3 of 3", "repro_told": "FAILS (values): call 1 of 1: result[0] differs\n"}  # fmt: skip
+    lines = Failing(pytestconfig, "test_a.py::test_b", 60.0, print)._told(1, done, None, "")
+    assert not any("\n" in line for line in lines) and "shows the failure in 3 of 3 fresh processes" in lines[-1], lines
 
 
 @pytest.mark.slow
