@@ -100,7 +100,7 @@ class Failing:
         lines = [f"{self.test}: fails: {kind} (layer {layer})", f"  {done.get('reason', '')}"]
         if done.get("repro") == "shows":
             nodes = f"{counted(done['nodes'], 'node')} of {done['original_nodes']}; " if "nodes" in done else ""
-            told = f"shows the failure in {done.get('repro_rate')} fresh processes, with --without-fault it ends with 0"
+            told = f"shows the failure {done.get('repro_rate')} in processes of their own, with --without-fault it ends with 0"
             told = told if issue is None else done.get("repro_told") or told  # a program's is what it printed, in lines
             lines.append(f"  python {shown_path(Path(done['repro_path']))}  ({nodes}{told})")
         else:
