@@ -4,8 +4,9 @@
 
 `child(CASE, "inductor")` of common.py runs one case in the process that calls it. Each has a folder below OUT, with the
 test and all that came of it, and a row of OUT/results.jsonl; one that has its row is not run again. `by`: run (what the
-test had called when it failed), run-2 (the test run again under the recorder), program (its calls beside eager). `again`:
-the exit code of the repro in a Python that cannot import graphdbg. Not collected by pytest: a case takes minutes.
+test had called when it failed), run-2 (the test run again under the recorder), program (its calls beside eager), rounding
+(run-2 once more, with --check rounding). `again`: the exit code of the repro in a Python that cannot import graphdbg. Not
+collected by pytest: a case takes minutes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 ALONE = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 """torch would import graphdbg by its entry point."""
 REPRO = re.compile(r"^  python (\S+/repro\.py)  \(.*shows the failure .*3 of 3", re.MULTILINE)
-ROUTES = {"minified": "run", "minified-2": "run-2", "program": "program"}
+ROUTES = {"with --check rounding": "rounding", "beside eager": "program", "run again": "run-2", "": "run"}
+"""By what is said on the way, the last first."""
 
 
 def main(out: Path, common: Path, *cases: Path) -> None:
@@ -72,7 +74,7 @@ def one(folder: Path, home: Path, case: Path) -> dict[str, Any]:
     row = {"case": case.stem, "fails": done.returncode == 1, "seconds": seconds, "by": "", "again": None}
     if repro := REPRO.search(said):
         path = folder / repro[1]
-        row["by"] = ROUTES.get(path.parent.name, path.parent.name)
+        row["by"] = next(route for word, route in ROUTES.items() if word in said)
         command = [sys.executable, "-c", CLEAN, str(path)]
         row["again"] = subprocess.run(command, env={**os.environ, **ALONE}, capture_output=True, check=False).returncode
     return {**row, "said": said.splitlines()[1:]}

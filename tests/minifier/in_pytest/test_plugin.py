@@ -97,3 +97,20 @@ def test_failing_tests_that_compiled_end_in_a_repro_or_in_what_agrees(tmp_path: 
     assert f"python {repro.relative_to(tmp_path)}" in said
     assert subprocess.run([sys.executable, repro], check=False, capture_output=True).returncode == 1
     look_at_a_red_run(tmp_path)
+
+
+@pytest.mark.slow
+def test_where_only_a_rounding_parts_them_that_is_said_and_its_repro_is_left(tmp_path: Path) -> None:
+    done = run(tmp_path, "--graphdbg-time", "300", suite="""
+import torch
+
+def model(x):
+    return x.to(torch.float16).to(torch.float32)
+
+def test_rounded():
+    x = torch.arange(20.0).reshape(4, 5) / 7
+    torch.testing.assert_close(torch.compile(model)(x), model(x), rtol=1e-5, atol=1e-5)
+""")  # fmt: skip
+    said = done.stdout.partition("= graphdbg =")[2]
+    assert "test_suite.py::test_rounded: rounding: nothing convicts the compiler" in said, done.stdout
+    assert "shows the failure in 3 of 3" in said and "work-around: import torch._inductor.config" in said
