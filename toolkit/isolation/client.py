@@ -168,9 +168,9 @@ class _Process:
         self.open: list[str] = []
         self.built_of: list[str] = []
         self.furnished = not self.bare
+        self.lock = threading.Lock()
         self.furnish()
         self.pending: dict[int, Pending] = {}
-        self.lock = threading.Lock()
         self.ready = threading.Event()
         self.notes: list[str] = []
         self.warm_seconds = 0.0
@@ -203,9 +203,10 @@ class _Process:
         return ours, process
 
     def furnish(self) -> None:
-        """Gives whole programs the toolchain probes, also those that were made since this began."""
-        if not self.furnished:
-            self.furnished = cache.furnish(self.root, cache.known_seed(), safely=self.walled)
+        """Gives whole programs the toolchain probes, also those that were made since this began; by one thread at a time."""
+        with self.lock:
+            if not self.furnished:
+                self.furnished = cache.furnish(self.root, cache.known_seed(), safely=self.walled)
 
     def send(self, pending: Pending) -> None:
         self.furnish()

@@ -43,6 +43,7 @@ SMALL_BYTES = 1 << 16
 _ALL_BYTES = 1 << 18
 _IDLE_CALLS = 64
 _SAMPLE = 1 << 16
+_LOOKING_S = 0.005
 _MOST_PRODUCED = 4096
 _DRAWS = ("rand", "dropout", "bernoulli", "normal", "multinomial", "scaled_dot_product", "uniform", "exponential")
 _shape = operator.attrgetter("shape")
@@ -82,8 +83,7 @@ class Calls:
         self.kept: weakref.WeakSet[Kept] = weakref.WeakSet()
         self.failure: Failure | None = None
         self.produced: dict[int, tuple[Any, Kept, int]] = {}
-        """By id: an output of a compiled graph, where such outputs are inputs of others."""
-        self.links = False
+        """By id: an output of a compiled graph, which may be an input of another."""
 
     def watch(self, session: Any, graphs: Sequence[Graph], compiled: Any) -> Any:
         """What runs in the place of what Dynamo's backend returned."""
@@ -199,7 +199,6 @@ class Kept:
             given = roles.get(self.names[place]) not in ("parameter", "buffer")
             if not inputs[place].is_leaf or (given and (behind_break or _is_replayed(inputs[place]))):
                 self.weak.append(place)
-        self.calls.links = self.calls.links or bool(self.weak)
         with session.guarded(f"inputs of {self.local}"), undisturbed():
             self.first = observed(self.record, inputs)
             session.writer().save_inputs(self.local, self.first)
@@ -224,7 +223,7 @@ class Kept:
         if self.execution == 1 and self.newest is not None:
             calls.session.event("ran", self.local)
             self._writes(self.newest)
-        if calls.links and isinstance(result, (list, tuple)):
+        if isinstance(result, (list, tuple)):
             for place, one in enumerate(result):
                 if isinstance(one, torch.Tensor):
                     calls.produced[id(one)] = weakref.ref(one), self, place
@@ -335,10 +334,11 @@ class Small:
 
 
 def observed(record: GraphRecord, inputs: Sequence[Any]) -> InputsRecord:
-    """Shapes and scalars of inputs; statistics and integers of small ones."""
+    """Shapes and scalars of inputs; statistics of small ones, as far as the time goes."""
     first = live.observe(record, list(inputs), "meta", None)
+    until = time.perf_counter() + _LOOKING_S
     for item, one in zip(first.inputs, inputs, strict=True):
-        if _is_plain(one) and one.device.type == "cpu" and one.numel() <= _SAMPLE:
+        if time.perf_counter() < until and _is_plain(one) and one.device.type == "cpu" and one.numel() <= _SAMPLE:
             item.statistics = statistics(one)
     first.ambient, first.execution, first.policy = ambient(), 1, "index"
     return first

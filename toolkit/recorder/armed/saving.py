@@ -4,7 +4,7 @@ Of each input: its copy where it was small, else the tensor itself if it is ther
 again from its own inputs. What was written since the call is named, with who wrote it as far as that can be known.
 
 >>> save(session, None, None).notes
-['0_0/dynamo: fc.weight was written to (version 3, now 4) after execution 3, by SGD.step']
+['0_0/dynamo: fc.weight was written to (version 3, now 4) after execution 3, by 1_0/dynamo']
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 4 << 30
 _MOST_DEEP = 4
+_TORCH, _INNER = str(Path(torch.__file__).parent), "inner external_utils.py"
+"""What torch itself defines (a bare torch.nn.Linear) is compiled inside a function of Dynamo's."""
 _MISSING = object()
 
 
@@ -101,6 +103,8 @@ def _is_of(session: Armed, local: str, fn: Callable[..., Any] | None) -> bool:
     for code in codes:
         if code is None:
             continue
+        if code.co_filename.startswith(_TORCH) and text.startswith(_INNER):
+            return True
         file = Path(code.co_filename).name
         name, _, where = text.rpartition(" ")
         if (name == code.co_name and where == f"{file}:{code.co_firstlineno}") or (
@@ -141,7 +145,8 @@ def _inputs(kept: Kept, newest: Newest, known: dict[Kept, Any], depth: int = 0) 
             word = newest.seen.word(number[place], value)
             if word:
                 when = f"after execution {newest.execution}"
-                notes.append(f"{kept.local}: {_called(kept, name)} {word} {when}{_by(kept, place, value)}")
+                by = _by(kept, place, value) if "was written to (" in word else ""
+                notes.append(f"{kept.local}: {_called(kept, name)} {word} {when}{by}")
                 value = _MISSING if "given its memory back" in word else value
         values.append(value)
     return _Read(kept.record, kept.first, values, notes, newest)
@@ -164,7 +169,7 @@ def _by(kept: Kept, place: int, tensor: torch.Tensor) -> str:
         if issubclass(type(one), torch.optim.Optimizer) and any(
             tensor is parameter for group in one.param_groups for parameter in group["params"]
         ):
-            return f", by {type(one).__name__}.step"
+            return f", most likely by {type(one).__name__}.step, whose parameter it is"
     return ", by code that is not compiled"
 
 
