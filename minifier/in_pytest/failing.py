@@ -57,11 +57,9 @@ class Failing:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.armed is not None:
             self.told(f"{self.test}: {shown_path(self.armed)} is judged and minified, {self.limit_s:.0f} s at most")
-            most = str(max(round(_ARMED * self._left_s()), 1))
-            words = ("-o", str(self.folder / "minified"), "--trust", "--max-time", most, "--json")
-            code, done = self._graphdbg("minify", str(self.armed), *words, log="minify.log")
+            code, done, issue = self._minified(self.armed, _ARMED)
             if done.get("verdict") == "fails" and done.get("repro") == "shows":
-                return self._told(code, done, self.folder / "minified" / "issue.md", "")
+                return self._told(code, done, issue, "")
         self.told(f"{self.test}: run again under the recorder, {self._left_s():.0f} s at most")
         run = free_path(str(self.folder / "run"), first=2)
         code, _ = self._graphdbg("dump", "-o", str(run), "--inputs", "last", "--", *self.command, log="test.log")
@@ -75,32 +73,42 @@ class Failing:
             why = "nothing was compiled" if code == _FAILED else f"pytest ended with {code}"
             return [f"{self.test}: run again by itself, {why}: {shlex.join(self.command)}"]
         self.told(f"{self.test}: {shown_path(run)} is judged and minified")
-        most = str(max(round(_SEARCH * self._left_s()), 1))
-        out = free_path(str(self.folder / "minified"), first=2)
-        words = ("-o", str(out), "--trust", "--max-time", most, "--json")
-        code, done = self._graphdbg("minify", str(run), *words, log="minify.log")
+        code, done, issue = self._minified(run, _SEARCH)
         if done.get("verdict") in ("fails", None):
-            return self._told(code, done, out / "issue.md", f"graphdbg triage {shown_path(run)}")
+            return self._told(code, done, issue, f"graphdbg triage {shown_path(run)}")
         self.told(f"{self.test}: no graph of it fails; its calls are run beside eager")
         out = self.folder / "program"
         most = str(max(round(_SEARCH * self._left_s()), 1))
         words = ("-o", str(out), "--max-time", most, "--json", "--", *self.command)
         code, whole = self._graphdbg("minify", *words, log="program.log")
+        if done["verdict"] == "rounding" and whole.get("verdict") in ("ok", "rounding", "cannot_tell"):
+            self.told(f"{self.test}: {shown_path(run)} is minified with --check rounding")
+            again, rounded, issue = self._minified(run, _SEARCH, "--check", "rounding")
+            if rounded.get("repro") == "shows":
+                return self._told(again, rounded, issue, "")
         return self._told(code, whole, None, f"graphdbg triage -- {shlex.join(self.command)}")
+
+    def _minified(self, run: Path, part: float, *flags: str) -> tuple[int | None, dict[str, Any], Path]:
+        """What came of it in that part of the time that is left, and where its issue.md is."""
+        out = free_path(str(self.folder / "minified"), first=2)
+        words = ("-o", str(out), "--trust", "--max-time", str(max(round(part * self._left_s()), 1)), "--json", *flags)
+        return *self._graphdbg("minify", str(run), *words, log="minify.log"), out / "issue.md"
 
     def _told(self, code: int | None, done: dict[str, Any], issue: Path | None, by_hand: str) -> list[str]:
         verdict = done.get("verdict")
         if not done:
             why = "it did not end in time (--graphdbg-time)" if code is None else f"nothing could be minified (code {code})"
             return [f"{self.test}: {why}; what was said is in {shown_path(self.folder)}; {by_hand}"]
-        if verdict != "fails":
+        if verdict != "fails" and not (verdict == "rounding" and done.get("repro") == "shows"):
             word = "agrees with eager" if verdict in ("ok", "rounding") else "could not be judged"
             return [f"{self.test}: what it compiles {word}: {done.get('reason') or 'nothing departs'}", f"  {by_hand}"]
         kind, layer = str(done.get("kind") or "failure").replace("_", " "), done.get("layer") or "not known"
-        lines = [f"{self.test}: fails: {kind} (layer {layer})", f"  {done.get('reason', '')}"]
+        fails = f"fails: {kind} (layer {layer})" if verdict == "fails" else "rounding: nothing convicts the compiler"
+        lines = [f"{self.test}: {fails}", f"  {done.get('reason', '')}"]
         if done.get("repro") == "shows":
             nodes = f"{counted(done['nodes'], 'node')} of {done['original_nodes']}; " if "nodes" in done else ""
-            told = done.get("repro_told") or f"it shows the failure ({done.get('repro_rate')}, each in a process of its own)"
+            told = f"shows the failure {done.get('repro_rate')} in processes of their own, with --without-fault it ends with 0"
+            told = told if issue is None else done.get("repro_told") or told  # a program's is what it printed, in lines
             lines.append(f"  python {shown_path(Path(done['repro_path']))}  ({nodes}{told})")
         else:
             lines.append(f"  no repro shows it: {by_hand}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from graphdbg.minifier.in_pytest.failing import _words
+from graphdbg.minifier.in_pytest.failing import Failing, _words
 from graphdbg.minifier.in_pytest.plugin import FOLDER
 
 from .test_ci import look_at_a_red_run
@@ -71,6 +71,13 @@ def test_the_arguments_of_the_run_are_kept_but_for_the_places_of_tests(pytestcon
     assert words[:3] == ["--rootdir", ".", "-x"] and words[-1] == f"{tmp_path}/a/test_b.py::test_c[1]"
 
 
+def test_of_a_repro_of_a_whole_test_the_rate_is_said_in_one_line(pytestconfig: pytest.Config) -> None:
+    done = {"verdict": "fails", "kind": "wrong_numbers", "repro": "shows", "repro_path": "program/repro.py",
+            "repro_rate": "3 of 3", "repro_told": "FAILS (values): call 1 of 1: result[0] differs\n"}  # fmt: skip
+    lines = Failing(pytestconfig, "test_a.py::test_b", 60.0, print)._told(1, done, None, "")
+    assert not any("\n" in line for line in lines) and "shows the failure 3 of 3 in processes" in lines[-1], lines
+
+
 @pytest.mark.slow
 def test_where_nothing_can_be_written_a_sentence_says_so_and_pytest_ends_as_always(tmp_path: Path) -> None:
     (tmp_path / FOLDER).write_text("a file")
@@ -90,3 +97,20 @@ def test_failing_tests_that_compiled_end_in_a_repro_or_in_what_agrees(tmp_path: 
     assert f"python {repro.relative_to(tmp_path)}" in said
     assert subprocess.run([sys.executable, repro], check=False, capture_output=True).returncode == 1
     look_at_a_red_run(tmp_path)
+
+
+@pytest.mark.slow
+def test_where_only_a_rounding_parts_them_that_is_said_and_its_repro_is_left(tmp_path: Path) -> None:
+    done = run(tmp_path, "--graphdbg-time", "300", suite="""
+import torch
+
+def model(x):
+    return x.to(torch.float16).to(torch.float32)
+
+def test_rounded():
+    x = torch.arange(20.0).reshape(4, 5) / 7
+    torch.testing.assert_close(torch.compile(model)(x), model(x), rtol=1e-5, atol=1e-5)
+""")  # fmt: skip
+    said = done.stdout.partition("= graphdbg =")[2]
+    assert "test_suite.py::test_rounded: rounding: nothing convicts the compiler" in said, done.stdout
+    assert "shows the failure in 3 of 3" in said and "work-around: import torch._inductor.config" in said
