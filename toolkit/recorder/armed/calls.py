@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 SMALL_BYTES = 1 << 16
 """Inputs up to here are copied before each call, 256 KB of a graph in all."""
 _ALL_BYTES = 1 << 18
+_FREE_BYTES = 3 * held.DATA_AT
+"""A file up to here, its head included, is written before every call."""
 _IDLE_CALLS = 64
 _SAMPLE = 1 << 16
 _LOOKING_S = 0.005
@@ -286,13 +288,15 @@ class Small:
         return cls(kept, chosen) if chosen else None
 
     def copy(self, kept: Kept, inputs: Sequence[Any]) -> None:
-        """Copies them, where there is time for it when their shapes are others than before."""
+        """Copies them, where there is time for it: a few always, unless their shapes are others than before."""
         tensors = self._pick(inputs)
+        if self._spans and self._start > _FREE_BYTES and not kept.calls.allowance.may(f"{kept.local} small"):
+            return
         if tuple(map(_shape, tensors)) != self._shapes and not self._lay_out(kept, inputs, tensors):
             return
         file, execution, allowance = self.file, kept.execution, kept.calls.allowance
-        everything = self._always == len(tensors) or allowance.may("small")
         began = time.perf_counter()
+        everything = self._always == len(tensors) or allowance.may(f"{kept.local} all")
         start = ctypes.addressof(ctypes.c_char.from_buffer(file.buffer))
         file.tear(execution)
         for tensor, (at, size) in zip(tensors if everything else tensors[: self._always], self._spans, strict=False):
@@ -300,10 +304,8 @@ class Small:
                 return
             ctypes.memmove(start + at, tensor.data_ptr(), size)
         file.finish(execution, self._start, len(self._text))
-        self._executions[0] = execution
-        if everything:
-            self._executions[1] = execution
-            allowance.took("small", time.perf_counter() - began)
+        self._executions = [execution, execution if everything else self._executions[1]]
+        allowance.took(f"{kept.local} {'all' if everything else 'small'}", time.perf_counter() - began)
 
     def _lay_out(self, kept: Kept, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> bool:
         allowance = kept.calls.allowance

@@ -21,9 +21,9 @@ import torch
 
 from ..live_torch import is_capturing
 
-SHARE = 0.004
+SHARE = 0.002
 """The part of the time that all looking at inputs may take."""
-_MOST_S = 0.002
+_MOST_S = 0.001
 _CHUNKS, _ELEMENTS = 4, 16
 _versions = operator.attrgetter("_version")
 _address = torch.Tensor.data_ptr
