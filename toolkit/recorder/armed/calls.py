@@ -43,6 +43,8 @@ SMALL_BYTES = 1 << 16
 _ALL_BYTES = 1 << 18
 _FREE_BYTES = 3 * held.DATA_AT
 """A file up to here, its head included, is written before every call."""
+_FILES = 32
+"""Graphs whose small inputs are copied: 8 MB at most."""
 _IDLE_CALLS = 64
 _SAMPLE = 1 << 16
 _LOOKING_S = 0.005
@@ -84,6 +86,8 @@ class Calls:
         """Since the last call: the next one begins a step."""
         self.kept: weakref.WeakSet[Kept] = weakref.WeakSet()
         self.failure: Failure | None = None
+        self.copied: list[Kept] = []
+        """Graphs whose small inputs are copied, the oldest first."""
         self.produced: dict[int, tuple[Any, Kept, int]] = {}
         """By id: an output of a compiled graph, which may be an input of another."""
 
@@ -116,9 +120,24 @@ class Calls:
         held = [one for one in self.kept if one.newest is not None and one.step == self.step]
         return sorted(held, key=lambda one: -one.sequence)
 
+    def copies_of(self, kept: Kept, inputs: Sequence[Any], places: Sequence[int]) -> None:
+        """Begins to copy the small ones of these inputs before each call; of 32 graphs at a time, the newest."""
+        if kept.small is not None:
+            self.copied.remove(kept)
+            kept.small.drop()
+        kept.small = Small.of(kept, inputs, places)
+        if kept.small is None:
+            return
+        self.copied.append(kept)
+        if len(self.copied) > _FILES:
+            oldest = self.copied.pop(0)
+            oldest.small, small = None, oldest.small
+            if small is not None:
+                small.drop()
+
     def let_go(self) -> None:
         """Takes the references of graphs that have not run for long."""
-        for one in self.kept:
+        for one in tuple(self.kept):
             if one.newest is not None and self.sequence - one.sequence > _IDLE_CALLS:
                 one.newest = None
         if len(self.produced) > _MOST_PRODUCED:
@@ -172,13 +191,13 @@ class Kept:
                 strong = tuple([None if place in self.weak else one for place, one in enumerate(inputs)])
             states = self._generators() if self.draws else []
             self.newest = Newest(calls.sequence, self.execution, strong, weak, seen, states, producers)
+            if not calls.sequence % _IDLE_CALLS:
+                calls.let_go()
         except Exception as error:  # noqa: BLE001 - the program goes on without
             calls.session.note(f"{self.local} is not held: {type(error).__name__}: {error}")
             self._passes = True
             return False
         calls.mark.call(self._name, self.execution)
-        if not calls.sequence % _IDLE_CALLS:
-            calls.let_go()
         return True
 
     def _generators(self) -> list[tuple[str, Any]]:
@@ -213,7 +232,7 @@ class Kept:
             self.first = observed(self.record, inputs)
             session.writer().save_inputs(self.local, self.first)
             chosen = [place for place in self.tensors if roles.get(self.names[place]) not in ("parameter", "buffer")]
-            self.small = Small.of(self, inputs, chosen)
+            self.calls.copies_of(self, inputs, chosen)
         return self.first is not None
 
     def failed(self, error: BaseException, inputs: tuple[Any, ...]) -> None:
@@ -229,14 +248,15 @@ class Kept:
     def ended(self, result: Any) -> None:
         """The call returned."""
         calls = self.calls
-        calls.mark.buffer[0] = rings.IDLE
-        if self.execution == 1 and self.newest is not None:
-            calls.session.event("ran", self.local)
-            self._writes(self.newest)
+        calls.mark.state(rings.IDLE)
         if isinstance(result, (list, tuple)):
             for place, one in enumerate(result):
                 if isinstance(one, torch.Tensor):
                     calls.produced[id(one)] = weakref.ref(one), self, place
+        if self.execution == 1 and self.newest is not None:
+            calls.session.event("ran", self.local)
+            with calls.session.guarded(f"inputs of {self.local}"), undisturbed():
+                self._writes(self.newest)
 
     def _writes(self, newest: Newest) -> None:
         """Which inputs the first call wrote to; small ones are copied before each other call."""
@@ -246,11 +266,8 @@ class Kept:
         moved = [place for place, old, new in zip(self.tensors, newest.seen.versions, after.versions, strict=True) if old != new]
         self.written = set(moved)
         if moved:
-            with self.calls.session.guarded(f"inputs of {self.local}"), undisturbed():
-                chosen = sorted({*(self.small.places if self.small else ()), *moved})
-                if self.small is not None:
-                    self.small.drop()
-                self.small = Small.of(self, newest.inputs, chosen)
+            chosen = sorted({*(self.small.places if self.small else ()), *moved})
+            self.calls.copies_of(self, newest.inputs, chosen)
 
 
 class Small:

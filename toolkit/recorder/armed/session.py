@@ -19,7 +19,8 @@ from . import rings
 if TYPE_CHECKING:
     from .calls import Calls
 
-RING_BYTES = 64 << 20
+RING_BYTES = 48 << 20
+"""Of graphs and the journal; with copies of inputs a ring stays below 64 MB."""
 HOOKS = {"OutputGraph.call_user_compiler"}
 
 
