@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,6 +96,17 @@ def test_an_activation_that_is_gone_is_made_again(ring: Armed) -> None:
     assert any("was made again" in note for note in saved.notes)
     (second,) = [row for row in graphdbg.open_run(saved.path).graphs() if row.id.startswith("1_0")]
     torch.testing.assert_close(graphdbg.load_graph(second.path).inputs()[0], x.sin() + 1)
+
+
+def test_a_model_that_is_deleted_is_freed(ring: Armed) -> None:
+    model = torch.nn.Linear(30, 30)
+    torch.compile(model, backend="eager")(torch.randn(2, 30))
+    gone = weakref.ref(model.weight)
+    del model
+    gc.collect()
+    assert gone() is None
+    notes = saving.save(ring, None, None).notes
+    assert any("weight" in note and "was let go, and is made up" in note for note in notes)
 
 
 def test_the_ring_is_bounded(ring: Armed, monkeypatch: pytest.MonkeyPatch) -> None:

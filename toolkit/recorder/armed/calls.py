@@ -1,8 +1,9 @@
 """What each compiled graph was called with last: by reference, with proof of what has been written since, and by value where it
 is small.
 
-Strong references hold parameters, buffers and what the program passes in, until the graph runs again or has not run for 64
-calls of others; weak ones hold what compiled code made (an activation that goes on behind a graph break). Small inputs from the
+Strong references hold what the program passes in, until the graph runs again or has not run for 64 calls of others; weak ones
+hold parameters and buffers, which their model holds, and what compiled code made (an activation that goes on behind a graph
+break). Small inputs from the
 program, and small ones that the graph writes to, are copied into a file that outlives the process, before each call. Must not
 keep an activation alive, and must not raise into the program.
 
@@ -54,13 +55,13 @@ _shape = operator.attrgetter("shape")
 
 
 class Newest(NamedTuple):
-    """One call: `inputs` holds None where `weak` holds a reference; `seen` is of the tensors alone; `states` are those of the
-    random generators, of a graph that draws numbers; `producers` made what is weak."""
+    """One call: the inputs that are held, and weak references to the others (None: all are held); `seen` is of the tensors alone;
+    `states` are those of the random generators, of a graph that draws numbers; `producers` made the activations."""
 
     sequence: int
     execution: int
     inputs: tuple[Any, ...]
-    weak: tuple[Any, ...]
+    weak: tuple[Any, ...] | None
     seen: Seen
     states: list[tuple[str, Any]]
     producers: tuple[Any, ...]
@@ -157,11 +158,13 @@ class Kept:
         self.tensors: list[int] = []
         """The places of inputs that are tensors."""
         self.weak: list[int] = []
+        self.strong: list[int] = []
+        self.activations: list[int] = []
         self.written: set[int] = set()
         """Inputs that the graph itself writes to."""
         self.first: InputsRecord | None = None
         self.small: Small | None = None
-        self._pick: Callable[[Sequence[Any]], tuple[Any, ...]] = lambda _: ()
+        self._tensors = self._strong = self._weak = self._activations = _picking([])
         self._passes = False
 
     def begins(self, inputs: tuple[Any, ...]) -> bool:
@@ -178,17 +181,12 @@ class Kept:
         if self.first is None and not self._meets(inputs):
             return False
         try:
-            tensors = self._pick(inputs)
-            seen = Seen.of(tensors, calls.allowance, self.local)
+            seen = Seen.of(self._tensors(inputs), calls.allowance, self.local)
             if self.small is not None:
                 self.small.copy(self, inputs)
-            weak: tuple[Any, ...] = ()
-            producers: tuple[Any, ...] = ()
-            strong = inputs
-            if self.weak:
-                weak = tuple([weakref.ref(inputs[place]) for place in self.weak])
-                producers = tuple([self._producer(inputs[place]) for place in self.weak])
-                strong = tuple([None if place in self.weak else one for place, one in enumerate(inputs)])
+            weak = tuple(map(weakref.ref, self._weak(inputs)))
+            producers = tuple(map(self._producer, self._activations(inputs)))
+            strong = self._strong(inputs)
             states = self._generators() if self.draws else []
             self.newest = Newest(calls.sequence, self.execution, strong, weak, seen, states, producers)
             if not calls.sequence % _IDLE_CALLS:
@@ -218,16 +216,17 @@ class Kept:
             self._passes = len(inputs) != len(self.names)
             return False
         self.tensors = [place for place, one in enumerate(inputs) if isinstance(one, torch.Tensor)]
-        if self.tensors:
-            pick = operator.itemgetter(*self.tensors)
-            self._pick = pick if len(self.tensors) > 1 else lambda values: (pick(values),)
         session = self.calls.session
         behind_break = "torch_dynamo_resume_in" in session.functions.get(self.local.partition("/")[0], "")
         roles = {item.name: item.role for item in self.record.inputs}
         for place in self.tensors:
-            given = roles.get(self.names[place]) not in ("parameter", "buffer")
-            if not inputs[place].is_leaf or (given and (behind_break or _is_replayed(inputs[place]))):
-                self.weak.append(place)
+            model = roles.get(self.names[place]) in ("parameter", "buffer")
+            made = not inputs[place].is_leaf or (not model and (behind_break or _is_replayed(inputs[place])))
+            self.activations += [place] if made else []
+            self.weak += [place] if made or model else []
+        self.strong = [place for place in range(len(inputs)) if place not in self.weak]
+        self._tensors, self._strong = _picking(self.tensors), _picking(self.strong)
+        self._weak, self._activations = _picking(self.weak), _picking(self.activations)
         with session.guarded(f"inputs of {self.local}"), undisturbed():
             self.first = observed(self.record, inputs)
             session.writer().save_inputs(self.local, self.first)
@@ -235,13 +234,21 @@ class Kept:
             self.calls.copies_of(self, inputs, chosen)
         return self.first is not None
 
+    def values(self, newest: Newest) -> list[Any]:
+        """The inputs of a call; None for a tensor that is gone."""
+        if newest.weak is None:
+            return [*newest.inputs]
+        found = dict(zip(self.strong, newest.inputs, strict=True))
+        found |= {place: reference() for place, reference in zip(self.weak, newest.weak, strict=True)}
+        return [found[place] for place in range(len(self.names))]
+
     def failed(self, error: BaseException, inputs: tuple[Any, ...]) -> None:
         """The call raised: it is held as it was, until another fails."""
         calls = self.calls
         calls.mark.state(rings.IDLE)
         if self.newest is None or not isinstance(error, Exception):
             return
-        newest = self.newest._replace(inputs=inputs, weak=())
+        newest = self.newest._replace(inputs=inputs, weak=None)
         calls.failure = Failure(self, newest, one_line(error))
         calls.session.event("failed", self.local, at="run", **told(error, "dynamo"))
 
@@ -260,14 +267,17 @@ class Kept:
 
     def _writes(self, newest: Newest) -> None:
         """Which inputs the first call wrote to; small ones are copied before each other call."""
-        after = Seen.of(self._pick(newest.inputs), self.calls.allowance, "") if not self.weak else newest.seen
+        values = self.values(newest)
+        if any(values[place] is None for place in self.tensors):
+            return
+        after = Seen.of(self._tensors(values), self.calls.allowance, "")
         if not newest.seen.versions or not after.versions:
             return
         moved = [place for place, old, new in zip(self.tensors, newest.seen.versions, after.versions, strict=True) if old != new]
         self.written = set(moved)
         if moved:
             chosen = sorted({*(self.small.places if self.small else ()), *moved})
-            self.calls.copies_of(self, newest.inputs, chosen)
+            self.calls.copies_of(self, values, chosen)
 
 
 class Small:
@@ -284,8 +294,7 @@ class Small:
         self._spans: list[tuple[int, int]] = []
         self._text = b""
         self._start = 0
-        pick = operator.itemgetter(*places)
-        self._pick = pick if len(places) > 1 else lambda values: (pick(values),)
+        self._pick = _picking(places)
 
     @classmethod
     def of(cls, kept: Kept, inputs: Sequence[Any], places: Sequence[int]) -> Small | None:
@@ -295,7 +304,7 @@ class Small:
         storages = [inputs[place].untyped_storage().data_ptr() for place in places if _is_plain(inputs[place])]
         for place in places:
             one = inputs[place]
-            if not _is_plain(one) or one.device.type != "cpu" or not one.is_contiguous() or place in kept.weak:
+            if not _is_plain(one) or one.device.type != "cpu" or not one.is_contiguous() or place in kept.activations:
                 continue
             size = one.numel() * one.element_size()
             alone = storages.count(one.untyped_storage().data_ptr()) == 1
@@ -360,6 +369,14 @@ class Small:
     def drop(self) -> None:
         """Deletes the file."""
         self.file.remove()
+
+
+def _picking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """What takes the values at these places, quickly."""
+    if not places:
+        return lambda _: ()
+    pick = operator.itemgetter(*places)
+    return pick if len(places) > 1 else lambda values: (pick(values),)
 
 
 def observed(record: GraphRecord, inputs: Sequence[Any]) -> InputsRecord:

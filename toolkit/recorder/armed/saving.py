@@ -125,8 +125,7 @@ class _Read(NamedTuple):
 
 
 def _inputs(kept: Kept, newest: Newest, known: dict[Kept, Any], depth: int = 0) -> _Read:
-    weak = dict(zip(kept.weak, newest.weak, strict=False)) if newest.weak else {}
-    producers = dict(zip(kept.weak, newest.producers, strict=False)) if newest.producers else {}
+    producers = dict(zip(kept.activations, newest.producers, strict=True))
     number = {place: index for index, place in enumerate(kept.tensors)}
     values: list[Any] = []
     notes: list[str] = []
@@ -134,14 +133,13 @@ def _inputs(kept: Kept, newest: Newest, known: dict[Kept, Any], depth: int = 0) 
     if not looked:
         what = "was not looked at before, as its calls are short: whether its inputs are as they were is not certain"
         notes.append(f"{kept.local}: execution {newest.execution} {what}")
-    for place, one in enumerate(newest.inputs):
+    for place, value in enumerate(kept.values(newest)):
         name = kept.names[place]
-        value = weak[place]() if place in weak else one
         copied = kept.small.value(place, value, newest.execution) if kept.small is not None and torch.is_tensor(value) else None
         if copied is not None:
             values.append(copied)
             continue
-        if value is None and place in weak:
+        if value is None:
             value = _made_again(producers.get(place), known, depth)
             how = "was let go, and was made again by the graph before" if value is not _MISSING else "was let go, and is made up"
             notes.append(f"{kept.local}: {_called(kept, name)} {how}")
@@ -167,7 +165,7 @@ def _by(kept: Kept, place: int, tensor: torch.Tensor) -> str:
         return f", by {kept.local} itself"
     for other in kept.calls.kept:
         newest = other.newest
-        if newest is not None and any(newest.inputs[one] is tensor for one in other.written):
+        if newest is not None and any(other.values(newest)[one] is tensor for one in other.written):
             return f", by {other.local}"
     for one in gc.get_objects():
         if issubclass(type(one), torch.optim.Optimizer) and any(
