@@ -173,6 +173,53 @@ def test_a_process_that_is_killed_leaves_a_run_to_the_next_command(tmp_path: Pat
     assert "killed or crashed" not in again.stderr
 
 
+def test_a_ring_that_cannot_be_made_a_run_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "GRAPHDBG_ARM": "1"}
+    (tmp_path / "killed.py").write_text(KILLED)
+    subprocess.run([sys.executable, "killed.py"], cwd=tmp_path, env=environment, check=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(rings.journal.Journal, "event", refused)
+        assert rings.recovered() == [] and not list(tmp_path.glob("graphdbg-armed*"))
+    (one,) = rings.recovered()
+    assert one.graph == "0_0/dynamo" and bound.rings() == []
+
+
+def test_a_fork_leaves_its_parents_ring_alone(ring: Armed) -> None:
+    compiled = torch.compile(scaled, backend="eager")
+    x = torch.randn(5)
+    compiled(x, torch.tensor([1, 2]))
+    pid = os.fork()
+    if pid == 0:
+        compiled(x, torch.tensor([3, 4]))
+        entry.end()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    saved = saving.save(ring, None, None)
+    assert first_inputs(saved.path)[1].tolist() == [1, 2]
+
+
+def test_a_graph_that_fails_again_is_written_again(ring: Armed) -> None:
+    compiled = torch.compile(scaled, backend="eager")
+    for number in (77, 78):
+        with pytest.raises((IndexError, RuntimeError)):
+            compiled(torch.ones(5), torch.tensor([1, number]))
+        assert first_inputs(saving.save(ring, None, None).path)[1].tolist() == [1, number]
+
+
+def test_where_no_ring_can_be_made_the_program_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    graphdbg.arm()
+    assert "graphdbg: not armed: no ring can be made" in capsys.readouterr().err and entry.armed() is None
+
+
 def test_marks_are_read_as_they_were_written(tmp_path: Path) -> None:
     mark = rings.Mark(tmp_path)
     mark.call(b"0_0/dynamo", 7)

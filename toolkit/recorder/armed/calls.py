@@ -80,6 +80,8 @@ class Calls:
 
     def __init__(self, session: Armed) -> None:
         self.session = session
+        self.pid = os.getpid()
+        """In a fork what was compiled before is its parent's."""
         self.mark = rings.Mark(session.writer().path)
         self.allowance = Allowance()
         self.sequence = self.step = 0
@@ -170,7 +172,7 @@ class Kept:
     def begins(self, inputs: tuple[Any, ...]) -> bool:
         """Keeps the inputs of a call; False where it is not to be watched."""
         calls = self.calls
-        if self._passes or calls.session.pid != os.getpid():
+        if self._passes or calls.pid != os.getpid():
             return False
         calls.sequence += 1
         calls.step += calls.backward_ran

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ....dumps.errors import UsageError
+from ....dumps.output import say
 from ...torch_private import importing
 from .. import leaving, patches
 from ..session import sessions
@@ -33,7 +34,10 @@ def arm(*, minify: bool = False, max_time: float = 300.0) -> None:
     disk, at most; a second call only changes what is asked for. Nothing is kept while a recording (`record`, `graphdbg dump`)
     goes on.
     """
-    begin(minify=minify, max_time=max_time)
+    try:
+        begin(minify=minify, max_time=max_time)
+    except (OSError, RuntimeError) as error:  # the program goes on
+        say(f"graphdbg: not armed: no ring can be made ({error}); set XDG_STATE_HOME to a folder that can be written")
 
 
 def begin(*, at_end: bool = True, minify: bool = False, max_time: float = 300.0) -> Armed:

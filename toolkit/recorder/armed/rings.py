@@ -103,15 +103,21 @@ def _recovered(ring: Path) -> Recovered | None:
     taken = ring.with_name(ring.name + _TAKEN)
     ring.rename(taken)  # by one command only
     try:
-        one = next((one for one in processes if one.states), None)
-        if one is None:
-            return None
-        local, alone, what, events = _last(one, taken / one.name / MARK)
-        graphs = [local] if alone else None
-        run = to_run(taken, one.name, _free(_begun_in(taken / one.name)), graphs, events, gone=True)
-        return Recovered(run, local, what, " ".join(one.record.argv))
-    finally:
-        shutil.rmtree(taken, ignore_errors=True)
+        found = _made_a_run(taken, next((one for one in processes if one.states), None))
+    except BaseException:
+        taken.rename(ring)  # nothing is lost: the next command tries again
+        raise
+    shutil.rmtree(taken, ignore_errors=True)
+    return found
+
+
+def _made_a_run(taken: Path, one: index.Process | None) -> Recovered | None:
+    if one is None:
+        return None
+    local, alone, what, events = _last(one, taken / one.name / MARK)
+    graphs = [local] if alone else None
+    run = to_run(taken, one.name, _free(_begun_in(taken / one.name)), graphs, events, gone=True)
+    return Recovered(run, local, what, " ".join(one.record.argv))
 
 
 def _last(one: index.Process, mark: Path) -> tuple[str, bool, str, list[dict[str, Any]]]:
@@ -147,10 +153,21 @@ def to_run(
 ) -> Path:  # fmt: skip
     """A new run at `path` of one process of a ring: its graphs, or those named; with more events in its journal.
 
-    `gone`: the process died, and its held inputs go over. Raises GraphdbgError, OSError.
+    `gone`: the process died, and its held inputs go over. Raises GraphdbgError, OSError, and then leaves nothing.
     """
     record = msgspec.structs.replace(read_record(ring / RUN_FILE, RunRecord), inputs_policy="last")
     run = RunWriter.create(path, record, ours=True)
+    try:
+        _fill(ring, name, path, graphs, events, gone=gone)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+    return run.path
+
+
+def _fill(
+    ring: Path, name: str, path: Path, graphs: Iterable[str] | None, events: Iterable[dict[str, Any]], *, gone: bool
+) -> None:  # fmt: skip
     folder = path / name
     left = [HELD] if not gone else []
     shutil.copytree(ring / name, folder, ignore=shutil.ignore_patterns(MARK, *left))
@@ -171,4 +188,3 @@ def to_run(
     else:
         log.event("end")
     log.close()
-    return run.path

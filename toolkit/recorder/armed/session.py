@@ -44,9 +44,9 @@ class Armed(Session):
     def afresh(self) -> None:
         """A forked child has a ring of its own."""
         self.pid = os.getpid()
-        if self.calls is not None:
-            self.options.run = str(rings.fresh())
-            self.path, self.join, self.calls, self.error = Path(self.options.run), False, None, None
+        self.options.run = str(rings.fresh())
+        self.path, self.join, self.calls, self.error = Path(self.options.run), False, None, None
+        self.unfit, self.saved = set(), set()
         super().afresh()
 
     def _watched(self, session: Session, graphs: Any, compiled: Any) -> Any:
@@ -62,6 +62,7 @@ class Armed(Session):
         """Journals it, and learns of what failed."""
         if kind == "failed" and graph is not None:
             self.unfit.add(graph)
+            self.saved.discard(graph)
         super().event(kind, graph, **fields)
 
     def forget(self) -> None:
