@@ -89,7 +89,8 @@ def tell() -> None:
     for one in recovered():
         name = summary.shown_path(one.run)
         who = one.command or "a process"
-        say(f"graphdbg: {who} was killed or crashed, last at {one.graph}: {one.what}; what it had compiled is in {name}")
+        say(f"graphdbg: {who} ended before it could write what it had compiled (killed, crashed, no room), which is in {name}; "
+            f"last at {one.graph}: {one.what}")  # fmt: skip
         say(f"graphdbg: next: graphdbg minify {name}/{one.graph}")
 
 
@@ -178,7 +179,7 @@ def _fill(
     for local in [f"{one.parent.name}/{one.name}" for one in sorted((folder / GRAPHS_FOLDER).glob("*/*"))]:
         if kept is not None and local not in kept:
             shutil.rmtree(folder / GRAPHS_FOLDER / local)
-            log.event("left_out", local, reason="it did not run last")
+            log.event("left_out", local, reason="the choice of what ran last")
     for event in events:
         log.event(**event)
     if gone:

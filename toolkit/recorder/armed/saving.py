@@ -244,7 +244,8 @@ def said(session: Armed) -> list[str]:
         saved = save(session, None, None)
         said_of(session, saved, minify=session.minify, max_time=session.max_time)
     except (GraphdbgError, OSError, RuntimeError) as error:
-        return [f"graphdbg: what went wrong could not be saved: {error}"]
+        return [f"graphdbg: what went wrong could not be saved here: {error}",
+                "graphdbg: next: graphdbg ls  (where files can be written: what was compiled is kept until then)"]  # fmt: skip
     return []
 
 

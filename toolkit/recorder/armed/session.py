@@ -86,18 +86,21 @@ class Armed(Session):
         """Writes what went wrong, where that was asked for, and takes the ring away."""
         if os.getpid() != self.pid:
             return
+        unsaved: list[str] = []
         try:
             if self.at_end and self.went_wrong():
                 from .saving import said
 
-                for line in said(self):
+                unsaved = said(self)
+                for line in unsaved:
                     say(line)
         finally:
             writer, self._writer, self.calls = self._writer, None, None
             if writer is not None and writer.owned:
                 writer.syncing.finish()
                 writer.journal.close()
-            shutil.rmtree(self.path, ignore_errors=True)
+            if not unsaved:  # else the next command makes a run of it, as if the process had died
+                shutil.rmtree(self.path, ignore_errors=True)
 
     def went_wrong(self) -> str:
         """What went wrong and was not written yet, in a line; empty for nothing."""
