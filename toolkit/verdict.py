@@ -97,6 +97,10 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether it is what somebody looks for: a failure, or rounding with `--check rounding`."""
         return self.failed or (check == ROUNDING and self.verdict == ROUNDING)
 
+    def in_layer(self, layer: Layer | None) -> Verdict:
+        """The same failure of the compiler's, which shows in this layer already; None: not known better."""
+        return msgspec.structs.replace(self, layer=layer) if layer and self.fault == "compiler" else self
+
     @property
     def skipped(self) -> bool:
         """Whether the rung cannot run here, or was left out."""
@@ -180,6 +184,11 @@ def fails(kind: Kind | None, rung: str, reason: str, where: Where | None = None,
     """A rung goes wrong: the compiler's fault, unless it is eager's own, in the layer that the rung adds."""
     fault: Fault | None = None if not rung else "model" if rung == "eager" else "compiler"
     return Verdict("fails", kind, fault, _LAYERS.get(rung), reason, where, detail=detail)
+
+
+def backend_layer(backend: str) -> Layer | None:
+    """The layer that a backend of torch.compile adds to those below."""
+    return "dynamo" if backend == "eager" else _LAYERS.get(backend)
 
 
 def cannot_tell(reason: str, detail: str = "") -> Verdict:

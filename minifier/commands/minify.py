@@ -250,6 +250,7 @@ def _run(
     report = None if code else _report(result, out, options, bare)
     about: dict[str, Any] = {"repro": "none", "repro_path": None, "issue": None}
     if report is not None:
+        result.verdict = result.verdict.in_layer(report.verdict.layer)
         path = str(report.repro) if report.repro else None
         about = {
             "repro": report.says, "repro_path": path, "issue": str(report.issue), "report_rate": report.rate,

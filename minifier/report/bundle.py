@@ -35,12 +35,12 @@ from ...toolkit.identity import of_record
 from ...toolkit.imports import TRUST, import_modules, without_trust
 from ...toolkit.isolation import ForkServer
 from ...toolkit.signature import Signature
-from ...toolkit.verdict import Verdict, judged
+from ...toolkit.verdict import Verdict, backend_layer, judged
 from ...toolkit.verdict_words import happens
 from . import artifacts, casefile, custom_ops, environment, issue
 from .duplicates import search_link
 from .trying import Asked, Found, asking, lay_down, search
-from .verify import BUG, GONE, UNSURE, first_layer
+from .verify import BUG, GONE, UNSURE, earliest, first_layer
 
 TIMES = 3
 
@@ -128,6 +128,7 @@ def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
     report.entry, report.inputs = CHECKED_BY if case.checked else script.entry, script.way
     report.shown, report.times = found.runs.shown, len(found.runs.trials)
     report.first_layer = first_layer(found.layers, case.rung)
+    report.verdict = report.verdict.in_layer(backend_layer(earliest(found.layers)))
     if case.imports:
         report.notes.append(f"repro.py imports {', '.join(case.imports)}, which has to be attached to the issue")
     report.notes += [script.sizing.sentence().rstrip(".")] if script.sizing is not None and script.sizing.marks else []

@@ -203,11 +203,15 @@ def probe(program: Path, **how: Any) -> dict[str, int]:
     return answer_of(_PROBE, str(program.resolve()), *BACKENDS, **how) or {}
 
 
+def earliest(codes: Mapping[str, int]) -> str:
+    """The first stock backend that fails before Inductor comes in; empty for none."""
+    return next((backend for backend in BACKENDS if codes.get(backend) == BUG), "")
+
+
 def first_layer(codes: Mapping[str, int], rung: str) -> str:
     """The first failing layer in words."""
-    failing = [backend for backend in BACKENDS if codes.get(backend) == BUG]
-    if failing:
-        return f"{failing[0]} (so Inductor's code generation is not needed for the failure)"
+    if failing := earliest(codes):
+        return f"{failing} (so Inductor's code generation is not needed for the failure)"
     passing = [backend for backend in BACKENDS if codes.get(backend) == GONE]
     if not passing:
         return rung

@@ -1,6 +1,6 @@
 """Failures of armed programs at random steps, each to a verified repro: crash, NaN, an assertion against eager, a segfault.
 
-    python tests/toolkit/recorder/armed_failures.py FOLDER [--count 100] [--jobs 2] [--max-time 120]
+    python tests/toolkit/recorder/armed_failures.py FOLDER [--first 0] [--count 100] [--jobs 2] [--max-time 120]
 
 One line of FOLDER/results.jsonl for each: what the repro said (`repro`: shows), the verdict, and what was told of inputs that
 were overwritten. Resumable: a failure that has its line is not run again. Exits with 1 when fewer than 95 of 100 have a repro.
@@ -56,6 +56,7 @@ def main() -> int:
     """Runs what is missing; prints the count."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--max-time", type=float, default=120.0)
@@ -63,7 +64,7 @@ def main() -> int:
     asked.folder.mkdir(parents=True, exist_ok=True)
     results = asked.folder.resolve() / "results.jsonl"
     done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-    wanted = [(KINDS[number % 4], number // 4) for number in range(asked.count)]
+    wanted = [(KINDS[number % 4], number // 4) for number in range(asked.first, asked.count)]
     missing = [one for one in wanted if one not in {(row["kind"], row["seed"]) for row in done}]
 
     def one(what: tuple[str, int]) -> None:
