@@ -98,6 +98,16 @@ def test_an_activation_that_is_gone_is_made_again(ring: Armed) -> None:
     torch.testing.assert_close(graphdbg.load_graph(second.path).inputs()[0], x.sin() + 1)
 
 
+def test_graphs_that_compile_in_a_step_are_of_that_step(ring: Armed) -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(x) * 2
+        torch._dynamo.graph_break()
+        return (x + 1).sum()
+
+    torch.compile(halves, backend="aot_eager")(torch.randn(5, requires_grad=True)).backward()
+    assert len(saving.save(ring, None, None).graphs) == 2  # AOTAutograd traces joint graphs by the engine
+
+
 def test_a_model_that_is_deleted_is_freed(ring: Armed) -> None:
     model = torch.nn.Linear(30, 30)
     torch.compile(model, backend="eager")(torch.randn(2, 30))

@@ -71,7 +71,8 @@ def main() -> int:
     rows = [row(asked.out.resolve() / name, name, asked.max_time) for name in asked.names]
     for one in rows:
         print(json.dumps(one))
-    return int(not all(one["same losses"] and one["graphs"] == one["equal"] and one.get("repro") == "shows" and one["relu"] for one in rows))
+    right = [one["same losses"] and one["graphs"] == one["equal"] and one.get("repro") == "shows" and one["relu"] for one in rows]
+    return int(not all(right))
 
 
 if __name__ == "__main__":

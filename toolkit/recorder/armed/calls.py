@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ctypes
 import operator
-import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -50,18 +49,23 @@ _IDLE_CALLS = 64
 _SAMPLE = 1 << 16
 _LOOKING_S = 0.005
 _MOST_PRODUCED = 4096
+_FIRST = 3
+"""Executions before which what a graph makes is remembered in any case: another may come behind a break."""
 _DRAWS = ("rand", "dropout", "bernoulli", "normal", "multinomial", "scaled_dot_product", "uniform", "exponential")
 _shape = operator.attrgetter("shape")
+_move = ctypes.memmove
 
 
 class Newest(NamedTuple):
-    """One call: the inputs that are held, and weak references to the others (None: all are held); `seen` is of the tensors alone;
-    `states` are those of the random generators, of a graph that draws numbers; `producers` made the activations."""
+    """One call: the inputs that are held, and weak references to those of the model and to activations (None: all are held);
+    `seen` is of the tensors alone; `states` are those of the random generators, of a graph that draws numbers; `producers` made
+    the activations."""
 
     sequence: int
     execution: int
     inputs: tuple[Any, ...]
-    weak: tuple[Any, ...] | None
+    model: tuple[Any, ...]
+    activations: tuple[Any, ...] | None
     seen: Seen
     states: list[tuple[str, Any]]
     producers: tuple[Any, ...]
@@ -80,8 +84,8 @@ class Calls:
 
     def __init__(self, session: Armed) -> None:
         self.session = session
-        self.pid = os.getpid()
-        """In a fork what was compiled before is its parent's."""
+        self.forked = self.breaks = False
+        """In a fork what was compiled before is its parent's; whether a graph was called with what another made."""
         self.mark = rings.Mark(session.writer().path)
         self.allowance = Allowance()
         self.sequence = self.step = 0
@@ -158,39 +162,43 @@ class Kept:
         self.newest: Newest | None = None
         self.sequence = self.execution = self.step = 0
         self.tensors: list[int] = []
-        """The places of inputs that are tensors."""
-        self.weak: list[int] = []
-        self.strong: list[int] = []
+        """The places of inputs that are tensors; of these the model's, those that compiled code made; all that are neither."""
+        self.model: list[int] = []
         self.activations: list[int] = []
+        self.strong: list[int] = []
         self.written: set[int] = set()
         """Inputs that the graph itself writes to."""
         self.first: InputsRecord | None = None
         self.small: Small | None = None
-        self._tensors = self._strong = self._weak = self._activations = _picking([])
+        self._tensors = self._strong = self._model = self._activations = _picking([])
+        self._ids: tuple[int, ...] = ()
+        self._references: tuple[Any, ...] = ()
         self._passes = False
 
     def begins(self, inputs: tuple[Any, ...]) -> bool:
         """Keeps the inputs of a call; False where it is not to be watched."""
         calls = self.calls
-        if self._passes or calls.pid != os.getpid():
+        if self._passes or calls.forked:
             return False
         calls.sequence += 1
-        calls.step += calls.backward_ran
-        calls.backward_ran = False
+        if calls.backward_ran:
+            calls.step, calls.backward_ran = calls.step + 1, False
         self.execution += 1
         self.sequence, self.step = calls.sequence, calls.step
         self.newest = None  # a call that cannot be looked at leaves nothing old behind
         if self.first is None and not self._meets(inputs):
             return False
         try:
-            seen = Seen.of(self._tensors(inputs), calls.allowance, self.local)
+            seen = Seen.of(self._tensors, inputs, calls.allowance, self.local)
             if self.small is not None:
                 self.small.copy(self, inputs)
-            weak = tuple(map(weakref.ref, self._weak(inputs)))
-            producers = tuple(map(self._producer, self._activations(inputs)))
-            strong = self._strong(inputs)
+            activations = producers = ()
+            if self.activations:
+                made = self._activations(inputs)
+                activations, producers = tuple(map(weakref.ref, made)), tuple(map(self._producer, made))
             states = self._generators() if self.draws else []
-            self.newest = Newest(calls.sequence, self.execution, strong, weak, seen, states, producers)
+            strong, model = self._strong(inputs), self._of_model(inputs)
+            self.newest = Newest(calls.sequence, self.execution, strong, model, activations, seen, states, producers)
             if not calls.sequence % _IDLE_CALLS:
                 calls.let_go()
         except Exception as error:  # noqa: BLE001 - the program goes on without
@@ -199,6 +207,14 @@ class Kept:
             return False
         calls.mark.call(self._name, self.execution)
         return True
+
+    def _of_model(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Weak references to parameters and buffers: those of the call before as long as the objects are the same."""
+        tensors = self._model(inputs)
+        ids = tuple(map(id, tensors))
+        if ids != self._ids or (ids and self._references[-1]() is not tensors[-1]):
+            self._ids, self._references = ids, tuple(map(weakref.ref, tensors))
+        return self._references
 
     def _generators(self) -> list[tuple[str, Any]]:
         if not self.calls.allowance.may("generators"):
@@ -225,10 +241,11 @@ class Kept:
             model = roles.get(self.names[place]) in ("parameter", "buffer")
             made = not inputs[place].is_leaf or (not model and (behind_break or _is_replayed(inputs[place])))
             self.activations += [place] if made else []
-            self.weak += [place] if made or model else []
-        self.strong = [place for place in range(len(inputs)) if place not in self.weak]
+            self.model += [place] if model and not made else []
+        self.strong = [place for place in range(len(inputs)) if place not in {*self.model, *self.activations}]
         self._tensors, self._strong = _picking(self.tensors), _picking(self.strong)
-        self._weak, self._activations = _picking(self.weak), _picking(self.activations)
+        self._model, self._activations = _picking(self.model), _picking(self.activations)
+        self.calls.breaks = self.calls.breaks or bool(self.activations)
         with session.guarded(f"inputs of {self.local}"), undisturbed():
             self.first = observed(self.record, inputs)
             session.writer().save_inputs(self.local, self.first)
@@ -238,10 +255,11 @@ class Kept:
 
     def values(self, newest: Newest) -> list[Any]:
         """The inputs of a call; None for a tensor that is gone."""
-        if newest.weak is None:
+        if newest.activations is None:
             return [*newest.inputs]
         found = dict(zip(self.strong, newest.inputs, strict=True))
-        found |= {place: reference() for place, reference in zip(self.weak, newest.weak, strict=True)}
+        weak = zip([*self.model, *self.activations], [*newest.model, *newest.activations], strict=True)
+        found |= {place: reference() for place, reference in weak}
         return [found[place] for place in range(len(self.names))]
 
     def failed(self, error: BaseException, inputs: tuple[Any, ...]) -> None:
@@ -250,7 +268,7 @@ class Kept:
         calls.mark.state(rings.IDLE)
         if self.newest is None or not isinstance(error, Exception):
             return
-        newest = self.newest._replace(inputs=inputs, weak=None)
+        newest = self.newest._replace(inputs=inputs, activations=None)
         calls.failure = Failure(self, newest, one_line(error))
         calls.session.event("failed", self.local, at="run", **told(error, "dynamo"))
 
@@ -258,7 +276,7 @@ class Kept:
         """The call returned."""
         calls = self.calls
         calls.mark.state(rings.IDLE)
-        if isinstance(result, (list, tuple)):
+        if (calls.breaks or self.execution < _FIRST) and isinstance(result, (list, tuple)):
             for place, one in enumerate(result):
                 if isinstance(one, torch.Tensor):
                     calls.produced[id(one)] = weakref.ref(one), self, place
@@ -272,7 +290,7 @@ class Kept:
         values = self.values(newest)
         if any(values[place] is None for place in self.tensors):
             return
-        after = Seen.of(self._tensors(values), self.calls.allowance, "")
+        after = Seen.of(self._tensors, values, self.calls.allowance, "")
         if not newest.seen.versions or not after.versions:
             return
         moved = [place for place, old, new in zip(self.tensors, newest.seen.versions, after.versions, strict=True) if old != new]
@@ -294,9 +312,11 @@ class Small:
         self.file = held.HeldFile([path])
         self._shapes: tuple[Any, ...] = ()
         self._spans: list[tuple[int, int]] = []
-        self._text = b""
-        self._start = 0
+        """Place in the file and bytes of each storage; `_places`: the same in memory, until the file grows."""
+        self._places: list[tuple[int, int]] = []
+        self._start = self._length = 0
         self._pick = _picking(places)
+        self._key, self._whole = f"{kept.local} small", f"{kept.local} all"
 
     @classmethod
     def of(cls, kept: Kept, inputs: Sequence[Any], places: Sequence[int]) -> Small | None:
@@ -317,23 +337,27 @@ class Small:
 
     def copy(self, kept: Kept, inputs: Sequence[Any]) -> None:
         """Copies them, where there is time for it: a few always, unless their shapes are others than before."""
-        tensors = self._pick(inputs)
-        if self._spans and self._start > _FREE_BYTES and not kept.calls.allowance.may(f"{kept.local} small"):
+        allowance = kept.calls.allowance
+        if self._spans and self._start > _FREE_BYTES and not allowance.may(self._key):
             return
+        tensors = self._pick(inputs)
         if tuple(map(_shape, tensors)) != self._shapes and not self._lay_out(kept, inputs, tensors):
             return
-        file, execution, allowance = self.file, kept.execution, kept.calls.allowance
         began = time.perf_counter()
-        everything = self._always == len(tensors) or allowance.may(f"{kept.local} all")
-        start = ctypes.addressof(ctypes.c_char.from_buffer(file.buffer))
+        everything = self._always == len(tensors) or allowance.may(self._whole)
+        if not everything:
+            tensors = tensors[: self._always]
+        if not tensors:
+            return
+        file, execution = self.file, kept.execution
         file.tear(execution)
-        for tensor, (at, size) in zip(tensors if everything else tensors[: self._always], self._spans, strict=False):
+        for tensor, (at, size) in zip(tensors, self._places, strict=False):
             if not tensor.is_contiguous():
                 return
-            ctypes.memmove(start + at, tensor.data_ptr(), size)
-        file.finish(execution, self._start, len(self._text))
+            _move(at, tensor.data_ptr(), size)
+        file.finish(execution, self._start, self._length)
         self._executions = [execution, execution if everything else self._executions[1]]
-        allowance.took(f"{kept.local} {'all' if everything else 'small'}", time.perf_counter() - began)
+        allowance.took(self._whole if everything else self._key, time.perf_counter() - began)
 
     def _lay_out(self, kept: Kept, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> bool:
         allowance = kept.calls.allowance
@@ -351,10 +375,12 @@ class Small:
         for storage in storages:
             self._spans.append((at, storage.nbytes()))
             at += -(-storage.nbytes() // 64) * 64
-        self._text = msgspec.json.encode(held.HeldRecord(inputs=record, spans=self._spans))
-        self.file.reserve(at + len(self._text))
-        self.file.buffer[at : at + len(self._text)] = self._text
-        self._start = at
+        text = msgspec.json.encode(held.HeldRecord(inputs=record, spans=self._spans))
+        self.file.reserve(at + len(text))
+        self.file.buffer[at : at + len(text)] = text
+        self._start, self._length = at, len(text)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self.file.buffer))
+        self._places = [(start + at, size) for at, size in self._spans]
         self._shapes = tuple(map(_shape, tensors))
         allowance.took("layout", time.perf_counter() - began)
         return True

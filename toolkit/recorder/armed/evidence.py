@@ -4,7 +4,7 @@ A counter proves nothing for inference tensors, for writes through `.data` and f
 fingerprint of the call does. Counters are read, and fingerprints taken, as often as the time that all this may take allows:
 before each call of 10 ms, before some of shorter ones.
 
->>> seen = Seen.of((tensor,), allowance)
+>>> seen = Seen.of(tuple, [tensor], allowance, "0_0/dynamo")
 >>> tensor.add_(1); seen.word(0, tensor)
 'was written to (version 0, now 1)'
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -60,11 +60,12 @@ class Seen(NamedTuple):
     prints: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, tensors: Sequence[torch.Tensor], allowance: Allowance, key: str) -> Seen:
-        """Looks at the tensors; `key` names what is asked about time for."""
+    def of(cls, pick: Callable[[Any], tuple[torch.Tensor, ...]], inputs: Sequence[Any], allowance: Allowance, key: str) -> Seen:
+        """Looks at the tensors that `pick` takes of the inputs; `key` names what is asked about time for."""
         if not allowance.may(key):
-            return cls((), ())
+            return NOT_SEEN
         start = time.perf_counter()
+        tensors = pick(inputs)
         try:
             versions = tuple(map(_versions, tensors))
             addresses = tuple(map(_address, tensors))
@@ -95,6 +96,10 @@ class Seen(NamedTuple):
         if before < 0 and (print_then is None or print_now is None):
             return "has no version counter, and there was no time for a fingerprint: not certain"
         return ""
+
+
+NOT_SEEN = Seen((), ())
+"""There was no time."""
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -44,6 +44,8 @@ class Armed(Session):
     def afresh(self) -> None:
         """A forked child has a ring of its own."""
         self.pid = os.getpid()
+        if self.calls is not None:
+            self.calls.forked = True
         self.options.run = str(rings.fresh())
         self.path, self.join, self.calls, self.error = Path(self.options.run), False, None, None
         self.unfit, self.saved = set(), set()

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -101,8 +102,8 @@ def trainer(fault: bool) -> list[float]:
             return loss
 
     with tempfile.TemporaryDirectory() as folder:
-        given = {"per_device_train_batch_size": 4, "max_steps": STEPS, "report_to": [], "save_strategy": "no", "disable_tqdm": True}
-        asked = TrainingArguments(folder, torch_compile=True, use_cpu=True, logging_steps=100, **given)
+        given = {"per_device_train_batch_size": 4, "max_steps": STEPS, "save_strategy": "no", "disable_tqdm": True}
+        asked = TrainingArguments(folder, torch_compile=True, use_cpu=True, logging_steps=100, report_to=[], **given)
         Watched(model=model, args=asked, train_dataset=Sentences()).train()
     return losses
 
@@ -135,8 +136,7 @@ def main() -> None:
         torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
     losses = {"lightning": lightning, "trainer": trainer, "accelerate": accelerate}[sys.argv[1]](fault)
     if where := os.environ.get("LOSSES"):
-        with open(where, "w") as file:
-            json.dump(losses, file)
+        Path(where).write_text(json.dumps(losses))
 
 
 if __name__ == "__main__":
