@@ -65,14 +65,15 @@ class Client:
         return {
             "commands": len(self.told), "verdict": found.get("verdict"), "kind": found.get("kind"), "layer": found.get("layer"),
             "repro": done.get("repro"), "rate": done.get("report_rate") or done.get("repro_rate"),
-            "nodes": [done.get("original_nodes"), done.get("nodes")], "blamed": blamed.get("sentence"),
+            "nodes": [done.get("original_nodes"), done.get("nodes")],
+            "blamed": blamed.get("sentence") or (done.get("workaround") if done.get("verdict") == "rounding" else None),
             "largest_answer": max(one["bytes"] for one in self.told if "--json" in one["command"]),
             "seconds": sum(one["seconds"] for one in self.told), "told": self.told,
         }  # fmt: skip
 
 
 def main() -> int:
-    """0: a verdict, a repro that shows it, and what is to blame (a layer above Inductor has no pass), in time."""
+    """0: a verdict, a repro that shows it, and what is to blame (a layer above Inductor has no pass; of rounding, the setting that does it), in time."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--max-time", type=int, default=90)

@@ -46,8 +46,10 @@ def command_line(words: Sequence[str]) -> list[str]:
             raise UsageError(f"cannot run {first}", "there is no such script", "check the path")
         return [sys.executable, first, *rest]
     if shutil.which(first) is None:
-        why = "it is not executable, and its name does not end in .py" if path.is_file() else "there is no such script or program"
-        raise UsageError(f"cannot run {first}", why, f"for a Python script: python {first}")
+        if path.is_file():
+            raise UsageError(f"cannot run {first}", "it is not executable, and its name does not end in .py",
+                             f"for a Python script: python {first}")  # fmt: skip
+        raise UsageError(f"cannot run {first}", "there is no such script or program here or on PATH", "check its name")
     return [first, *rest]
 
 
