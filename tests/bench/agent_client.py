@@ -73,7 +73,7 @@ class Client:
 
 
 def main() -> int:
-    """0: a verdict, a repro that shows it, and what is to blame (a layer above Inductor has no pass; of rounding, the setting that does it), in time."""
+    """0: a verdict, a repro that shows it, and what is to blame (no pass of a layer above Inductor, of rounding the setting)."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--max-time", type=int, default=90)
