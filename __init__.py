@@ -7,8 +7,11 @@ The public names load on first use; `import graphdbg` imports neither torch nor 
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from .dumps.displayed import makers
 
 __version__ = "0.1.0"
 
@@ -55,6 +58,19 @@ if TYPE_CHECKING:
     from .toolkit.triage.ladder import triage
     from .toolkit.triage.records import Triage
     from .toolkit.verdict import Verdict
+
+
+def _shown(module: str, maker: str, value: Any) -> str:
+    return getattr(import_module(f".{module}", __name__), maker)(value)
+
+
+makers.update({
+    "SavedGraph": partial(_shown, "dumps.display", "of_graph"),
+    "Run": partial(_shown, "dumps.display", "of_run"),
+    "Outcome": partial(_shown, "toolkit.notebook", "of_outcome"),
+    "Triage": partial(_shown, "toolkit.notebook", "of_triage"),
+    "Minified": partial(_shown, "minifier.progress.outcome", "of_minified"),
+})  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

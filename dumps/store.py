@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import borrowed, held, ids, index, journal, kernels, sidecar
+from .displayed import Displayed
 from .errors import UnreadableError, UsageError
 from .graph_folder import (
     CODE_FOLDER,
@@ -71,7 +72,7 @@ def _code_files(folder: Path) -> list[CodeFile]:
     return [found[name] for name in sorted(found)]
 
 
-class SavedGraph:
+class SavedGraph(Displayed):
     """One saved graph: in a run, or a case folder of its own (then `run` is None and its status is "saved")."""
 
     def __init__(self, path: Path, run: Run | None = None, row: index.Row | None = None) -> None:
@@ -91,11 +92,6 @@ class SavedGraph:
 
     def __repr__(self) -> str:
         return f"SavedGraph({str(self.path)!r})"
-
-    def _repr_html_(self) -> str:
-        from .display import of_graph
-
-        return of_graph(self)
 
     @property
     def id(self) -> str:
@@ -219,7 +215,7 @@ class SavedGraph:
         return live.inputs(self.record, self.inputs_record, self.tensors, seed, where=str(self.path))
 
 
-class Run:
+class Run(Displayed):
     """One recorded command. What it says is as of when it was opened."""
 
     def __init__(self, path: Path) -> None:
@@ -228,11 +224,6 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
-
-    def _repr_html_(self) -> str:
-        from .display import of_run
-
-        return of_run(self)
 
     @cached_property
     def processes(self) -> list[index.Process]:

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..dumps.displayed import Displayed
 from ..dumps.errors import UsageError
 from ..dumps.tables import one_line
 from ..dumps.wording import counted
@@ -99,7 +100,7 @@ class Also:
 
 
 @dataclass
-class Minified:
+class Minified(Displayed):
     """The smallest failing case that was found.
 
     `history`: (queries, nodes, input bytes) at each improvement; nodes include placeholders and output. `verified`: how many of
@@ -137,11 +138,6 @@ class Minified:
     def __repr__(self) -> str:
         (shown, times), size = self.verified, f"{self.original[0]} -> {counted(self.nodes, 'node')}"
         return f"<Minified: {size}, verified {shown} of {times}: {one_line(first_line(self.verdict))}>"
-
-    def _repr_html_(self) -> str:
-        from .progress.outcome import of_minified
-
-        return of_minified(self)
 
     @property
     def signature_id(self) -> str:

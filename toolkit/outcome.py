@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ..dumps.displayed import Displayed
 from ..dumps.tables import one_line
 from . import verdict_words
 from .signature import Signature
@@ -29,7 +30,7 @@ class OutputError(msgspec.Struct, omit_defaults=True):
     cosine: float | None = None
 
 
-class Outcome(msgspec.Struct, omit_defaults=True):
+class Outcome(Displayed, msgspec.Struct, omit_defaults=True):
     """The result of running one graph under one rung.
 
     `verdict` is the record of the judgement, `verdict.verdict` its word. `outputs` is the list of output tensors when they were
@@ -60,11 +61,6 @@ class Outcome(msgspec.Struct, omit_defaults=True):
 
     def __repr__(self) -> str:
         return f"<Outcome{f' of {self.rung}' if self.rung else ''}: {one_line(verdict_words.first_line(self.verdict))}>"
-
-    def _repr_html_(self) -> str:
-        from .notebook import of_outcome
-
-        return of_outcome(self)
 
     @property
     def text(self) -> str:

@@ -13,12 +13,14 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..schema import InputRecord
 from ..walk import returned
 from .levels import input_source
-from .recorded import Recorded
+
+if TYPE_CHECKING:
+    from .recorded import Recorded
 
 _MAX_LENGTH = 4_000
 _PLACE = re.compile(r"PlainAOTInput\(idx=(\d{1,6})\)")

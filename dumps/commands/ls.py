@@ -20,6 +20,7 @@ from ..output import emit, say
 from ..store import Run, SavedGraph, open_run, resolve
 from ..tables import Column, on_terminal, one_line, plain, render
 from ..times import of_run, table
+from ..why.show import show
 from ..wording import counted
 from ..worst import last_verdicts
 from .options import json_option
@@ -71,7 +72,7 @@ def ls(run: str | None, explain: bool, times: bool, stages: bool, words: str | N
     if times and isinstance(found, Run):
         _list_times(run, found, as_json)
     elif explain:
-        why.show(run, found, as_json)
+        show(run, found, as_json)
     elif isinstance(found, SavedGraph):
         _list_graph(run, found, as_json)
     else:

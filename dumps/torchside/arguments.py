@@ -12,22 +12,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
 from .. import inert
-from ..errors import RefusedError, UnreadableError
+from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..inert import Texts
 from ..schema import ARGUMENT_TAGS, Arg, Value
 from . import targets
 from .symbols import is_symbolic
-from .values import ValueReader, ValueWriter, device_of, named
+
+if TYPE_CHECKING:
+    from .values import ValueReader, ValueWriter
+
+T = TypeVar("T")
 
 MAX_DEPTH = 60
 _OPAQUE_TEXT = 200
+
+
+def named(kind: type[T], name: str, where: str) -> T:
+    """What torch has by a name, of a kind such as torch.dtype or torch.layout; EnvironmentLackError when this torch has none."""
+    found = getattr(torch, name, None) if name.isidentifier() else None
+    if not isinstance(found, kind):
+        raise EnvironmentLackError(where, f"this torch has no {kind.__name__} {name!r}")
+    return found
+
+
+def dtype_of(name: str, where: str) -> torch.dtype:
+    """The dtype of a name."""
+    return named(torch.dtype, name, where)
+
+
+def device_of(name: str, where: str) -> torch.device:
+    """The device of a name ("cuda:0"), whether or not this machine has it."""
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise RefusedError(where, f"{name[:40]!r} is no device") from error
 
 
 class ArgumentWriter:

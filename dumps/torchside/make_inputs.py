@@ -38,9 +38,10 @@ from ..schema import (
 from ..tensors import TensorSink
 from ..walk import plain
 from ..wording import counted
+from .arguments import device_of, dtype_of, named
 from .history import Base, computed
 from .storages import INTEGER_OF, StorageReader, together, view
-from .values import BUFFER, device_of, dtype_of, is_handed_through, named, stand_in_real
+from .values import BUFFER, is_handed_through, stand_in_real
 
 Statistics = Mapping[str, float | int | None]
 

@@ -22,7 +22,8 @@ from ..schema import StoredTensor, TensorValue
 from ..tensors import TensorSink
 from . import torch_private as t
 from . import wrappers
-from .values import ValueWriter, device_of, dtype_of, storage_key
+from .arguments import device_of, dtype_of
+from .values import ValueWriter, storage_key
 
 _INDEX_BYTES = 8
 INTEGER_OF = {"quint8": torch.uint8, "qint8": torch.int8, "qint32": torch.int32}

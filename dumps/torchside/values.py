@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from sys import intern
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import sympy
@@ -38,9 +38,8 @@ from ..schema import (
 from ..walk import plain, references
 from . import torch_private as t
 from . import wrappers
+from .arguments import ArgumentReader, ArgumentWriter, device_of, dtype_of, named
 from .symbols import Symbols, SymbolWriter, is_symbolic
-
-T = TypeVar("T")
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _SIMPLE = (bool, int, float, str, type(None))
@@ -63,27 +62,6 @@ def is_plain_tensor(value: object) -> bool:
 def dtype_name(dtype: torch.dtype) -> str:
     """"float32" for torch.float32."""
     return str(dtype).removeprefix("torch.")
-
-
-def named(kind: type[T], name: str, where: str) -> T:
-    """What torch has by a name, of a kind such as torch.dtype or torch.layout; EnvironmentLackError when this torch has none."""
-    found = getattr(torch, name, None) if name.isidentifier() else None
-    if not isinstance(found, kind):
-        raise EnvironmentLackError(where, f"this torch has no {kind.__name__} {name!r}")
-    return found
-
-
-def dtype_of(name: str, where: str) -> torch.dtype:
-    """The dtype of a name."""
-    return named(torch.dtype, name, where)
-
-
-def device_of(name: str, where: str) -> torch.device:
-    """The device of a name ("cuda:0"), whether or not this machine has it."""
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise RefusedError(where, f"{name[:40]!r} is no device") from error
 
 
 class ValueWriter:
@@ -127,8 +105,6 @@ class ValueWriter:
 
     def _wrapper(self, value: Any) -> TensorValue | None:
         """The record of a tensor that holds others; None where some part of it has no saved form."""
-        from .arguments import ArgumentWriter
-
         if any(isinstance(size, torch.SymInt) and size.node.is_nested_int() for size in value.shape):
             return None
         plain = ArgumentWriter(self)
@@ -274,8 +250,6 @@ class ValueReader:
         return _lazy_bits(base.as_strided(size, stride, offset), record)
 
     def _wrapper(self, record: TensorValue, where: str) -> Any:
-        from .arguments import ArgumentReader
-
         held = {name: self.tensor(part, f"{where}, {name}") for name, part in record.inner.items()}
         size, stride = ([self.symbols.dim(dim) for dim in dims] for dims in (record.shape, record.stride))
         context = ArgumentReader(self, [], self.symbols.texts).decode(record.context, where)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from .events import from_journals, of_run
 from .frequent import Found, first_found, hint, limits, repeated
 from .model import Why
-from .show import show
 from .text import render
 
-__all__ = ["Found", "Why", "first_found", "from_journals", "hint", "limits", "of_run", "render", "repeated", "show"]
+__all__ = ["Found", "Why", "first_found", "from_journals", "hint", "limits", "of_run", "render", "repeated"]

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from .. import deaths
+from ..compiles import next_of
 from ..errors import UsageError
 from ..output import emit, say
 from ..store import Run, SavedGraph, resolve
@@ -29,8 +30,6 @@ def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
     for sentence in run.damage:
         say(f"note: {sentence}")
     if as_json:
-        from ..compiles import next_of  # it needs this package
-
         rows = [row.fixed() for row in run.rows if isinstance(named, Run) or row.id == named.id]
         ends = [ending.fixed() for ending in deaths.endings(run.processes)]
         name = text if named is run else str(run.path)

@@ -1,1 +1,7 @@
 """`pytest --graphdbg`: plugin (what pytest calls), failing (one failing test, run again)."""
+
+from __future__ import annotations
+
+INSIDE = "PYTEST_GRAPHDBG"
+"""Set where a test is run again."""
+FOLDER = "graphdbg-pytest"

@@ -23,7 +23,7 @@ from typing import Any
 from ...dumps.atomic import free_path
 from ...dumps.wording import counted
 from ...toolkit.recorder.summary import shown_path
-from .plugin import FOLDER, INSIDE
+from . import FOLDER, INSIDE
 
 SAID = "said.txt"
 """What is said of a test, in its folder."""

@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 
-INSIDE = "PYTEST_GRAPHDBG"
-"""Set where a test is run again."""
+from . import FOLDER, INSIDE
+
 ARM = "GRAPHDBG_ARM"
-FOLDER = "graphdbg-pytest"
 TIME_S = 600.0
 """What all failing tests together may take."""
 _AT_LEAST_S = 20.0

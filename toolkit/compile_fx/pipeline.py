@@ -24,7 +24,7 @@ from ...dumps.errors import UsageError
 from .. import torch_private as t
 from .errors import Explained
 from .errors import told as explained
-from .passes import PassReport, asked, told, watched
+from .passes import PassReport, asked, told
 from .stage import STAGES, Stage, order
 from .work import Work
 
@@ -142,6 +142,8 @@ class Pipeline:
             report.skipped_because = "asked for"
             report.nodes_before = report.nodes_after = node_count(work.gm)
             return
+        from .passes.watching import watched  # late: it imports torch
+
         noted = len(work.notes)
         before = operators(work.gm) if stage.rewrites else None
         report.nodes_before = sum(before.values()) if before is not None else node_count(work.gm)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..torch_private import importing
-from . import patches
 from .flight import Flight, Graph, flying, keep_sources, told
 from .live_torch import ambient, undisturbed
 from .observe import WHOLE
 from .session import Function, Session, hook
+from .wrapping import wrap
 
 if TYPE_CHECKING:
     from ...dumps.schema import InputRecord
@@ -41,7 +41,7 @@ def _install(session: Session) -> None:
     with session.guarded("compiled autograd"):
         session.backwards = Backwards(session)
         for name in ("engine_call", "graph_engine_call"):
-            patches.wrap(*t.home(name), engine_run_backward)
+            wrap(*t.home(name), engine_run_backward)
 
 
 @hook

@@ -24,9 +24,9 @@ from ...dumps import held
 from ...dumps.errors import EnvironmentLackError
 from ...dumps.schema import FORMAT, InputRecord, InputsRecord
 from ...dumps.tensors import Bytes
+from ...dumps.torchside.arguments import dtype_of
 from ...dumps.torchside.observed import snapshot
 from ...dumps.torchside.storages import storage_bytes, view
-from ...dumps.torchside.values import dtype_of
 from .live_torch import ambient, generators
 
 _ALIGNED = 64

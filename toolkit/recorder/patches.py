@@ -3,8 +3,7 @@
 Each wrapper is a function `(original) -> replacement` that calls `original` exactly once with the caller's own arguments,
 whatever happens to the recording. Must not change any setting, backend or pass of the user.
 
->>> install(); missing_stages()
-{}
+>>> install(); uninstall()
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Set
 from types import ModuleType
-from typing import Any
 
 from ...dumps.private_names import Row
 from ..torch_private import home, importing, loaded
 from ..torch_private.names import HOOKS
-from ..torch_private.replacing import Replaced
 from . import captured, hooks, why_hooks
-from .session import Function
+from .wrapping import Function, installed, lacking, wrap
 
 WRAPPERS: dict[str, Callable[[Function], Function]] = {
     "OutputGraph.call_user_compiler": hooks.call_user_compiler,
@@ -50,11 +47,6 @@ WRAPPERS: dict[str, Callable[[Function], Function]] = {
 _ALIASES = {"aot_module_simplified": ("common_aot_module_simplified", "functorch_aot_module_simplified")}
 """The same function in modules that may have taken it with `from ... import` before the recorder started."""
 
-_MARK = "_graphdbg_original"
-
-_installed = Replaced()
-_missing: dict[str, Row] = {}
-
 
 def install(only: Set[str] = WRAPPERS.keys()) -> None:
     """Wraps every hook of those whose module is imported, and the others right after their import. What is wrapped stays so."""
@@ -70,22 +62,7 @@ def install(only: Set[str] = WRAPPERS.keys()) -> None:
 def uninstall() -> None:
     """Puts every original back, unless somebody else wrapped ours meanwhile: then ours stays and only passes through."""
     importing.unwatch()
-    _installed.put_back()
-
-
-def missing() -> list[Row]:
-    """The hooks that this torch lacks, of those modules that were imported."""
-    return list(_missing.values())
-
-
-def tells_why(hook: Row) -> bool:
-    """Whether `ls --why` knows less without it."""
-    return hook.module.startswith("torch._dynamo.") and not hook.stages
-
-
-def missing_stages() -> dict[str, str]:
-    """Stage -> the function that this torch lacks, for stages that cannot be recorded here."""
-    return {stage: hook.whole() for hook in _missing.values() for stage in hook.stages}
+    installed.put_back()
 
 
 def _patch_module(hooks: list[Row], _: ModuleType) -> None:
@@ -93,21 +70,10 @@ def _patch_module(hooks: list[Row], _: ModuleType) -> None:
         (key,) = hook.places()
         original = loaded(key)
         if not callable(original):
-            _missing[key] = hook
+            lacking[key] = hook
             continue
         owner, name = home(key)
         replacement = wrap(owner, name, WRAPPERS[key])
         for alias in _ALIASES.get(key, ()):
             if loaded(alias) is original and replacement is not original:
-                _installed.put(*home(alias), replacement)
-
-
-def wrap(owner: Any, name: str, wrapper: Callable[[Function], Function]) -> Function:
-    """Wraps a function of torch's until the last session ends, unless it is wrapped already; what is there now."""
-    original = getattr(owner, name)
-    if hasattr(original, _MARK):
-        return original
-    replacement = wrapper(original)
-    setattr(replacement, _MARK, original)
-    _installed.put(owner, name, replacement)
-    return replacement
+                installed.put(*home(alias), replacement)

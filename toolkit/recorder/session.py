@@ -35,6 +35,7 @@ from . import leaving, origin, summary
 from .in_flight import Stacks
 from .live_torch import encoded_settings
 from .options import Options
+from .wrapping import Function, missing_stages
 
 if TYPE_CHECKING:
     from .backward_hooks import Backwards
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from .captured import Capture
     from .hold import Hold, Holder
     from .steps import Waiting
-
-Function = Callable[..., Any]
 
 _MAX_NOTES = 50
 _TRY_AGAIN_S = 10.0
@@ -147,8 +146,6 @@ class Session:
         return writer
 
     def _tell_missing(self, writer: ProcessWriter) -> None:
-        from .patches import missing_stages
-
         for stage, name in missing_stages().items():
             if self.wants(stage):
                 writer.journal.event("note", message=f"stage {stage} cannot be recorded: this torch has no {name}", missing=stage)

@@ -24,6 +24,7 @@ from ...dumps.ids import compile_name
 from . import guard_values, roles
 from .live_torch import compile_id, dynamo_setting
 from .session import Function, Session, hook
+from .wrapping import missing, tells_why
 
 if TYPE_CHECKING:
     from ...dumps.writer import ProcessWriter
@@ -74,8 +75,6 @@ def journal(session: Session, what: str, **fields: Any) -> None:
     writer = session.writer()
     told = _told.get(writer)
     if told is None:
-        from .patches import missing, tells_why
-
         told = _told[writer] = _Told()
         lacking = [f"{hook.lost} (it has no {hook.whole()})" for hook in missing() if tells_why(hook)]
         session.event("why", what="begin", missing=lacking or None)

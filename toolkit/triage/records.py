@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from ...dumps.displayed import Displayed
 from ...dumps.errors import GraphdbgError
 from ...dumps.schema import SequenceValue, TensorValue, Value
 from ...dumps.tables import one_line
@@ -98,7 +99,7 @@ class Row(msgspec.Struct, omit_defaults=True):
         return {"event": "rung", **self.plain(), **({"graph": graph} if graph else {})}
 
 
-class Triage(msgspec.Struct, omit_defaults=True):
+class Triage(Displayed, msgspec.Struct, omit_defaults=True):
     """The ladder of one graph: a row for each rung in order of trust, and the first rung that fails (None: none does).
 
     `verdict` is that on the graph, with how to go on. `summary` is the finding in a few sentences. `inputs` says which of them
@@ -115,11 +116,6 @@ class Triage(msgspec.Struct, omit_defaults=True):
 
     def __repr__(self) -> str:
         return f"<Triage{f' of {self.graph}' if self.graph else ''}: {one_line(self.first_line)}>"
-
-    def _repr_html_(self) -> str:
-        from ..notebook import of_triage
-
-        return of_triage(self)
 
     @property
     def first_line(self) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from graphdbg.minifier.in_pytest import FOLDER
 from graphdbg.minifier.in_pytest.failing import Failing, _words
-from graphdbg.minifier.in_pytest.plugin import FOLDER
 
 from .test_ci import look_at_a_red_run
 
@@ -58,8 +58,8 @@ def test_red():
 """)  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     (ours,) = re.findall(r"AssertionError: (\[.*\])", done.stdout)[:1]
-    rooms = {"graphdbg.minifier", "graphdbg.minifier.in_pytest", "graphdbg.minifier.in_pytest.plugin"}
-    assert set(json.loads(ours.replace("'", '"'))) == rooms
+    rooms = {"dumps", "dumps.displayed", "minifier", "minifier.in_pytest", "minifier.in_pytest.plugin"}
+    assert set(json.loads(ours.replace("'", '"'))) == {f"graphdbg.{name}" for name in rooms}
     assert "= graphdbg =" not in done.stdout and not (tmp_path / FOLDER).exists()
 
 

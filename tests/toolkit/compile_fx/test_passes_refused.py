@@ -10,7 +10,8 @@ import torch
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.compile_fx import Pipeline
-from graphdbg.toolkit.compile_fx.passes import PASSES, watched
+from graphdbg.toolkit.compile_fx.passes import PASSES
+from graphdbg.toolkit.compile_fx.passes.watching import watched
 
 from .passes_cases import Case, compiled, dropped, here, in_place, small
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx
-from graphdbg.toolkit.compile_fx.passes import PassReport, current, known, watched
+from graphdbg.toolkit.compile_fx.passes import PassReport, known
+from graphdbg.toolkit.compile_fx.passes.watching import current, watched
 from graphdbg.toolkit.compile_fx.pipeline import Observer
 
 from .passes_cases import Case, compiled, seen, small, swap_relu

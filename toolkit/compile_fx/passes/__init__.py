@@ -11,56 +11,12 @@ while a stage runs. Torch's passes are called as they are. Importing this packag
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from ....dumps.wording import counted
-from ...torch_private.replacing import Hooks, Replacement
-from .names import REWRITING, asked, known, listing, names, resolve
+from .names import REWRITING, asked, known, listing, names, resolve, same_pattern
 from .table import PASSES, NamedPass
-
-if TYPE_CHECKING:
-    from .watching import Watch
-
-def _replacements() -> Iterable[Replacement]:
-    from .watching import replacements
-
-    return replacements()
-
-
-_hooks = Hooks(_replacements)
-
-
-def current() -> Watch | None:
-    """The watch of the stage that runs on this thread; None where none was asked for."""
-    return _hooks.here
-
-
-@contextlib.contextmanager
-def watched(
-    stage: str, reports: list[PassReport], skip: Collection[tuple[str, str]] = (), *, seen: bool = True
-) -> Iterator[None]:
-    """While entered, passes of `stage` on this thread are added to `reports` and those of `skip` left out.
-
-    Costs nothing where nobody wants to see (`seen`) and nothing of this stage is to be skipped. Raises UsageError, from
-    inside, for a pass that the graph at hand cannot do without.
-    """
-    mine = {name for where, name in skip if where == stage}
-    if stage not in REWRITING or not (seen or mine):
-        yield
-        return
-    from .watching import Watch
-
-    with _hooks.inside(Watch(stage, reports, mine)):
-        yield
-
-
-def at_graph(gm: Any, path: str) -> contextlib.AbstractContextManager[None]:
-    """While entered, the passes that run are those of the graph at `path`, "" for the stage's own."""
-    watch = current()
-    return watch.at_graph(gm, path) if watch is not None else contextlib.nullcontext()
 
 
 def told(skip: Collection[tuple[str, str]], reports: Collection[PassReport]) -> list[str]:
@@ -69,8 +25,6 @@ def told(skip: Collection[tuple[str, str]], reports: Collection[PassReport]) -> 
 
 
 def _told(stage: str, name: str, reports: Collection[PassReport]) -> str:
-    from .watching import same_pattern
-
     group, _, pattern = name.partition("/")
     mine = [one for one in reports if one.stage == stage and (one.name == group or _of_family(stage, group, one.name))]
     if pattern:
@@ -89,8 +43,7 @@ def _of_family(stage: str, group: str, name: str) -> bool:
 
 
 __all__ = [
-    "PASSES", "REWRITING", "Matched", "NamedPass", "PassReport", "asked", "at_graph", "current", "known", "listing", "names",
-    "resolve", "told", "watched",
+    "PASSES", "REWRITING", "Matched", "NamedPass", "PassReport", "asked", "known", "listing", "names", "resolve", "told",
 ]  # fmt: skip
 
 

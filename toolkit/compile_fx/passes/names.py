@@ -83,6 +83,11 @@ def asked(skip: Iterable[str]) -> tuple[frozenset[str], frozenset[tuple[str, str
     return frozenset(stages), frozenset(passes)
 
 
+def same_pattern(name: str, asked: str) -> bool:
+    """Whether a pattern is meant by a name as asked for: itself, with `*`, or a word for several."""
+    return any(fnmatchcase(name, glob) for glob in patterns_of(asked))
+
+
 def patterns_of(pattern: str) -> tuple[str, ...]:
     """A pattern as asked for, as names with `*`: a word for several of them is spelt out."""
     return FAMILIES.get(pattern, (pattern,))

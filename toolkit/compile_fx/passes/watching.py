@@ -18,7 +18,6 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,9 +28,9 @@ from ....dumps.walk import user_frame
 from ... import torch_private as t
 from ...blame.switching import pattern_name
 from ...spec import setting
-from ...torch_private.replacing import Function, Replacement
-from . import Matched, PassReport, current
-from .names import known, patterns_of
+from ...torch_private.replacing import Function, Hooks, Replacement
+from . import Matched, PassReport
+from .names import REWRITING, known, same_pattern
 from .table import PASSES, NamedPass
 
 _ALIASES = {(one.stage, alias): one.name for one in PASSES.values() for alias in one.aliases}
@@ -45,11 +44,6 @@ def snapshot(gm: Any) -> Snapshot:
     """(node, target, args, kwargs) of each node, in order. Arguments compare by identity: fx makes new ones on each change."""
     graph = getattr(gm, "graph", gm)
     return [(node, node.target, node.args, node.kwargs) for node in graph.nodes]
-
-
-def same_pattern(name: str, asked: str) -> bool:
-    """Whether a pattern is meant by a name as asked for: itself, with `*`, or a word for several."""
-    return any(fnmatchcase(name, glob) for glob in patterns_of(asked))
 
 
 class Watch:
@@ -178,6 +172,37 @@ def replacements() -> Iterator[Replacement]:
     yield *t.home("pass_execution_and_save"), partial(_seen, _predispatched)
     for kind in entries():
         yield kind, "apply", _matched
+
+
+_hooks = Hooks(replacements)
+
+
+def current() -> Watch | None:
+    """The watch of the stage that runs on this thread; None where none was asked for."""
+    return _hooks.here
+
+
+@contextlib.contextmanager
+def watched(
+    stage: str, reports: list[PassReport], skip: Collection[tuple[str, str]] = (), *, seen: bool = True
+) -> Iterator[None]:
+    """While entered, passes of `stage` on this thread are added to `reports` and those of `skip` left out.
+
+    Costs nothing where nobody wants to see (`seen`) and nothing of this stage is to be skipped. Raises UsageError, from
+    inside, for a pass that the graph at hand cannot do without.
+    """
+    mine = {name for where, name in skip if where == stage}
+    if stage not in REWRITING or not (seen or mine):
+        yield
+        return
+    with _hooks.inside(Watch(stage, reports, mine)):
+        yield
+
+
+def at_graph(gm: Any, path: str) -> contextlib.AbstractContextManager[None]:
+    """While entered, the passes that run are those of the graph at `path`, "" for the stage's own."""
+    watch = current()
+    return watch.at_graph(gm, path) if watch is not None else contextlib.nullcontext()
 
 
 def _seen(asks: Callable[..., tuple[str, Any, Any] | None], original: Function) -> Function:

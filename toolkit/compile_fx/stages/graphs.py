@@ -17,7 +17,7 @@ import torch
 from ....dumps.wording import counted
 from ... import torch_private as t
 from .. import logs
-from ..passes import at_graph
+from ..passes.watching import at_graph
 from ..pipeline import Pipeline, node_count
 from ..work import Work
 

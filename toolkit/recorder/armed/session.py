@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....dumps.output import say
-from .. import flight, patches
+from .. import flight
 from ..hold import told
 from ..options import Options
 from ..session import Function, Session, hook
+from ..wrapping import wrap
 from . import rings
 
 if TYPE_CHECKING:
@@ -143,4 +144,4 @@ def watch_backwards() -> None:
 
     for name in ("engine_call", "graph_engine_call"):
         if callable(t.loaded(name)):
-            patches.wrap(*t.home(name), engine)
+            wrap(*t.home(name), engine)

@@ -1,0 +1,23 @@
+"""Objects that a notebook shows: what is shown is made by a room that may know all of them, so that these know none of it.
+
+>>> makers["Run"] = lambda run: f"<b>{run.path}</b>"
+>>> run._repr_html_()
+'<b>myrun</b>'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+makers: dict[str, Callable[[Any], str]] = {}
+"""Class -> what makes its HTML; the package's `__init__` fills it."""
+
+
+class Displayed:
+    """A class of `makers`."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return makers[type(self).__name__](self)
