@@ -16,7 +16,7 @@ import msgspec
 
 from . import why
 from .browse.columns import cut
-from .index import Row
+from .index import ListedGraph
 from .journal import IN_FLIGHT
 from .tables import one_line
 from .why.model import Compile, Function
@@ -37,19 +37,19 @@ class Compiled(msgspec.Struct):
     Dynamo did to get there, the last of its attempts."""
 
     id: str
-    rows: list[Row]
+    rows: list[ListedGraph]
     name: str = ""
     place: str = ""
     told: tuple[Function, Compile] | None = None
 
     @property
-    def worst(self) -> Row:
+    def worst(self) -> ListedGraph:
         """The graph whose status is the worst; those that the program lets be observed get no further than captured."""
         rows = [row for row in self.rows if not row.word] or self.rows
         return min(rows, key=lambda row: (not row.lost, _WORST.index(row.status) if row.status in _WORST else 0))
 
     @property
-    def main(self) -> Row:
+    def main(self) -> ListedGraph:
         """The graph that what is asked of the compile is asked of: one that failed or hangs, else the first that it came to."""
         bad = [row for row in self.rows if row.status == "failed" or row.lost]
         flying = [row for row in self.rows if row.status in IN_FLIGHT]
@@ -103,7 +103,7 @@ class Compiled(msgspec.Struct):
         return [f"{row.id}: {one_line(row.error or row.status, 300)}{unsaved}"]
 
 
-def telling(bad: Sequence[Row]) -> Row:
+def telling(bad: Sequence[ListedGraph]) -> ListedGraph:
     """The one of several graphs that failed together to look at: the nearest to the error."""
     return next((row for row in bad if row.stage in _RESULTS and row.saved), bad[0])
 

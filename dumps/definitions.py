@@ -21,7 +21,7 @@ _TRAINS = frozenset({"backward", "step", "fit", "train_step"})
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-class Cut(NamedTuple):
+class CutProgram(NamedTuple):
     """`program` is a module. `values`: what was asked for -> an expression over it. `missing`: what could not be taken along."""
 
     program: str
@@ -38,7 +38,7 @@ class _Unit(NamedTuple):
     scopes: tuple[tuple[ast.stmt, ...], ...]
 
 
-def cut(text: str, spaces: Collection[str] = (), values: Mapping[str, str] | None = None) -> Cut | None:
+def cut(text: str, spaces: Collection[str] = (), values: Mapping[str, str] | None = None) -> CutProgram | None:
     """What registers the operators of the namespaces, and makes the values; None where the text has neither, or is no Python.
 
     `values`: what a value is given to (by the last part of "inductor.post_grad_custom_post_pass") -> the name of its function or
@@ -61,7 +61,7 @@ class _Cutting:
         self.missing: dict[str, None] = {}
         self.known: set[tuple[str, int]] = set()
 
-    def of(self, spaces: Collection[str], values: Mapping[str, str]) -> Cut | None:
+    def of(self, spaces: Collection[str], values: Mapping[str, str]) -> CutProgram | None:
         roots = self._registrations(spaces)
         found: dict[str, str] = {}
         for name, wanted in values.items():
@@ -84,7 +84,7 @@ class _Cutting:
         imports = sorted(self.imports, key=lambda one: (one.startswith("from "), one))
         head = "\n".join([*future, *imports])
         program = "\n\n\n".join(one for one in (head, *statements) if one) + "\n"
-        return Cut(program, found, list(self.missing), statements, imports)
+        return CutProgram(program, found, list(self.missing), statements, imports)
 
     def _registrations(self, spaces: Collection[str]) -> list[_Unit]:
         """The statements that register operators of the namespaces, those that speak of the operator by a variable too."""

@@ -51,7 +51,7 @@ class Process(msgspec.Struct):
     left_out: dict[str, int] = {}
 
 
-class Row(msgspec.Struct):
+class ListedGraph(msgspec.Struct):
     """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder does;
     `since` is when it came to its status; `lost`: in flight when its process ended; `died`: which was no end of its own; `at` and
     `stack`: where its compile was last seen; `word`: the program's own for the stage (graphdbg.observe)."""
@@ -198,14 +198,14 @@ def exit_record(path: Path, damage: list[str]) -> ExitRecord | None:
         return None
 
 
-def rows(found: Iterable[Process]) -> list[Row]:
+def rows(found: Iterable[Process]) -> list[ListedGraph]:
     """The graphs of those processes in the order of capture."""
     pairs = [(process, local) for process in found for local in process.states]
     names = ids.shown([ids.Address(process.name, process.rank, local) for process, local in pairs])
     return [_row(process, local, name) for (process, local), name in zip(pairs, names, strict=True)]
 
 
-def _row(process: Process, local: str, name: str) -> Row:
+def _row(process: Process, local: str, name: str) -> ListedGraph:
     state = process.states[local]
     path = process.path / GRAPHS_FOLDER / local
     nodes = state.nodes
@@ -220,7 +220,7 @@ def _row(process: Process, local: str, name: str) -> Row:
     if lost:
         how = "died" if process.liveness == "dead" else "ended"  # with a thread of it at work
         error = f"process {process.record.pid} {how} while this graph was {state.status}"
-    return Row(
+    return ListedGraph(
         name, local, process.name, process.rank, ids.stage_of(local), nodes, state.status, error, state.seconds,
         local in process.saved, path, state.since, lost, process.liveness == "dead",
         state.at, state.stack, state.word,

@@ -54,14 +54,14 @@ def outputs(record: GraphRecord) -> list[tuple[str, str]]:
     return found
 
 
-class Names(NamedTuple):
+class GraphNames(NamedTuple):
     """Of a live graph: placeholder -> name, and the name of each output."""
 
     inputs: dict[str, str]
     outputs: list[str]
 
 
-def of_module(gm: Any) -> Names:
+def of_module(gm: Any) -> GraphNames:
     """The same of a live graph: as recorded for what is as recorded, else the node and the user's line."""
     inputs, made = getattr(gm, "meta", {}).get("graphdbg", {}).get("names", ({}, []))
     nodes = list(gm.graph.nodes)
@@ -72,7 +72,7 @@ def of_module(gm: Any) -> Names:
         known = made[place][1] if place < len(made) and made[place][0] == name else ""
         line = user_frame(node.meta.get("stack_trace") or "")[0] if name else ""
         called.append(known or (inputs.get(name) or at(name, line) if name else f"the constant {node}"))
-    return Names({node.name: inputs.get(node.name, node.name) for node in nodes if node.op == "placeholder"}, called)
+    return GraphNames({node.name: inputs.get(node.name, node.name) for node in nodes if node.op == "placeholder"}, called)
 
 
 def _flat(value: Any) -> list[Any]:

@@ -67,7 +67,7 @@ class Words(NamedTuple):
         return ", ".join(self.words.split()) + (" between commas" if self.several else "")
 
 
-class Plain(NamedTuple):
+class PlainNames(NamedTuple):
     """Names between commas, of letters, digits, `_`, `.` and `:`."""
 
     def takes(self, value: Any) -> bool:
@@ -104,7 +104,7 @@ class Each(NamedTuple):
         return f"{'numbers between commas' if self.as_text else 'a list'}, each {self.of.text()}"
 
 
-class Options(NamedTuple):
+class NumberTable(NamedTuple):
     """A table of plain names with numbers, true and false, or one more such table each."""
 
     def takes(self, value: Any) -> bool:
@@ -123,10 +123,10 @@ class Options(NamedTuple):
         return "a table of plain names and numbers"
 
 
-Kind = Switch | Number | Words | Plain | Each | Options
+Kind = Switch | Number | Words | PlainNames | Each | NumberTable
 
 
-class Row(NamedTuple):
+class Alike(NamedTuple):
     """Settings that take the same. `under`: what their names begin with, one or several; `names`: between spaces, with a `?`
     where None is taken too."""
 

@@ -7,7 +7,7 @@ it runs with, and which take something else there.
 
 from __future__ import annotations
 
-from .permitted_kinds import Each, Number, Options, Plain, Row, Switch, Words
+from .permitted_kinds import Alike, Each, Number, NumberTable, PlainNames, Switch, Words
 
 _SWITCH = Switch()
 _COUNT, _BYTES, _SECONDS = Number(0, 2**20), Number(0, 2**50), Number(0, 10**6, whole=False)
@@ -21,7 +21,7 @@ _BUGS = Words("compile_error runtime_error accuracy")
 _FORM = Words("svg png pdf dot")
 
 ROWS = (
-    Row(_SWITCH, "inductor",
+    Alike(_SWITCH, "inductor",
         "TYPE_CHECKING inplace_padding can_inplace_pad_graph_input enable_auto_functionalized_v2 debug disable_progress "
         "verbose_progress fx_graph_cache bundle_triton_into_fx_graph_cache? autotune_local_cache force_disable_caches "
         "unsafe_skip_cache_dynamic_shape_guards cpp_wrapper cpp_wrapper_build_separate fx_wrapper "
@@ -64,26 +64,26 @@ ROWS = (
         "force_same_precision always_complex_memory_overlap_TESTING_ONLY strict_signed_zero "
         "reorder_for_locality_in_training decompose_shard_dim_alltoall autotune_cudagraph_benchmarking nvgemm_swap_ab "
         "strict_output_strides combo_kernel_compile_time_autotune partitioned_scatter_force"),
-    Row(_SWITCH, "inductor.autoheuristic_collect",
+    Alike(_SWITCH, "inductor.autoheuristic_collect",
         "pad_mm mixed_mm"),
-    Row(_SWITCH, "inductor.autoheuristic_use",
+    Alike(_SWITCH, "inductor.autoheuristic_use",
         "mixed_mm"),
-    Row(_SWITCH, "inductor._collective",
+    Alike(_SWITCH, "inductor._collective",
         "auto_select"),
-    Row(_SWITCH, "inductor.aten_distributed_optimizations",
+    Alike(_SWITCH, "inductor.aten_distributed_optimizations",
         "enable_overlap_scheduling collective_bucketing? insert_overlap_deps? log_final_collectives_estimations "
         "bucket_exposed_first? bucket_only_internode_comms enable_fusion_regions? prioritize_bucketing_during_scheduling "
         "spmd_check overlap_scheduling_autofix_cycles enable_low_contention_collectives low_contention_skip_overlap_check "
         "pre_bucketing_fsdp_collectives pre_bucketing_fsdp_collectives_verbose allow_comms_decompositions "
         "enable_simple_overlap low_contention_all_gather_ce_multicast"),
-    Row(_SWITCH, "inductor.auto_chunker",
+    Alike(_SWITCH, "inductor.auto_chunker",
         "enable"),
-    Row(_SWITCH, "inductor.cpp",
+    Alike(_SWITCH, "inductor.cpp",
         "no_redundant_loops dynamic_threads enable_kernel_profile weight_prepack vec_isa_ok? fallback_scatter_reduce_sum "
         "enable_unsafe_math_opt_flag enable_tiling_heuristics enable_grouped_gemm_template enable_loop_tail_vec "
         "enable_concat_linear use_decompose_tanh use_small_dequant_buffer force_inline_kernel use_constexpr_for_int_array "
         "enable_kernel_context_guard"),
-    Row(_SWITCH, "inductor.triton",
+    Alike(_SWITCH, "inductor.triton",
         "cudagraphs cudagraph_trees cudagraph_skip_dynamic_graphs slow_path_cudagraph_asserts "
         "cudagraph_trees_history_recording cudagraph_support_input_mutation force_cudagraph_sync force_cudagraphs_warmup "
         "cudagraph_or_error reorder_for_reducing_graph_partitions fast_path_cudagraph_asserts skip_cudagraph_warmup "
@@ -97,39 +97,39 @@ ROWS = (
         "mix_order_reduction mix_order_reduction_autotune_split_size mix_order_reduction_non_strict_mode "
         "mix_order_reduction_allow_multi_stages nested_reduction dynamic_disable_pipelining enable_tlx_templates "
         "enable_host_side_tma enable_template_autows"),
-    Row(_SWITCH, "inductor.aot_inductor",
+    Alike(_SWITCH, "inductor.aot_inductor",
         "autotune_per_kernel_alloc debug_compile debug_symbols enable_frame_pointer enable_line_tables "
         "use_runtime_constant_folding force_mmap_weights use_consts_asm_build package package_cpp_only? dynamic_linkage "
         "raise_error_on_ignored_optimization check_lowerbound allow_stack_allocation use_minimal_arrayref_interface "
         "weight_use_caching_allocator package_constants_in_so precompile_headers embed_kernel_binary? "
         "emit_multi_arch_kernel? enable_lto link_libtorch"),
-    Row(_SWITCH, "inductor.aot_inductor_mode",
+    Alike(_SWITCH, "inductor.aot_inductor_mode",
         "compile_standalone"),
-    Row(_SWITCH, "inductor.cutlass",
+    Alike(_SWITCH, "inductor.cutlass",
         "enable_debug_info use_fast_math cutlass_epilogue_fusion_enabled cutlass_tma_only cutlass_hash_with_compile_cmd "
         "cutlass_prescreening enable_caching_codegen"),
-    Row(_SWITCH, "inductor.cuda",
+    Alike(_SWITCH, "inductor.cuda",
         "enable_cuda_lto enable_ptxas_info enable_debug_info use_fast_math cutlass_epilogue_fusion_enabled cutlass_tma_only "
         "cutlass_hash_with_compile_cmd cutlass_prescreening enable_caching_codegen"),
-    Row(_SWITCH, "inductor.xpu",
+    Alike(_SWITCH, "inductor.xpu",
         "enable_debug_info use_fast_math cutlass_epilogue_fusion_enabled cutlass_tma_only cutlass_hash_with_compile_cmd "
         "cutlass_prescreening enable_caching_codegen"),
-    Row(_SWITCH, "inductor.rocm",
+    Alike(_SWITCH, "inductor.rocm",
         "is_debug use_fast_math flush_denormals print_kernel_resource_usage use_preselected_instances origami"),
-    Row(_SWITCH, "inductor.mtia",
+    Alike(_SWITCH, "inductor.mtia",
         "disable_welford_reduction"),
-    Row(_SWITCH, "inductor.halide",
+    Alike(_SWITCH, "inductor.halide",
         "asserts debug scan_kernels"),
-    Row(_SWITCH, "inductor.lookup_table",
+    Alike(_SWITCH, "inductor.lookup_table",
         "check_src_hash"),
-    Row(_SWITCH, "inductor.test_configs",
+    Alike(_SWITCH, "inductor.test_configs",
         "force_extern_kernel_in_multi_template force_custom_op_decomposition? force_no_impl_grouping "
         "runtime_triton_dtype_assert runtime_triton_shape_assert static_cpp_dtype_assert "
         "graphsafe_rng_func_ignores_fallback_random use_libtorch assume_bucketing_reduces_latency "
         "force_filter_reduction_configs bisect_pre_grad_graph bisect_keep_custom_backend_for_inductor"),
-    Row(_SWITCH, "inductor.eager_numerics",
+    Alike(_SWITCH, "inductor.eager_numerics",
         "division_rounding disable_ftz use_pytorch_libdevice"),
-    Row(_SWITCH, "functorch",
+    Alike(_SWITCH, "functorch",
         "TYPE_CHECKING functionalize_rng_ops fake_tensor_allow_meta debug_assert debug_partitioner "
         "decompose_custom_triton_ops static_weight_shapes treat_parameters_as_free_to_save cse "
         "unsafe_treat_script_objects_as_zero_size enable_autograd_cache autograd_cache_allow_custom_autograd_functions "
@@ -144,7 +144,7 @@ ROWS = (
         "_test_disable_functionalization strict_autograd_cache unsafe_allow_optimization_of_collectives "
         "disable_guess_zero_tangent_for_mutated_input_subclass guess_tangent_strides_as_outputs _sync_decision_cross_ranks "
         "force_autograd_cache selective_decompose enable_complex_wrapper"),
-    Row(_SWITCH, "dynamo",
+    Alike(_SWITCH, "dynamo",
         "TYPE_CHECKING verbose verify_correctness leaf_function_validate_outputs leaf_function_check_escaped_gradients "
         "replay_side_effects generate_pycode skip_code_recursive_on_recompile_limit_hit fail_on_recompile_limit_hit "
         "skip_code_recursive_on_cache_limit_hit fail_on_cache_limit_hit specialize_int specialize_float dynamic_shapes "
@@ -176,7 +176,7 @@ ROWS = (
         "constant_fold_autograd_profiler_enabled wrap_top_frame record_runtime_overhead enable_aot_compile "
         "enable_invoke_subgraph_regional_compile inline_invoke_subgraph inline_single_use_invoke_subgraph "
         "invalidate_compile_context_weakrefs? skip_fsdp_hooks canonicalize_output_graph_node_order"),
-    Row(_COUNT, "inductor",
+    Alike(_COUNT, "inductor",
         "realize_reads_threshold _realize_opcount_threshold_default realize_opcount_threshold? realize_cpu_opcount_threshold "
         "_realize_acc_reads_threshold_default realize_acc_reads_threshold? realize_cpu_acc_reads_threshold "
         "realize_opusers_threshold reorder_prefetch_limit? size_threshold_for_succ_based_strategy score_fusion_memory_threshold "
@@ -186,118 +186,118 @@ ROWS = (
         "combo_kernel_max_num_nodes kernel_name_max_ops padding_alignment_bytes padding_stride_threshold "
         "unbacked_symint_fallback autotune_num_choices_displayed? _fuse_ddp_bucket_size partitioned_scatter_min_partitions "
         "partitioned_scatter_max_partitions partitioned_scatter_min_index_size"),
-    Row(_BYTES, "inductor",
+    Alike(_BYTES, "inductor",
         "small_memory_access_threshold realize_acc_reads_size_threshold? partitioned_scatter_non_model_floor_bytes"),
-    Row(_REAL, "inductor",
+    Alike(_REAL, "inductor",
         "intra_node_bw? inter_node_bw? cpu_gpu_bw min_overlap_ratio combo_kernel_peak_memory_increase_gb? "
         "combo_kernel_peak_memory_pct_threshold? partitioned_scatter_memory_budget partitioned_scatter_min_contention_ratio"),
-    Row(_SIGNED, "inductor", "combo_kernel_max_distance"),
-    Row(_SEARCH, "inductor",
+    Alike(_SIGNED, "inductor", "combo_kernel_max_distance"),
+    Alike(_SEARCH, "inductor",
         "coordinate_descent_search_radius collective_benchmark_nruns nvgemm_max_profiling_configs? compile_threads?"),
-    Row(Number(0, 10**4), "inductor", "inductor_default_autotune_warmup inductor_default_autotune_rep"),
-    Row(_SECONDS, "inductor",
+    Alike(Number(0, 10**4), "inductor", "inductor_default_autotune_warmup inductor_default_autotune_rep"),
+    Alike(_SECONDS, "inductor",
         "precompilation_timeout_seconds max_autotune_subproc_result_timeout_seconds "
         "max_autotune_subproc_graceful_timeout_seconds max_autotune_subproc_terminate_timeout_seconds "
         "collective_benchmark_timeout quiesce_async_compile_time file_lock_timeout compile_worker_wait_timeout "
         "compile_worker_watchdog_interval_seconds"),
-    Row(Each(_BYTES), "inductor", "multi_kernel_hints"),
-    Row(_LAYOUTS, "inductor", "triton_kernel_default_layout_constraint"),
-    Row(Words("none intermediates outputs combined"), "inductor", "memory_pool"),
-    Row(Words("default triton aten heuristic"), "inductor", "mixed_mm_choice"),
-    Row(Words("none all only_fsdp"), "inductor", "bucket_all_gathers_fx bucket_reduce_scatters_fx bucket_all_reduces_fx"),
-    Row(_BUCKETS, "inductor", "bucket_all_gathers_bucket_mode bucket_reduce_scatters_bucket_mode"),
-    Row(_BACKENDS, "inductor",
+    Alike(Each(_BYTES), "inductor", "multi_kernel_hints"),
+    Alike(_LAYOUTS, "inductor", "triton_kernel_default_layout_constraint"),
+    Alike(Words("none intermediates outputs combined"), "inductor", "memory_pool"),
+    Alike(Words("default triton aten heuristic"), "inductor", "mixed_mm_choice"),
+    Alike(Words("none all only_fsdp"), "inductor", "bucket_all_gathers_fx bucket_reduce_scatters_fx bucket_all_reduces_fx"),
+    Alike(_BUCKETS, "inductor", "bucket_all_gathers_bucket_mode bucket_reduce_scatters_bucket_mode"),
+    Alike(_BACKENDS, "inductor",
         "max_autotune_gemm_backends _conv_default_backends max_autotune_conv_backends max_autotune_conv_bwd_weight_backends "
         "max_autotune_conv_bwd_input_backends"),
-    Row(Words("DEFAULT EXHAUSTIVE"), "inductor", "max_autotune_gemm_search_space max_autotune_flex_search_space"),
-    Row(Words("early late default"), "inductor", "pre_grad_pass_timing"),
-    Row(Words("default benchmark"), "inductor", "estimate_op_runtime"),
-    Row(Words("default strict"), "inductor", "numerics"),
-    Row(Words("0 1"), "inductor", "layout_opt_default _partitioned_scatter_default"),
-    Row(Words("subprocess fork spawn"), "inductor", "worker_start_method"),
-    Row(Words("cpp triton halide pallas"), "inductor", "cpu_backend cuda_backend tpu_backend xpu_backend"),
+    Alike(Words("DEFAULT EXHAUSTIVE"), "inductor", "max_autotune_gemm_search_space max_autotune_flex_search_space"),
+    Alike(Words("early late default"), "inductor", "pre_grad_pass_timing"),
+    Alike(Words("default benchmark"), "inductor", "estimate_op_runtime"),
+    Alike(Words("default strict"), "inductor", "numerics"),
+    Alike(Words("0 1"), "inductor", "layout_opt_default _partitioned_scatter_default"),
+    Alike(Words("subprocess fork spawn"), "inductor", "worker_start_method"),
+    Alike(Words("cpp triton halide pallas"), "inductor", "cpu_backend cuda_backend tpu_backend xpu_backend"),
     # Torch calls a pass of this list by its name among all functions of a module of its own, so that only these may be named.
-    Row(Each(Words("reorder_compute_for_overlap sink_waits raise_comms sink_waits_iterative "
+    Alike(Each(Words("reorder_compute_for_overlap sink_waits raise_comms sink_waits_iterative "
                    "reorder_communication_preserving_peak_memory")), "inductor", "reorder_for_compute_comm_overlap_passes"),
-    Row(Each(Words("fuse_ddp_with_concat_op fuse_ddp_with_coalesced_op schedule_comm_wait")),
+    Alike(Each(Words("fuse_ddp_with_concat_op fuse_ddp_with_coalesced_op schedule_comm_wait")),
         "inductor", "_fuse_ddp_communication_passes"),
     # Compared with the names of passes and operators, and nothing else.
-    Row(Plain(), "inductor",
+    Alike(PlainNames(), "inductor",
         "disabled_passes add_pre_grad_passes? remove_pre_grad_passes? autoheuristic_collect autoheuristic_use"),
-    Row(Each(Plain()), "inductor", "custom_should_partition_ops cudagraph_unsafe_unbacked_ops"),
-    Row(Options(), "inductor", "pre_grad_fusion_options post_grad_fusion_options fx_passes_numeric_check"),
-    Row(_SWITCH, "inductor.autoheuristic_use", "pad_mm?"),
-    Row(_BYTES, "inductor._collective", "one_shot_all_reduce_threshold_bytes"),
-    Row(_COUNT, "inductor.aten_distributed_optimizations", "max_compute_pre_fetch? max_coll_distance?"),
-    Row(_REAL, "inductor.aten_distributed_optimizations",
+    Alike(Each(PlainNames()), "inductor", "custom_should_partition_ops cudagraph_unsafe_unbacked_ops"),
+    Alike(NumberTable(), "inductor", "pre_grad_fusion_options post_grad_fusion_options fx_passes_numeric_check"),
+    Alike(_SWITCH, "inductor.autoheuristic_use", "pad_mm?"),
+    Alike(_BYTES, "inductor._collective", "one_shot_all_reduce_threshold_bytes"),
+    Alike(_COUNT, "inductor.aten_distributed_optimizations", "max_compute_pre_fetch? max_coll_distance?"),
+    Alike(_REAL, "inductor.aten_distributed_optimizations",
         "compute_overlap_multipler? max_memory_increase_gb? max_memory_increase_ratio? max_in_flight_gb? "
         "low_contention_min_bytes_per_rank pre_bucketing_fsdp_collectives_bucket_cap_mb? "
         "pre_bucketing_fsdp_collectives_min_bucket_cap_mb pre_bucketing_fsdp_collectives_max_bucket_cap_mb "
         "pre_bucketing_fsdp_collectives_saturation_calibration_multiplier"),
-    Row(Words("analytical benchmark"), "inductor.aten_distributed_optimizations", "collective_estimator compute_estimator"),
-    Row(_BUCKETS, "inductor.aten_distributed_optimizations", "bucket_mode?"),
-    Row(Words("warn error"), "inductor.aten_distributed_optimizations", "spmd_mismatch"),
-    Row(_BYTES, "inductor.auto_chunker", "output_size_threshold amplify_ratio_threshold num_chunk?"),
-    Row(Number(-1, 1024), "inductor.cpp", "threads"),
-    Row(Number(0, 2048), "inductor.cpp", "simdlen?"),
-    Row(_COUNT, "inductor.cpp", "min_chunk_size max_horizontal_fusion_size gemm_max_k_slices use_two_step_variance_threshold"),
-    Row(Words("off on fast fast-honor-pragmas"), "inductor.cpp", "enable_floating_point_contract_flag"),
-    Row(_NAMES, "inductor.cpp inductor.triton", "descriptive_names"),
-    Row(_BUGS, "inductor.cpp inductor.triton", "inject_relu_bug_TESTING_ONLY?"),
-    Row(_BUGS, "inductor.cpp", "inject_log1p_bug_TESTING_ONLY?"),
-    Row(Each(Number(-1, 2**20), as_text=True), "inductor.cpp", "gemm_cache_blocking? gemm_thread_factors?"),
-    Row(_COUNT, "inductor.triton",
+    Alike(Words("analytical benchmark"), "inductor.aten_distributed_optimizations", "collective_estimator compute_estimator"),
+    Alike(_BUCKETS, "inductor.aten_distributed_optimizations", "bucket_mode?"),
+    Alike(Words("warn error"), "inductor.aten_distributed_optimizations", "spmd_mismatch"),
+    Alike(_BYTES, "inductor.auto_chunker", "output_size_threshold amplify_ratio_threshold num_chunk?"),
+    Alike(Number(-1, 1024), "inductor.cpp", "threads"),
+    Alike(Number(0, 2048), "inductor.cpp", "simdlen?"),
+    Alike(_COUNT, "inductor.cpp", "min_chunk_size max_horizontal_fusion_size gemm_max_k_slices use_two_step_variance_threshold"),
+    Alike(Words("off on fast fast-honor-pragmas"), "inductor.cpp", "enable_floating_point_contract_flag"),
+    Alike(_NAMES, "inductor.cpp inductor.triton", "descriptive_names"),
+    Alike(_BUGS, "inductor.cpp inductor.triton", "inject_relu_bug_TESTING_ONLY?"),
+    Alike(_BUGS, "inductor.cpp", "inject_log1p_bug_TESTING_ONLY?"),
+    Alike(Each(Number(-1, 2**20), as_text=True), "inductor.cpp", "gemm_cache_blocking? gemm_thread_factors?"),
+    Alike(_COUNT, "inductor.triton",
         "cudagraph_min_partition_size cudagraph_unexpected_rerecord_limit cudagraph_dynamic_shape_warn_limit? "
         "use_two_step_variance_min_numel use_two_step_variance_threshold min_split_scan_rblock spill_threshold "
         "num_decompose_k_splits decompose_k_threshold mix_order_reduction_initial_xblock mix_order_reduction_split_size? "
         "mix_order_reduction_max_reads"),
-    Row(Number(1, 3), "inductor.triton", "max_tiles?"),
-    Row(Number(0, 3), "inductor.triton", "multi_kernel"),
-    Row(_REAL, "inductor.triton", "cudagraph_partition_memory_budget"),
-    Row(Each(Each(_BYTES)), "inductor.triton", "cudagraph_capture_sizes?"),
-    Row(Words("allow force"), "inductor.triton", "tlx_mode?"),
-    Row(Words("user_visible"), "inductor.triton", "cudagraph_trees_generation_cloning?"),
-    Row(Words("O0 O1 O2 O3 Os"), "inductor.aot_inductor", "compile_wrapper_opt_level"),
-    Row(Words("-O0 -O1 -O2 -O3 -OS"), "inductor.cutlass inductor.cuda inductor.xpu", "compile_opt_level"),
-    Row(Words("-O0 -O1 -O2 -O3 -Os -Oz -Omin -Ofast -Omax"), "inductor.rocm", "compile_opt_level"),
-    Row(_SEARCH, "inductor.cuda", "nvgemm_max_profiling_configs?"),
-    Row(_SEARCH, "inductor.cutlass inductor.cuda inductor.xpu", "cutlass_max_profiling_configs?"),
-    Row(_BYTES, "inductor.cutlass inductor.cuda inductor.xpu", "cutlass_backend_min_gemm_size"),
-    Row(Each(_COUNT), "inductor.cutlass inductor.cuda inductor.xpu",
+    Alike(Number(1, 3), "inductor.triton", "max_tiles?"),
+    Alike(Number(0, 3), "inductor.triton", "multi_kernel"),
+    Alike(_REAL, "inductor.triton", "cudagraph_partition_memory_budget"),
+    Alike(Each(Each(_BYTES)), "inductor.triton", "cudagraph_capture_sizes?"),
+    Alike(Words("allow force"), "inductor.triton", "tlx_mode?"),
+    Alike(Words("user_visible"), "inductor.triton", "cudagraph_trees_generation_cloning?"),
+    Alike(Words("O0 O1 O2 O3 Os"), "inductor.aot_inductor", "compile_wrapper_opt_level"),
+    Alike(Words("-O0 -O1 -O2 -O3 -OS"), "inductor.cutlass inductor.cuda inductor.xpu", "compile_opt_level"),
+    Alike(Words("-O0 -O1 -O2 -O3 -Os -Oz -Omin -Ofast -Omax"), "inductor.rocm", "compile_opt_level"),
+    Alike(_SEARCH, "inductor.cuda", "nvgemm_max_profiling_configs?"),
+    Alike(_SEARCH, "inductor.cutlass inductor.cuda inductor.xpu", "cutlass_max_profiling_configs?"),
+    Alike(_BYTES, "inductor.cutlass inductor.cuda inductor.xpu", "cutlass_backend_min_gemm_size"),
+    Alike(Each(_COUNT), "inductor.cutlass inductor.cuda inductor.xpu",
         "cutlass_max_profiling_swizzle_options cutlass_dynamic_cluster_shape cutlass_dynamic_cluster_fallback"),
-    Row(Plain(), "inductor.cutlass inductor.cuda inductor.xpu", "cutlass_instantiation_level cutlass_enabled_ops"),
-    Row(_SEARCH, "inductor.rocm",
+    Alike(PlainNames(), "inductor.cutlass inductor.cuda inductor.xpu", "cutlass_instantiation_level cutlass_enabled_ops"),
+    Alike(_SEARCH, "inductor.rocm",
         "n_max_profiling_configs? ck_max_profiling_configs? ck_tile_max_profiling_configs? split_k_threshold "
         "contiguous_threshold origami_topk"),
-    Row(Each(_COUNT), "inductor.rocm", "kBatch_sweep?"),
-    Row(_SIDES, "inductor.halide", "scheduler_cuda scheduler_cpu"),
-    Row(_SEARCH, "inductor.test_configs", "max_mm_configs? max_flex_configs?"),
-    Row(Words("assert log"), "inductor.test_configs", "track_memory_lifecycle?"),
-    Row(Words("inverse random", several=True), "inductor.test_configs", "distort_benchmarking_result"),
-    Row(_COUNT, "functorch", "max_dist_from_bw"),
-    Row(_REAL, "functorch", "activation_memory_budget activation_offload_cpu_gpu_bw"),
-    Row(Words("flops profile testing"), "functorch", "activation_memory_budget_runtime_estimator"),
-    Row(Words("dp greedy ilp dp_knapsack_sliding_hirschberg"), "functorch", "activation_memory_budget_solver"),
-    Row(_LAYOUTS, "functorch", "custom_op_default_layout_constraint"),
-    Row(Words("same_as_forward off"), "functorch", "backward_pass_autocast"),
-    Row(_FORM, "functorch", "torch_compile_graph_format"),
-    Row(Words("cpu cuda xpu mps mtia hpu meta"), "functorch", "fake_tensor_prefer_device_type?"),
-    Row(Words("donated no_static all"), "functorch", "saved_tensors_hooks_filtering_mode"),
-    Row(_SWITCH, "dynamo",
+    Alike(Each(_COUNT), "inductor.rocm", "kBatch_sweep?"),
+    Alike(_SIDES, "inductor.halide", "scheduler_cuda scheduler_cpu"),
+    Alike(_SEARCH, "inductor.test_configs", "max_mm_configs? max_flex_configs?"),
+    Alike(Words("assert log"), "inductor.test_configs", "track_memory_lifecycle?"),
+    Alike(Words("inverse random", several=True), "inductor.test_configs", "distort_benchmarking_result"),
+    Alike(_COUNT, "functorch", "max_dist_from_bw"),
+    Alike(_REAL, "functorch", "activation_memory_budget activation_offload_cpu_gpu_bw"),
+    Alike(Words("flops profile testing"), "functorch", "activation_memory_budget_runtime_estimator"),
+    Alike(Words("dp greedy ilp dp_knapsack_sliding_hirschberg"), "functorch", "activation_memory_budget_solver"),
+    Alike(_LAYOUTS, "functorch", "custom_op_default_layout_constraint"),
+    Alike(Words("same_as_forward off"), "functorch", "backward_pass_autocast"),
+    Alike(_FORM, "functorch", "torch_compile_graph_format"),
+    Alike(Words("cpu cuda xpu mps mtia hpu meta"), "functorch", "fake_tensor_prefer_device_type?"),
+    Alike(Words("donated no_static all"), "functorch", "saved_tensors_hooks_filtering_mode"),
+    Alike(_SWITCH, "dynamo",
         "dynamo_profiler dead_code_elimination? rewrite_assert_with_torch_assert repro_forward_only repro_ignore_non_fp"),
-    Row(_COUNT, "dynamo",
+    Alike(_COUNT, "dynamo",
         "minimum_call_count recompile_limit accumulated_recompile_limit cache_size_limit accumulated_cache_size_limit "
         "max_saved_pointers_for_recursive_dict_tags_check computed_lazy_constant_max_nodes"),
-    Row(_LEVEL, "dynamo", "repro_level"),
-    Row(_LEVEL, "inductor.aot_inductor", "repro_level"),
-    Row(_REAL, "dynamo", "repro_tolerance"),
-    Row(Words("silent info warn error"), "dynamo", "side_effect_replay_policy"),
-    Row(Words("dynamic unbacked"), "dynamo", "automatic_dynamic_shapes_mark_as"),
-    Row(Words("ddp_optimizer python_reducer python_reducer_without_compiled_forward no_optimization", or_bool=True),
+    Alike(_LEVEL, "dynamo", "repro_level"),
+    Alike(_LEVEL, "inductor.aot_inductor", "repro_level"),
+    Alike(_REAL, "dynamo", "repro_tolerance"),
+    Alike(Words("silent info warn error"), "dynamo", "side_effect_replay_policy"),
+    Alike(Words("dynamic unbacked"), "dynamo", "automatic_dynamic_shapes_mark_as"),
+    Alike(Words("ddp_optimizer python_reducer python_reducer_without_compiled_forward no_optimization", or_bool=True),
         "dynamo", "optimize_ddp"),
-    Row(Words("float16 float32 float64"), "dynamo", "numpy_default_float"),
-    Row(Words("complex64 complex128"), "dynamo", "numpy_default_complex"),
-    Row(Words("int8 int16 int32 int64 uint8"), "dynamo", "numpy_default_int"),
+    Alike(Words("float16 float32 float64"), "dynamo", "numpy_default_float"),
+    Alike(Words("complex64 complex128"), "dynamo", "numpy_default_complex"),
+    Alike(Words("int8 int16 int32 int64 uint8"), "dynamo", "numpy_default_int"),
 )  # fmt: skip
 
 REFUSED = {

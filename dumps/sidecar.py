@@ -33,7 +33,7 @@ MANY_NODES = 4000
 """In a run, graphs of fewer nodes have no such file: their graph.json is read as fast."""
 
 
-class Row(msgspec.Struct):
+class NodeRow(msgspec.Struct):
     """One node as a table shows it. `inputs` are positions of the nodes it uses; `size_bytes` is as recorded.
 
     `shape` and `stride` are JSON text: [2, "s0"] for a tensor, a list of those for a multi-output node, "s0" for a symbol.
@@ -79,17 +79,17 @@ class Table(msgspec.Struct):
     def __len__(self) -> int:
         return len(self.name)
 
-    def row(self, index: int) -> Row:
+    def row(self, index: int) -> NodeRow:
         """The node at that position."""
         text = self.strings
-        return Row(
+        return NodeRow(
             index, self.name[index], text[self.op[index]], text[self.target[index]], text[self.dtype[index]],
             text[self.shape[index]], text[self.stride[index]], text[self.device[index]], self.size_bytes[index],
             self.users[index], self.inputs[index], text[self.module[index]], text[self.where[index]],
             text[self.code[index]], self.seq_nr[index],
         )  # fmt: skip
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[NodeRow]:
         """All nodes in order."""
         return (self.row(index) for index in range(len(self.name)))
 

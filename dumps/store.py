@@ -75,7 +75,7 @@ def _code_files(folder: Path) -> list[CodeFile]:
 class SavedGraph(Displayed):
     """One saved graph: in a run, or a case folder of its own (then `run` is None and its status is "saved")."""
 
-    def __init__(self, path: Path, run: Run | None = None, row: index.Row | None = None) -> None:
+    def __init__(self, path: Path, run: Run | None = None, row: index.ListedGraph | None = None) -> None:
         self.path = path
         self.run = run
         self._row = row
@@ -231,7 +231,7 @@ class Run(Displayed):
         return index.processes(self.path)
 
     @cached_property
-    def rows(self) -> list[index.Row]:
+    def rows(self) -> list[index.ListedGraph]:
         """One row per graph that the journals or folders know, saved or not, in order of capture."""
         return index.rows(self.processes)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from . import journal
 from .graph_folder import JOURNAL_FILE
-from .index import Process, Row
+from .index import ListedGraph, Process
 from .kept import put, taken
 from .store import Run
 from .tables import Column, on_terminal, one_line, render
@@ -118,7 +118,7 @@ def _shown(value: float | None, factor: float = 1.0, unit: str = "") -> str:
     return "" if value is None else f"{value * factor:.2f}{unit}"
 
 
-def _seconds(rows: Iterable[Row], stages: tuple[str, ...]) -> float | None:
+def _seconds(rows: Iterable[ListedGraph], stages: tuple[str, ...]) -> float | None:
     known = [row.seconds for row in rows if row.stage in stages and row.seconds is not None]
     return sum(known) if known else None
 
@@ -144,7 +144,7 @@ def _from_journal(process: Process) -> tuple[dict[tuple[str, str], float], dict[
     return moments, caches
 
 
-def _spans(moments: Mapping[tuple[str, str], float], began: float, rows: Iterable[Row]) -> list[Span]:
+def _spans(moments: Mapping[tuple[str, str], float], began: float, rows: Iterable[ListedGraph]) -> list[Span]:
     """When each phase was at work; one that never came to an end lasts until that of the journal."""
     found: list[Span] = []
     for row in rows:

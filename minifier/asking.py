@@ -21,9 +21,9 @@ from typing import Any
 from ..dumps.wording import counted
 from ..toolkit.control import longer, slowed
 from ..toolkit.isolation import Answer as Reply
-from ..toolkit.isolation import Asked, Servers, ask
+from ..toolkit.isolation import PendingTask, Servers, ask
 from ..toolkit.signature import Signature, from_answer
-from .options import Options
+from .options import MinifyOptions
 from .problem import Aborted
 
 FACTOR = 10.0
@@ -149,11 +149,11 @@ LIVES = 3
 
 
 @dataclass
-class Asking:
+class Querying:
     """The fork server, what a query may take, and what was learnt of that."""
 
     server: Servers
-    options: Options
+    options: MinifyOptions
     limit_s: float
     wanted: Signature | None = None
     pace: Pace | None = None
@@ -164,7 +164,7 @@ class Asking:
     """Whether what the search ended on hangs at the full limit."""
     _cuda: bool = False
     _gate: Gate = field(default_factory=Gate)
-    _in_flight: set[Asked] = field(default_factory=set[Asked])
+    _in_flight: set[PendingTask] = field(default_factory=set[PendingTask])
     _deaths: Counter[str] = field(default_factory=Counter[str])
     """Workers that died, and so were asked again, by why."""
     _aborts: int = 0

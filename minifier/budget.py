@@ -35,7 +35,7 @@ class Restarted(Exception):
 
 
 @dataclass
-class Budget:
+class SearchLimits:
     """Limits of one minification; None is no limit. The clock starts when the object is made.
 
     `reserved` of the queries are kept for what follows the search (its verification).

@@ -55,7 +55,7 @@ class DemoFailedError(GraphdbgError):
     exit_code = 1
 
 
-class Outcome(msgspec.Struct):
+class DemoResult(msgspec.Struct):
     """What the demo showed for one planted bug. `repro_seconds`: until minify had verified its repro; `seconds`: until the
     report was there.
     """
@@ -82,7 +82,7 @@ class Demo:
         folder.mkdir(parents=True)
         shutil.copyfile(path_of(SCRIPT), folder / f"{SCRIPT}.py")
 
-    def play(self, plant: str) -> Outcome:
+    def play(self, plant: str) -> DemoResult:
         """Records, finds, shrinks and reports one planted bug; raises DemoFailedError naming the step that went wrong."""
         began = time.monotonic()
         run, small, report = f"{plant}/run", f"{plant}/small", f"{plant}/report"
@@ -104,7 +104,7 @@ class Demo:
         shown_s = time.monotonic() - began
         written = json.loads(self.step(["report", small, "-o", report, "--json"]))
         self.narrate(f"-> {report}/repro.py shows the bug in {written['rate']}")
-        return Outcome(plant, graph, before, after, written["rate"], report, shown_s, time.monotonic() - began)
+        return DemoResult(plant, graph, before, after, written["rate"], report, shown_s, time.monotonic() - began)
 
     def find(self, run: str, plant: str) -> str:
         """The id of the failing graph nearest to the bug, as triage ranks them."""

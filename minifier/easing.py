@@ -19,13 +19,13 @@ from ..toolkit.isolation import ForkServer
 from ..toolkit.replay import How
 from ..toolkit.triage.easing import eased
 from .minified import Minified
-from .options import MEASURES, Options
+from .options import MEASURES, MinifyOptions
 from .results import CASE_FILE
 
 LIMIT_S = 20.0
 
 
-def ease(minified: Minified, server: ForkServer, options: Options, told: Callable[[str], object]) -> None:
+def ease(minified: Minified, server: ForkServer, options: MinifyOptions, told: Callable[[str], object]) -> None:
     """Adds the work-around to the verdict of a minimised case and to what its folder says of it; nothing where none was seen."""
     measured = any(getattr(options, name) is not None for name in MEASURES)
     if options.command or measured or options.rung != "inductor" or minified.path is None or minified.stopped:

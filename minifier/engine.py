@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..dumps.wording import counted
 from .agenda import Agenda
-from .budget import Budget, Cancelled, Restarted, Skipped, Stopped
-from .events import Asked, Asking, Best, Follow, Stepped
+from .budget import Cancelled, Restarted, SearchLimits, Skipped, Stopped
+from .events import Best, Follow, QueryAnswered, QueryStarted, Stepped
 from .journal import Journal
 from .minified import Interrupted, Others, Result
 from .monotony import Monotony
@@ -77,7 +77,7 @@ class Engine:
         self,
         problem: Problem,
         *,
-        budget: Budget | None = None,
+        budget: SearchLimits | None = None,
         journal: Journal | None = None,
         repeats: int = 1,
         jobs: int = 1,
@@ -89,7 +89,7 @@ class Engine:
     ) -> None:
         self.problem = problem
         self.neighbours = Neighbours.of(problem)
-        self.budget = budget or Budget()
+        self.budget = budget or SearchLimits()
         self.repeats = max(1, repeats)
         self.jobs = jobs if executor is not None else 1
         self.queries = queries
@@ -409,7 +409,7 @@ class Engine:
     def _announce(self, candidate: Candidate, ahead: int = 0) -> None:
         """Tells that a candidate is asked now, unless its answer is known from before."""
         if not (self._journal and self._journal.has(candidate.text(), 0)):
-            self._tell(Asking(self.queries + ahead + 1, self._purpose, self.step, candidate.text()))
+            self._tell(QueryStarted(self.queries + ahead + 1, self._purpose, self.step, candidate.text()))
 
     def _query(self, candidate: Candidate, repeats: int) -> None:
         """Runs one candidate, a passing one `repeats` times in all; each answer is in the journal before the next is asked.
@@ -447,7 +447,7 @@ class Engine:
             improved = answer.verdict.accepted and self._improves(candidate, answer)
             if improved:
                 self._improve(candidate, answer)
-            self._tell(Asked.of(self.queries, self._purpose, self.step, text, answer, improved, recalled))
+            self._tell(QueryAnswered.of(self.queries, self._purpose, self.step, text, answer, improved, recalled))
             if improved:
                 self._tell_best()
         if candidate not in self._answers:

@@ -107,7 +107,7 @@ class Stepped(Happening, frozen=True, tag="step"):
         force_setattr(self, "words", words(self.step))
 
 
-class Asked(Happening, frozen=True, tag="query"):
+class QueryAnswered(Happening, frozen=True, tag="query"):
     """One query was answered, the `queries`-th in all; `improved`: it is the smallest failing case so far."""
 
     queries: int = 0
@@ -128,7 +128,7 @@ class Asked(Happening, frozen=True, tag="query"):
     @classmethod
     def of(
         cls, queries: int, purpose: str, step: str, case: str, answer: Answer, improved: bool = False, recalled: bool = False
-    ) -> Asked:
+    ) -> QueryAnswered:
         """The event of an answer."""
         told = answer.to_json()
         return cls(queries=queries, purpose=purpose, step=step, case=case, improved=improved, recalled=recalled, **told)
@@ -148,7 +148,7 @@ class Best(Improved, frozen=True, tag="best"):
     """The smallest failing case so far has become smaller."""
 
 
-class Asking(Happening, frozen=True, tag="asking"):
+class QueryStarted(Happening, frozen=True, tag="asking"):
     """A query starts; it will be the `number`-th, unless one of those that run beside it makes it needless."""
 
     number: int = 0
@@ -207,7 +207,7 @@ def from_json(line: object) -> Happening | None:
     """The inverse of `to_json`; None for a line that this version does not know, or with other types than promised."""
     try:
         return msgspec.convert(
-            line, Started | Stepped | Asked | Best | Asking | Said | Steered | Restarted | Ended, strict=False
+            line, Started | Stepped | QueryAnswered | Best | QueryStarted | Said | Steered | Restarted | Ended, strict=False
         )
     except msgspec.ValidationError:
         return None

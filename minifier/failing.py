@@ -22,7 +22,7 @@ from ..toolkit.replay import How
 from ..toolkit.suspects import compile_of, suspects, triggered
 from ..toolkit.verdict import ROUNDING
 from ..toolkit.verdict_words import text
-from .options import Options
+from .options import MinifyOptions
 from .problem import CannotJudgeError, DoesNotFailError
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ SCREEN_S, LIMIT_S = 600.0, 300.0
 
 
 def failing_graph(
-    run: Run, options: Options | None = None, told: Callable[[str], object] = lambda text: None
+    run: Run, options: MinifyOptions | None = None, told: Callable[[str], object] = lambda text: None
 ) -> tuple[SavedGraph, str]:
     """The graph, and why it is that one. Of rounding, time and memory, where these were asked for, it is the one that has most.
     Raises NothingToReduceError where nothing in the run fails as asked, or that cannot be told, UsageError for an empty run.
     """
-    options = options or Options()
+    options = options or MinifyOptions()
     amount = _amount(options)
     saved, known = last_failing(run) if amount is None else (None, "")
     if saved:
@@ -55,7 +55,7 @@ def failing_graph(
     return _screened(run, options, amount, told)
 
 
-def _why(row: index.Row, rows: Sequence[index.Row]) -> str:
+def _why(row: index.ListedGraph, rows: Sequence[index.ListedGraph]) -> str:
     """What the journal says of that graph, and of where in its compile it stands."""
     lines = [line.strip() for line in (row.error or "").splitlines() if line.strip()]
     error = f": {lines[0][:120]}" if lines else ""
@@ -74,7 +74,7 @@ def _why(row: index.Row, rows: Sequence[index.Row]) -> str:
     return f"it failed in the run{error}"
 
 
-def _amount(options: Options) -> Callable[[GraphRow], float] | None:
+def _amount(options: MinifyOptions) -> Callable[[GraphRow], float] | None:
     """How much of what was asked for a graph has, 0 where that is not enough; None where a failure is wanted."""
     over, slower = options.memory_over, options.slower_than
     if over is not None:
@@ -87,7 +87,7 @@ def _amount(options: Options) -> Callable[[GraphRow], float] | None:
 
 
 def _screened(
-    run: Run, options: Options, amount: Callable[[GraphRow], float] | None, told: Callable[[str], object]
+    run: Run, options: MinifyOptions, amount: Callable[[GraphRow], float] | None, told: Callable[[str], object]
 ) -> tuple[SavedGraph, str]:
     from ..toolkit.triage.run import worst_graph
 
@@ -100,7 +100,7 @@ def _screened(
     verdict, graph = worst_graph(run, how, amount=amount, max_time_s=limit_s, told=told, rung=options.rung)
     if graph is not None:
         return graph, text(verdict)[:200] if amount is None or options.check == ROUNDING else "it has most of what was asked for"
-    usual = options.rung == Options.rung
+    usual = options.rung == MinifyOptions.rung
     where = shlex.quote(shown_path(run.path))
     look = with_flags(f"graphdbg triage {where}" if usual else f"graphdbg replay {where} --rung {options.rung}", options.imports)
     if verdict.exit_code:

@@ -27,7 +27,7 @@ from ..toolkit.spec import ReplaySpec
 from ..toolkit.subgraph import Atoms, build, candidate_spec, output_nodes
 from ..toolkit.values import Values, input_bytes
 from ..toolkit.verdict import Verdict
-from .budget import Budget
+from .budget import SearchLimits
 from .engine import Engine, Step
 from .events import Follow
 from .minified import Minified, Result
@@ -174,7 +174,7 @@ def minify_here(
     whole = (len(gm.graph.nodes), input_bytes(inputs))
     if not predicate(*problem.original()):
         raise UsageError("the graph does not fail", "the predicate is false for it", "check the predicate and the inputs")
-    engine = Engine(problem, budget=Budget(max_time, max_queries), queries=1, tell=tell)
+    engine = Engine(problem, budget=SearchLimits(max_time, max_queries), queries=1, tell=tell)
     result = search(engine, problem, axes=AXES)
     live = problem.original() if result.best is None else problem.build(result.best)
     size = whole if result.answer is None else result.answer.size

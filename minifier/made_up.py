@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..dumps.errors import EnvironmentLackError
 from ..toolkit.signature import RAISED_TOO, Signature
-from .options import Options
+from .options import MinifyOptions
 from .problem import Answer
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _LACKS = re.compile(r"not compiled with (CUDA|XPU|ROCm)|not linked with support|
 """What torch says where it needs a device that is not there (2.13.0)."""
 
 
-def allowed(options: Options) -> bool:
+def allowed(options: MinifyOptions) -> bool:
     """Whether a crash of the compiler is among what was asked for."""
     amounts = (options.hangs, options.slower_than, options.memory_over)
     return options.command is None and options.check in ("auto", "crash") and not any(amount is not None for amount in amounts)

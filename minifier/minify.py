@@ -28,17 +28,17 @@ from ..toolkit.recorder.summary import shown_path
 from ..toolkit.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
 from .easing import ease
-from .events import Asked, Ended, Follow, Happening, Started
+from .events import Ended, Follow, Happening, QueryAnswered, Started
 from .executors import executor_for
 from .executors.elsewhere import Elsewhere
-from .executors.worker import Settings
+from .executors.worker import WorkerSettings
 from .journal import JOURNAL_FILE, Journal
 from .life import Life
 from .minified import Interrupted, Minified
-from .options import Options
+from .options import MinifyOptions
 from .oracle import PRELOAD, PREPARED, Oracle, first_limit_s
 from .results import LIVE, WORK
-from .session import SANITY, Session
+from .session import SANITY, Minification
 from .steering import Steering
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def minify(
     memory_limit: int | None = None,
     out: str | Path | None = None,
     executor: Executor | str = "local",
-    on_event: Callable[[Asked], None] = lambda event: None,
+    on_event: Callable[[QueryAnswered], None] = lambda event: None,
 ) -> Minified:
     """Reduces a failing graph and its inputs to the smallest case that fails the same way.
 
@@ -82,7 +82,7 @@ def minify(
     """
 
     def tell(event: Happening) -> None:
-        if isinstance(event, Asked):
+        if isinstance(event, QueryAnswered):
             on_event(event)
 
     if callable(check):
@@ -95,7 +95,7 @@ def minify(
     from ..dumps.live import save_graph
     from ..dumps.store import load_graph
 
-    options = Options(
+    options = MinifyOptions(
         check, rung, seed, match, tuple(imports), hangs, slower_than, memory_over, time_limit, memory_limit,
         jobs=jobs, max_time=max_time, max_queries=max_queries, executor=executor if isinstance(executor, str) else "local",
     ).checked()  # fmt: skip
@@ -147,7 +147,7 @@ def minify_saved(
     saved: SavedGraph,
     *,
     out: Path,
-    options: Options | None = None,
+    options: MinifyOptions | None = None,
     resume: bool = False,
     named: str = "",
     directory: str = "",
@@ -172,7 +172,7 @@ def minify_saved(
     from ..toolkit.rungs import NAMES
     from ..toolkit.rungs import rung as known
 
-    options = (options or Options()).checked()
+    options = (options or MinifyOptions()).checked()
     if options.rung not in NAMES:  # else its module would bring torch into this process
         known(options.rung)
     if options.slower_than is not None and options.jobs > 1:
@@ -212,7 +212,7 @@ def minify_saved(
                 folder.mkdir(parents=True, exist_ok=True)
             servers: Servers = server
             if (pool_of_workers := executor or stack.enter_context(executor_for(options, saved, said))) is not None:
-                settings = Settings(options.jobs, options.memory_limit, path=tuple(sys.path), **_warmth(options))
+                settings = WorkerSettings(options.jobs, options.memory_limit, path=tuple(sys.path), **_warmth(options))
                 servers = stack.enter_context(Elsewhere(server, pool_of_workers, settings))
             place = (path, work / VALUES, servers, options, first_limit_s(options))
             if options.command is None:
@@ -220,7 +220,7 @@ def minify_saved(
             else:
                 oracle = CommandOracle(*place, named=named or shown_path(path), output=out / OUTPUT, directory=directory)
             steering = stack.enter_context(Steering(out, journal, told, without=options.without, abort=oracle.abort))
-            session = Session(oracle, journal, out, options, narrate=said, tell=told, steering=steering)
+            session = Minification(oracle, journal, out, options, narrate=said, tell=told, steering=steering)
             try:
                 result = session.run(pool)
                 ease(result, server, options, said)
@@ -246,14 +246,14 @@ def _ended(verdict: str, result: Minified) -> Ended:
     )
 
 
-def _warmth(options: Options) -> dict[str, Any]:
+def _warmth(options: MinifyOptions) -> dict[str, Any]:
     """What the server imports: a command compiles by itself, if at all."""
     if options.command is None:
         return {"preload": PRELOAD}
     return {"warm": "torch", "preload": (COMMAND_TASKS,)}
 
 
-def _header(saved: SavedGraph, options: Options) -> dict[str, Any]:
+def _header(saved: SavedGraph, options: MinifyOptions) -> dict[str, Any]:
     return {
         "case": judged.digest(saved), **options.asked(), "torch": version("torch"), "signature": SIGNATURE_VERSION,
     }  # fmt: skip

@@ -121,7 +121,7 @@ class Needs:
         """Values, where the compiler fails and has seen none."""
         return probe.what == "values" and self.stage == "compile"
 
-    def told(self, engine: Engine, parts: Sequence[tuple[Part, Sequence[str]]] = ()) -> list[dict[str, Any]]:
+    def told(self, engine: Engine, parts: Sequence[tuple[AtomNeed, Sequence[str]]] = ()) -> list[dict[str, Any]]:
         """A row for each part: what, name, value, verdict, tried (value, verdict, signature), signature, why.
 
         `parts`: the nodes of the case's atoms by name, with what is known of their cuts.
@@ -137,7 +137,7 @@ class Needs:
         order = list(NEEDS)
         return sorted(rows, key=lambda row: (order.index(row["verdict"]), KINDS.index(row["what"])))
 
-    def _row(self, engine: Engine, probes: list[Probe], cuts: Mapping[str, Part]) -> dict[str, Any]:
+    def _row(self, engine: Engine, probes: list[Probe], cuts: Mapping[str, AtomNeed]) -> dict[str, Any]:
         first = probes[0]
         tried: list[dict[str, Any]] = []
         for probe in probes:
@@ -279,7 +279,7 @@ NEAR = 3
 
 
 @dataclass(frozen=True)
-class Part:
+class AtomNeed:
     """One atom of a finished case, and what happened without it: a verdict, and the other failure's text where there was one."""
 
     atom: int
@@ -335,14 +335,14 @@ def _sampled(engine: Engine, state: Candidate) -> Candidate:
     return state
 
 
-def parts(engine: Engine, case: Candidate) -> list[Part]:
+def parts(engine: Engine, case: Candidate) -> list[AtomNeed]:
     """What is known of each atom: of its cut from the case as it is, or from a case that differs in edits alone."""
-    found: list[Part] = []
+    found: list[AtomNeed] = []
     for atom in sorted(case.keep):
         smaller = without(case, atom)
         answer = None if smaller is None else engine.answer(smaller) or engine.answer(replace(smaller, edits=(), returned=None))
         verdict = "all" if smaller is None else "unknown" if answer is None else answer.verdict.value
-        found.append(Part(atom, verdict, answer.signature if answer and answer.verdict is Ruling.OTHER else ""))
+        found.append(AtomNeed(atom, verdict, answer.signature if answer and answer.verdict is Ruling.OTHER else ""))
     return found
 
 

@@ -28,7 +28,7 @@ COMMAND = "cmd:"
 
 
 @dataclass(frozen=True)
-class Options:
+class MinifyOptions:
     """One minification's options. `verify`: fresh processes that judge the result. Others as their flags say."""
 
     check: str = "auto"
@@ -54,7 +54,7 @@ class Options:
         """The user's command where the check is one, without its "cmd:"."""
         return self.check.removeprefix(COMMAND).strip() if self.check.startswith(COMMAND) else None
 
-    def checked(self) -> Options:
+    def checked(self) -> MinifyOptions:
         """The same options; raises UsageError for those that make no sense, alone or together, and EnvironmentLackError
         for what is not installed."""
         if self.executor not in EXECUTORS:
@@ -120,7 +120,7 @@ class Options:
         return msgspec.to_builtins(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Options:
+    def from_json(cls, data: dict[str, Any]) -> MinifyOptions:
         """The inverse of to_json; fields that this version does not know are left out. Raises UsageError for wrong types."""
         known = {field.name for field in fields(cls)}
         try:

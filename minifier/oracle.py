@@ -36,9 +36,9 @@ from ..toolkit.next_command import with_flags
 from ..toolkit.outcome import Outcome
 from ..toolkit.signature import RAISED_TOO, Signature, from_answer
 from . import made_up
-from .asking import RUNNING, TASKS, Asking
+from .asking import RUNNING, TASKS, Querying
 from .life import live_file
-from .options import HANG_LIMIT_S, Options
+from .options import HANG_LIMIT_S, MinifyOptions
 from .passes import EAGER
 from .places import place_of
 from .problem import Answer, Candidate, CannotJudgeError, DoesNotFailError, NothingToReduceError, Ruling
@@ -63,7 +63,7 @@ class Oracle:
     case: Path
     work: Path
     server: Servers
-    options: Options = field(default_factory=Options)
+    options: MinifyOptions = field(default_factory=MinifyOptions)
     limit_s: float = FIRST_LIMIT_S
     signature: Signature | None = None
     atoms: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -81,7 +81,7 @@ class Oracle:
     _inlinable: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
-        self.asking = Asking(self.server, self.options, self.limit_s, self.signature)
+        self.asking = Querying(self.server, self.options, self.limit_s, self.signature)
 
     def prepare(self) -> None:
         """Runs the case eagerly once in a child and reads its atoms, unless `work` has them from an earlier process.
@@ -506,7 +506,7 @@ class Oracle:
         }  # fmt: skip
 
 
-def first_limit_s(options: Options) -> float:
+def first_limit_s(options: MinifyOptions) -> float:
     """What a query may take before anything is known of this case."""
     usual = HANG_LIMIT_S if options.judged == "hang" else FIRST_LIMIT_S
     return options.hangs or options.time_limit or usual

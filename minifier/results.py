@@ -30,7 +30,7 @@ from ..toolkit.verdict_words import without
 from .flaky import Rate
 from .minified import Also, Minified
 from .needs import Needs, Neighbour, neighbour, parts, unneeded
-from .options import Options
+from .options import MinifyOptions
 from .passes import NEUTRAL
 from .places import blamed
 from .problem import Answer, Candidate
@@ -56,7 +56,7 @@ MOST_OTHERS = 6
 class Results:
     """Writes the folder of one minification."""
 
-    def __init__(self, subject: Subject, out: Path, options: Options) -> None:
+    def __init__(self, subject: Subject, out: Path, options: MinifyOptions) -> None:
         self.subject, self.out, self.options = subject, out, options
         self.case = out / "case"
 
@@ -121,7 +121,7 @@ class Results:
             notes.append(f"another failure was not saved: {error}")
             return also
         self._describe(path, signature, spec, count=other.count)
-        options = Options(
+        options = MinifyOptions(
             self.options.check if self.options.command else "auto", self.options.rung, self.options.seed,
             imports=self.options.imports,
         )  # fmt: skip

@@ -35,7 +35,7 @@ _HEAD_CHARACTERS = 4000
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedFailure:
     """One of the two. `id`: empty where nothing fails or it cannot be told, then `why`; `failure` and `signature`: None for a
     repro.py that lies alone. `sharp`: see `Identity`. `next`: commands that would tell more.
     """
@@ -49,7 +49,7 @@ class Side:
     next: Sequence[str] = ()
 
     @classmethod
-    def seen(cls, name: str, signature: Signature, saved: SavedGraph) -> Side:
+    def seen(cls, name: str, signature: Signature, saved: SavedGraph) -> ComparedFailure:
         """One that is known to fail so. Raises GraphdbgError where its graph cannot be read."""
         failure = of_graph(signature, saved)
         shrink = () if failure.sharp else (with_flags(shlex.join(["graphdbg", "minify", name])),)
@@ -68,7 +68,7 @@ class Compared:
 
     says: Says
     reason: str
-    sides: tuple[Side, Side]
+    sides: tuple[ComparedFailure, ComparedFailure]
     next: list[str] = field(default_factory=list[str])
 
     def plain(self) -> dict[str, Any]:
@@ -77,14 +77,14 @@ class Compared:
         return {"says": self.says, "reason": self.reason, "a": one.plain(), "b": other.plain(), "next": self.next}
 
 
-def compared(one: Side, other: Side) -> Compared:
+def compared(one: ComparedFailure, other: ComparedFailure) -> Compared:
     """The comparison."""
     says, reason = _compared(one, other)
     more = list(dict.fromkeys([*one.next, *other.next])) if says == "cannot_tell" else []
     return Compared(says, reason, (one, other), more)
 
 
-def _compared(one: Side, other: Side) -> tuple[Says, str]:
+def _compared(one: ComparedFailure, other: ComparedFailure) -> tuple[Says, str]:
     for side in (one, other):
         if not side.id:
             return "cannot_tell", side.why
@@ -116,7 +116,7 @@ def _listed(calls: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(calls[:-1]), *calls[-1:]])) or "no operation"
 
 
-def side_of(text: str, judge: Callable[[SavedGraph], tuple[Signature | None, str]]) -> Side:
+def side_of(text: str, judge: Callable[[SavedGraph], tuple[Signature | None, str]]) -> ComparedFailure:
     """What a name stands for. `judge` says how a graph fails that no case.json tells of, or why that is not known. Raises
     GraphdbgError where there is nothing of that name.
     """
@@ -132,14 +132,14 @@ def side_of(text: str, judge: Callable[[SavedGraph], tuple[Signature | None, str
         try:
             found, _ = failing_graph(found)
         except NothingToReduceError as error:
-            return Side(text, why=str(error), next=error.verdict.next)
+            return ComparedFailure(text, why=str(error), next=error.verdict.next)
     known = casefile.read(found.path)
     if known is not None and known.signature is not None:
-        return Side.seen(text, known.signature, found)
+        return ComparedFailure.seen(text, known.signature, found)
     signature, why = judge(found)
     if signature is not None:
-        return Side.seen(found.name, signature, found)
-    return Side(text, why=why, next=[with_flags(shlex.join(["graphdbg", "triage", found.name]))])
+        return ComparedFailure.seen(found.name, signature, found)
+    return ComparedFailure(text, why=why, next=[with_flags(shlex.join(["graphdbg", "triage", found.name]))])
 
 
 def rung_of(text: str) -> str:
@@ -150,7 +150,7 @@ def rung_of(text: str) -> str:
     return known.rung if known is not None else ""
 
 
-def _of_program(path: Path) -> Side:
+def _of_program(path: Path) -> ComparedFailure:
     """A repro.py: the case beside it, else what its head says."""
     from ..dumps.store import load_graph
 
@@ -159,8 +159,8 @@ def _of_program(path: Path) -> Side:
     head = opening.read_text(path, named=True)[:_HEAD_CHARACTERS]
     written = _WRITTEN.search(head)
     if known is not None and known.signature is not None:
-        return Side.seen(str(path), known.signature, load_graph(case))
+        return ComparedFailure.seen(str(path), known.signature, load_graph(case))
     if written is None:
         fix = "name the folder that minify wrote, a case or a graph of a run"
         raise UsageError(f"{path} does not say which failure it shows", "no signature stands in its head", fix)
-    return Side(str(path), written[1], sharp=_WHOLE not in head)
+    return ComparedFailure(str(path), written[1], sharp=_WHOLE not in head)

@@ -23,14 +23,14 @@ from ..dumps.errors import EnvironmentLackError, GraphdbgError, UsageError
 from ..dumps.wording import counted
 from ..toolkit import verdict
 from ..toolkit.signature import Signature
-from .budget import Budget, Cancelled, Restarted, Skipped
+from .budget import Cancelled, Restarted, SearchLimits, Skipped
 from .engine import TURNS, Engine, FlakyError, Step, persistent
-from .events import EXPLAINING, Asked, Asking, Best, Follow, Happening, Stepped
+from .events import EXPLAINING, Best, Follow, Happening, QueryAnswered, QueryStarted, Stepped
 from .flaky import CALIBRATION, Rate
 from .journal import Journal
 from .minified import Interrupted, Minified, Result
 from .needs import MOST_EXPLAINED, Needs, base_of, certify, of_rows
-from .options import Options
+from .options import MinifyOptions
 from .passes import NAMES as PASS_NAMES
 from .passes import NEUTRAL, PLAINER
 from .problem import Answer, Candidate, CannotJudgeError, Problem, Ruling
@@ -116,11 +116,11 @@ class Subject(Problem, Protocol):
         ...
 
 
-class Session:
+class Minification:
     """One minification. `tell` receives events, `narrate` sentences."""
 
     def __init__(
-        self, subject: Subject, journal: Journal, out: Path, options: Options, *,
+        self, subject: Subject, journal: Journal, out: Path, options: MinifyOptions, *,
         narrate: Callable[[str], None] = lambda text: None, tell: Follow = lambda event: None,
         steering: Steering | None = None,
     ) -> None:  # fmt: skip
@@ -128,7 +128,7 @@ class Session:
         self.subject, self.journal, self.options = subject, journal, options
         self.results = Results(subject, out, options)
         self.narrate, self.tell = narrate, tell
-        self.budget = Budget(options.max_time, options.max_queries)
+        self.budget = SearchLimits(options.max_time, options.max_queries)
         self.notes: list[str] = []
         self.originals: list[Answer] = []
         self.asked: Counter[str] = Counter()
@@ -226,7 +226,7 @@ class Session:
     def _announce(self, purpose: str, case: str, run: int, number: int) -> None:
         """Tells that a query outside of the search starts, unless its answer is known from before."""
         if not self.journal.has(case, run):
-            self.tell(Asking(number, purpose, purpose, case))
+            self.tell(QueryStarted(number, purpose, purpose, case))
 
     def _original(self, run: int, ask: Callable[[], Answer] | None = None) -> Answer:
         return self.journal.answer("original", run, ask or partial(persistent, self.subject.whole))[0]
@@ -237,7 +237,7 @@ class Session:
             known = self.journal.has("original", len(self.originals))
             self.originals.append(answer)
             self.asked["sanity"] += 1
-            self.tell(Asked.of(self.asked["sanity"], "sanity", "sanity", "original", answer, recalled=known))
+            self.tell(QueryAnswered.of(self.asked["sanity"], "sanity", "sanity", "original", answer, recalled=known))
         self.rate = Rate(sum(answer.verdict is Ruling.SAME for answer in self.originals), len(self.originals))
 
     def _calibrate(self, left: int | None = None) -> None:
@@ -312,7 +312,7 @@ class Session:
 
     def _hear(self, event: Happening) -> None:
         """What the engine tells, on its way to who follows."""
-        if isinstance(event, Asked) and event.purpose == "explanation":
+        if isinstance(event, QueryAnswered) and event.purpose == "explanation":
             self.asked["explanation"] += 1
         if isinstance(event, Best):
             self._keep_best(self.engine)
@@ -400,7 +400,7 @@ class Session:
                 self.shown = answer if answer.verdict is Ruling.SAME else self.shown
                 engine.queries += 1
                 self.asked["verification"] += 1
-                self.tell(Asked.of(engine.queries, "verification", "verification", key, answer, recalled=known))
+                self.tell(QueryAnswered.of(engine.queries, "verification", "verification", key, answer, recalled=known))
         except (Skipped, Cancelled) as error:
             self.cut = str(error) or "skipped"
         finally:

@@ -27,7 +27,7 @@ from ..toolkit.recorder.summary import shown_path
 from ..toolkit.rungs import NAMES
 from ..toolkit.verdict import ROUNDING, Verdict
 from .journal import JOURNAL_FILE, about
-from .options import CHECKS, FLAGS, Options
+from .options import CHECKS, FLAGS, MinifyOptions
 
 SHOWN = ("rung", "check", "match", "jobs", "max_time", "max_queries")
 """The options that a screen asks for; others stay as they are proposed."""
@@ -49,7 +49,7 @@ class Start:
 
     graph: str
     out: str
-    options: Options = field(default_factory=Options)
+    options: MinifyOptions = field(default_factory=MinifyOptions)
     why: str = ""
     doubt: str = ""
     instead: str = ""
@@ -106,7 +106,7 @@ def proposed(
     options, why = _of_case(found.path), "as it was found" if (found.path / "case.json").is_file() else ""
     if why and needs_saying(options):
         left = [word for word in (options.command and "its command", *map(shown, without_trust(options.imports))) if word]
-        options = replace(options, imports=(), check=Options.check if options.command is not None else options.check)
+        options = replace(options, imports=(), check=MinifyOptions.check if options.command is not None else options.check)
         why += f", without {' and '.join(left)}: what is run has to be said by you"
     start = Start(graph, free_folder(stage, cwd), options, why)
     return start if why or verdict is None else _as_judged(start, verdict, rung, imports)
@@ -139,15 +139,17 @@ def _text(value: Any) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _of_case(folder: Path) -> Options:
+def _of_case(folder: Path) -> MinifyOptions:
     """The options in a case's case.json that say what is asked; those of a search's length are left."""
     try:
         data: Any = msgspec.json.decode(opening.read(folder / "case.json"))
-        known = Options.from_json(data.get("options") or {name: data[name] for name in ("rung", "check", "seed") if name in data})
-        kept = {one.name for one in fields(Options)} - {"max_time", "max_queries", "executor", "verify"}
-        return Options(**{name: getattr(known, name) for name in kept}).checked()
+        known = MinifyOptions.from_json(
+            data.get("options") or {name: data[name] for name in ("rung", "check", "seed") if name in data}
+        )
+        kept = {one.name for one in fields(MinifyOptions)} - {"max_time", "max_queries", "executor", "verify"}
+        return MinifyOptions(**{name: getattr(known, name) for name in kept}).checked()
     except (OSError, msgspec.MsgspecError, GraphdbgError, AttributeError, KeyError, TypeError):
-        return Options()
+        return MinifyOptions()
 
 
 @dataclass(frozen=True)
@@ -155,11 +157,11 @@ class Unfinished:
     """A minification that can go on. `directory`: where its first process was started."""
 
     graph: str
-    options: Options
+    options: MinifyOptions
     directory: str
 
 
-def resumed(out: Path, options: Options, typed: Collection[str]) -> Unfinished:
+def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfinished:
     """What to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is nothing, and where the
     folder names a command or modules that the user neither said again nor trusts.
 
@@ -171,7 +173,7 @@ def resumed(out: Path, options: Options, typed: Collection[str]) -> Unfinished:
     if known is None:
         why = "it has no journal" if out.is_dir() else "there is no such folder"
         raise UsageError(f"there is nothing to go on with in {out}", why, "minify without --resume")
-    old = Options.from_json(known.get("options", {}))
+    old = MinifyOptions.from_json(known.get("options", {}))
     kept = {field.name: getattr(old, field.name) for field in fields(old) if field.name not in typed}
     answers = opening.read(path).count(b"\n") - 2  # roughly: notes count too
     if kept.get("max_queries") and answers >= kept["max_queries"]:
@@ -188,12 +190,12 @@ def resumed(out: Path, options: Options, typed: Collection[str]) -> Unfinished:
     return Unfinished(graph, replace(found, imports=with_trust(without_trust(found.imports), ours)), directory)
 
 
-def needs_saying(options: Options) -> bool:
+def needs_saying(options: MinifyOptions) -> bool:
     """Whether a folder's options run something that the user has to say again: a command, or modules that are imported."""
     return options.command is not None or bool(without_trust(options.imports))
 
 
-def _said(out: Path, old: Options, directory: str, typed: Collection[str], *, trusted: bool) -> None:
+def _said(out: Path, old: MinifyOptions, directory: str, typed: Collection[str], *, trusted: bool) -> None:
     """Raises UsageError where a command or modules of the folder's would be run that were not said again."""
     if trusted or not needs_saying(old):
         return
@@ -207,12 +209,12 @@ def _said(out: Path, old: Options, directory: str, typed: Collection[str], *, tr
     if lacking:
         anew, how = again(out, old), "then say it again: {} (or --trust)"
         if not here or not anew.isprintable():
-            anew, how = again(out, Options(imports=(TRUST,))), "then run {} if you trust it"
+            anew, how = again(out, MinifyOptions(imports=(TRUST,))), "then run {} if you trust it"
         why = "its journal says so, and nobody has said it here"
         raise UsageError(f"going on in {out} {' and '.join(lacking)}", why, f"read it, {how.format(anew)}")
 
 
-def again(out: Path, options: Options | None = None) -> str:
+def again(out: Path, options: MinifyOptions | None = None) -> str:
     """The command that goes on in a folder. Trust has to be said again, and so has what would be run: a command, modules."""
     words = option_words(options.imports) if options is not None else []
     words += ["--check", options.check] if options is not None and options.command is not None else []

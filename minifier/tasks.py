@@ -27,7 +27,7 @@ from ..toolkit.blame.culprits import first_wrong, noticed
 from ..toolkit.case import Case, Live
 from ..toolkit.control import BUSY, factor
 from ..toolkit.costs import PeakMemory, empty_code_cache
-from ..toolkit.fidelity import Watched
+from ..toolkit.fidelity import CompiledArtifacts
 from ..toolkit.gate import gated, unlike
 from ..toolkit.inlining import inlinable, inlined
 from ..toolkit.isolation.child import mark, report
@@ -104,7 +104,7 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     whole = payload["candidate"] is None
     if payload["made_up"]:
         payload["lean"] = "fakes"
-    watched = Watched(original.saved) if whole and payload["rung"] == "inductor" and not payload["made_up"] else None
+    watched = CompiledArtifacts(original.saved) if whole and payload["rung"] == "inductor" and not payload["made_up"] else None
 
     @contextmanager
     def watch() -> Generator[None]:

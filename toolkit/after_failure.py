@@ -90,7 +90,7 @@ class _Steps:
         self.imports = option_words(imports)
         self.limit_s = limit_s
         self.written: list[Path] = []
-        self.done: index.Row | None = None
+        self.done: index.ListedGraph | None = None
         self.stopped = False
         self._started = time.monotonic()
         self._child: subprocess.Popen[bytes] | None = None
@@ -119,7 +119,7 @@ class _Steps:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def one(self, row: index.Row, wanted: Sequence[str]) -> bool:
+    def one(self, row: index.ListedGraph, wanted: Sequence[str]) -> bool:
         """All steps for one graph; False when it does not fail any more and another one should be tried."""
         graph = f"{self.run}/{row.id}"
         subject = graph
@@ -145,7 +145,7 @@ class _Steps:
                 return False
         return True
 
-    def closing(self, found: Sequence[index.Row]) -> list[str]:
+    def closing(self, found: Sequence[index.ListedGraph]) -> list[str]:
         """What was written, and what was not looked at."""
         lines = [f"graphdbg: on failure: wrote {' and '.join(shown_path(path) for path in self.written)}"]
         if not self.written:

@@ -47,7 +47,7 @@ class Memory:
 
 
 @dataclass
-class Plan:
+class CutPlan:
     """What is used: original placeholders and attributes, recorded values, and who reads what."""
 
     used: set[str] = field(default_factory=set)
@@ -69,12 +69,12 @@ class Cutting:
         self.rank = {name: position for position, name in enumerate(atoms.order)}
         self.computed = atoms.of_node.keys() | atoms.carried.names
         self.versions: dict[int, int] = {}
-        self.plan_ = Plan()
+        self.plan_ = CutPlan()
         self.there: dict[str, list[Handle]] = {}
         self.lies: dict[Handle, dict[int, Memory]] = {}
         self.writers: list[tuple[str, int, Memory]] = []
 
-    def plan(self, outputs: Sequence[fx.Node]) -> Plan:
+    def plan(self, outputs: Sequence[fx.Node]) -> CutPlan:
         """The whole plan; `outputs` are the nodes that the new graph returns."""
         self._originals()
         for name in sorted({*self.kept, *self.values.writes} & self.rank.keys(), key=self.rank.__getitem__):

@@ -31,7 +31,7 @@ from . import torch_private as t
 if TYPE_CHECKING:
     from torch import fx
 
-    from ..dumps.index import Row
+    from ..dumps.index import ListedGraph
     from .outcome import Outcome
 
 Apart = Literal["", "graph", "code"]
@@ -43,7 +43,7 @@ _PADDING = "aten.constant_pad_nd"
 _CODE = "output_code.py"
 
 
-class Watched:
+class CompiledArtifacts:
     """What one replay compiled, in order: its post-grad graphs and its generated code, in normal form; of `saved` beside what was
     recorded, and nothing at all where that cannot be. After `compare`: whether it was the `same`, or what was `apart`, `said` in
     one sentence; whether one of the two is `padded` more than the other."""
@@ -139,7 +139,7 @@ def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
         if row.saved and row.process == saved.process and row.local.partition("/")[0] == compile_id
     ]  # fmt: skip
     by_id = {row.local: row for row in mine}
-    found: list[tuple[str, Row]] = []
+    found: list[tuple[str, ListedGraph]] = []
     for kind, number in sorted(_compiles(by_id[local], mine), key=lambda one: one[0] == "backward"):
         for name in (f"post_grad_{kind}", kind):
             if (row := by_id.get(f"{compile_id}/{name}{number}")) is not None:
@@ -149,7 +149,7 @@ def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
     return [(name, SavedGraph(row.path, saved.run, row)) for name, row in found]
 
 
-def _compiles(row: Row, mine: Sequence[Row]) -> list[tuple[str, str]]:
+def _compiles(row: ListedGraph, mine: Sequence[ListedGraph]) -> list[tuple[str, str]]:
     """The inner compiles that a graph leads to: (forward | backward | inference, ".N" or "").
 
     Numbers count per stage, so a Dynamo graph and its forward may have different ones: they are joined by the order of capture. A
@@ -174,7 +174,7 @@ def _compiles(row: Row, mine: Sequence[Row]) -> list[tuple[str, str]]:
     return found
 
 
-def _number(row: Row) -> str:
+def _number(row: ListedGraph) -> str:
     """The ".N" of a graph's id."""
     return "".join(row.local.partition("/")[2].partition(".")[1:])
 

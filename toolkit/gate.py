@@ -27,9 +27,9 @@ from .verdict_words import headline
 
 if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
-    from .fidelity import Watched
+    from .fidelity import CompiledArtifacts
     from .outcome import Outcome
-    from .triage.records import Row
+    from .triage.records import RungResult
 
 _LOST = "setting "
 """How a note of `spec.settings` begins."""
@@ -37,7 +37,7 @@ _TIMED = ("max_autotune", "coordinate_descent_tuning", "benchmark_", "triton.aut
 """Settings under which the code depends on what was timed."""
 
 
-def unlike(saved: SavedGraph, outcome: Outcome, watched: Watched, inputs: Sequence[Any]) -> str:
+def unlike(saved: SavedGraph, outcome: Outcome, watched: CompiledArtifacts, inputs: Sequence[Any]) -> str:
     """What is known to be otherwise than in the recorded run under the same torch; empty where nothing is."""
     if saved.run is None or outcome.verdict.skipped or not same_torch(saved):
         return ""
@@ -58,7 +58,7 @@ def same_torch(saved: SavedGraph) -> bool:
     return _public(saved.record.versions.get("torch", "")) == _public(version("torch"))
 
 
-def gated(saved: SavedGraph, judged: Outcome | Row, unlike: str, imports: Sequence[str] = ()) -> Verdict:
+def gated(saved: SavedGraph, judged: Outcome | RungResult, unlike: str, imports: Sequence[str] = ()) -> Verdict:
     """The verdict; `cannot_tell` where what fails is not the run's program and the run is not known to have failed so.
 
     `imports`: what was imported first, which nobody knows of the run: the question is then what they make of the graph.
@@ -69,7 +69,7 @@ def gated(saved: SavedGraph, judged: Outcome | Row, unlike: str, imports: Sequen
     return cannot_tell(f"{headline(judged.verdict)}; this is not the run's program ({unlike})", UNLIKE)
 
 
-def runs_own(saved: SavedGraph, judged: Outcome | Row) -> bool:
+def runs_own(saved: SavedGraph, judged: Outcome | RungResult) -> bool:
     """Whether the journal of the run has the failure."""
     if judged.verdict.kind == "nan" and saw_nan(saved):
         return True
@@ -92,7 +92,7 @@ def _public(name: str) -> str:
     return name.partition("+")[0]
 
 
-def _same_expected(saved: SavedGraph, watched: Watched) -> bool:
+def _same_expected(saved: SavedGraph, watched: CompiledArtifacts) -> bool:
     """Whether the same graph must be made here as in the run: Inductor pads products for a GPU by what it timed. And the same
     code: for one processor, where nothing was timed; of a GPU it is not known which it was."""
     record = saved.record

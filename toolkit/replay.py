@@ -133,7 +133,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     from .case import Case
     from .control import harmless
     from .costs import PeakMemory
-    from .fidelity import Watched
+    from .fidelity import CompiledArtifacts
     from .gate import gated, unlike
     from .isolation.child import mark
     from .judge import judge
@@ -143,7 +143,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     case = Case.at(payload["path"])
     meeting = payload.get("meeting", "")
     live = case.live(rung=payload["rung"], seed=payload["seed"], device=payload["device"], meeting=meeting)
-    watched = Watched(case.saved) if payload["rung"] == "inductor" and payload["device"] is None else None
+    watched = CompiledArtifacts(case.saved) if payload["rung"] == "inductor" and payload["device"] is None else None
     peak, eager, control = PeakMemory(), PeakMemory(), PeakMemory()
     if payload["measured"]:
         with control.watched():

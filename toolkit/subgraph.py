@@ -23,7 +23,7 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from .atoms import Atoms, binding, fake_of, output_nodes
-from .cutting import Cutting, Handle, Plan
+from .cutting import CutPlan, Cutting, Handle
 from .eager import attribute, clone_inputs
 from .spec import ReplaySpec
 from .spill import load_inputs
@@ -87,7 +87,7 @@ class _Builder:
         self.bypassed = {name for atom in bypass for name in atoms.nodes[atom]}
         self.by_name = {node.name: node for node in self.order}
         self.behind = depends_on_tangents(gm.graph) if joint else set()
-        self.plan = Plan()
+        self.plan = CutPlan()
         self.loose: set[str] = set()
         self.graph = fx.Graph()
         self.env: dict[Handle, Any] = {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LIKENESS = 0.5
 
 
-def suspects(rows: Sequence[index.Row], found: Mapping[tuple[str, str], str] | None = None) -> list[index.Row]:
+def suspects(rows: Sequence[index.ListedGraph], found: Mapping[tuple[str, str], str] | None = None) -> list[index.ListedGraph]:
     """The graphs to begin with, one for each way to fail: those that failed, those where a `--when` trigger fired, those in
     flight when their process died.
 
@@ -35,10 +35,10 @@ def suspects(rows: Sequence[index.Row], found: Mapping[tuple[str, str], str] | N
     by_name = {(row.process, row.local): row for row in rows if row.saved}
     bad += [by_name[name] for name in fired if name in by_name and by_name[name] not in bad]
     bad += [row for row in rows if row.saved and row.lost and row not in bad]
-    groups: dict[tuple[str, str], list[index.Row]] = {}
+    groups: dict[tuple[str, str], list[index.ListedGraph]] = {}
     for row in bad:
         groups.setdefault(compile_of(row), []).append(row)
-    chosen: dict[str, index.Row] = {}
+    chosen: dict[str, index.ListedGraph] = {}
     for group in groups.values():
         for error in dict.fromkeys(_likeness(row, fired) for row in group):
             chosen.setdefault(error, best([row for row in group if _likeness(row, fired) == error]))
@@ -89,12 +89,12 @@ def unlike_the_record(recorded: str | None, found: str) -> str:
     return "" if alike else f"in the run it failed otherwise: {lines[0][:160]}"
 
 
-def compile_of(row: index.Row) -> tuple[str, str]:
+def compile_of(row: index.ListedGraph) -> tuple[str, str]:
     """The process and the compile that a graph belongs to."""
     return row.process, row.local.partition("/")[0]
 
 
-def _likeness(row: index.Row, fired: Mapping[tuple[str, str], str]) -> str:
+def _likeness(row: index.ListedGraph, fired: Mapping[tuple[str, str], str]) -> str:
     if row.status != "failed" and not row.lost:
         return f"{fired.get((row.process, row.local))} in {row.local}"
     return f"{row.status if row.lost else 'failed'}: {normalise.message(row.error or '')}"

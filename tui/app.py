@@ -35,7 +35,7 @@ from .settings import OURS, THEMES, Settings, named_colours
 from .sheet import Choose
 from .telling import Telling, in_thread
 from .typed import InTurn
-from .widgets.trouble import Told, described
+from .widgets.trouble import ShownError, described
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -67,7 +67,7 @@ class Workbench(InTurn, Sturdy):
         self.collector = collecting.Collector()
         self.jobs: set[Job] = set()
         """What was started or attached to here."""
-        self.troubles: list[Told] = []
+        self.troubles: list[ShownError] = []
         """Errors that were told, the oldest first."""
         self.visits: list[Room] = []
         """Rooms that are open, the one seen last at the end."""
@@ -223,11 +223,11 @@ class Workbench(InTurn, Sturdy):
             front = self.room
         if front is None or front.panel is None:
             raise error
-        told, is_new = self.note(Told(error, doing))
+        told, is_new = self.note(ShownError(error, doing))
         if is_new or (front.panel.shown and front.panel.told is told):  # a timer that fails each time: only counted
             front.show_told(told)
 
-    def note(self, told: Told) -> tuple[Told, bool]:
+    def note(self, told: ShownError) -> tuple[ShownError, bool]:
         """Keeps an error for E; gives the one that is kept, and whether it is new: the same one again is counted."""
         for old in self.troubles:
             if (type(old.error), str(old.error), old.doing) == (type(told.error), str(told.error), told.doing):
@@ -288,7 +288,7 @@ class Workbench(InTurn, Sturdy):
 
         room = self.room
         leave = partial(self.close_room, room) if room is not None else self.do_app_quit
-        self.note(Told(error, "painting"))
+        self.note(ShownError(error, "painting"))
         self.push_screen(Broken(described(error), str(self._crash_file(error)), leave))
 
     def close_room(self, room: Room) -> None:

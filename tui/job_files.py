@@ -67,7 +67,7 @@ class JobRecord(Record, kw_only=True):
     passing: bool = False
 
 
-class Kept(msgspec.Struct):
+class JobFile(msgspec.Struct):
     """One job that was found in the folder: `code` as far as it is known, `ended` when (seconds since 1970)."""
 
     folder: Path
@@ -172,7 +172,7 @@ def code_of(folder: Path) -> int | None:
     return code if code < 128 else 128 - code
 
 
-def look(folder: Path) -> Kept:
+def look(folder: Path) -> JobFile:
     """One job as it stands. Raises GraphdbgError where its job.json cannot be read."""
     record = read_record(folder / JOB_FILE, JobRecord)
     code = code_of(folder)
@@ -184,7 +184,7 @@ def look(folder: Path) -> Kept:
         with contextlib.suppress(OSError):
             files = [folder / name for name in (EXIT_FILE, OUT_FILE, ERR_FILE, JOB_FILE)]
             ended = max(file.stat().st_mtime for file in files if file.exists())
-    return Kept(folder, record, states[alive], code, ended)
+    return JobFile(folder, record, states[alive], code, ended)
 
 
 def stamp() -> list[int]:
@@ -196,9 +196,9 @@ def stamp() -> list[int]:
     return seen
 
 
-def recent(most: int = 2 * KEPT) -> list[Kept]:
+def recent(most: int = 2 * KEPT) -> list[JobFile]:
     """The jobs there are, the newest first; folders that cannot be read, and passing ones, are left out."""
-    found: list[Kept] = []
+    found: list[JobFile] = []
     for home in homes():
         for folder in _folders(home):
             with contextlib.suppress(GraphdbgError):
@@ -237,7 +237,7 @@ def recorded_at(target: Path) -> float:
     return 0.0
 
 
-def _about(graph: str) -> list[Kept]:
+def _about(graph: str) -> list[JobFile]:
     """The jobs about a graph, the newest first."""
     wanted = Path(graph).absolute()
     since = recorded_at(wanted)
@@ -247,16 +247,16 @@ def _about(graph: str) -> list[Kept]:
     ]  # fmt: skip
 
 
-def of_graph(graph: str) -> dict[str, Kept]:
+def of_graph(graph: str) -> dict[str, JobFile]:
     """The newest job about a graph of each kind, which Replay shows again."""
-    found: dict[str, Kept] = {}
+    found: dict[str, JobFile] = {}
     for kept in _about(graph):
         if kind := kind_of(kept.record.words):
             found.setdefault(kind, kept)
     return found
 
 
-def finding(kept: Kept) -> str:
+def finding(kept: JobFile) -> str:
     """What a job that has ended found, in a few words."""
     said = {} if kept.state == "running" else _last_said(kept.folder)
     return str(said.get("sentence") or said.get("summary") or said.get("reason") or "")

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from ..dumps.amounts import ago_text
-from ..dumps.browse.listing import Line
+from ..dumps.browse.listing import ListingLine
 from ..dumps.errors import GraphdbgError
 from ..dumps.wording import counted
 from ..minifier.progress import telling
@@ -62,7 +62,7 @@ class Outs:
     def __init__(self) -> None:
         self._watched: dict[str, Watched] = {}
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[ListingLine]:
         """One line each, as of now, the newest first; `run` is what each is about."""
         for name in _folders():
             if name not in self._watched and is_out(Path(name)):
@@ -78,8 +78,8 @@ class Outs:
             return telling.facts(watched, time.time())
         return [telling.standing(watched, time.time()), *outcome_of(watched.out, watched.story).sentences()]
 
-    def _line(self, name: str, watched: Watched) -> Line:
-        line = Line(f"out {name}", "out", name, 1, target=name, path=Path(name))
+    def _line(self, name: str, watched: Watched) -> ListingLine:
+        line = ListingLine(f"out {name}", "out", name, 1, target=name, path=Path(name))
         try:
             for _ in range(_BITES):
                 bite = watched.look()

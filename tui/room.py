@@ -28,7 +28,7 @@ from .telling import Telling
 from .widgets.crumbs import Crumbs
 from .widgets.key_line import KeyLine
 from .widgets.rows import Rows
-from .widgets.trouble import Trouble
+from .widgets.trouble import ErrorPanel
 from .widgets.virtual_list import VirtualList
 
 KEPT_TAKEN = 20
@@ -108,7 +108,7 @@ class Room(Telling[None]):
         """The line of the rooms, the screen's own widgets, the panel of errors, the footer."""
         yield Crumbs()
         yield from self.content()
-        yield Trouble()
+        yield ErrorPanel()
         yield KeyLine(lambda: of_room(self.ROOM), self.can, id="keys")
 
     def on_mount(self) -> None:

@@ -18,7 +18,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from .telling import Telling
-from .widgets.trouble import Trouble
+from .widgets.trouble import ErrorPanel
 
 R = TypeVar("R")
 LOOK_S = 0.25
@@ -57,7 +57,7 @@ class Sheet(Telling[R], ModalScreen[R]):
         with Vertical(id="sheet") as frame:
             frame.border_title, frame.border_subtitle = Text(self.heading), Text(self.below)
             yield from self.inside()
-        yield Trouble()
+        yield ErrorPanel()
 
     def action_leave(self) -> None:
         """Closes the panel of errors, else the sheet."""

@@ -19,7 +19,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from ._textual import is_leaving
-from .widgets.trouble import Told, Trouble
+from .widgets.trouble import ErrorPanel, ShownError
 
 if TYPE_CHECKING:
     from .app import Workbench
@@ -72,9 +72,9 @@ class Telling(Screen[R]):
         return panel is not None and panel.shown and not self.typing and (parameters != ("again",) or panel.can_retry)
 
     @property
-    def panel(self) -> Trouble | None:
+    def panel(self) -> ErrorPanel | None:
         """The panel, once it is there."""
-        found = self.query(Trouble)
+        found = self.query(ErrorPanel)
         return found.first() if found else None
 
     def action_panel(self, what: str) -> None:
@@ -108,11 +108,11 @@ class Telling(Screen[R]):
         """
         if is_leaving(self):
             return  # its parts may be gone before it, which is no error
-        told, _ = self.workbench.note(Told(error, doing, said, retry))
+        told, _ = self.workbench.note(ShownError(error, doing, said, retry))
         if not quiet:
             self.show_told(told)
 
-    def show_told(self, told: Told) -> None:
+    def show_told(self, told: ShownError) -> None:
         """Opens the panel with one of the errors."""
         if self.panel is None:
             return

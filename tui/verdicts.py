@@ -93,7 +93,7 @@ class Verdicts:
         found = self._found.get(path)
         return found if found is not None and found.started >= job_files.recorded_at(path) else None
 
-    def look(self, jobs: Sequence[job_files.Kept]) -> bool:
+    def look(self, jobs: Sequence[job_files.JobFile]) -> bool:
         """Reads what these jobs, the newest first, said since; whether anything came."""
         before = dict(self._found)
         for kept in reversed(jobs):
@@ -181,12 +181,12 @@ def _size(file: Path) -> int:
         return 0
 
 
-def _reaches(kept: job_files.Kept, wanted: Path) -> bool:
+def _reaches(kept: job_files.JobFile, wanted: Path) -> bool:
     target = Path(kept.record.cwd, *kept.record.words[1:2])
     return len(kept.record.words) > 1 and kept.record.words[:1] != ["minify"] and (target == wanted or target in wanted.parents)
 
 
-def _take_job(found: NodesFound, kept: job_files.Kept, wanted: Path) -> None:
+def _take_job(found: NodesFound, kept: job_files.JobFile, wanted: Path) -> None:
     command, *words = kept.record.words
     values = ValuesSeen() if "--values" in words else None
     for line in _objects(kept.folder / job_files.OUT_FILE):

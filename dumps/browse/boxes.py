@@ -90,7 +90,7 @@ _SWEEPS = 4
 
 
 @dataclass
-class Box:
+class NodeBox:
     """`inputs` are the ids of the boxes whose values it uses; `hidden` counts inputs and users that are not drawn; `node` is
     where a click leads."""
 
@@ -116,7 +116,7 @@ class _Item:
 
     net: int
     width: int
-    box: Box | None = None
+    box: NodeBox | None = None
     x: int = 0
     above: list[_Item] = field(default_factory=list["_Item"])
     below: list[_Item] = field(default_factory=list["_Item"])
@@ -167,7 +167,7 @@ class _Item:
         return found
 
 
-def drawn(boxes: list[Box], width: int) -> tuple[list[Line], int]:
+def drawn(boxes: list[NodeBox], width: int) -> tuple[list[Line], int]:
     """The lines, and which of them is the first of the box in focus."""
     rows = _rows(boxes, width)
     _order(rows)
@@ -188,12 +188,12 @@ def drawn(boxes: list[Box], width: int) -> tuple[list[Line], int]:
     return canvas.lines(), focus
 
 
-def _rows(boxes: list[Box], width: int) -> list[list[_Item]]:
+def _rows(boxes: list[NodeBox], width: int) -> list[list[_Item]]:
     """Items by row, with the columns that pass through; a row that does not fit is split."""
-    by_row: dict[int, list[Box]] = {}
+    by_row: dict[int, list[NodeBox]] = {}
     for box in boxes:
         by_row.setdefault(box.row, []).append(box)
-    parts: list[list[Box]] = []
+    parts: list[list[NodeBox]] = []
     for number in sorted(by_row):
         parts.append([])
         used = 0
@@ -263,7 +263,7 @@ def _place(rows: list[list[_Item]], width: int) -> None:
         taken = {item.bottom: item.net for item in row if item.below}
 
 
-def _draw_box(canvas: Canvas, item: _Item, box: Box, y: int, height: int) -> None:
+def _draw_box(canvas: Canvas, item: _Item, box: NodeBox, y: int, height: int) -> None:
     frame = "╔═╗║╚╝" if box.focus else "┌─┐│└┘"
     inner = item.width - 2
     out = ("╤" if box.focus else "┬") if item.below else frame[1]

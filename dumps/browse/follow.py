@@ -22,7 +22,7 @@ import msgspec
 from .. import deaths, index, journal
 from ..errors import GraphdbgError
 from ..graph_folder import GRAPHS_FOLDER, JOURNAL_FILE, RUN_FILE
-from ..index import Row
+from ..index import ListedGraph
 from ..lines import Tail
 from ..process import EXIT_FILE, liveness
 from ..process import FILE as PROCESS_FILE
@@ -71,7 +71,7 @@ class Following:
         self.state: State = "waiting"
         self.record: RunRecord | None = None
         self.processes: list[index.Process] = []
-        self.rows: list[index.Row] = []
+        self.rows: list[index.ListedGraph] = []
         self.trouble = ""
         """Why it cannot be read."""
         self._journals: dict[str, _Journal] = {}
@@ -98,7 +98,7 @@ class Following:
         return [sentence for process in self.processes for sentence in process.damage]
 
     @property
-    def in_flight(self) -> list[index.Row]:
+    def in_flight(self) -> list[index.ListedGraph]:
         """The graphs that are compiled or run just now."""
         return [row for row in self.rows if row.status in journal.IN_FLIGHT and not row.lost]
 
@@ -192,7 +192,7 @@ def told(run: Following, wait: Callable[[float], None]) -> Iterator[str]:
         wait(POLL_S)
 
 
-def _step(row: Row) -> str:
+def _step(row: ListedGraph) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(row.since)) if row.since else " " * 8
     seconds = f" {row.seconds:.2f} s" if row.seconds is not None and row.status in ("compiled", "failed") else ""
     nodes = "" if row.nodes is None else str(row.nodes)

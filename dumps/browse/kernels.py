@@ -38,7 +38,7 @@ _MOST_REACHED = 20_000
 
 
 @dataclass(frozen=True)
-class Call:
+class KernelCall:
     """One call of a kernel: its line, and the source nodes and ops that are written above it."""
 
     line: int
@@ -58,7 +58,7 @@ class Kernel:
     language: str = ""
     start: int = -1
     end: int = -1
-    calls: list[Call] = field(default_factory=list[Call])
+    calls: list[KernelCall] = field(default_factory=list[KernelCall])
     nodes: set[str] = field(default_factory=set[str])
 
 
@@ -101,10 +101,10 @@ class Generated:
             called = _CALLED.match(text)
             name = called["callee"].removesuffix(".run") if called else ""
             if name in defined:
-                defined[name].calls.append(Call(number, sources, atens))
+                defined[name].calls.append(KernelCall(number, sources, atens))
                 sources = atens = frozenset[str]()
             elif called and sources | atens and not name.startswith(_NO_KERNELS):
-                library.append(Kernel(name, calls=[Call(number, sources, atens)]))
+                library.append(Kernel(name, calls=[KernelCall(number, sources, atens)]))
                 sources = atens = frozenset[str]()
         return [*defined.values(), *library]
 

@@ -33,7 +33,7 @@ GRAPHS = ("compile", "graph")
 _MOST_NOTES = 8
 
 
-class Line(msgspec.Struct):
+class ListingLine(msgspec.Struct):
     """One line. `key` names it for the cursor, `target` is what commands take (`run` for its run), `text` has no column.
 
     `folds`: it has lines of its own below; `since` is when it went in flight (0: it is not).
@@ -78,12 +78,12 @@ class Line(msgspec.Struct):
         return f"{self.name} {self.stage} {self.status} {self.error} {self.text} {self.function}".lower()
 
 
-def run_lines(name: str, run: Following, *, depth: int = 0) -> list[Line]:
+def run_lines(name: str, run: Following, *, depth: int = 0) -> list[ListingLine]:
     """A run, its processes where there are several or one ended badly, its graphs, and what is to be said of it.
 
     `name` is what a user calls it, and what its graphs' ids are put behind (a packed run lies in another folder)."""
     key = f"run {name}"
-    head = Line(key, "run", name, depth, target=name, run=name, path=run.path, folds=run.record is not None)
+    head = ListingLine(key, "run", name, depth, target=name, run=name, path=run.path, folds=run.record is not None)
     head.text, head.status, head.bad = _run_text(run)
     lines = [head]
     if run.record is None:
@@ -97,7 +97,15 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[Line]:
         process, below = end.process, depth + 1
         bad = end.status in ("failed", "killed", "died")
         if len(ends) > 1 or bad:
-            line = Line(f"{key} {process.name}", "process", _process_name(process), below, status=end.status, bad=bad, folds=True)
+            line = ListingLine(
+                f"{key} {process.name}",
+                "process",
+                _process_name(process),
+                below,
+                status=end.status,
+                bad=bad,
+                folds=True,
+            )
             line.run = name
             told = deaths.sentence(end, run.processes, with_host=len(hosts) > 1) if bad else ""
             line.text = plain(told) or counted(len(process.states), "graph", form=",")
@@ -108,7 +116,7 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[Line]:
     return lines + _notes(key, name, run, depth + 1)
 
 
-def aged(lines: list[Line], run: Following) -> list[Line]:
+def aged(lines: list[ListingLine], run: Following) -> list[ListingLine]:
     """The lines of a run that did not change, with its age as of now; the same list where that reads the same."""
     text, status, bad = _run_text(run)
     if (lines[0].text, lines[0].status, lines[0].bad) == (text, status, bad):
@@ -116,9 +124,9 @@ def aged(lines: list[Line], run: Following) -> list[Line]:
     return [msgspec.structs.replace(lines[0], text=text, status=status, bad=bad), *lines[1:]]
 
 
-def visible(lines: Sequence[Line], folded: set[str]) -> list[Line]:
+def visible(lines: Sequence[ListingLine], folded: set[str]) -> list[ListingLine]:
     """The lines without what is below of a folded one."""
-    kept: list[Line] = []
+    kept: list[ListingLine] = []
     hidden_below: int | None = None
     for line in lines:
         if hidden_below is not None and line.depth > hidden_below:
@@ -157,7 +165,7 @@ def _lives(run: Following) -> bool:
     return run.state == "running" and any(process.liveness == "alive" for process in run.processes)
 
 
-def _compile_lines(key: str, run: str, one: Compiled, depth: int) -> list[Line]:
+def _compile_lines(key: str, run: str, one: Compiled, depth: int) -> list[ListingLine]:
     """A compile, and below it its graphs where there are several."""
     graphs = [_graph_line(key, run, row, depth + 1) for row in one.rows]
     worst, line = graphs[one.rows.index(one.worst)], msgspec.structs.replace(graphs[one.rows.index(one.main)])
@@ -169,42 +177,42 @@ def _compile_lines(key: str, run: str, one: Compiled, depth: int) -> list[Line]:
     return [line, *graphs] if line.folds else [line]
 
 
-def _graph_line(key: str, run: str, row: index.Row, depth: int) -> Line:
+def _graph_line(key: str, run: str, row: index.ListedGraph, depth: int) -> ListingLine:
     status, since = row.status, 0.0
     if row.lost:
         status = f"{row.status}, {'died' if row.died else 'ended'}"
     elif row.status in IN_FLIGHT:
         since = row.since
     error = one_line(row.error or (row.at and f"in {row.at}"), 200) or ("" if row.saved else "it was not saved")
-    return Line(
+    return ListingLine(
         f"{key} {row.process} {row.local}", "graph", row.id, depth, stage=row.stage, nodes=row.nodes, status=status,
         seconds=row.seconds, error=error, bad=row.status == "failed" or row.lost, target=f"{run}/{row.id}", run=run,
         path=row.path, since=since, saved=row.saved,
     )  # fmt: skip
 
 
-def _notes(key: str, name: str, run: Following, depth: int) -> list[Line]:
+def _notes(key: str, name: str, run: Following, depth: int) -> list[ListingLine]:
     texts = [index.left_out_text(index.left_out(run.processes)), why.hint(name, run.processes)]
     if not run.rows and run.state != "running":
         texts.append("no graphs: nothing was compiled, or the recorder was not active")
-    made = [Line(f"{key} note {place}", "note", text, depth) for place, text in enumerate(texts) if text]
+    made = [ListingLine(f"{key} note {place}", "note", text, depth) for place, text in enumerate(texts) if text]
     damage = run.damage
     shown = enumerate(damage[:_MOST_NOTES])
-    made += [Line(f"{key} damage {place}", "note", plain(text), depth, bad=True) for place, text in shown]
+    made += [ListingLine(f"{key} damage {place}", "note", plain(text), depth, bad=True) for place, text in shown]
     if len(damage) > _MOST_NOTES:
         more = counted(len(damage) - _MOST_NOTES, "more damaged place")
-        made.append(Line(f"{key} damage", "note", f"and {more}", depth, bad=True))
+        made.append(ListingLine(f"{key} damage", "note", f"and {more}", depth, bad=True))
     return made
 
 
-def filtered(lines: Sequence[Line], text: str, folded: Collection[str] = ()) -> list[Line]:
+def filtered(lines: Sequence[ListingLine], text: str, folded: Collection[str] = ()) -> list[ListingLine]:
     """The lines in which every word of `text` stands, or in the name or command of their run or their function (`-word`: not in
     the line), with the lines that they are below of. Of a compile that is `folded` and kept itself no graph is shown."""
     words = text.lower().split()
     if not words:
         return list(lines)
-    kept: list[Line] = []
-    above: list[Line] = []
+    kept: list[ListingLine] = []
+    above: list[ListingLine] = []
     taken: set[str] = set()
     whole: set[str] = set()
     for line in lines:
@@ -231,7 +239,7 @@ def matches(text: str, words: Iterable[str]) -> bool:
     return all((word[1:] not in text) if word[:1] == "-" and len(word) > 1 else word in text for word in words)
 
 
-def suggestion(line: Line) -> str:
+def suggestion(line: ListingLine) -> str:
     """One line that says what is to be done with a graph that failed; empty for all else."""
     if line.kind not in GRAPHS or not line.bad:
         return ""
@@ -241,7 +249,7 @@ def suggestion(line: Line) -> str:
     return f"{line.graph}: {reason}. t triage · 5 shrink"
 
 
-def first_bad(lines: Sequence[Line]) -> int | None:
+def first_bad(lines: Sequence[ListingLine]) -> int | None:
     """Where the cursor begins: the last compiled of the graphs that failed together is the nearest to the error."""
     bad = [place for place, line in enumerate(lines) if line.kind in GRAPHS and line.bad and not line.folds]
     if not bad:

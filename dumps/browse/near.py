@@ -9,7 +9,7 @@ it takes no longer in a graph of 100,000 nodes than in a small one.
 from __future__ import annotations
 
 from ..wording import counted
-from .boxes import Box, drawn
+from .boxes import NodeBox, drawn
 from .sheet import DIM, Line, Sheet, line
 from .short import base_name, row_value, shorten
 from .table import GraphView
@@ -60,7 +60,7 @@ def sheet_of(view: GraphView, index: int, hops: int = HOPS, width: int = WIDTH) 
     row = rows_of(view, chosen)
     inside = set(chosen)
     most = _fitting(list(row.values()), width)
-    made: list[Box] = []
+    made: list[NodeBox] = []
     for at in chosen:
         inputs = [used for used in view.inputs(at) if used in inside]
         hidden = len(view.inputs(at)) - len(inputs), sum(user not in inside for user in view.users(at))
@@ -79,11 +79,11 @@ def _fitting(rows: list[int], width: int) -> int:
     return max(_NARROWEST, min(_WIDEST, (width - 2) // fullest - 2))
 
 
-def _box(view: GraphView, at: int, row: int, inputs: list[int], hidden: tuple[int, int], width: int, *, focus: bool) -> Box:
+def _box(view: GraphView, at: int, row: int, inputs: list[int], hidden: tuple[int, int], width: int, *, focus: bool) -> NodeBox:
     name = view.table.name[at]
     op = view.op(at)
     what = base_name(view.target(at)) if op.startswith("call_") else "" if op in (name, "placeholder") else op
     value = row_value(view.table.row(at))
     together = f"{what} {value}".strip()
     words = [name, together] if len(together) <= width - 4 else [name, what, value]
-    return Box(at, name, row, [shorten(text, width - 4) for text in words if text], inputs, hidden, focus)
+    return NodeBox(at, name, row, [shorten(text, width - 4) for text in words if text], inputs, hidden, focus)

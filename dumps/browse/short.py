@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from ..sidecar import Row
+from ..sidecar import NodeRow
 from ..tables import plain
 from ..wording import counted
 
@@ -47,6 +47,6 @@ def value_of(dtype: str, shape: str) -> str:
     return plain(f"{DTYPES.get(dtype, dtype)}[{', '.join(map(str, cast('list[Any]', dims)))}]")
 
 
-def row_value(row: Row) -> str:
+def row_value(row: NodeRow) -> str:
     """The value of a node."""
     return value_of(row.dtype, row.shape)

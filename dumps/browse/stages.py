@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..errors import GraphdbgError
 from ..schema import STAGES
-from ..sidecar import Row
+from ..sidecar import NodeRow
 from ..store import SavedGraph
 from .sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, line, span
 from .short import row_value
@@ -82,13 +82,13 @@ class Related:
 class _Node(NamedTuple):
     """What a node is recognised by."""
 
-    row: Row
+    row: NodeRow
     stage: str
     source: str = ""
     origins: Sequence[str] = ()
 
 
-def _node(saved: SavedGraph, row: Row) -> _Node:
+def _node(saved: SavedGraph, row: NodeRow) -> _Node:
     if saved.has_table:
         return _Node(row, saved.stage)
     source = next((item.source for item in saved.record.inputs if item.name == row.name), "")

@@ -63,7 +63,7 @@ def users_of(inputs: Sequence[Sequence[int]]) -> Steps[Users]:
     return Users(ends, items)
 
 
-class Values(NamedTuple):
+class ReplayedValue(NamedTuple):
     """What a replay saw of one node's value; None: not known."""
 
     min: float | None = None
@@ -84,7 +84,7 @@ class GraphView:
         self.whole = whole
         self.kernels: Mapping[int, str] = {}
         """Position of a node -> the generated kernel it went into, where that was recorded."""
-        self.values: Mapping[int, Values] = {}
+        self.values: Mapping[int, ReplayedValue] = {}
         """Position of a node -> what a replay saw."""
         self.nowhere: frozenset[str] = frozenset()
         """NaN, Inf: what no value has."""
@@ -216,12 +216,14 @@ class GraphView:
 
     def take_values(self, seen: Mapping[str, Sequence[float | None]]) -> None:
         """Takes min, max, nan, inf and error by the names of nodes; names that are not here are left out."""
-        found: dict[int, Values] = {}
+        found: dict[int, ReplayedValue] = {}
         for name, numbers in seen.items():
             index = self.position(name)
             if index is not None:
                 low, high, nan, inf, *errors = (*numbers, *[None] * 6)[:6]
-                found[index] = Values(low, high, None if nan is None else int(nan), None if inf is None else int(inf), *errors)
+                found[index] = ReplayedValue(
+                    low, high, None if nan is None else int(nan), None if inf is None else int(inf), *errors
+                )
         self.values = found
         self.nowhere = frozenset(key for key in ("nan", "inf") if not any(getattr(one, key) for one in found.values()))
 

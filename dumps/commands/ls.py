@@ -178,19 +178,19 @@ def _list_times(text: str, run: Run, as_json: bool) -> None:
         say(f"seconds of a run beside eager's: {slow}")
 
 
-def _told(text: str, run: Run, found: why.Found) -> str:
+def _told(text: str, run: Run, found: why.FirstSeen) -> str:
     """What `--when` saw, and where it comes from if that is known."""
     name = next((row.id for row in run.rows if (row.process, row.local) == (found.process, found.graph)), "")
     code, _, reason = last_verdicts(run).get(name, (0, "", ""))
     return f"{found.message}{f': {reason}' if code == 1 and reason else f'; where: graphdbg triage {shlex.quote(text)}'}"
 
 
-def graph_table(rows: list[index.Row]) -> str:
+def graph_table(rows: list[index.ListedGraph]) -> str:
     """One line per graph."""
     return render(*graph_cells(rows), terminal=on_terminal())
 
 
-def graph_cells(rows: list[index.Row]) -> tuple[list[Column], list[tuple[str, ...]]]:
+def graph_cells(rows: list[index.ListedGraph]) -> tuple[list[Column], list[tuple[str, ...]]]:
     """The columns and the cells of a table with one line per graph."""
     columns = [
         Column("id", style="bold"), Column("stage"), Column("nodes", right=True), Column("status", style=STATUS_STYLE),
@@ -207,7 +207,7 @@ def graph_cells(rows: list[index.Row]) -> tuple[list[Column], list[tuple[str, ..
     return columns, cells
 
 
-def _status(row: index.Row) -> str:
+def _status(row: index.ListedGraph) -> str:
     at = f" in {row.at}" if row.at else ""
     if row.lost:
         return f"{row.status}{at}, {'died' if row.died else 'ended'}"

@@ -27,7 +27,7 @@ from ..browse.sorting import Sort, usual
 from ..browse.table import GraphView
 from ..errors import UsageError
 from ..output import emit, say
-from ..sidecar import Row, Table, dims_value
+from ..sidecar import NodeRow, Table, dims_value
 from ..store import SavedGraph
 from ..tables import Column, on_terminal, render
 
@@ -143,7 +143,7 @@ def _json(selection: Selection, row: int) -> dict[str, Any]:
     return {**made, "kernel": view.kernels.get(row, "")} if view.kernels else made
 
 
-def node_json(row: Row, table: Table) -> dict[str, Any]:
+def node_json(row: NodeRow, table: Table) -> dict[str, Any]:
     """A node as a JSON object."""
     return {
         "index": row.index, "name": row.name, "op": row.op, "target": row.target, "inputs": [table.name[i] for i in row.inputs],

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from ..sidecar import Intern
-from .facts import Facts
+from .facts import NodeColumns
 from .sequence import common_run, increasing
 
 Keys = list[int]
@@ -23,7 +23,7 @@ STRICT, SHAPELESS, BLIND = 0, 1, 2
 """What a label holds: target, arguments and value; without the value; the target alone."""
 
 
-def labels(intern: Intern[Hashable], facts: Facts, level: int) -> Keys:
+def labels(intern: Intern[Hashable], facts: NodeColumns, level: int) -> Keys:
     """What each node does by itself."""
     columns: list[Sequence[Hashable]] = [facts.kinds, facts.targets, facts.identities]
     if level <= SHAPELESS:
@@ -33,7 +33,7 @@ def labels(intern: Intern[Hashable], facts: Facts, level: int) -> Keys:
     return [intern((level, row)) for row in zip(*columns, strict=True)]
 
 
-def up(intern: Intern[Hashable], facts: Facts, label: Keys) -> Keys:
+def up(intern: Intern[Hashable], facts: NodeColumns, label: Keys) -> Keys:
     """The whole computation that leads to each node: its label and the keys of its inputs, in order (a Merkle hash)."""
     keys: Keys = []
     for own, used in zip(label, facts.inputs, strict=True):
@@ -41,7 +41,7 @@ def up(intern: Intern[Hashable], facts: Facts, label: Keys) -> Keys:
     return keys
 
 
-def down(intern: Intern[Hashable], facts: Facts, label: Keys) -> Keys:
+def down(intern: Intern[Hashable], facts: NodeColumns, label: Keys) -> Keys:
     """All that is made of each node: its label, and for each user its key and the place it is used in."""
     keys = [0] * len(label)
     ends = {index for index, node in enumerate(facts.nodes) if node.op == "output"}
@@ -51,7 +51,7 @@ def down(intern: Intern[Hashable], facts: Facts, label: Keys) -> Keys:
     return keys
 
 
-def around(intern: Intern[Hashable], facts: Facts, keys: Keys) -> Keys:
+def around(intern: Intern[Hashable], facts: NodeColumns, keys: Keys) -> Keys:
     """One step more of neighbourhood: each node with the keys of its inputs and its users. Repeat for a wider one."""
     ends = {index for index, node in enumerate(facts.nodes) if node.op == "output"}
     made: Keys = []
@@ -80,7 +80,7 @@ _CALLS = ("call_function", "call_method", "call_module")
 class Alignment:
     """Partners as positions (-1: none), and the pairs that stand in the same order in both graphs (`chain`)."""
 
-    def __init__(self, a: Facts, b: Facts) -> None:
+    def __init__(self, a: NodeColumns, b: NodeColumns) -> None:
         self.a, self.b = a, b
         self.to_b, self.to_a = [-1] * len(a), [-1] * len(b)
         self.weak: set[int] = set()
@@ -129,7 +129,7 @@ class Alignment:
         return inputs + sum((self.to_b[user], slot) in users for user, slot in self.a.users[i])
 
 
-def align(a: Facts, b: Facts) -> Alignment:
+def align(a: NodeColumns, b: NodeColumns) -> Alignment:
     """The partners of the nodes of two graphs."""
     found = Alignment(a, b)
     intern: Intern[Hashable] = Intern()
@@ -155,7 +155,7 @@ def align(a: Facts, b: Facts) -> Alignment:
     return _better(found, strict)
 
 
-def _whole(intern: Intern[Hashable], a: Facts, b: Facts, strict: tuple[Keys, Keys]) -> Iterator[tuple[Keys, Keys]]:
+def _whole(intern: Intern[Hashable], a: NodeColumns, b: NodeColumns, strict: tuple[Keys, Keys]) -> Iterator[tuple[Keys, Keys]]:
     """Keys of a whole computation: nodes that are alone with one are partners wherever they stand."""
     up_a, up_b = up(intern, a, strict[0]), up(intern, b, strict[1])
     down_a, down_b = down(intern, a, strict[0]), down(intern, b, strict[1])
@@ -164,7 +164,9 @@ def _whole(intern: Intern[Hashable], a: Facts, b: Facts, strict: tuple[Keys, Key
     yield down_a, down_b
 
 
-def _levels(intern: Intern[Hashable], a: Facts, b: Facts, strict: tuple[Keys, Keys]) -> Iterator[tuple[bool, tuple[Keys, Keys]]]:
+def _levels(
+    intern: Intern[Hashable], a: NodeColumns, b: NodeColumns, strict: tuple[Keys, Keys]
+) -> Iterator[tuple[bool, tuple[Keys, Keys]]]:
     """Keys for the stretches between pairs, the most telling first; weak ones need a relative besides."""
     wide = strict
     steps: list[tuple[Keys, Keys]] = []
@@ -267,7 +269,7 @@ def _by_neighbours(found: Alignment, fits: Callable[[int, int], bool]) -> None:
                 break
 
 
-def _replaceable(a: Facts, b: Facts, i: int, j: int) -> bool:
+def _replaceable(a: NodeColumns, b: NodeColumns, i: int, j: int) -> bool:
     """Whether one node may have taken the other's place with another target."""
     one, two = a.kinds[i], b.kinds[j]
     return one == two != "output" or (one in _CALLS and two in _CALLS)

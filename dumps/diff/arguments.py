@@ -23,7 +23,7 @@ import msgspec
 from ..schema import Arg, ConstValue, SymValue
 from ..walk import items, string, tag_of
 from .align import Alignment
-from .facts import Facts, Key
+from .facts import Key, NodeColumns
 
 _BRACKETS = {
     "tuple": "()",
@@ -104,12 +104,12 @@ def _between(found: Alignment, place: str, one: Arg, two: Arg) -> Iterator[Diffe
         yield Difference(place, one, two, node_a, node_b, _plain(a, one), _plain(b, two))
 
 
-def _node(facts: Facts, arg: Arg) -> int:
+def _node(facts: NodeColumns, arg: Arg) -> int:
     tag, name = tag_of(arg)
     return facts.position.get(name, -1) if tag == "node" and isinstance(name, str) else -1
 
 
-def _plain(facts: Facts, arg: Arg) -> Any:
+def _plain(facts: NodeColumns, arg: Arg) -> Any:
     """The number or expression that an argument stands for, where it is known."""
     tag, body = tag_of(arg)
     if tag == "sym":
@@ -124,7 +124,7 @@ def _plain(facts: Facts, arg: Arg) -> Any:
     return arg if isinstance(arg, int) and not isinstance(arg, bool) else None
 
 
-def _known(facts: Facts, arg: Arg) -> Any:
+def _known(facts: NodeColumns, arg: Arg) -> Any:
     """An argument without nodes in a form that may be compared with another graph's; 1 and 1.0 and True are three things."""
     tag, body = tag_of(arg)
     if tag == "sym":

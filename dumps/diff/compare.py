@@ -18,7 +18,7 @@ from ..schema import GraphRecord, SymValue, TensorValue
 from . import settings
 from .align import Alignment, align
 from .arguments import Change, Departure, Difference, Kind, changes, differences, short, substitutions
-from .facts import Facts, device_names, symbol_names
+from .facts import NodeColumns, device_names, symbol_names
 
 TRACED = frozenset({"dynamo", "pre_grad"})
 """Stages before autograd: their values require gradients, those of later stages never do."""
@@ -68,7 +68,7 @@ def compare(a: GraphRecord, b: GraphRecord) -> GraphDiff:
     """Compares two graphs."""
     symbols, devices = symbol_names(a, b), device_names(a, b)
     grads = (a.stage in TRACED) == (b.stage in TRACED)
-    alignment = align(Facts(a, grads=grads), Facts(b, {**symbols, **devices}, grads=grads))
+    alignment = align(NodeColumns(a, grads=grads), NodeColumns(b, {**symbols, **devices}, grads=grads))
     also, notes = settings.compare(a, b, symbols)
     if not grads:
         _part_strangers(alignment, traced_first=a.stage in TRACED)
@@ -133,7 +133,7 @@ class _Judge:
             made.insert(0, Departure(kind, own_a, own_b))
         return made
 
-    def _is_led(self, facts: Facts, index: int, known: set[str], led: set[int]) -> bool:
+    def _is_led(self, facts: NodeColumns, index: int, known: set[str], led: set[int]) -> bool:
         """Whether a lonely node only computes a size that a changed input brought with it."""
         value = facts.nodes[index].value
         if facts.nodes[index].op == "output" or (value is not None and not isinstance(value, SymValue)):
@@ -149,7 +149,7 @@ class _Judge:
             return True
         return False
 
-    def _pair_of(self, facts: Facts, index: int) -> tuple[int, int]:
+    def _pair_of(self, facts: NodeColumns, index: int) -> tuple[int, int]:
         return (index, self.found.to_b[index]) if facts is self.a else (self.found.to_a[index], index)
 
     def _pair(self, i: int, j: int) -> list[Departure]:
@@ -197,7 +197,7 @@ class _Judge:
         return [Change("outputs", *both, "their order")]
 
     @staticmethod
-    def _names(facts: Facts, places: list[int]) -> str:
+    def _names(facts: NodeColumns, places: list[int]) -> str:
         names = list(dict.fromkeys(facts.nodes[place].name for place in places))
         return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") if names else "nothing"
 
@@ -251,7 +251,7 @@ class _Judge:
         return next(iter([*inputs, *own]), None)
 
 
-def _origin(traced: Facts, later: Facts, index: int) -> int:
+def _origin(traced: NodeColumns, later: NodeColumns, index: int) -> int:
     """The traced node that a later one comes from, or -1."""
     sources = later.nodes[index].from_node
     return traced.position.get(sources[0], -1) if sources else -1

@@ -31,7 +31,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
-class Facts:
+class NodeColumns:
     """One graph as columns of equal length, in the order of its nodes.
 
     `inputs` are positions in the order of the arguments, repeated as there; `users` (position, slot); `skeletons` the arguments
@@ -107,7 +107,7 @@ class Facts:
                 return self._stored(self.body.attrs[node.target])
             subgraph = self.body.subgraphs.get(node.target)
             return (
-                node.target if subgraph is None else digest(Facts(self.record, self.rename, subgraph, grads=self.grads))
+                node.target if subgraph is None else digest(NodeColumns(self.record, self.rename, subgraph, grads=self.grads))
             )
         module = self.body.modules.get(node.target) if node.op == "call_module" else None
         if module is None:
@@ -166,7 +166,7 @@ def renamed(text: str, rename: Mapping[str, str]) -> str:
     return _WORD.sub(lambda found: rename.get(found[0], found[0]), text) if rename else text
 
 
-def digest(facts: Facts) -> str:
+def digest(facts: NodeColumns) -> str:
     """A hash of everything that a graph computes, for subgraphs of higher-order ops."""
     rows = [
         (node.op, target, skeleton.decode(), inputs, repr(value))

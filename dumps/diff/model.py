@@ -14,7 +14,7 @@ import msgspec
 
 from .arguments import Change, Departure, shown, text
 from .compare import GraphDiff
-from .facts import Facts
+from .facts import NodeColumns
 
 MORE = 10
 """Departures shown after the first, unless all are wanted."""
@@ -149,7 +149,7 @@ def _name(found: GraphDiff, departure: Departure) -> str:
     return found.a.nodes[departure.a[0]].name if departure.a else found.b.nodes[departure.b[0]].name
 
 
-def _near(facts: Facts, other: Facts, partners: list[int], places: list[int]) -> NodeView | None:
+def _near(facts: NodeColumns, other: NodeColumns, partners: list[int], places: list[int]) -> NodeView | None:
     """The node of the other graph that shows a lonely one's absence: the partner of a user of it, else of an input."""
     for place in reversed(places):
         for user, _ in facts.users[place]:
@@ -162,7 +162,7 @@ def _near(facts: Facts, other: Facts, partners: list[int], places: list[int]) ->
     return None
 
 
-def _node(facts: Facts, index: int) -> NodeView:
+def _node(facts: NodeColumns, index: int) -> NodeView:
     node, key = facts.nodes[index], facts.values[index]
     line, code = facts.line(index)
     tensor = bool(key) and key[0] == "tensor"
@@ -175,7 +175,7 @@ def _node(facts: Facts, index: int) -> NodeView:
     )  # fmt: skip
 
 
-def _call(facts: Facts, index: int) -> str:
+def _call(facts: NodeColumns, index: int) -> str:
     node, strings = facts.nodes[index], facts.record.strings
     if node.op == "placeholder":
         source = facts.identities[index]

@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import GraphdbgError
 from ..ids import number_of
-from ..index import Row, runs
+from ..index import ListedGraph, runs
 from ..store import SavedGraph, open_run
 
 Kind = Literal["recompile", "other side", "other run", "other process", "stage"]
@@ -47,7 +47,7 @@ def others(graph: SavedGraph, run_name: str) -> list[Other]:
     return sorted(found, key=lambda other: _ORDER.index(other.kind))
 
 
-def _relation(graph: SavedGraph, row: Row) -> tuple[Kind, str] | None:
+def _relation(graph: SavedGraph, row: ListedGraph) -> tuple[Kind, str] | None:
     """What a graph of the same run is to this one."""
     compiled, _, stage = row.local.partition("/")
     mine, _, my_stage = graph.local_id.partition("/")

@@ -15,11 +15,11 @@ from __future__ import annotations
 import msgspec
 
 from ..errors import GraphdbgError, UsageError
-from ..index import Row
+from ..index import ListedGraph
 from ..store import SavedGraph
 from .compare import GraphDiff, compare
 from .model import GraphView, graph_view
-from .sides import Part
+from .sides import GraphGroup
 
 _ALIKE, _ALIKE_AND_NAMESAKE = 0.5, 0.25
 """Compiles whose user lines are alike to this share are those of one function; less is asked of those of one name."""
@@ -32,7 +32,7 @@ class Pair(msgspec.Struct):
     b: SavedGraph | None
 
 
-def pairs(a: SavedGraph | Part, b: SavedGraph | Part) -> list[Pair]:
+def pairs(a: SavedGraph | GraphGroup, b: SavedGraph | GraphGroup) -> list[Pair]:
     """The graphs of two sides that belong together, in the order of A, then what only B has. Raises UsageError for sides that
     cannot be compared (a graph with a part that has no graph of its id)."""
     if isinstance(a, SavedGraph):
@@ -44,20 +44,20 @@ def pairs(a: SavedGraph | Part, b: SavedGraph | Part) -> list[Pair]:
     return [pair for rows_a, rows_b in _processes(a, b) for pair in _graphs(a, rows_a, b, rows_b)]
 
 
-def ranks(part: Part) -> list[tuple[Part, Part]]:
+def ranks(part: GraphGroup) -> list[tuple[GraphGroup, GraphGroup]]:
     """The first process of a run with each of its others; raises UsageError for a run of one process."""
-    parts = [Part(f"{part.text}/{_label(rows[0])}", part.run, rows, "process") for rows in part.processes().values()]
+    parts = [GraphGroup(f"{part.text}/{_label(rows[0])}", part.run, rows, "process") for rows in part.processes().values()]
     if part.kind != "run" or len(parts) < 2:
         why = f"only {part.text} is named, and it is {'one process' if part.kind == 'run' else 'a ' + part.kind}"
         raise UsageError("a second graph, run or process is wanted", why, "name it: graphdbg diff A B")
     return [(parts[0], other) for other in parts[1:]]
 
 
-def _label(row: Row) -> str:
+def _label(row: ListedGraph) -> str:
     return row.id.rpartition(":")[0] + ":" if ":" in row.id else row.process
 
 
-def _counterpart(graph: SavedGraph, part: Part) -> SavedGraph:
+def _counterpart(graph: SavedGraph, part: GraphGroup) -> SavedGraph:
     wanted = _inside(part, graph.local_id)
     rows = [row for row in part.rows if row.saved and _inside(part, row.local) == wanted]
     if len(rows) > 1:
@@ -70,17 +70,17 @@ def _counterpart(graph: SavedGraph, part: Part) -> SavedGraph:
     return part.graph(rows[0])
 
 
-def _inside(part: Part, local: str) -> str:
+def _inside(part: GraphGroup, local: str) -> str:
     """What a graph is called in a part: by its stage alone in one compile."""
     return local.partition("/")[2] if part.kind == "compile" else local
 
 
-def _processes(a: Part, b: Part) -> list[tuple[list[Row], list[Row]]]:
+def _processes(a: GraphGroup, b: GraphGroup) -> list[tuple[list[ListedGraph], list[ListedGraph]]]:
     """The processes of one rank in order of start; those without a rank, or of other ranks alone, by order."""
     one, two = list(a.processes().values()), list(b.processes().values())
     if len(one) == len(two) == 1:
         return [(one[0], two[0])]
-    found: list[tuple[list[Row], list[Row]]] = []
+    found: list[tuple[list[ListedGraph], list[ListedGraph]]] = []
     for rows in one:
         partner = next((other for other in two if other[0].rank == rows[0].rank), None)
         if partner is not None:
@@ -89,7 +89,7 @@ def _processes(a: Part, b: Part) -> list[tuple[list[Row], list[Row]]]:
     return found + [([], rows) for rows in two]
 
 
-def _graphs(a: Part, rows_a: list[Row], b: Part, rows_b: list[Row]) -> list[Pair]:
+def _graphs(a: GraphGroup, rows_a: list[ListedGraph], b: GraphGroup, rows_b: list[ListedGraph]) -> list[Pair]:
     names = {} if a.kind == "compile" else _compiles(a, rows_a, b, rows_b)
     wanted = {_inside(b, row.local): row for row in rows_b if row.saved}
     found: list[Pair] = []
@@ -100,7 +100,7 @@ def _graphs(a: Part, rows_a: list[Row], b: Part, rows_b: list[Row]) -> list[Pair
     return found + [Pair(None, b.graph(row)) for row in wanted.values()]
 
 
-def _compiles(a: Part, rows_a: list[Row], b: Part, rows_b: list[Row]) -> dict[str, str]:
+def _compiles(a: GraphGroup, rows_a: list[ListedGraph], b: GraphGroup, rows_b: list[ListedGraph]) -> dict[str, str]:
     """How each compile of A is called in B. Where the names are the same on both sides, they are trusted."""
     one, two = _by_compile(rows_a), _by_compile(rows_b)
     if one.keys() == two.keys():
@@ -123,15 +123,15 @@ def _compiles(a: Part, rows_a: list[Row], b: Part, rows_b: list[Row]) -> dict[st
     return found
 
 
-def _by_compile(rows: list[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+def _by_compile(rows: list[ListedGraph]) -> dict[str, list[ListedGraph]]:
+    found: dict[str, list[ListedGraph]] = {}
     for row in rows:
         if row.saved:
             found.setdefault(row.local.partition("/")[0], []).append(row)
     return found
 
 
-def _lines(part: Part, rows: list[Row]) -> frozenset[str]:
+def _lines(part: GraphGroup, rows: list[ListedGraph]) -> frozenset[str]:
     """The user's lines in the first graph of a compile; empty when its table cannot be read."""
     try:
         table = part.graph(rows[0]).table

@@ -15,31 +15,31 @@ from typing import Literal
 import msgspec
 
 from ..errors import UsageError
-from ..index import Row, is_run
+from ..index import ListedGraph, is_run
 from ..store import Run, SavedGraph, open_run, resolve
 
 
-class Part(msgspec.Struct):
+class GraphGroup(msgspec.Struct):
     """Graphs of a run that belong together, in order of capture."""
 
     text: str
     run: Run
-    rows: list[Row]
+    rows: list[ListedGraph]
     kind: Literal["run", "process", "compile"]
 
-    def processes(self) -> dict[str, list[Row]]:
+    def processes(self) -> dict[str, list[ListedGraph]]:
         """The rows of each process, by the name of its folder, in the order of ranks."""
-        found: dict[str, list[Row]] = {}
+        found: dict[str, list[ListedGraph]] = {}
         for row in self.rows:
             found.setdefault(row.process, []).append(row)
         return found
 
-    def graph(self, row: Row) -> SavedGraph:
+    def graph(self, row: ListedGraph) -> SavedGraph:
         """The graph of a row."""
         return SavedGraph(row.path, self.run, row)
 
 
-def side(text: str, cwd: str | Path | None = None) -> SavedGraph | Part:
+def side(text: str, cwd: str | Path | None = None) -> SavedGraph | GraphGroup:
     """What a text names; raises UsageError saying what was looked for and where."""
     path = Path(os.path.normpath(Path(cwd or "") / text))
     if text and "\0" not in text:
@@ -50,13 +50,13 @@ def side(text: str, cwd: str | Path | None = None) -> SavedGraph | Part:
                     return found
                 break
     found = resolve(text, cwd)
-    return found if isinstance(found, SavedGraph) else Part(text, found, found.rows, "run")
+    return found if isinstance(found, SavedGraph) else GraphGroup(text, found, found.rows, "run")
 
 
-def _part(run: Run, rest: str, text: str) -> Part | None:
+def _part(run: Run, rest: str, text: str) -> GraphGroup | None:
     """A process or a whole compile of a run; None where one graph, or nothing, is meant."""
     if rest == ".":
-        return Part(text, run, run.rows, "run")
+        return GraphGroup(text, run, run.rows, "run")
     process, colon, local = rest.rpartition(":")
     rows = [
         row
@@ -67,16 +67,16 @@ def _part(run: Run, rest: str, text: str) -> Part | None:
         there = ", ".join(known.name if known.rank is None else f"{known.rank}:" for known in run.processes)
         raise UsageError(f"{text} names no process with graphs", f"{run.path} has {there or 'no processes'}")
     if colon and not local:
-        return Part(text, run, _one_process(rows, text), "process")
+        return GraphGroup(text, run, _one_process(rows, text), "process")
     if not colon:
         named = [row for row in rows if row.process == rest]
         if named:
-            return Part(text, run, named, "process")
+            return GraphGroup(text, run, named, "process")
     compiled = [row for row in rows if row.local.partition("/")[0] == local]
-    return Part(text, run, _one_process(compiled, text), "compile") if len(compiled) > 1 else None
+    return GraphGroup(text, run, _one_process(compiled, text), "compile") if len(compiled) > 1 else None
 
 
-def _one_process(rows: list[Row], text: str) -> list[Row]:
+def _one_process(rows: list[ListedGraph], text: str) -> list[ListedGraph]:
     names = list(dict.fromkeys(row.process for row in rows))
     if len(names) > 1:
         raise UsageError(

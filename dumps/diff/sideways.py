@@ -30,7 +30,7 @@ OWN = frozenset(("changed", "only A", "only B", "replaced"))
 _MAX_TEXT = 160
 
 
-class Side(msgspec.Struct):
+class SideColumns(msgspec.Struct):
     """One graph as columns: the node's name, and places in `Sideways.strings` of its target, value and user line."""
 
     graph: str
@@ -41,7 +41,7 @@ class Side(msgspec.Struct):
     lines: list[int] = []
 
 
-class Line(msgspec.Struct):
+class DiffLine(msgspec.Struct):
     """One line: positions in both graphs (-1: none), its mark, and what differs."""
 
     a: int
@@ -55,7 +55,7 @@ class Sideways(msgspec.Struct):
     belongs together (-1: no departure). `same`: neither nodes nor settings differ."""
 
     summary: str
-    sides: list[Side]
+    sides: list[SideColumns]
     same: bool = False
     strings: list[str] = []
     a: list[int] = []
@@ -67,9 +67,9 @@ class Sideways(msgspec.Struct):
     def __len__(self) -> int:
         return len(self.a)
 
-    def row(self, index: int) -> Line:
+    def row(self, index: int) -> DiffLine:
         """One line."""
-        return Line(self.a[index], self.b[index], MARKS[self.marks[index]], self.strings[self.texts[index]])
+        return DiffLine(self.a[index], self.b[index], MARKS[self.marks[index]], self.strings[self.texts[index]])
 
     def starts(self) -> list[int]:
         """The lines where something that departs by itself begins; without alignment none."""
@@ -90,12 +90,12 @@ class _Builder:
         self._intern = Intern({"": 0})
         self.made.sides = [self._side(*a), self._side(*b)]
 
-    def _side(self, graph: str, stage: str, table: Table) -> Side:
+    def _side(self, graph: str, stage: str, table: Table) -> SideColumns:
         strings = table.strings
         known = {place: self._intern(strings[place]) for place in {*table.target, *table.where}}
         pairs = set(zip(table.dtype, table.shape, strict=True))
         values = {pair: self._intern(value_of(strings[pair[0]], strings[pair[1]])) for pair in pairs}
-        return Side(
+        return SideColumns(
             graph, stage, table.name, [known[place] for place in table.target],
             [values[pair] for pair in zip(table.dtype, table.shape, strict=True)], [known[place] for place in table.where],
         )  # fmt: skip

@@ -26,7 +26,7 @@ from .. import journal, temporary
 from ..atomic import write_file
 from ..errors import GraphdbgError, UnreadableError, UsageError
 from ..graph_folder import JOURNAL_FILE, encode
-from ..index import Process, Row, exit_record
+from ..index import ListedGraph, Process, exit_record
 from ..process import EXIT_FILE, host_name
 from ..process import FILE as PROCESS_FILE
 from ..redact import user_name
@@ -273,7 +273,7 @@ class _Work:
         for word in (word for text in texts for word in random_looking(text)):
             self.random.setdefault(word, where)
 
-    def _graph(self, writer: ProcessWriter, row: Row) -> None:
+    def _graph(self, writer: ProcessWriter, row: ListedGraph) -> None:
         saved = SavedGraph(row.path, self.run, row)
         record = self._read(f"graph {row.id}", lambda: saved.record)
         if record is None:
@@ -300,14 +300,14 @@ class _Work:
             self.counts["sources"] += writer.sources.keep(self.texts.file(file), told)
             self.counts["sources changed"] += told != text
 
-    def _inputs(self, writer: ProcessWriter, saved: SavedGraph, row: Row) -> None:
+    def _inputs(self, writer: ProcessWriter, saved: SavedGraph, row: ListedGraph) -> None:
         seen = self._read(f"the inputs of graph {row.id}", lambda: saved.own_inputs_record)
         if seen is None:
             return
         told = records.inputs(seen, self.texts, keep=self._keep(saved))
         writer.save_inputs(row.local, told, saved.tensors)
 
-    def _code(self, writer: ProcessWriter, saved: SavedGraph, row: Row) -> None:
+    def _code(self, writer: ProcessWriter, saved: SavedGraph, row: ListedGraph) -> None:
         files: dict[str, str] = {}
         for file in self._read(f"the code of graph {row.id}", saved.code_files) or []:
             text = self._read(f"{file.name} of graph {row.id}", file.read_text)

@@ -21,18 +21,18 @@ from typing import NamedTuple
 
 from .. import deaths, times, why
 from ..compiles import Compiled
-from ..index import Row
+from ..index import ListedGraph
 from ..journal import IN_FLIGHT
 from ..markup import Markup, data, joined, tag
 from ..sources import Sources
 from ..store import Run
 from ..times import CompileTime, Span
 from ..why import frequent, wording
-from ..why.model import Compile, Function, Guard, Place, ProcessWhy, Skipped
+from ..why.model import Compile, Function, Guard, ProcessWhy, ProgramLine, Skipped
 from ..why.text import Writer
 from ..wording import counted
 from ..worst import Told
-from .page_data import Graph, cut, read
+from .page_data import PageGraph, cut, read
 
 MOST_BYTES = 2_900_000
 SUFFIXES = (".html", ".htm")
@@ -56,7 +56,7 @@ _HEAD = (
 _KEYS = (("/", "search"), ("j", ""), ("k", "rows"), ("Enter", "opens"), ("Esc", "closes"))
 
 
-class Entry(NamedTuple):
+class CompileLine(NamedTuple):
     """One compile; `item` where Dynamo told of it; `began`: in seconds since 1970, 0 where it is not known."""
 
     id: str
@@ -82,33 +82,33 @@ def page(run: Run, name: str, verdicts: Mapping[str, Told]) -> tuple[str, list[t
     return found
 
 
-def _entries(run: Run, told: Iterable[ProcessWhy], known: Mapping[str, CompileTime]) -> Iterator[Entry]:
+def _entries(run: Run, told: Iterable[ProcessWhy], known: Mapping[str, CompileTime]) -> Iterator[CompileLine]:
     """The compiles in the order in which they began, process by process; then the graphs that came without Dynamo."""
     rows = {row.id: row for row in run.rows}
     for process in told:
         writer = Writer(process, _WIDTH)
-        found: list[Entry] = []
+        found: list[CompileLine] = []
         for function, item in [(one, item) for one in process.functions for item in one.compiles]:
             mine = [rows[line.id] for line in item.graphs if line.id in rows]
             compiled = Compiled(f"{process.prefix}{item.id}", mine, function.name, _line(function) if function.file else "")
             timed = next((known[row.id] for row in mine if row.id in known), None)
             reason, details = writer.reason(function, item), writer.details(function, item)
-            found.append(Entry(compiled.id, process, compiled, reason, details, item, timed, item.began))
+            found.append(CompileLine(compiled.id, process, compiled, reason, details, item, timed, item.began))
         yield from sorted(found, key=lambda one: one.began)
-        others: dict[str, list[Row]] = {}
+        others: dict[str, list[ListedGraph]] = {}
         for row in (rows[line.id] for line in process.others if line.id in rows):
             others.setdefault(row.id.partition("/")[0], []).append(row)
         for name, mine in others.items():
             reason = "without Dynamo (a direct call of the compiler), or its beginning was lost"
-            yield Entry(name, process, Compiled(name, mine), reason)
+            yield CompileLine(name, process, Compiled(name, mine), reason)
 
 
 class _Writing:
     """One page, its limits a `part` of the usual ones."""
 
     def __init__(
-        self, run: Run, name: str, verdicts: Mapping[str, Told], processes: list[ProcessWhy], entries: list[Entry],
-        graphs: list[Graph], part: float,
+        self, run: Run, name: str, verdicts: Mapping[str, Told], processes: list[ProcessWhy], entries: list[CompileLine],
+        graphs: list[PageGraph], part: float,
     ) -> None:  # fmt: skip
         self.run, self.name, self.typed = run, name, shlex.quote(name)
         self.verdicts, self.processes, self.entries, self.part = verdicts, processes, entries, part
@@ -174,7 +174,7 @@ class _Writing:
         rest = self._cut(f"{counted(left, 'more compile')} left out here", "ls {run} --why") if left > 0 else ""
         return _section("Compiles", heads, *map(self._compile, self.entries[:most]), rest)
 
-    def _compile(self, one: Entry) -> Markup:
+    def _compile(self, one: CompileLine) -> Markup:
         seconds = one.time.compile_s if one.time else one.graphs.seconds
         glyph, kind, word = self._state(one)
         row = tag(
@@ -190,7 +190,7 @@ class _Writing:
         parts = (stages, *map(self._error, errors), details, _guards(one))
         return tag("details", row, *parts, id=f"c-{one.id}", open=kind == "bad")
 
-    def _state(self, one: Entry) -> tuple[str, str, str]:
+    def _state(self, one: CompileLine) -> tuple[str, str, str]:
         """Glyph, class and word: what failed in the run, else the worst verdict that is known, else the worst status."""
         if not one.graphs.rows:
             limit, failed = (one.item.limit, one.item.failure or one.item.error) if one.item else ("", "")
@@ -204,7 +204,7 @@ class _Writing:
             return *_MARKS.get(code, ("", "")), word
         return ("?", "doubt", worst.status) if worst.status in IN_FLIGHT else ("", "", worst.status)
 
-    def _graph(self, row: Row) -> Markup:
+    def _graph(self, row: ListedGraph) -> Markup:
         code, *said = self.verdicts.get(row.id, (-1, "", ""))
         glyph, kind = _MARKS.get(code, ("", ""))
         link = tag("a", row.id, href=f"#{row.id}", class_="open")
@@ -314,7 +314,7 @@ class _Writing:
         return tag("p", f"{what}: ", tag("code", f"graphdbg {words.format(run=self.typed)}".strip()), class_="dim")
 
 
-def _drawn(one: Entry) -> list[Span]:
+def _drawn(one: CompileLine) -> list[Span]:
     """Its spans, of which those within another are drawn over it; when it began, where there are none."""
     order = list(_PHASES)
     spans = one.time.spans if one.time else [("", one.began, one.began)] if one.began else []
@@ -325,7 +325,7 @@ def _by_phase(found: Sequence[CompileTime]) -> dict[str, float]:
     return {phase: sum(getattr(one, f"{phase}_s") or 0.0 for one in found) for phase in _PHASES}
 
 
-def _guards(one: Entry) -> Markup:
+def _guards(one: CompileLine) -> Markup:
     """The guards that failed, and those that its sizes were assumed to fulfil: each with a link to itself."""
     if one.item is None or not (one.item.guards or one.item.conditions):
         return Markup()
@@ -342,11 +342,11 @@ def _guard(guard: Guard) -> str:
     return f"{wording.failed(guard)}{f', of {guard.of}' if guard.of else ''}{place}"
 
 
-def _line(place: Place | Function | Skipped | None) -> str:
+def _line(place: ProgramLine | Function | Skipped | None) -> str:
     return f"{PurePath(place.file).name}:{place.line}" if place else ""
 
 
-def _sizes(one: Entry | None) -> str:
+def _sizes(one: CompileLine | None) -> str:
     """What of a compile should be the same on all ranks."""
     rows = one.graphs.rows if one else []
     nodes = [f"{row.stage} {row.nodes}" for row in rows if row.stage in ("dynamo", "forward", "backward", "inference")]

@@ -25,7 +25,7 @@ from ..tables import visible
 COLUMNS = ("name", "op", "value", "module", "where", "kernel", "code")
 
 
-class Graph(NamedTuple):
+class PageGraph(NamedTuple):
     """One graph: the texts of its first nodes by column, what each of them uses, its generated code."""
 
     id: str
@@ -35,7 +35,7 @@ class Graph(NamedTuple):
     code: str
 
 
-class Cut(NamedTuple):
+class PageCut(NamedTuple):
     """`document` is what the page's script reads; `nodes` and `lines` (of generated code): how many are in it, and are not."""
 
     document: dict[str, Any]
@@ -43,23 +43,23 @@ class Cut(NamedTuple):
     lines: tuple[int, int]
 
 
-def read(run: Run, most_nodes: int) -> list[Graph]:
+def read(run: Run, most_nodes: int) -> list[PageGraph]:
     """The graphs of a run, but those that cannot be read, which whoever redacted it has told."""
-    found: list[Graph] = []
+    found: list[PageGraph] = []
     for saved in run.graphs():
         with contextlib.suppress(GraphdbgError):
             found.append(graph(saved, most_nodes))
     return found
 
 
-def graph(saved: SavedGraph, most_nodes: int) -> Graph:
+def graph(saved: SavedGraph, most_nodes: int) -> PageGraph:
     """One graph. Raises GraphdbgError where it cannot be read."""
     view = GraphView(saved.table)
     view.kernels = kernel_column(saved, view)
     code = next((file.read_text() for file in saved.code_files() if file.name == WHOLE), "")
     shown = range(min(len(view), most_nodes))
     rows = [_texts(view, index) for index in shown]
-    return Graph(saved.id, len(view), rows, [view.table.inputs[index] for index in shown], visible(code))
+    return PageGraph(saved.id, len(view), rows, [view.table.inputs[index] for index in shown], visible(code))
 
 
 def _texts(view: GraphView, index: int) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def _texts(view: GraphView, index: int) -> tuple[str, ...]:
     return row.name, CELLS["op"](view, index), value, view.module(index), row.where, view.kernels.get(index, ""), row.code
 
 
-def cut(graphs: Iterable[Graph], most_nodes: int, most_code: int) -> Cut:
+def cut(graphs: Iterable[PageGraph], most_nodes: int, most_code: int) -> PageCut:
     """The document with so many nodes and letters of code of each graph at most."""
     texts: Intern[str] = Intern({"": 0})
     made: list[dict[str, Any]] = []
@@ -84,4 +84,4 @@ def cut(graphs: Iterable[Graph], most_nodes: int, most_code: int) -> Cut:
         })  # fmt: skip
         nodes, total, lines, left = nodes + len(rows), total + one.total, lines + code.count("\n"), left + missing
     document = {"texts": [visible(text) for text in texts], "columns": COLUMNS, "graphs": made}
-    return Cut(document, (nodes, total - nodes), (lines, left))
+    return PageCut(document, (nodes, total - nodes), (lines, left))

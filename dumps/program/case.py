@@ -67,7 +67,7 @@ def placeholders(body: GraphBody) -> list[NodeRecord]:
 
 
 @dataclass(frozen=True)
-class Facts:
+class GraphFacts:
     """What programs are chosen by. `inputs` and `outputs`: their dtypes, empty for what is no tensor."""
 
     inputs: list[str]
@@ -116,7 +116,7 @@ class Facts:
         return self.views and self.writes and self.wants_backward
 
 
-def facts_of(record: GraphRecord) -> Facts:
+def facts_of(record: GraphRecord) -> GraphFacts:
     """All of them, in one look at the record."""
     nodes = record.graph.nodes
     inputs, outputs = [node.value for node in placeholders(record.graph)], output_values(record.graph)
@@ -128,7 +128,7 @@ def facts_of(record: GraphRecord) -> Facts:
     held = [tensor.value for body in bodies(record.graph) for tensor in body.attrs.values()]
     homes = [value.storage for value in (*inputs, *held) if isinstance(value, TensorValue) and value.storage is not None]
     wanted = [at for at, value in enumerate(inputs) if isinstance(value, TensorValue) and value.requires_grad]
-    return Facts(
+    return GraphFacts(
         inputs=[value.dtype if isinstance(value, TensorValue) else "" for value in inputs],
         outputs=[value.dtype if isinstance(value, TensorValue) else "" for value in outputs],
         several=len(outputs) != 1,
@@ -183,7 +183,7 @@ def _writes(node: NodeRecord) -> bool:
     return bool(_IN_PLACE.search(node.target)) or "out" in node.kwargs or node.kwargs.get("inplace") is True
 
 
-class Failure(Protocol):
+class FailureWords(Protocol):
     """The part of a failure signature that a repro needs."""
 
     @property
@@ -221,7 +221,7 @@ class Registered:
 
 
 @dataclass(frozen=True)
-class Case:
+class ReproFacts:
     """What a repro is written from.
 
     `happens`: the failure in words. `imports`: the user's modules that it was found with; `needs_imports`: the graph has ops of
@@ -231,7 +231,7 @@ class Case:
     record: GraphRecord
     inputs: InputsRecord | None
     read: Read | None
-    failure: Failure
+    failure: FailureWords
     rung: str = "inductor"
     happens: str = "torch.compile fails"
     made: str = ""
@@ -256,7 +256,7 @@ class Case:
     """The version that it is known to fail on, where the record does not say which one it was recorded with."""
 
     @cached_property
-    def facts(self) -> Facts:
+    def facts(self) -> GraphFacts:
         """What its graph is like."""
         return facts_of(self.record)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..likeness import SOURCE
-from .case import Case, Failure
+from .case import FailureWords, ReproFacts
 from .text import Lines, indented
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _WARM = "torch.compile(lambda x: x + 1)(torch.ones(2))  # what the first compile
 
 
 @dataclass
-class Ending:
+class DyingProgram:
     """The statements that run and judge, and functions that they need beside the graph."""
 
     lines: Lines
@@ -33,12 +33,12 @@ class Ending:
     """Statements that come before all others: which exception is looked for."""
 
 
-def limit_s(failure: Failure) -> int:
+def limit_s(failure: FailureWords) -> int:
     """What is waited for a hang: as long as it was waited when it was found."""
     return max(LEAST_S, int(failure.size)) if failure.kind == "hang" and failure.size else LIMIT_S
 
 
-def death_of(failure: Failure) -> str | int:
+def death_of(failure: FailureWords) -> str | int:
     """The return code that a child has whom that signal killed, or "hang"."""
     if failure.kind == "hang":
         return "hang"
@@ -55,9 +55,9 @@ _JUDGED = [
 """Of an exception: whether it is the one that is looked for; any other one ends in the hook."""
 
 
-def crash(run: Runs) -> Ending:
+def crash(run: Runs) -> DyingProgram:
     """An exception while it compiles or runs."""
-    return Ending([
+    return DyingProgram([
         *run.eager(),
         "try:",
         *indented(run.waited(run.compiled)),
@@ -67,7 +67,7 @@ def crash(run: Runs) -> Ending:
     ], [SOURCE])  # fmt: skip
 
 
-def missing_error(run: Runs) -> Ending:
+def missing_error(run: Runs) -> DyingProgram:
     """An exception of eager mode that compiled code does not raise."""
     raised = [
         "def raised(function):",
@@ -77,7 +77,7 @@ def missing_error(run: Runs) -> Ending:
         f"        return {_TEXT_OF}",
         '    return ""',
     ]
-    return Ending([
+    return DyingProgram([
         f"eager, got = raised(graph), raised({run.compiled})",
         "other = any(text and (ERROR not in text or not like(WORDS, text)) for text in (eager, got))",
         "print(f\"{'cannot tell: ' * other}eager mode raises {eager or 'nothing'}\\ntorch.compile raises {got or 'nothing'}\")",
@@ -85,7 +85,7 @@ def missing_error(run: Runs) -> Ending:
     ], [SOURCE, raised])  # fmt: skip
 
 
-def only_compiles(case: Case, compiled: str, *, inner: bool) -> Ending:
+def only_compiles(case: ReproFacts, compiled: str, *, inner: bool) -> DyingProgram:
     """For a graph that eager cannot run where it was minified: it is compiled, and nothing is run.
 
     `torch.compile` is given inputs with values and stopped behind the compile; the inner compiler is given fake tensors, which
@@ -109,7 +109,7 @@ def only_compiles(case: Case, compiled: str, *, inner: bool) -> Ending:
         '    print("gone: it compiles; it is not run")',
         "    sys.exit(0)",
     ]
-    return Ending([
+    return DyingProgram([
         *inputs,
         "try:",
         f"    {compiled}(*inputs)",
@@ -130,10 +130,10 @@ def _child(run: Runs, *before: str, why: str = "") -> Lines:
     return [f'if "child" in sys.argv:{why}', *before, *indented([*run.waited(run.compiled), "sys.exit(0)"])]
 
 
-def signal(run: Runs) -> Ending:
+def signal(run: Runs) -> DyingProgram:
     """A process that is killed."""
     end = death_of(run.failure)
-    return Ending([
+    return DyingProgram([
         *_child(run),
         *run.eager(),
         f"end = subprocess.run({_AGAIN}, timeout={limit_s(run.failure)}, check=False).returncode",
@@ -142,10 +142,10 @@ def signal(run: Runs) -> Ending:
     ])  # fmt: skip
 
 
-def hang(run: Runs) -> Ending:
+def hang(run: Runs) -> DyingProgram:
     """A run that does not end."""
     limit = limit_s(run.failure)
-    return Ending([
+    return DyingProgram([
         *_child(run),
         *run.eager(),
         "try:",
@@ -156,10 +156,10 @@ def hang(run: Runs) -> Ending:
     ])  # fmt: skip
 
 
-def slow(run: Runs) -> Ending:
+def slow(run: Runs) -> DyingProgram:
     """A compile that takes too long."""
     over = f"{float(run.failure.message):g}"
-    return Ending([
+    return DyingProgram([
         *run.eager(),
         _WARM,
         "began = time.perf_counter()  # compile and first run; the compile cache should be empty",
@@ -170,12 +170,12 @@ def slow(run: Runs) -> Ending:
     ])  # fmt: skip
 
 
-def memory(run: Runs) -> Ending:
+def memory(run: Runs) -> DyingProgram:
     """A peak of memory, or the end of it."""
     return _peak(run) if run.failure.detail == "peak" else _out_of_memory(run)
 
 
-def _peak(run: Runs) -> Ending:
+def _peak(run: Runs) -> DyingProgram:
     over = int(run.failure.message)
     before, peak = "torch.cuda.memory_allocated()", "torch.cuda.max_memory_allocated()"
     reset, functions = ["torch.cuda.reset_peak_memory_stats()"], list[Lines]()
@@ -190,7 +190,7 @@ def _peak(run: Runs) -> Ending:
             '    with open("/proc/self/status") as file:',
             "        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))",
         ]]  # fmt: skip
-    return Ending([
+    return DyingProgram([
         *run.eager(),
         _WARM,
         f"before = {before}",
@@ -202,14 +202,14 @@ def _peak(run: Runs) -> Ending:
     ], functions)  # fmt: skip
 
 
-def _out_of_memory(run: Runs) -> Ending:
+def _out_of_memory(run: Runs) -> DyingProgram:
     limited = [
         '    with open("/proc/self/statm") as file:',
         f"        limit = int(file.read().split()[0]) * resource.getpagesize() + {OUT_OF_MEMORY_BYTES}",
         "    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))",
     ]
     output = "capture_output=True, text=True, check=False"
-    return Ending([
+    return DyingProgram([
         *_child(run, *limited, why=f"  # the compiled run, where no more than {OUT_OF_MEMORY_BYTES} bytes can be mapped"),
         *run.eager(),
         f"end = subprocess.run({_AGAIN}, timeout={LIMIT_S}, {output})",

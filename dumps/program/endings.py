@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 from ..likeness import telling
 from . import dying
-from .case import FLOATING, REAL, Case
-from .dying import Ending
+from .case import FLOATING, REAL, ReproFacts
+from .dying import DyingProgram
 from .text import CannotExpressError, Lines, indented, quoted
 
 
-def ending_of(case: Case, compiled: str = "compiled", *, inner: bool = False, wide: str | None = "") -> Ending:
+def ending_of(case: ReproFacts, compiled: str = "compiled", *, inner: bool = False, wide: str | None = "") -> DyingProgram:
     """What runs, compares and judges; raises CannotExpressError for a kind of failure without a check.
 
     `compiled`: the compiled function as an expression; `inner`: it is Inductor's inner compiler. `wide`: keyword arguments with
@@ -32,7 +32,7 @@ def ending_of(case: Case, compiled: str = "compiled", *, inner: bool = False, wi
     return ending
 
 
-def _ending_of(case: Case, compiled: str, inner: bool, wide: str | None) -> Ending:
+def _ending_of(case: ReproFacts, compiled: str, inner: bool, wide: str | None) -> DyingProgram:
     kind, detail = case.failure.kind, case.failure.detail
     if kind in ("accuracy", "nan") and case.facts.draws_as_inductor:
         raise CannotExpressError("the graph draws from Inductor's own random generator, which eager mode does not have")
@@ -67,7 +67,7 @@ def _gone(how: str) -> str:
 class Runs:
     """How this graph is run: forward or with its gradients, its outputs as tensors alone where others are among them."""
 
-    def __init__(self, case: Case, compiled: str, wide: str | None) -> None:
+    def __init__(self, case: ReproFacts, compiled: str, wide: str | None) -> None:
         self.facts, self.failure, self.compiled = case.facts, case.failure, compiled
         self.dtypes = ", **dtypes" if wide else ""
         self.backward = case.facts.wants_backward
@@ -132,15 +132,15 @@ class Runs:
 # -- what the results are like -------------------------------------------------------------------------------------------------
 
 
-def _nan(run: Runs) -> Ending:
+def _nan(run: Runs) -> DyingProgram:
     if run.failure.stage == "eager":  # the model's own: no compiler is needed
-        return Ending([
+        return DyingProgram([
             f"for i, e in enumerate({run.of('graph')}):",
             "    if torch.is_tensor(e) and e.isnan().any():",
             '        sys.exit(f"BUG: output {i}: {int(e.isnan().sum())} values are NaN in eager mode")',
             'print("gone: no output is NaN")',
         ])  # fmt: skip
-    return Ending([
+    return DyingProgram([
         *run.compared(),
         "for i, (e, g) in enumerate(zip(eager, got, strict=True)):",
         "    bad = e.isfinite() & ~g.isfinite()",
@@ -150,7 +150,7 @@ def _nan(run: Runs) -> Ending:
     ])  # fmt: skip
 
 
-def _metadata(run: Runs) -> Ending:
+def _metadata(run: Runs) -> DyingProgram:
     stride = run.failure.detail == "stride"
     form = "strides(x)" if stride else "(x.shape, x.dtype, x.device, x.layout)"
     form = form if run.tensors and not run.backward else f"torch.is_tensor(x) and {form}"
@@ -158,7 +158,7 @@ def _metadata(run: Runs) -> Ending:
         "def strides(x):  # those that mean something",
         "    return [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]",
     ]
-    return Ending([
+    return DyingProgram([
         f"eager = {run.of('graph')}",
         f"got = {run.of(run.compiled)}",
         f"eager, got = ([{form} for x in y] for y in (eager, got))",
@@ -167,11 +167,11 @@ def _metadata(run: Runs) -> Ending:
     ], [strides] if stride else [])  # fmt: skip
 
 
-def _crossed(detail: str) -> Ending:
+def _crossed(detail: str) -> DyingProgram:
     """What operators return beside what they promise, by torch's own comparison of the two, which torch 2.11 makes of strides
     on CUDA alone."""
     every = '    torch._prims_common.check_significant_strides.__kwdefaults__["only_cuda"] = False  # CPU, too, in torch 2.11'
-    return Ending([
+    return DyingProgram([
         "if FAULT:",
         *([every] if detail == "stride" else []),
         "    try:",
@@ -183,8 +183,8 @@ def _crossed(detail: str) -> Ending:
     ])  # fmt: skip
 
 
-def _mutation(compiled: str) -> Ending:
-    return Ending([
+def _mutation(compiled: str) -> DyingProgram:
+    return DyingProgram([
         "before, eager, got = make_inputs(), make_inputs(), make_inputs()",
         "graph(*eager)",
         f"{compiled}(*got)",
@@ -196,7 +196,7 @@ def _mutation(compiled: str) -> Ending:
     ])  # fmt: skip
 
 
-def _shared_memory(compiled: str) -> Ending:
+def _shared_memory(compiled: str) -> DyingProgram:
     homes = [
         "def homes(function):",
         '    """For each output the first input whose memory it shares (None: none of them) and its storage offset there."""',
@@ -206,18 +206,18 @@ def _shared_memory(compiled: str) -> Ending:
         "    found = [(owner.get(y.untyped_storage().data_ptr()), y) for y in outputs if torch.is_tensor(y) and y.numel()]",
         "    return [(home, None if home is None else y.storage_offset()) for home, y in found]",
     ]
-    return Ending([
+    return DyingProgram([
         f"eager, got = homes(graph), homes({compiled})",
         "print(f\"{'gone' if eager == got else 'BUG'}: outputs lie in inputs (number, offset) {got}, in eager mode {eager}\")",
         "sys.exit(int(eager != got))",
     ], [homes])  # fmt: skip
 
 
-def _unknown(run: Runs) -> Ending:
+def _unknown(run: Runs) -> DyingProgram:
     raise CannotExpressError(f"no repro can be written for a failure of the kind {run.failure.kind!r} yet")
 
 
-_KINDS: dict[str, Callable[[Runs], Ending]] = {
+_KINDS: dict[str, Callable[[Runs], DyingProgram]] = {
     "crash": dying.crash, "missing_error": dying.missing_error, "signal": dying.signal, "hang": dying.hang, "slow": dying.slow,
     "memory": dying.memory, "nan": _nan, "metadata": _metadata,
 }  # fmt: skip
@@ -236,11 +236,11 @@ _FLOAT64_MODE = [
 ]
 
 
-def _float64(run: Runs, wide: str | None) -> Ending:
+def _float64(run: Runs, wide: str | None) -> DyingProgram:
     """A comparison of the compiled and eager results with the graph's float64 result."""
     if not run.facts.with_floats and run.failure.kind == "accuracy":  # nothing would be wider
         loop = "for i, (e, g) in enumerate(zip(eager, got, strict=True)):"
-        return Ending([*run.compared(), loop, *indented(_integers("e != g")), _gone("is eager's")])
+        return DyingProgram([*run.compared(), loop, *indented(_integers("e != g")), _gone("is eager's")])
     given, functions = f"[{_in_float64(run)} for x in make_inputs()]", [_FLOAT64_MODE] if wide is None else []
     if run.writes and run.facts.shares and not run.backward and all([*run.facts.inputs, *run.facts.held]):
         given, functions = "widened(make_inputs())", [*functions, _WIDENED]
@@ -251,7 +251,7 @@ def _float64(run: Runs, wide: str | None) -> Ending:
     if run.facts.unbacked:
         test = ["r = r if r.shape == e.shape else e", *test]
     told = {"rounding": "rounds as eager mode does", "signed zero": "has the signs of eager mode"}.get(run.failure.detail)
-    return Ending([
+    return DyingProgram([
         *mode,
         *run.compared(exact if wide is not None else ""),
         "for i, (e, r, g) in enumerate(zip(eager, exact, got, strict=True)):",

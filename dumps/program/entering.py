@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from ..schema import Arg
 from ..walk import plain
-from .case import Case
+from .case import ReproFacts
 from .settings import inner_kwargs
 from .text import WIDTH, CannotExpressError, Lines, quoted
 
@@ -87,7 +87,7 @@ def stands_for(rung: str) -> tuple[Stand, ...]:
     return STANDS[rung]
 
 
-def entries_of(case: Case, stand: Stand) -> list[Entry]:
+def entries_of(case: ReproFacts, stand: Stand) -> list[Entry]:
     """The entries that a program can have for that graph."""
     entries: list[Entry] = ["torch.compile"]
     if stand.backend == LAZY and case.failure.stage != "eager":
@@ -111,7 +111,7 @@ def entries_of(case: Case, stand: Stand) -> list[Entry]:
     return entries  # Dynamo's graphs with bodies are traced by Dynamo alone
 
 
-def compiled_at(case: Case, entry: Entry, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
+def compiled_at(case: ReproFacts, entry: Entry, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
     """The function `compiled` that enters there. `constants`: how many of the parameters, the last ones, the graph holds. `wide`:
     the graph has parameters with defaults, which a tracer takes for inputs.
     """
@@ -132,7 +132,7 @@ def or_eager(inner: Lines, made: Lines, *, eager: bool) -> tuple[Lines, Lines]:
     return inner, [*made, f"compiled = compiled if FAULT else {other}"]
 
 
-def settings_at(case: Case, entry: Entry, stand: Stand) -> dict[str, dict[str, Arg]]:
+def settings_at(case: ReproFacts, entry: Entry, stand: Stand) -> dict[str, dict[str, Arg]]:
     """The recorded settings, with those of what stands for the rung and of the entry."""
     own: list[Settings] = [stand.settings]
     if entry == "as recorded":
@@ -155,7 +155,7 @@ def mode_lines(entry: Entry, stand: Stand) -> Lines:
     ]
 
 
-def _by_inner_compiler(case: Case, function: str) -> Lines:
+def _by_inner_compiler(case: ReproFacts, function: str) -> Lines:
     """Behind AOTAutograd, with a graph that is traced anew."""
     tracing = "symbolic" if case.record.symbols else "real" if case.only_compiled else "fake"
     kwargs = inner_kwargs(case.record.compile_kwargs)
@@ -175,7 +175,7 @@ def _by_inner_compiler(case: Case, function: str) -> Lines:
     ]
 
 
-def _as_recorded(case: Case, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
+def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
     """The nodes as they were saved, from the stage on where that was."""
     stage, named, facts = case.record.stage, ", ".join(parameters), case.facts
     if stand.backend == LAZY:
@@ -216,7 +216,7 @@ def _as_recorded(case: Case, stand: Stand, parameters: Sequence[str], constants:
     return [*lines, f"    return compile_fx_inner(gm, fakes{_kwargs(case)})(list(inputs))"]
 
 
-def _on_lazy_device(case: Case) -> Lines:
+def _on_lazy_device(case: ReproFacts) -> Lines:
     """Each operator of the graph by its lazy kernel; what is written comes back to where it was."""
     moved = "x.to(device)" if all([*case.facts.inputs, *case.facts.held]) else "x.to(device) if torch.is_tensor(x) else x"
     there = "" if moved == "x.to(device)" else "if torch.is_tensor(x): "
@@ -230,11 +230,11 @@ def _on_lazy_device(case: Case) -> Lines:
     ]
 
 
-def _is_training_joint(case: Case) -> bool:
+def _is_training_joint(case: ReproFacts) -> bool:
     return case.record.stage in ("joint", "joint_passed") and "num_fwd_outputs" in case.record.compile_kwargs
 
 
-def _in_halves(case: Case) -> Lines:
+def _in_halves(case: ReproFacts) -> Lines:
     """A joint graph, which `gm` is, from its partition on: the forward, then the backward on what it saved."""
     kept, passed = case.record.compile_kwargs["num_fwd_outputs"], case.record.stage == "joint_passed"
     partition = "min_cut_rematerialization_partition" if passed else "partition_fn"
@@ -255,7 +255,7 @@ def _in_halves(case: Case) -> Lines:
     ]
 
 
-def _kwargs(case: Case) -> str:
+def _kwargs(case: ReproFacts) -> str:
     text = inner_kwargs(case.record.compile_kwargs)
     if case.record.stage in ("inference", "joint_passed") and "is_inference" not in text:
         text += ", is_inference=True"
@@ -264,7 +264,7 @@ def _kwargs(case: Case) -> str:
     return text
 
 
-def _visible(case: Case) -> list[int]:
+def _visible(case: ReproFacts) -> list[int]:
     """The outputs whose strides Inductor keeps: as recorded, else all of an inference graph."""
     output = next(node for node in reversed(case.record.graph.nodes) if node.op == "output")
     if "user_visible_output_idxs" in output.meta:

@@ -71,7 +71,7 @@ _SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 
 @dataclass
-class Program:
+class FunctionText:
     """Source of a function, the names of its parameters in order (constants last), modules to import beside torch, and the
     user's own Triton kernels that it calls."""
 
@@ -108,22 +108,22 @@ def _order(statement: str) -> tuple[bool, str]:
     return statement.startswith("from"), statement.split()[1]
 
 
-def program_of(record: GraphRecord, *, wide: bool = False) -> Program:
+def program_of(record: GraphRecord, *, wide: bool = False) -> FunctionText:
     """Renders the record's graph as `def graph(inputs..., constants...)`.
 
     `constants` maps a parameter to the name of its tensor in the record. `wide`: floating dtypes that it names are parameters.
     `def graph(x, f16=torch.float16)` is one function for both, called plainly it casts as recorded, with `f16=torch.float64` it
     computes all in float64. Raises CannotExpressError or RefusedError.
     """
-    function = Function(record, wide=wide)
+    function = FunctionPrinter(record, wide=wide)
     program = function.program("graph")
     if function.unreached:
-        program = Function(record).program("graph")
+        program = FunctionPrinter(record).program("graph")
         program.wide = None
     return program
 
 
-class Function(Printer):
+class FunctionPrinter(Printer):
     """Renders one graph; gathers parameters and constants on the way."""
 
     TAKEN = frozenset(_WORDS.split())
@@ -145,12 +145,12 @@ class Function(Printer):
         self.imports: set[str] = set()
         self.path: list[str] = []
 
-    def program(self, name: str) -> Program:
+    def program(self, name: str) -> FunctionText:
         """The whole function with what stands above it."""
         own = self.text(self.record.graph, name)
         wide = "".join(f", {short}=torch.float64" for short in sorted(self.dtypes))
         source = blocks(*self.above.values(), own)
-        return Program(source, self.parameters, self.constants, self.imports, self.kernels, wide)
+        return FunctionText(source, self.parameters, self.constants, self.imports, self.kernels, wide)
 
     def text(self, body: GraphBody, name: str, *, copies: bool = False) -> Lines:
         """One `def`, its subgraphs as inner functions before their first use. `copies`: it may not return what it is given."""

@@ -41,7 +41,7 @@ _SCAN = [
 
 
 @dataclass(frozen=True)
-class Call:
+class HigherOrderCall:
     """A call as text, the helper that it needs above the graph, and a module to import."""
 
     text: str
@@ -49,26 +49,26 @@ class Call:
     module: str = ""
 
 
-def rewritten(target: str, args: list[str], named: list[str]) -> Call | None:
+def rewritten(target: str, args: list[str], named: list[str]) -> HigherOrderCall | None:
     """A call of a higher-order operator that is written otherwise; None for one that is called by its name."""
     if target in CHECKPOINTS:
         text = f"torch.utils.checkpoint.checkpoint({', '.join([*args, *named])})"
-        return Call(text, module="torch.utils.checkpoint")
+        return HigherOrderCall(text, module="torch.utils.checkpoint")
     if target == REGION and len(args) >= 2 and not named:
-        return Call(f"{args[0]}({', '.join(args[2:])})")
+        return HigherOrderCall(f"{args[0]}({', '.join(args[2:])})")
     if target == "higher_order.scan" and len(args) == 4 and not named:
-        return Call(f"scan({', '.join(args)})", _SCAN, "torch._higher_order_ops")
+        return HigherOrderCall(f"scan({', '.join(args)})", _SCAN, "torch._higher_order_ops")
     if (
         target == FUNCTION
         and len(args) >= 2
         and set(_keys(named)) <= _FUNCTION_KEYS
         and "non_differentiable_idx=[]" in named
     ):
-        return Call(f"{args[0]}_function.apply({', '.join(args[2:])})", _function(args[0], args[1]))
+        return HigherOrderCall(f"{args[0]}_function.apply({', '.join(args[2:])})", _function(args[0], args[1]))
     if target == "higher_order.flex_attention" and len(args) == 9 and not named:
         score, mask = (_closed(name, buffers) for name, buffers in ((args[3], args[7]), (_last(args[4]), args[8])))
         block = args[4][: -len(_last(args[4])) - 1] + f"{mask})"
-        return Call(f"torch.ops.{target}({', '.join([*args[:3], score, block, *args[5:7]])})")
+        return HigherOrderCall(f"torch.ops.{target}({', '.join([*args[:3], score, block, *args[5:7]])})")
     return None
 
 

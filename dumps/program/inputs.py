@@ -20,7 +20,7 @@ import msgspec
 from ..dtypes import ITEM_BYTES
 from ..hints import Numbers, numbers_and_bounds, size
 from ..schema import GraphBody, GraphRecord, InputRecord, InputsRecord, StoredTensor, SymValue, TensorValue, Value
-from .case import REAL, Case, Read, placeholders
+from .case import REAL, Read, ReproFacts, placeholders
 from .text import CannotExpressError, quoted
 
 Way = Literal["seeded", "literal", "stored"]
@@ -51,7 +51,7 @@ class Slot:
 
 
 @dataclass
-class Source:
+class InputSource:
     """Statements to run first, one expression per slot, and the bytes of the file beside the program ({} when none is needed)."""
 
     statements: list[str] = field(default_factory=list[str])
@@ -87,7 +87,7 @@ def slots_of(
 def source_of(
     slots: Sequence[Slot], way: Way, read: Read | None = None, hints: Numbers | None = None, *, plain: bool = False,
     views: bool = False, moved: bool = False,
-) -> Source:  # fmt: skip
+) -> InputSource:  # fmt: skip
     """Renders the slots. `stored` and `literal` fall back to seeded for a slot whose bytes were not kept.
 
     `plain`: `requires_grad=True` stands among the arguments, where it can. `views`: what shares memory are views of the tensors
@@ -103,7 +103,7 @@ def source_of(
     return writer.source
 
 
-def inputs_of(case: Case, constants: Mapping[str, str], way: Way, *, plain: bool = False) -> tuple[list[Slot], Source]:
+def inputs_of(case: ReproFacts, constants: Mapping[str, str], way: Way, *, plain: bool = False) -> tuple[list[Slot], InputSource]:
     """The inputs of a case and the constants of its function, and how a program makes them."""
     slots, known = slots_of(case.record, case.inputs, constants, grad=case.facts.grad)
     views = {"views": case.facts.views, "moved": case.facts.moved}
@@ -117,7 +117,7 @@ class _Writer:
         self, way: Way, read: Read | None, hints: dict[str, float], plain: bool, views: bool, moved: bool
     ) -> None:
         self.way, self.read, self.hints, self.plain, self.views, self.moved = way, read, hints, plain, views, moved
-        self.source = Source()
+        self.source = InputSource()
         if moved:
             self.source.maker = "make_inputs(to=lambda x: x)"
         self.wholes: dict[tuple[object, ...], str] = {}

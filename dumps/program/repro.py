@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from ..hints import numbers
 from . import sizes
-from .case import Case, Rate
+from .case import Rate, ReproFacts
 from .endings import ending_of
 from .entering import ENTERS, RUNG, Entry, Stand, compiled_at, mode_lines, or_eager, settings_at
-from .function import Program, program_of
-from .inputs import Source, Way, inputs_of, sidecar_bytes
+from .function import FunctionText, program_of
+from .inputs import InputSource, Way, inputs_of, sidecar_bytes
 from .settings import sources, state_of
 from .sizes import Sizing
 from .text import CannotExpressError, Lines, broken, dotted, indented, items, quoted
@@ -40,7 +40,7 @@ class Script:
     entry: Entry
     way: Way
     seeded: bool
-    case: Case
+    case: ReproFacts
     """What it was written from."""
     stand: Stand
     """What stands for the rung."""
@@ -48,12 +48,12 @@ class Script:
     sizing: Sizing | None = None
     """Which sizes are dynamic; None: as many as torch makes so."""
 
-    def like(self, *, case: Case | None = None, sizing: Sizing | None = None) -> Script:
+    def like(self, *, case: ReproFacts | None = None, sizing: Sizing | None = None) -> Script:
         """The same program but for what is given."""
         return script_of(case or self.case, self.entry, self.way, sizing or self.sizing, stand=self.stand)
 
 
-def script_of(case: Case, entry: Entry, way: Way, sizing: Sizing | None = None, *, stand: Stand | None = None) -> Script:
+def script_of(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None = None, *, stand: Stand | None = None) -> Script:
     """One program."""
     made = replace(case, record=sizes.sizes_inside(case.record)) if sizing is not None else case
     stand = stand or Stand()
@@ -67,7 +67,7 @@ def script_of(case: Case, entry: Entry, way: Way, sizing: Sizing | None = None, 
     return replace(script, case=case)
 
 
-def _script(case: Case, entry: Entry, way: Way, sizing: Sizing | None, stand: Stand) -> Script:
+def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, stand: Stand) -> Script:
     program = program_of(case.record, wide=case.against_float64 and case.facts.names_float)
     slots, source = inputs_of(case, program.constants, way)
     inputs, sidecar = _inputs(case, source, [slot.name for slot in slots], sizing)
@@ -111,7 +111,7 @@ def _blocks(*parts: str | Lines) -> str:
 
 
 def _head(
-    case: Case, entry: Entry, sidecar: bool, notes: Sequence[str], told: Sequence[str], sizing: Sizing | None
+    case: ReproFacts, entry: Entry, sidecar: bool, notes: Sequence[str], told: Sequence[str], sizing: Sizing | None
 ) -> list[str]:
     """The docstring."""
     record, failure = case.record, case.failure
@@ -145,7 +145,7 @@ def _head(
     return ['"""' + "\n".join(wrapped) + '"""', ""]
 
 
-def _off_told(case: Case) -> str:
+def _off_told(case: ReproFacts) -> str:
     """What the program does with --without-fault."""
     if case.off == "eager" and case.failure.stage == "eager":
         return "it cannot tell, for eager mode fails by itself"
@@ -156,7 +156,7 @@ def _off_told(case: Case) -> str:
     return "without what `if FAULT` guards"
 
 
-def _sizes_told(case: Case, sizing: Sizing | None) -> list[str]:
+def _sizes_told(case: ReproFacts, sizing: Sizing | None) -> list[str]:
     """Which sizes are dynamic, where the graph was recorded with such."""
     if not case.record.symbols:
         return []
@@ -179,7 +179,7 @@ def flaky_sentence(rate: Rate, subject: str = "This program") -> str:
     return f"Flaky: {rate} runs failed where it was found. {subject} makes fresh ones until one does, {most} at most."
 
 
-def _imports(case: Case, program: Program, body: str) -> list[str]:
+def _imports(case: ReproFacts, program: FunctionText, body: str) -> list[str]:
     """What the body uses, and the user's own modules after torch. A torch that does not start must not exit with 1."""
     first, plain, inside = program.imported(f"{body}\n{_HOOK}", case.ops.imports if case.ops else ())
     own = [f"import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in case.imports]
@@ -204,7 +204,7 @@ def until_shown(rate: Rate) -> list[str]:
     ]
 
 
-def _inputs(case: Case, source: Source, names: Sequence[str], sizing: Sizing | None) -> tuple[list[str], bytes | None]:
+def _inputs(case: ReproFacts, source: InputSource, names: Sequence[str], sizing: Sizing | None) -> tuple[list[str], bytes | None]:
     """The function that makes the inputs, and the file beside the program that it reads.
 
     It seeds what it draws, and what the graph and the gradients that arrive draw after it, so that every run starts alike.
@@ -239,7 +239,9 @@ def _inputs(case: Case, source: Source, names: Sequence[str], sizing: Sizing | N
     return [*lines, *(["    return inputs"] if dims else [])], sidecar
 
 
-def _compiled(case: Case, entry: Entry, sizing: Sizing | None, stand: Stand, program: Program) -> tuple[str, Lines, Lines]:
+def _compiled(
+    case: ReproFacts, entry: Entry, sizing: Sizing | None, stand: Stand, program: FunctionText
+) -> tuple[str, Lines, Lines]:
     """The compiled function as an expression, the function that it names, if it does, and statements that make it."""
     made: Lines = []
     if case.off == "eager" and case.failure.stage == "eager":
@@ -268,6 +270,6 @@ def _compiled(case: Case, entry: Entry, sizing: Sizing | None, stand: Stand, pro
     return ("compiled", [], [*made, f"compiled = {whole}"]) if eager else (whole, [], made)
 
 
-def _varying(case: Case) -> bool:
+def _varying(case: ReproFacts) -> bool:
     """Whether some size was open when the graph was recorded; one that is known only as it runs (u0) is so in any case."""
     return any(not symbol.name.startswith(("u", "zuf")) for symbol in case.record.symbols)

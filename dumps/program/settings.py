@@ -20,7 +20,7 @@ from ..permitted import of_the_process, refusal
 from ..schema import Arg, DefinitionRecord, GraphRecord
 from ..walk import bodies, plain
 from ..wording import counted
-from .case import Case
+from .case import ReproFacts
 from .text import CannotExpressError, dotted, quoted
 
 CONFIG_MODULES = {
@@ -50,7 +50,7 @@ class State(NamedTuple):
     told: list[str]
 
 
-def state_of(case: Case, config: Mapping[str, Mapping[str, Arg]]) -> State:
+def state_of(case: ReproFacts, config: Mapping[str, Mapping[str, Arg]]) -> State:
     """Statements that restore what was recorded, `config` in place of its settings."""
     own = {name: text for one in sources(case) for name, text in one.values.items()}
     settings, left_out = config_lines(config, own, trusted=case.trust or case.ours)
@@ -81,7 +81,7 @@ def plain_change(code: str) -> str:
     return code if lines and all(map(_CHANGES.fullmatch, lines)) and not refused else ""
 
 
-def sources(case: Case) -> list[DefinitionRecord]:
+def sources(case: ReproFacts) -> list[DefinitionRecord]:
     """The user's code that makes settings without a plain form; none where it is not trusted, or registers operators too."""
     found = case.record.definitions if case.trust else []
     whole = [one for one in found if one.program and not one.missing and "from __future__" not in one.program]
@@ -121,7 +121,7 @@ def config_lines(
     return lines, notes
 
 
-def random_lines(case: Case) -> list[str]:
+def random_lines(case: ReproFacts) -> list[str]:
     """For numbers to be comparable, compiled code must draw random numbers as eager mode does."""
     if (
         case.failure.kind in ("accuracy", "nan")
@@ -150,7 +150,7 @@ def _setting(value: Arg) -> str | None:
     return None
 
 
-def ambient_lines(case: Case) -> list[str]:
+def ambient_lines(case: ReproFacts) -> list[str]:
     """Statements that restore the recorded global state, where it differs from a fresh process."""
     ambient = case.record.ambient
     lines: list[str] = []

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .case import Failure
+from .case import FailureWords
 from .dying import limit_s
 from .text import CannotExpressError, indented, quoted
 
@@ -131,7 +131,7 @@ def _statement(node: ast.stmt, text: str, found: Parts) -> None:
         found.state.append(text)
 
 
-def suite_of(program: str, failure: Failure, name: str, form: int = 0, told: str = "") -> str:
+def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, told: str = "") -> str:
     """The test of a program. `name`: of the test; `form`: which of FORMS; `told`: a sentence for the head. Raises
     CannotExpressError for a kind of failure that a test in that style does not show.
     """
@@ -218,7 +218,7 @@ def _state(parts: Parts) -> tuple[list[str], list[str]]:
     return decorators, lines
 
 
-def _judged(parts: Parts, failure: Failure, how: dict[str, str]) -> tuple[list[str], list[str]]:
+def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[list[str], list[str]]:
     """The statements of the test, and the method that compares, where there is one."""
     kind, detail = failure.kind, failure.detail
     if "backend" in parts.functions or kind in ("slow", "memory", "command"):
@@ -262,7 +262,7 @@ def _called(parts: Parts, function: str) -> str:
     return f"run({function}, make_inputs())" if "run" in parts.functions else f"list({function}(*make_inputs()))"
 
 
-def _in_a_child(failure: Failure) -> list[str]:
+def _in_a_child(failure: FailureWords) -> list[str]:
     """The compiled run in a process of its own, which may die or not end."""
     return [
         'child = multiprocessing.get_context("spawn").Process(target=run_compiled)',

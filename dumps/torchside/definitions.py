@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import trust
-from ..definitions import Cut, cut
+from ..definitions import CutProgram, cut
 from ..errors import EnvironmentLackError
 from ..pack.places import known
 from ..schema import DefinitionRecord, GraphRecord
@@ -110,7 +110,7 @@ def _spaces_in(file: str) -> frozenset[str]:
 
 
 @functools.cache
-def _cut(file: str, spaces: frozenset[str] | tuple[()], values: tuple[tuple[str, str], ...]) -> Cut | None:
+def _cut(file: str, spaces: frozenset[str] | tuple[()], values: tuple[tuple[str, str], ...]) -> CutProgram | None:
     return cut("".join(linecache.getlines(file)), spaces, dict(values))
 
 

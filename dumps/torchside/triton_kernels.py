@@ -23,7 +23,7 @@ from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import NodeRecord, TritonKernel
 from . import torch_private as t
 from .programs import run
-from .triton_program import Program, decorators_of
+from .triton_program import KernelProgram, decorators_of
 
 CONSTANTS = "triton_constants"
 """Key in NodeRecord.meta of what a call passes outside of the graph: name -> Python expression over the kernel's program."""
@@ -73,7 +73,7 @@ class KernelWriter:
     """Collects the kernels of one graph, its subgraphs included."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[TritonKernel | None, Program]] = {}
+        self._found: dict[int, tuple[TritonKernel | None, KernelProgram]] = {}
         self._names: dict[int, str] = {}
         self._places: list[int] = []
 
@@ -83,7 +83,7 @@ class KernelWriter:
             return
         index: Any = node.kwargs["kernel_idx"]
         if index not in self._found:
-            program = Program()
+            program = KernelProgram()
             known_kernel = _record_of(index)
             self._found[index] = (known_kernel, program)
             self._places.append(index)
@@ -103,7 +103,7 @@ class KernelWriter:
         """The kernels in the order in which the graph calls them first."""
         return [known or self._made(index, program) for index, (known, program) in self._found.items()]
 
-    def _made(self, index: int, program: Program) -> TritonKernel:
+    def _made(self, index: int, program: KernelProgram) -> TritonKernel:
         decorators, file = decorators_of(_kernel_at(index))
         name = self._names[index]
         text = program.text() if f"def {name}(" in program.text() else ""

@@ -33,7 +33,7 @@ _JIT_FIELDS = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline"
 _PRELUDE = {"triton": "import triton", "tl": "import triton.language as tl"}
 
 
-class Program:
+class KernelProgram:
     """Grows by what kernels and constants need. `missing` and `dropped` are sentences."""
 
     def __init__(self) -> None:

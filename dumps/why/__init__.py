@@ -11,8 +11,8 @@
 from __future__ import annotations
 
 from .events import from_journals, of_run
-from .frequent import Found, first_found, hint, limits, repeated
+from .frequent import FirstSeen, first_found, hint, limits, repeated
 from .model import Why
 from .text import render
 
-__all__ = ["Found", "Why", "first_found", "from_journals", "hint", "limits", "of_run", "render", "repeated"]
+__all__ = ["FirstSeen", "Why", "first_found", "from_journals", "hint", "limits", "of_run", "render", "repeated"]

@@ -13,12 +13,12 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import GraphdbgError
-from ..index import Row
+from ..index import ListedGraph
 from ..journal import Event
 from ..schema import GraphRecord, GuardRecord
 from ..store import Run
 from . import wording
-from .model import Compile, Function, GraphLine, Part, Place, ProcessWhy, Restart, Skipped, Symbol, Why
+from .model import Compile, DDPPart, Function, GraphLine, ProcessWhy, ProgramLine, Restart, Skipped, Symbol, Why
 
 if TYPE_CHECKING:
     from ..browse.follow import Following
@@ -43,15 +43,15 @@ def whole(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def places(value: Any) -> list[Place]:
+def places(value: Any) -> list[ProgramLine]:
     """The frames of a stack, with the names that functions have in the program."""
-    found: list[Place] = []
+    found: list[ProgramLine] = []
     for item in items(value):
         frame = items(item)
         if len(frame) == 4:
             file, line, function, code = frame
             resumed = RESUME.fullmatch(str(function))
-            found.append(Place(str(file), whole(line), resumed["name"] if resumed else str(function), str(code)))
+            found.append(ProgramLine(str(file), whole(line), resumed["name"] if resumed else str(function), str(code)))
     return found
 
 
@@ -109,13 +109,13 @@ def base(compile_name: str) -> tuple[str, int]:
 class Reader:
     """Takes the events of one process one after the other."""
 
-    def __init__(self, name: str, rank: int | None, rows: list[Row]) -> None:
+    def __init__(self, name: str, rank: int | None, rows: list[ListedGraph]) -> None:
         self.rows = {row.local: row for row in rows}
         prefix = rows[0].id[: len(rows[0].id) - len(rows[0].local)] if rows else ""
         self.why = ProcessWhy(name, rank, prefix)
         self.current: dict[str, Compile] = {}
         self.texts: dict[int, str] = {}
-        self.part: Part | None = None
+        self.part: DDPPart | None = None
         self.seen: set[str] = set()
         self.dynamic: dict[str, set[str]] = {}
         self.captured: dict[str, str] = {}
@@ -228,7 +228,7 @@ class Reader:
         ]  # fmt: skip
         return max(alike, key=lambda one: one.line) if alike else self._function(name, file, line)
 
-    def _caller(self, item: Compile) -> Place | None:
+    def _caller(self, item: Compile) -> ProgramLine | None:
         """Where an earlier compile broke off while it was calling this function."""
         for function in reversed(self.why.functions):
             for one in reversed(function.compiles):
@@ -287,7 +287,7 @@ class Reader:
         names = [str(name) for name in items(fields.get("names"))]
         numbers = [whole(fields.get(key)) for key in ("part", "of", "parameters", "bytes")]
         number, of, parameters, size = numbers
-        self.part = Part(number, of, parameters, size, names)
+        self.part = DDPPart(number, of, parameters, size, names)
         self._of(fields).parts.append(self.part)
 
     def part_end(self, fields: dict[str, Any]) -> None:
@@ -310,7 +310,7 @@ _HANDLERS = {
 }  # fmt: skip
 
 
-def _line(row: Row) -> GraphLine:
+def _line(row: ListedGraph) -> GraphLine:
     return GraphLine(row.id, row.stage, row.nodes, row.status, row.local)
 
 

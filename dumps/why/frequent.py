@@ -19,7 +19,7 @@ from ..store import Run
 from ..wording import counted
 from . import wording
 from .events import of_run
-from .model import Compile, Function, Place, ProcessWhy
+from .model import Compile, Function, ProcessWhy, ProgramLine
 
 MOST = 10
 
@@ -29,7 +29,7 @@ class Cause(msgspec.Struct):
 
     kind: str
     text: str
-    place: Place | None
+    place: ProgramLine | None
     count: int = 0
     ids: list[str] = []
     foreign: bool = True
@@ -50,14 +50,14 @@ def causes(process: ProcessWhy) -> list[Cause]:
 
 def _of_compile(function: Function, item: Compile) -> Iterator[tuple[tuple[str, ...], Cause]]:
     for broken in item.breaks:
-        place = wording.innermost(broken.stack) or Place(function.file, function.line, function.name)
+        place = wording.innermost(broken.stack) or ProgramLine(function.file, function.line, function.name)
         text = f"graph break: {broken.title}" + place.told
         yield ("break", place.file, str(place.line), broken.title), Cause("graph break", text, place)
     if item.kind == "recompile" and item.guards:
         guard = item.guards[0]
         alike = wording.alike(guard.text)
         text = f"recompile of {function.name}: {wording.short(alike).partition('. ')[0]}"
-        place = guard.place or Place(function.file, function.line)
+        place = guard.place or ProgramLine(function.file, function.line)
         yield ("recompile", function.file, str(function.line), alike), Cause("recompile", text, place)
 
 
@@ -69,7 +69,7 @@ class Repeated(msgspec.Struct):
     function: str
     text: str
     guard: str
-    place: Place | None
+    place: ProgramLine | None
     count: int
     id: str
     limit: str = ""
@@ -88,7 +88,7 @@ def repeated(run: Run) -> list[Repeated]:
             for item in again:
                 guard, name = item.guards[0], f"{process.prefix}{item.id}/dynamo"
                 key = process.name, function.file, str(function.line), wording.alike(guard.text)
-                text, place = wording.failed(guard), guard.place or Place(function.file, function.line)
+                text, place = wording.failed(guard), guard.place or ProgramLine(function.file, function.line)
                 one = found.setdefault(key, Repeated(function.name, text, wording.short(guard.text), place, 0, name))
                 one.count += not item.limit
                 one.id = one.id if item.limit else name
@@ -119,7 +119,7 @@ def headline(process: ProcessWhy) -> str:
     )
 
 
-class Found(NamedTuple):
+class FirstSeen(NamedTuple):
     """What `--when` saw first in a process: "NaN first in 0_0/forward (outputs 0, 6), execution 18, step 18"."""
 
     process: str
@@ -128,15 +128,15 @@ class Found(NamedTuple):
     message: str
 
 
-def first_found(processes: Iterable[Process]) -> list[Found]:
+def first_found(processes: Iterable[Process]) -> list[FirstSeen]:
     """What `--when` saw first in each process."""
-    told: list[Found] = []
+    told: list[FirstSeen] = []
     for process in processes:
         events = read(process.path / JOURNAL_FILE).events
         first = next((event for event in events if event.kind == "note" and event.fields.get("found")), None)
         if first is not None:
             fields = first.fields
-            told.append(Found(process.name, first.graph or "", str(fields.get("what")), str(fields.get("message"))))
+            told.append(FirstSeen(process.name, first.graph or "", str(fields.get("what")), str(fields.get("message"))))
     return told
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Place(msgspec.Struct):
+class ProgramLine(msgspec.Struct):
     """A line of the user's program."""
 
     file: str
@@ -32,7 +32,7 @@ class Break(msgspec.Struct):
     hints: list[str] = []
     link: str = ""
     then: str = "resumed"
-    stack: list[Place] = []
+    stack: list[ProgramLine] = []
 
 
 class Guard(msgspec.Struct):
@@ -40,7 +40,7 @@ class Guard(msgspec.Struct):
 
     text: str
     of: str = ""
-    place: Place | None = None
+    place: ProgramLine | None = None
     now: dict[str, int | float | bool | str | None] = {}
     hint: str = ""
 
@@ -63,7 +63,7 @@ class Symbol(msgspec.Struct):
     upper: int | float | None = None
 
 
-class Part(msgspec.Struct):
+class DDPPart(msgspec.Struct):
     """One part of a graph that DDP's optimizer cut, and the graphs compiled from it."""
 
     number: int
@@ -98,7 +98,7 @@ class Compile(msgspec.Struct):
     began: float = 0.0
     thread: str = ""
     resumed_at: int = 0
-    called_from: Place | None = None
+    called_from: ProgramLine | None = None
     cached: int = 0
     guards: list[Guard] = []
     guards_of: int = 0
@@ -113,7 +113,7 @@ class Compile(msgspec.Struct):
     symbols: list[Symbol] = []
     became_dynamic: list[Symbol] = []
     conditions: list[str] = []
-    parts: list[Part] = []
+    parts: list[DDPPart] = []
     graphs: list[GraphLine] = []
 
 

@@ -16,7 +16,7 @@ from ..amounts import size_text
 from ..tables import plain
 from ..wording import counted
 from . import frequent, wording
-from .model import Break, Compile, Function, GraphLine, Part, Place, ProcessWhy, Symbol, Why
+from .model import Break, Compile, DDPPart, Function, GraphLine, ProcessWhy, ProgramLine, Symbol, Why
 
 _COUNTED = ("dynamo", "joint", "forward", "backward", "inference")
 
@@ -158,7 +158,7 @@ class Writer:
         self.lines.append("")
         self.add(0, text)
 
-    def place(self, place: Place | None, function: Function | None = None) -> str:
+    def place(self, place: ProgramLine | None, function: Function | None = None) -> str:
         """`line 12` inside the function's own file, else `file:12`."""
         if place is None:
             return "an unknown line"
@@ -275,7 +275,7 @@ class Writer:
                 self.add(9, f"compiled when the backward first ran, in this order: {', '.join(later)}")
         self._shapes(item)
 
-    def _part(self, part: Part) -> None:
+    def _part(self, part: DDPPart) -> None:
         size = f"{counted(part.parameters, 'parameter')}, {size_text(part.size_bytes)}"
         first = f": {wording.short(part.names[0])}{' ...' * (part.parameters > 1)}" if part.names else ""
         self.add(9, f"DDP part {part.number} of {part.of} ({size}{first})", limit=2)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .model import Break, Guard, Place
+from .model import Break, Guard, ProgramLine
 
 _HINT = re.compile(r"^  Hint: (.*(?:\n      .*)*)", re.MULTILINE)
 _EXPLANATION = re.compile(r"^  Explanation: (.*(?:\n(?!  Hint:|  Developer debug context:).*)*)", re.MULTILINE)
@@ -40,7 +40,7 @@ _MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['([\w.]+)'\]")
 _SCOPE = re.compile(r"\bL\[['\"](\w+)['\"]\]")
 
 
-def graph_break(text: str, then: str, stack: list[Place]) -> Break:
+def graph_break(text: str, then: str, stack: list[ProgramLine]) -> Break:
     """A graph break's text as title, explanation, hints that say something, and link."""
     first, _, second = text.partition(_AND_THEN)
     title, _, rest = first.strip().partition("\n")
@@ -73,11 +73,11 @@ def raised(error: str) -> list[str]:
     return _RAISED.findall(error)
 
 
-def _place(found: re.Match[str]) -> Place:
-    return Place(found["file"], int(found["line"]), found["function"], (found["code"] or "").strip())
+def _place(found: re.Match[str]) -> ProgramLine:
+    return ProgramLine(found["file"], int(found["line"]), found["function"], (found["code"] or "").strip())
 
 
-def innermost(frames: list[Place]) -> Place | None:
+def innermost(frames: list[ProgramLine]) -> ProgramLine | None:
     """The innermost frame that is not torch's own; the very innermost when all are."""
     return next((frame for frame in reversed(frames) if not of_torch(frame.file)), frames[-1] if frames else None)
 

@@ -23,7 +23,7 @@ from ...toolkit.recorder.summary import shown_path
 from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life
-from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, Options
+from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, MinifyOptions
 from ..problem import CannotJudgeError, NothingToReduceError
 from ..starting import again as go_on
 from ..starting import resumed
@@ -142,7 +142,7 @@ def minify(
     Exit code: 0 repro.py shows the failure every time (a flaky one at its own rate), 1 the case does
     not fail or no repro shows it (--json: repro), 4 that cannot be told, 130 interrupted (the best case is kept).
     """
-    options = Options(imports=imports, **asked)
+    options = MinifyOptions(imports=imports, **asked)
     command: list[str] | None = click.get_current_context().meta.get("graphdbg.command")
     if command is not None:
         from ..program import command as program
@@ -187,7 +187,7 @@ def minify(
     raise SystemExit(code)
 
 
-def _beginning(saved: SavedGraph, options: Options) -> AbstractContextManager[ForkServer | None]:
+def _beginning(saved: SavedGraph, options: MinifyOptions) -> AbstractContextManager[ForkServer | None]:
     """The processes that will run repro.py; they import torch while the search goes on."""
     from ..report.trying import beginning
 
@@ -200,7 +200,7 @@ def _typed() -> set[str]:
     return {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
-def _graph(name: str, options: Options) -> tuple[SavedGraph, str]:
+def _graph(name: str, options: MinifyOptions) -> tuple[SavedGraph, str]:
     """The graph that was named, and its name; of a run the one that failed, which is told with the reason."""
     from ...dumps.store import Run, resolve
     from ...toolkit.triage.words import address
@@ -215,7 +215,7 @@ def _graph(name: str, options: Options) -> tuple[SavedGraph, str]:
 
 
 def _run(
-    saved: Any, out: Path, options: Options, where: dict[str, Any], as_json: bool, bare: ForkServer | None
+    saved: Any, out: Path, options: MinifyOptions, where: dict[str, Any], as_json: bool, bare: ForkServer | None
 ) -> int:
     from ...toolkit.suspects import unlike_the_record
     from ..minified import Interrupted
@@ -290,7 +290,7 @@ def _nothing(error: NothingToReduceError, as_json: bool) -> int:
     return error.exit_code
 
 
-def _report(result: Minified, out: Path, options: Options, bare: ForkServer | None) -> Report | None:
+def _report(result: Minified, out: Path, options: MinifyOptions, bare: ForkServer | None) -> Report | None:
     """repro.py and issue.md beside the case; what keeps them from being written is said."""
     from ...dumps.store import load_graph
     from ..report.bundle import emit_report

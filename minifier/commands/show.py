@@ -26,7 +26,7 @@ from ...dumps.errors import RefusedError, UnreadableError, UsageError
 from ...dumps.graph_folder import PROGRAM_FILE
 from ...dumps.kernels import WHOLE
 from ...dumps.output import emit, say
-from ...dumps.sidecar import Row, Table, dims_text
+from ...dumps.sidecar import NodeRow, Table, dims_text
 from ...dumps.store import CodeFile, SavedGraph, resolve_graph
 from ...dumps.tables import Column, on_terminal, one_line, render, visible
 from ...dumps.user_kernels import UserKernel, UserSource
@@ -193,7 +193,7 @@ def _roles(saved: SavedGraph) -> tuple[dict[str, str], list[OutputRole]]:
         return {}, []
 
 
-def _cells(row: Row, table: Table, roles: dict[str, str]) -> tuple[str, ...]:
+def _cells(row: NodeRow, table: Table, roles: dict[str, str]) -> tuple[str, ...]:
     target = row.target if row.op in ("call_function", "output") else f"{row.op} {row.target}"
     target = roles.get(row.name, target) if row.op == "placeholder" else target
     inputs = " ".join(table.name[i] for i in row.inputs[:4]) + (

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-    from ..options import Options
+    from ..options import MinifyOptions
 
 
 @contextmanager
-def executor_for(options: Options, saved: SavedGraph, say: Callable[[str], None]) -> Generator[Executor | None]:
+def executor_for(options: MinifyOptions, saved: SavedGraph, say: Callable[[str], None]) -> Generator[Executor | None]:
     """The executor that the options name, while the block runs; None for this machine's own fork server."""
     if options.executor == "local":
         yield None

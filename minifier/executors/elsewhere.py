@@ -28,24 +28,24 @@ from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.reading import stored
 from ...dumps.store import load_graph
 from ...toolkit.isolation import Answer as Reply
-from ...toolkit.isolation import Asked, ForkServer, folders
+from ...toolkit.isolation import ForkServer, PendingTask, folders
 from ...toolkit.isolation.client import trusted
-from ...toolkit.isolation.protocol import Failure
+from ...toolkit.isolation.protocol import ChildError
 from . import worker
 from .parcels import Sender
-from .worker import Lacks, Order, Part, Settings
+from .worker import Content, Lacks, Order, WorkerSettings
 
 LOOK_S = 0.5
 MOST_SENT = 10_000
 """Rounds of sending after which a worker that still lacks something is given up."""
 
 
-class Errand(Asked):
+class Errand(PendingTask):
     """A query on its way to a worker."""
 
     def __init__(self, servers: Elsewhere, order: Order) -> None:
         self.servers, self.order = servers, order
-        self.here: Asked | None = None
+        self.here: PendingTask | None = None
         """Its pending query at this process's own server, where the executor is broken."""
         self._future: Future[bytes] | None = None
         self._send({})
@@ -70,7 +70,7 @@ class Errand(Asked):
         elif self._future is None or not self._future.cancel():
             self.servers.stop(self.order.number)
 
-    def _send(self, parts: Mapping[str, bytes | Part]) -> None:
+    def _send(self, parts: Mapping[str, bytes | Content]) -> None:
         if not self.servers.broken:
             try:
                 self._future = self.servers.executor.submit(worker.ask, msgspec.json.encode(self.order), parts)
@@ -102,7 +102,7 @@ class Errand(Asked):
                 raise EnvironmentLackError(what, f"{type(error).__name__}: {error}", fix) from error
 
     def _lost(self, why: str) -> Reply:
-        return Reply(self.order.number, "lost", error=Failure("WorkerLost", why))
+        return Reply(self.order.number, "lost", error=ChildError("WorkerLost", why))
 
 
 class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
@@ -113,14 +113,14 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
     this machine; `greet(function, *args)` has every worker call that once, as soon as it lives.
     """
 
-    def __init__(self, home: ForkServer, executor: Executor, settings: Settings) -> None:
+    def __init__(self, home: ForkServer, executor: Executor, settings: WorkerSettings) -> None:
         self.home, self.executor, self.settings = home, executor, settings
         self.broken = ""
         """Why the executor is asked no more."""
         self.closed = False
         self.token = os.urandom(8).hex()
         self._sender = Sender()
-        self._shared: dict[str, Part] = {}
+        self._shared: dict[str, Content] = {}
         self._cases: dict[tuple[Path, object, object], str] = {}
         self._far = False
         """Whether a worker turned out to be another process, to which folders must be sent."""
@@ -156,13 +156,13 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         self._far = True
         return replace(order, trees=self.trees(order.payload))
 
-    def part(self, name: str) -> bytes | Part:
+    def part(self, name: str) -> bytes | Content:
         """What travels of that name."""
         share = getattr(self.executor, "share", None)
         if share is None:
             return self._sender.bytes_of(name)
         if name not in self._shared:
-            self._shared[name] = cast("Part", share(self._sender.bytes_of(name)))
+            self._shared[name] = cast("Content", share(self._sender.bytes_of(name)))
         return self._shared[name]
 
     def stop(self, number: int) -> None:

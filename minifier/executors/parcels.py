@@ -31,7 +31,7 @@ AT_ONCE_BYTES = 256 << 20
 """About so many bytes are asked for in one go."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ParcelFile(msgspec.Struct, frozen=True):
     """One file of a tree, which is a list of them in order."""
 
     path: str
@@ -72,7 +72,7 @@ class Sender:
             )
         return data
 
-    def _entry(self, path: str, content: Path | bytes) -> Entry:
+    def _entry(self, path: str, content: Path | bytes) -> ParcelFile:
         if isinstance(content, bytes):
             name = hash_of(content)
             size = len(content)
@@ -82,7 +82,7 @@ class Sender:
             name = self._known.get(key) or hash_of(content.read_bytes())
             self._known[key] = name
         self._files[name] = content
-        return Entry(path, name, size)
+        return ParcelFile(path, name, size)
 
 
 class Store:
@@ -139,8 +139,8 @@ class Store:
         shutil.rmtree(fresh, ignore_errors=True)
         return folder
 
-    def _read(self, tree: str) -> list[Entry]:
-        return msgspec.json.decode((self._files / tree).read_bytes(), type=list[Entry])
+    def _read(self, tree: str) -> list[ParcelFile]:
+        return msgspec.json.decode((self._files / tree).read_bytes(), type=list[ParcelFile])
 
 
 def _inside(path: str) -> PurePosixPath:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ...toolkit.isolation import Answer as Reply
-from ...toolkit.isolation import Asked, ForkServer, default_memory_bytes, folders, fork_server
+from ...toolkit.isolation import ForkServer, PendingTask, default_memory_bytes, folders, fork_server
 from .parcels import Store
 
 LOOK_S = 0.2
@@ -31,7 +31,7 @@ IDLE_S = 900.0
 """After so long without a query a worker ends its server; the next query starts another."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class WorkerSettings(msgspec.Struct, frozen=True):
     """The servers that workers make. `memory_bytes`: of each query; None: a share, among `jobs`, of the memory of the worker's
     machine. `path` is where the user's modules are searched.
     """
@@ -56,7 +56,7 @@ class Order(msgspec.Struct, frozen=True):
     trees: dict[str, str] | None
     limit_s: float
     stage_limits: dict[str, float]
-    settings: Settings
+    settings: WorkerSettings
     client: str
     ours: bool | None = None
 
@@ -67,7 +67,7 @@ class Lacks(msgspec.Struct, tag="lacks"):
     hashes: list[str]
 
 
-class Part(Protocol):
+class Content(Protocol):
     """Content that an executor carries in its own way."""
 
     def fetch(self) -> bytes: ...
@@ -87,7 +87,7 @@ def lend(token: str, server: ForkServer | None) -> None:
         _own[token] = (os.getpid(), server)
 
 
-def ask(order: bytes, parts: Mapping[str, bytes | Part]) -> bytes:
+def ask(order: bytes, parts: Mapping[str, bytes | Content]) -> bytes:
     """One query, in a worker. `parts`: what it said before that it lacks."""
     wanted = msgspec.json.decode(order, type=Order)
     process, server = _own.get(wanted.token, (0, None))
@@ -150,7 +150,7 @@ class Host:
         self._held = folders.hold(self.root)
         self.store = Store(self.root)
         self._near = self.client.is_dir()
-        self._pending: dict[int, Asked] = {}
+        self._pending: dict[int, PendingTask] = {}
         self._stopped: set[int] = set()
         self._asked = time.monotonic()
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
@@ -194,7 +194,7 @@ def _asked(
     server: ForkServer,
     order: Order,
     payload: dict[str, Any],
-    under_way: dict[int, Asked],
+    under_way: dict[int, PendingTask],
     stopped: Container[int] = (),
 ) -> Reply:
     """A query and its answer; it is ended where the client leaves word in its folder."""

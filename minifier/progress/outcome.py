@@ -31,7 +31,7 @@ NEAREST = "the nearest case that passes: "
 
 
 @dataclass
-class Outcome:
+class Conclusion:
     """The result. `needed`: what each part that is left is for; `nearest`: what makes it pass, with its folder `passes`."""
 
     out: Path
@@ -67,9 +67,9 @@ class Outcome:
         return lines + [f"note: {note}" for note in self.notes]
 
 
-def outcome_of(out: Path, story: Story) -> Outcome:
+def outcome_of(out: Path, story: Story) -> Conclusion:
     """What is known now. A case folder that cannot be read is told in `notes`."""
-    found = Outcome(out, original=story.original, signature=story.signature)
+    found = Conclusion(out, original=story.original, signature=story.signature)
     found.nodes, found.input_bytes = story.best or story.original
     there = {name: out / name if (out / name).exists() else None for name in ("case", PASSES, "repro.py", "issue.md")}
     found.case, found.passes, found.repro, found.issue = there.values()
@@ -94,7 +94,7 @@ def others_on_disk(out: Path) -> list[Also]:
     return found
 
 
-def _from_event(found: Outcome, done: dict[str, Any]) -> None:
+def _from_event(found: Conclusion, done: dict[str, Any]) -> None:
     found.nodes, found.input_bytes = int(done.get("nodes") or 0), int(done.get("input_bytes") or 0)
     found.original = int(done.get("original_nodes") or 0), int(done.get("original_input_bytes") or 0)
     verified = done.get("verified") or (0, 0)
@@ -108,7 +108,7 @@ def _from_event(found: Outcome, done: dict[str, Any]) -> None:
     found.notes = [str(note) for note in cast("list[Any]", done.get("notes") or [])]
 
 
-def _from_case(found: Outcome) -> None:
+def _from_case(found: Conclusion) -> None:
     assert found.case is not None
     try:
         case = read_case(found.case)

@@ -20,7 +20,7 @@ from ...dumps.amounts import clock_text, size_text
 from ...dumps.answers import is_whole
 from ...dumps.output import emit, say, terminal
 from ...dumps.wording import counted
-from ..events import Asked, Follow, Happening, Started, Steered
+from ..events import Follow, Happening, QueryAnswered, Started, Steered
 from .story import Story
 from .telling import doing, left_text, queries_text, size
 
@@ -61,7 +61,7 @@ class PlainLines:
             self.say(f"minifying {event.graph} into {event.out}: checking that it fails{known}")
         elif isinstance(event, Steered):
             self.say(event.sentence)
-        elif isinstance(event, Asked) and event.improved:
+        elif isinstance(event, QueryAnswered) and event.improved:
             self.say(
                 f"query {event.queries}: {event.nodes} of {counted(self.story.original[0], 'node')}, "
                 f"{size_text(event.input_bytes)} of inputs ({doing(self.story)})"

@@ -21,7 +21,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..events import Asked, Asking, Best, Ended, Happening, Restarted, Said, Started, Steered, Stepped, from_json
+from ..events import (
+    Best,
+    Ended,
+    Happening,
+    QueryAnswered,
+    QueryStarted,
+    Restarted,
+    Said,
+    Started,
+    Steered,
+    Stepped,
+    from_json,
+)
 from ..events import words as step_words
 from ..minified import Also
 from ..passes import NAMES as PASS_NAMES
@@ -87,7 +99,7 @@ class Story:
     best: tuple[int, int] | None = None
     best_case: str = ""
     signature: str = ""
-    queries: list[Asked] = field(default_factory=list[Asked])
+    queries: list[QueryAnswered] = field(default_factory=list[QueryAnswered])
     """Those that were answered, each numbered by its place."""
     points: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     times: list[float] = field(default_factory=list[float])
@@ -103,7 +115,7 @@ class Story:
     verdicts: Counter[str] = field(default_factory=Counter[str])
     history: list[Improvement] = field(default_factory=list[Improvement])
     others: dict[str, Also] = field(default_factory=dict[str, Also])
-    flying: dict[int, Asking] = field(default_factory=dict[int, Asking])
+    flying: dict[int, QueryStarted] = field(default_factory=dict[int, QueryStarted])
     """The queries that have no answer yet."""
     steers: dict[str, Steered] = field(default_factory=dict[str, Steered])
     said: list[str] = field(default_factory=list[str])
@@ -136,9 +148,9 @@ class Story:
                 self.step = event.step
                 self._step(self.step).begun = True
                 self.begun.append(self.step)
-            case Asking():
+            case QueryStarted():
                 self.flying[event.number] = event
-            case Asked():
+            case QueryAnswered():
                 self._answered(event)
             case Best():
                 self._better(event)
@@ -165,7 +177,7 @@ class Story:
         self.__init__(event.graph, event.out, event.options, event.known, event.life, event.time, step="sanity")
         self.steers = steers
 
-    def _answered(self, event: Asked) -> None:
+    def _answered(self, event: QueryAnswered) -> None:
         self.times.append(max(0.0, event.time - self.began) if event.time and self.began else 0.0)
         self.detail = event.detail
         query = replace(event, queries=len(self.queries) + 1, detail="", failure=None, record=None)
@@ -223,7 +235,7 @@ class Story:
 
     # -- saying
 
-    def flight(self) -> Asking | None:
+    def flight(self) -> QueryStarted | None:
         """The oldest query that has no answer yet."""
         return self.flying[min(self.flying)] if self.flying else None
 

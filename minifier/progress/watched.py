@@ -23,7 +23,7 @@ from ...dumps.errors import UsageError
 from ...dumps.lines import BITE_BYTES, Tail, objects
 from ...dumps.process import Liveness, ProcessRecord
 from ..control import CONTROL_FILE
-from ..events import EVENTS_FILE, EXPLAINING, Asked, Best, Happening, Stepped, from_json
+from ..events import EVENTS_FILE, EXPLAINING, Best, Happening, QueryAnswered, Stepped, from_json
 from ..journal import JOURNAL_FILE
 from ..life import at_work, live_file
 from ..results import WORK
@@ -168,7 +168,7 @@ def _from_journal(line: dict[str, Any], story: Story) -> Iterator[Happening]:
     if "header" in line and (start := from_json({**known, "event": "start", "out": story.out})):
         yield start
     asked = from_json({**line, "event": "query"}) if "verdict" in line and "case" in line else None
-    if isinstance(asked, Asked):
+    if isinstance(asked, QueryAnswered):
         text = asked.case
         purpose = "sanity" if text == "original" else "verification" if text.startswith("verify ") else "search"
         purpose = "explanation" if '"probes ' in text else purpose

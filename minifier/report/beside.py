@@ -18,7 +18,7 @@ from math import prod
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.program.case import GRAD_STAGES
-from ...dumps.program.function import Program, program_of
+from ...dumps.program.function import FunctionText, program_of
 from ...dumps.program.inputs import SMALL_ELEMENTS, Slot, slots_of, source_of
 from ...dumps.schema import TensorValue
 from ...dumps.store import SavedGraph
@@ -59,7 +59,7 @@ def lines(saved: SavedGraph, *, exact: bool = False) -> list[str]:
     return [*found, *dynamic, *_inputs(saved, program, exact), *text]
 
 
-def _inputs(saved: SavedGraph, program: Program | None, exact: bool) -> list[str]:
+def _inputs(saved: SavedGraph, program: FunctionText | None, exact: bool) -> list[str]:
     """A line per input: how a program would make it; its form where there is no such way."""
     record = saved.record
     if program is None:

@@ -21,7 +21,7 @@ from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE
 from ...dumps.output import say
 from ...dumps.pack.making import secrets_of
-from ...dumps.program.case import Case
+from ...dumps.program.case import ReproFacts
 from ...dumps.program.entering import CHECKED_BY, RUNG
 from ...dumps.program.repro import flaky_sentence
 from ...dumps.program.settings import plain_change
@@ -39,7 +39,7 @@ from ...toolkit.verdict import Verdict, backend_layer, judged
 from ...toolkit.verdict_words import happens
 from . import artifacts, casefile, custom_ops, environment, issue
 from .duplicates import search_link
-from .trying import Asked, Found, asking, lay_down, search
+from .trying import ChosenProgram, ReportRuns, asking, lay_down, search
 from .verify import BUG, GONE, UNSURE, earliest, first_layer
 
 TIMES = 3
@@ -84,14 +84,14 @@ def emit_report(
     report.verdict = verdict or (known.record if known and known.rung == rung else None) or judged(signature, rung)
     failure = of_record(signature, record, reduced=before is not None)
     report.signature_id = failure.id
-    case = Case(record, inputs, read, signature, rung, made=f"{_made(report.nodes, before)} Signature {failure.id}.",
+    case = ReproFacts(record, inputs, read, signature, rung, made=f"{_made(report.nodes, before)} Signature {failure.id}.",
                 imports=tuple(imports), needs_imports=needed, trust=given, ours=trust.trusted(saved.path),
                 recorded_at=known.recorded_at if known else "",
                 only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None,
                 torch=environment.package_version("torch") or "",
                 workaround=plain_change(report.verdict.workaround or ""),
                 happens=happens(signature.kind, model=report.verdict.fault == "model"))
-    found: Found | None = None
+    found: ChosenProgram | None = None
     with asking(case, saved, times, redactor, narrate, bare) as asked:
         try:
             found = search(case, asked)
@@ -120,7 +120,7 @@ def _checked(record: GraphRecord, imports: Sequence[str], where: str) -> bool:
     return needed
 
 
-def _write_program(report: issue.Report, found: Found, asked: Asked) -> None:
+def _write_program(report: issue.Report, found: ChosenProgram, asked: ReportRuns) -> None:
     script, case = found.script, found.script.case
     report.repro = lay_down(script, report.out, asked.redactor)
     written.remember(report.repro)

@@ -78,7 +78,7 @@ def write_report(
     program = PROGRAM.format(command=command, ending=ending, which=report.signature_id)
     write_file(out / "repro.py", program.encode())
     written.remember(out / "repro.py")
-    facts = issue.Facts(
+    facts = issue.IssueFacts(
         report, saved.record, known, Verdict("fails", reason=report.verdict.reason),
         title=f"{issue.one_line(command, 60)}: {ending}",
         symptom=f"`{command}` ends with {ending} on the case in case/ (graph.py there is its text).",

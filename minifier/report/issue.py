@@ -18,7 +18,7 @@ from typing import Any, Literal
 from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.dtypes import ITEM_BYTES
-from ...dumps.program.case import Case
+from ...dumps.program.case import ReproFacts
 from ...dumps.program.entering import ENTERS
 from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
@@ -118,7 +118,7 @@ def _enters(entry: str) -> str:
 
 
 @dataclass(frozen=True)
-class Facts:
+class IssueFacts:
     """What an issue tells. `case`: what a minification has found out; `verdict`: on the failure as it is told here."""
 
     report: Report
@@ -136,7 +136,7 @@ class Facts:
     """The address of a search for duplicates; empty where it is not for PyTorch's tracker."""
 
 
-def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versions: str, search: str = "") -> Facts:
+def facts_of(case: ReproFacts, report: Report, known: CaseFile | None, log: str, versions: str, search: str = "") -> IssueFacts:
     """What the issue of a case tells. `search`: where to look for duplicates, if it is for PyTorch's tracker."""
     error = case.failure.error.rpartition(".")[2]
     head = ": ".join(part for part in (error, one_line(case.telling, 300)) if part)
@@ -145,7 +145,7 @@ def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versi
     verdict = report.verdict
     compiler = verdict.fault == "compiler"
     at = f"[{verdict.layer or 'torch.compile'}]" if compiler else user_place(verdict, case.record) or verdict_words.owner(verdict)
-    return Facts(
+    return IssueFacts(
         report, case.record, known, verdict,
         title=f"{at}{'' if compiler else ':'} {case.happens}: {ops}" + (f" ({error})" if error else ""),
         symptom=f"{case.happens}. {head}".rstrip(". ") + ".",
@@ -154,14 +154,14 @@ def facts_of(case: Case, report: Report, known: CaseFile | None, log: str, versi
     )  # fmt: skip
 
 
-def render(facts: Facts, redactor: Redactor) -> str:
+def render(facts: IssueFacts, redactor: Redactor) -> str:
     """The whole text."""
     title, text = (visible(redactor.text(one)) for one in (facts.title, "\n\n".join(_parts(facts))))
     known = f"<!-- {KNOWN}: {facts.search} -->\n\n" if facts.search else ""
     return f"{known}<!-- {PRIVACY} -->\n\n<!-- Suggested title: {one_line(title, 160)} -->\n\n{text}\n"
 
 
-def _parts(facts: Facts) -> Iterator[str]:
+def _parts(facts: IssueFacts) -> Iterator[str]:
     report = facts.report
     if facts.verdict.fault == "compiler":
         yield "### 🐛 Describe the bug"
@@ -185,7 +185,7 @@ def _parts(facts: Facts) -> Iterator[str]:
     yield _fenced(facts.versions)
 
 
-def _description(facts: Facts) -> str:
+def _description(facts: IssueFacts) -> str:
     expected, got = verdict_words.expected(facts.verdict)
     report, known, has_program = facts.report, facts.case or CaseFile(), facts.report.repro is not None
     size = f"{counted(report.nodes, 'node')}, placeholders and output included"

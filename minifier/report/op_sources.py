@@ -25,14 +25,14 @@ _LONGEST = 120
 
 
 @dataclass(frozen=True)
-class Source:
+class OpSource:
     """Statements in order, and imports that they need beside `import torch`."""
 
     statements: tuple[str, ...]
     imports: tuple[str, ...]
 
 
-def source_of(name: str) -> Source | None:
+def source_of(name: str) -> OpSource | None:
     """The source of `namespace::op`; None where it was not registered here by `custom_op`, or cannot be cut out."""
     if "torch" not in sys.modules:
         return None
@@ -52,7 +52,7 @@ class _Lost(Exception):
     """A name has no definition that could be taken along."""
 
 
-def _cut(text: str, function: Callable[..., Any], name: str) -> Source | None:
+def _cut(text: str, function: Callable[..., Any], name: str) -> OpSource | None:
     chain = _chain(ast.parse(text).body, function.__code__.co_firstlineno)
     if not chain:
         return None
@@ -75,7 +75,7 @@ def _cut(text: str, function: Callable[..., Any], name: str) -> Source | None:
     statements = tuple(textwrap.dedent("\n".join(lines[_first(one) - 1 : one.end_lineno])) for one in ordered)
     if sum(len(one.splitlines()) for one in statements) > _LONGEST:
         return None
-    return Source(statements, tuple(sorted(imports - {"import torch"})))
+    return OpSource(statements, tuple(sorted(imports - {"import torch"})))
 
 
 def _first(statement: ast.stmt) -> int:

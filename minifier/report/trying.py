@@ -32,7 +32,7 @@ from ...dumps import opening, trust
 from ...dumps.atomic import write_file
 from ...dumps.hints import numbers
 from ...dumps.program import sizes
-from ...dumps.program.case import Case, Off, Registered
+from ...dumps.program.case import Off, Registered, ReproFacts
 from ...dumps.program.entering import CHECKED_BY, ENTERS, RUNG, Entry, Stand, entries_of, stands_for
 from ...dumps.program.inputs import Way
 from ...dumps.program.repro import MOST_LINES, Script, script_of
@@ -55,7 +55,7 @@ MEMO = "repro.json"
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReportRuns:
     """What all runs of a report share. `how`: of `verify.run_command`; `versions`: what they run on."""
 
     saved: SavedGraph
@@ -72,7 +72,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
+class ChosenProgram:
     """The chosen program and its runs; `layers`: what it gives under each stock backend; `without`: a run without the fault."""
 
     script: Script
@@ -110,20 +110,25 @@ def wall_for(saved: SavedGraph) -> Collection[str] | None:
 
 @contextlib.contextmanager
 def asking(
-    case: Case, saved: SavedGraph, times: int, redactor: Redactor, narrate: Callable[[str], None], bare: ForkServer | None = None
-) -> Generator[Asked]:
+    case: ReproFacts,
+    saved: SavedGraph,
+    times: int,
+    redactor: Redactor,
+    narrate: Callable[[str], None],
+    bare: ForkServer | None = None,
+) -> Generator[ReportRuns]:
     """Where programs of the case are run, `times` times one that shows it. `bare`: where they begin; made here where none is."""
     with beginning(saved) if bare is None else contextlib.nullcontext(bare) as begin:
         path = homes_of(case.imports) if case.imports else []
         wall = None if case.trust else wall_for(saved)
         how = {"seed": toolchain_seed(), "path": path, "bare": begin, "wall": wall}
-        yield Asked(saved, times, redactor, narrate, how, environment.versions_text())
+        yield ReportRuns(saved, times, redactor, narrate, how, environment.versions_text())
 
 
 # -- the programs ----------------------------------------------------------------------------------------------------------------
 
 
-def candidates(case: Case) -> Iterator[Script]:
+def candidates(case: ReproFacts) -> Iterator[Script]:
     """Programs worth trying, plainest first; raises CannotExpressError when the graph has no plain form at all."""
     case = on_gpu(case)
     stands = stands_for(case.rung)
@@ -145,7 +150,7 @@ def candidates(case: Case) -> Iterator[Script]:
                             yield script
 
 
-def _own_ops(case: Case) -> Registered | None:
+def _own_ops(case: ReproFacts) -> Registered | None:
     """Registrations of the graph's custom operators; None where there is none, or where only importing them will do."""
     try:
         return custom_ops.registered(case.record)
@@ -155,7 +160,7 @@ def _own_ops(case: Case) -> Registered | None:
         return None
 
 
-def _entered(case: Case, entry: Entry, way: Way, stand: Stand) -> Iterator[Script]:
+def _entered(case: ReproFacts, entry: Entry, way: Way, stand: Stand) -> Iterator[Script]:
     """With all sizes dynamic, then with those alone that were recorded as symbols."""
     yield script_of(case, entry, way, stand=stand)
     sizing = sizes.recorded(case.record, numbers(case.record, case.inputs)) if entry == "torch.compile" else None
@@ -178,7 +183,7 @@ def marked(script: Script, *, needed: bool) -> Iterator[Script]:
         yield script.like(sizing=replace(sizing, needed=needed))
 
 
-def on_gpu(case: Case) -> Case:
+def on_gpu(case: ReproFacts) -> ReproFacts:
     """The same case with what lies on the CPU moved to the GPU, for the rung on Triton's interpreter; any other as it is.
 
     Stock torch cannot interpret Inductor's kernels, so the program runs them. Where it was written there may be no GPU; then it
@@ -219,7 +224,7 @@ class Memo(msgspec.Struct, kw_only=True):
         return cls(key=key)
 
 
-def search(case: Case, asked: Asked) -> Found:
+def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
     """Runs candidates, plainest first, until one shows the failure and, without the fault, does not; of that one `times` runs are
     done. Where none does both, it is the first that shows it.
 
@@ -258,7 +263,7 @@ def _entering(script: Script) -> str:
     return ENTERS[script.entry] + (f", {named}" if named else "")
 
 
-def offs(case: Case) -> list[Case]:
+def offs(case: ReproFacts) -> list[ReproFacts]:
     """The case with each of what --without-fault may do, the likeliest first."""
     changes, config = plain_change(case.workaround), case.record.config
     planted = case.imports or sources(case) or any("TESTING" in name for values in config.values() for name in values)
@@ -267,7 +272,7 @@ def offs(case: Case) -> list[Case]:
     return [replace(case, off=kind, workaround=changes) for kind in kinds if may[kind]]
 
 
-def _switched(found: Found, asked: Asked) -> Found:
+def _switched(found: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
     """The program, with what --without-fault does chosen so that it ends with 0 then; as it is where nothing does that."""
     if found.without is not None and found.without.code == verify.GONE:
         return found
@@ -289,14 +294,14 @@ MORE_LINES = 2
 """That a long program may have more of, so that it has what --without-fault does."""
 
 
-def _run(script: Script, asked: Asked, *flags: str, stop: threading.Event | None = None) -> verify.Trial:
+def _run(script: Script, asked: ReportRuns, *flags: str, stop: threading.Event | None = None) -> verify.Trial:
     """One run of a program, with these flags."""
     with owned("graphdbg-report-") as folder:
         program = lay_down(script, folder, asked.redactor)
         return verify.run_once(program, *flags, stop=stop, **asked.for_program(script.text))
 
 
-def _narrowed(found: Found, asked: Asked) -> Found:
+def _narrowed(found: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
     """The same failure with fixed sizes or with fewer dynamic ones, where the program shows it so; else what was found."""
     plain = fixed(found.script)
     if plain is None:
@@ -314,7 +319,7 @@ def _narrowed(found: Found, asked: Asked) -> Found:
     return found
 
 
-def tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
+def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> ChosenProgram:
     """The runs that are asked for, those known from earlier counted, and what the stock backends give. One run where that one
     shows nothing.
 
@@ -341,10 +346,10 @@ def tried(script: Script, asked: Asked, known: Memo | None = None) -> Found:
             stop.set()
             for run in (*runs, *filter(None, (probing, switched))):
                 run.cancel()
-            return Found(script, verify.Verification((first,)), {})
+            return ChosenProgram(script, verify.Verification((first,)), {})
         trials = [first, *(verify.Trial(code, "", 0.0) for code in known.codes), *(run.result() for run in runs[1:])]
         without = switched.result() if switched else verify.Trial(known.without, "", 0.0)
-        return Found(script, verify.Verification(tuple(trials)), probing.result() if probing else known.layers, without)
+        return ChosenProgram(script, verify.Verification(tuple(trials)), probing.result() if probing else known.layers, without)
 
 
 def lay_down(script: Script, folder: Path, redactor: Redactor) -> Path:

@@ -27,7 +27,7 @@ from graphdbg.toolkit.eager import clone_inputs, copy_graph
 from graphdbg.toolkit.rungs.entries import shared_fakes
 from graphdbg.toolkit.spec import ReplaySpec, in_force, no_caches, settings
 from graphdbg.toolkit.triton.checking.run import CheckedRung
-from graphdbg.toolkit.triton.interpreting.session import Launch, Observer, Session
+from graphdbg.toolkit.triton.interpreting.session import Interpretation, Launch, Observer
 
 MODELS = ("gpt_block", "vision_transformer", "convnet", "gru", "mixture_of_experts", "cross_entropy_head")
 TURNS = 3
@@ -46,18 +46,18 @@ class _Arguments(Observer):
 
 @contextmanager
 def _by_kernel(seconds: dict[str, float]) -> Iterator[None]:
-    usual = Session.launch
+    usual = Interpretation.launch
 
-    def launch(self: Session, one: Launch) -> None:
+    def launch(self: Interpretation, one: Launch) -> None:
         began = time.perf_counter()
         usual(self, one)
         seconds[one.kernel] = seconds.get(one.kernel, 0.0) + time.perf_counter() - began
 
-    Session.launch = launch
+    Interpretation.launch = launch
     try:
         yield
     finally:
-        Session.launch = usual
+        Interpretation.launch = usual
 
 
 def measured(graph: Graph) -> dict[str, Any]:

@@ -269,7 +269,7 @@ def capture_api(program: Program, folder: Path) -> None:
 
 def keep_compile(gm: fx.GraphModule, inputs: Sequence[Any], spec: ReplaySpec, path: Path) -> None:
     """Writes what Inductor makes of a live graph, in normal form."""
-    watched = fidelity.Watched()
+    watched = fidelity.CompiledArtifacts()
     outcome = judge(Live(gm, inputs, spec), "inductor", watch=watched.compiling)
     live = {"graphs": watched.graphs, "code": watched.code, "verdict": outcome.text}
     path.write_bytes(msgspec.json.encode(live))

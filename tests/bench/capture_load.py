@@ -135,11 +135,11 @@ def compiled_difference(
 
 def _against_live(saved: SavedGraph, live: dict[str, Any]) -> str:
     """A captured case has no recorded compile: it is compared with the compile of the live graph, in the same normal form."""
-    from graphdbg.toolkit.fidelity import Watched
+    from graphdbg.toolkit.fidelity import CompiledArtifacts
     from graphdbg.toolkit.judge import judge
 
     case = Case(saved).live(seed=0)
-    watched = Watched()
+    watched = CompiledArtifacts()
     judge(case, "inductor", check="crash", watch=watched.compiling)
     for what, told in (("graphs", watched.graphs), ("code", watched.code)):
         lines = [[line for part in parts for line in part] for parts in (live[what], told)]

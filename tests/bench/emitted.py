@@ -21,7 +21,7 @@ from pathlib import Path
 from capture_programs import Program
 
 from graphdbg.dumps.errors import GraphdbgError
-from graphdbg.dumps.program.case import Case
+from graphdbg.dumps.program.case import ReproFacts
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.minifier.report.trying import candidates
@@ -95,7 +95,7 @@ def judged(cell: Cell, saved: SavedGraph, bare: ForkServer, rung: str, keep: Pat
     """Writes the graph as a repro, plainest first, until one runs. `keep`: where it is left, and what it printed."""
     cell.nodes = sum(node.op.startswith("call_") for node in saved.record.graph.nodes)
     try:
-        case = Case(saved.record, saved.inputs_record, saved.kept, PLANTED, rung)
+        case = ReproFacts(saved.record, saved.inputs_record, saved.kept, PLANTED, rung)
         for number, script in enumerate(candidates(case)):
             if number > 3:
                 break

@@ -35,7 +35,7 @@ from graphdbg.dumps.schema import GraphBody, TensorValue
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.dumps.walk import nodes
 from graphdbg.minifier import isolated
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.oracle import PRELOAD
 from graphdbg.minifier.report.issue import input_bytes
 from graphdbg.toolkit import isolation
@@ -69,7 +69,7 @@ class Bench:
         write(self.folder, module, target, self.rung)
         imports = (*filter(None, [program.imports]), module)
         out = (self.keep or self.folder) / f"{program.name}-{stage}"
-        options = Options("crash", self.rung, self.seed, imports=imports, verify=1, without=("needs",))
+        options = MinifyOptions("crash", self.rung, self.seed, imports=imports, verify=1, without=("needs",))
         try:
             found = isolated.minify_saved(saved, out=out / "small", options=options)
             case = load_graph(found.path)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from graphdbg.toolkit.eager import clone_inputs, run_graph
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.rungs.triton_interpret import TritonInterpret
 from graphdbg.toolkit.spec import ReplaySpec
-from graphdbg.toolkit.triton.interpreting.session import Launch, Observer, Session
+from graphdbg.toolkit.triton.interpreting.session import Interpretation, Launch, Observer
 
 WAYS: dict[str, dict[str, Any]] = {"static": {}, "dynamic": {"dynamic": True}, "bfloat16": {"autocast": torch.bfloat16}}
 STAGES = ("dynamo", "joint", "forward", "backward", "inference")
@@ -54,9 +54,9 @@ class Counting(Observer):
 class Counted(TritonInterpret):
     """The rung, with a count of its last run."""
 
-    def session(self) -> Session:
+    def session(self) -> Interpretation:
         self.count = Counting()
-        return Session(self.count)
+        return Interpretation(self.count)
 
 
 @dataclass

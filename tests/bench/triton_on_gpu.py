@@ -42,7 +42,7 @@ from graphdbg.toolkit.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.triton import pretended as t
 from graphdbg.toolkit.triton.alone import bench, launched, restricted
 from graphdbg.toolkit.triton.emission import triton_sources
-from graphdbg.toolkit.triton.judged import Judged, report
+from graphdbg.toolkit.triton.judged import JudgedLaunch, report
 from graphdbg.toolkit.triton.launches import Launch, Launches, is_launches, open_launches
 from graphdbg.toolkit.triton.loading import loaded
 from graphdbg.toolkit.triton.retarget import retargeted
@@ -186,7 +186,7 @@ def launch_all(known: Launches, row: dict[str, Any], results: Results, limits: C
                 judged = launched(launch, known, Path(folder), limits if launch.folder in largest else None)
         except Exception as error:  # noqa: BLE001  the other launches go on, where CUDA still can
             said = (str(error).splitlines() or [""])[0]
-            judged = Judged(launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text())
+            judged = JudgedLaunch(launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text())
             judged.died = f"{type(error).__name__}: {said}"
         for one in judged.arguments:
             for way in ("interpreter", "eager"):

@@ -17,7 +17,7 @@ from graphdbg.dumps.browse.levels import Level, levels
 from graphdbg.dumps.browse.loading import loading
 from graphdbg.dumps.browse.search import find_place
 from graphdbg.dumps.browse.slices import finish
-from graphdbg.dumps.browse.table import GraphView, Values, strided, tensors, users_of
+from graphdbg.dumps.browse.table import GraphView, ReplayedValue, strided, tensors, users_of
 from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import NodeRecord
@@ -162,4 +162,8 @@ def test_a_place_by_name_number_and_line(case: Path) -> None:
 def test_values_of_a_replay_are_taken_by_name(case: Path) -> None:
     view = finish(loading(SavedGraph(case)))
     view.take_values({view.table.name[5]: (-1.0, 2.0, 0, 3, 1e-3), "gone": (0, 0, 0, 0, 0), view.table.name[6]: (None,)})
-    assert view.values.get(5) == Values(-1.0, 2.0, 0, 3, 1e-3) and view.values.get(6) == Values() and view.values.get(7) is None
+    assert (
+        view.values.get(5) == ReplayedValue(-1.0, 2.0, 0, 3, 1e-3)
+        and view.values.get(6) == ReplayedValue()
+        and view.values.get(7) is None
+    )

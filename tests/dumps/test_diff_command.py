@@ -19,7 +19,7 @@ import pytest
 from graphdbg.cli import run as command
 from graphdbg.dumps.diff import diff
 from graphdbg.dumps.diff.pair import pairs
-from graphdbg.dumps.diff.sides import Part, side
+from graphdbg.dumps.diff.sides import GraphGroup, side
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT, GraphRecord, RunRecord
 from graphdbg.dumps.store import load_graph
@@ -221,7 +221,7 @@ def test_graphs_are_paired_by_their_lines_where_a_compile_more_has_shifted_the_i
     write_run("short", [*record("0_0", texts["f"]), *record("1_0", texts["g"])])
     write_run("long", [*record("0_0", texts["f"]), *record("1_0", texts["new"]), *record("2_0", texts["g"])])
     sides = side("short"), side("long")
-    assert isinstance(sides[0], Part)
+    assert isinstance(sides[0], GraphGroup)
     found = [(p.a.local_id if p.a else None, p.b.local_id if p.b else None) for p in pairs(*sides)]
     assert [pair for pair in found if (pair[0] or pair[1] or "").endswith("forward")] == [
         ("0_0/forward", "0_0/forward"), ("1_0/forward", "2_0/forward"), (None, "1_0/forward"),

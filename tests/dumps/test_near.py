@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdbg.dumps.browse.boxes import ASCII, Box, drawn
+from graphdbg.dumps.browse.boxes import ASCII, NodeBox, drawn
 from graphdbg.dumps.browse.near import MOST, around, sheet_of
 from graphdbg.dumps.browse.sheet import DIM, HERE, Line, line_text
 from graphdbg.dumps.browse.slices import finish
@@ -85,22 +85,22 @@ class Paper:
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> list[Box]:
+def graphs(draw: st.DrawFn) -> list[NodeBox]:
     """Boxes in rows, each using some of those above."""
     count = draw(st.integers(1, 12))
-    boxes: list[Box] = []
+    boxes: list[NodeBox] = []
     for number in range(count):
         inputs = sorted(draw(st.sets(st.integers(0, number - 1), max_size=3))) if number else []
         row = max((boxes[at].row + 1 for at in inputs), default=draw(st.integers(0, 2)))
         hidden = draw(st.tuples(st.integers(0, 12), st.integers(0, 200)))
         name = f"node_{number}" + "x" * draw(st.integers(0, 9))
-        boxes.append(Box(number, name, row, [name, "f32[4]"][: draw(st.integers(1, 2))], inputs, hidden, number == 0))
+        boxes.append(NodeBox(number, name, row, [name, "f32[4]"][: draw(st.integers(1, 2))], inputs, hidden, number == 0))
     return boxes
 
 
 @given(graphs(), st.sampled_from([40, 80, 200]))
 @settings(max_examples=60)
-def test_every_line_leads_from_the_box_that_makes_a_value_to_one_that_uses_it(boxes: list[Box], width: int) -> None:
+def test_every_line_leads_from_the_box_that_makes_a_value_to_one_that_uses_it(boxes: list[NodeBox], width: int) -> None:
     lines, top = drawn(boxes, width)
     wanted = sorted((boxes[used].node, box.node) for box in boxes for used in box.inputs)
     assert Paper(lines).edges() == wanted

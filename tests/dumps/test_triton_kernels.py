@@ -19,7 +19,7 @@ from torch.fx import Graph, GraphModule
 from graphdbg.dumps import live, trust, user_kernels
 from graphdbg.dumps.errors import RefusedError, UnreadableError
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.dumps.torchside.triton_program import Program
+from graphdbg.dumps.torchside.triton_program import KernelProgram
 from graphdbg.toolkit.triton.user_kernels import interpreting, without_gpu
 
 from . import triton_models as models
@@ -124,7 +124,7 @@ def closing_over(amount: int, other: Any) -> Any:
 
 
 def test_names_from_closures_are_names_of_the_program() -> None:
-    program = Program()
+    program = KernelProgram()
     program.kernel(closing_over(3, 5))
     assert "amount = 3\n" in program.text()
     assert "other = 5\n" in program.text()
@@ -132,7 +132,7 @@ def test_names_from_closures_are_names_of_the_program() -> None:
 
 
 def test_infinities_and_renamed_dtypes_have_a_form() -> None:
-    program = Program()
+    program = KernelProgram()
     program.kernel(models.aliased)
     assert "f32 = tl.float32" in program.text()
     assert 'triton_parts = ModuleType("triton_parts")' in program.text().replace("tests.dumps.", "")
@@ -143,7 +143,7 @@ def test_infinities_and_renamed_dtypes_have_a_form() -> None:
 def test_what_has_no_saved_form_is_named_and_the_load_says_so() -> None:
     def plain() -> None: ...
 
-    program = Program()
+    program = KernelProgram()
     configs = [triton.Config({}, pre_hook=lambda given: None)]
     tuner = triton.autotune(configs, key=[], prune_configs_by={"early_config_prune": plain})
     program.kernel(tuner(closing_over(3, plain)))

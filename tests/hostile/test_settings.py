@@ -21,7 +21,7 @@ from graphdbg.cli import run
 from graphdbg.dumps import permitted
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.permitted import known, refusal, refused_by_name
-from graphdbg.dumps.permitted_kinds import Each, Number, Options, Plain, Switch, Words
+from graphdbg.dumps.permitted_kinds import Each, Number, NumberTable, PlainNames, Switch, Words
 from graphdbg.dumps.program.settings import config_lines
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.validate import check_graph
@@ -65,8 +65,8 @@ def test_what_the_list_takes_is_what_torch_has() -> None:
         if setting not in here:
             continue
         room, name, value, declared = here[setting]
-        what = {Switch: "bool", Number: "int|float", Words: "str|Literal|bool", Plain: "str", Each: "list|tuple|str",
-                Options: "dict"}[type(kind)]  # fmt: skip
+        what = {Switch: "bool", Number: "int|float", Words: "str|Literal|bool", PlainNames: "str", Each: "list|tuple|str",
+                NumberTable: "dict"}[type(kind)]  # fmt: skip
         told = declared + type(value).__name__
         untold = "NoneType" in told and "|" not in told  # only None is known of it
         if refusal(room, name, value) or not (untold or re.search(what, told)):
@@ -83,7 +83,7 @@ def test_no_text_of_a_listed_setting_is_a_path_a_command_a_flag_or_code() -> Non
                 took = kind.takes(value)
                 assert not took or text in names, f"{setting} = {value!r}"
                 if took:
-                    assert isinstance(kind, (Plain, Options)) or isinstance(kind.of, Plain), setting  # type: ignore[union-attr]
+                    assert isinstance(kind, (PlainNames, NumberTable)) or isinstance(kind.of, PlainNames), setting  # type: ignore[union-attr]
 
 
 def test_settings_whose_type_is_a_callable_take_only_names_that_are_written_down() -> None:

@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.cli import run
 from graphdbg.dumps import bound
 from graphdbg.dumps.live import save_graph
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.starting import again, proposed, resumed
 from graphdbg.toolkit.imports import TRUST
 
@@ -52,7 +52,7 @@ def begun(place: Path, directory: Path | None = None, **options: Any) -> Path:
     from graphdbg.minifier.journal import JOURNAL_FILE, Journal
     from graphdbg.minifier.minify import _header  # pyright: ignore[reportPrivateUsage]
 
-    asked = Options(**options)
+    asked = MinifyOptions(**options)
     about = {"graph": str(place / "case"), "options": asked.to_json(), "directory": str(directory or place)}
     out = place / "out"
     out.mkdir()
@@ -114,7 +114,7 @@ def test_modules_that_were_said_again_or_are_trusted_are_imported(here: Path, to
     told("minify", "--resume", "-o", "out", *words, "--max-queries", "1")
     assert (here / "IMPORTED").exists()
     (here / "IMPORTED").unlink()
-    known = {"rung": "nop", "options": Options(imports=("their_ops",)).to_json()}
+    known = {"rung": "nop", "options": MinifyOptions(imports=("their_ops",)).to_json()}
     (here / "case" / "case.json").write_text(json.dumps(known))
     told("report", "case", *words)
     assert (here / "IMPORTED").exists()
@@ -122,16 +122,16 @@ def test_modules_that_were_said_again_or_are_trusted_are_imported(here: Path, to
 
 def test_what_is_said_again_is_the_same_search(here: Path) -> None:
     begun(here, check="cmd: true {case}", imports=("their_ops",), seed=3)
-    old = Options(check="cmd: true {case}", imports=("their_ops",), seed=3)
-    trusting = resumed(Path("out"), Options(imports=(TRUST,)), {"trust"})
+    old = MinifyOptions(check="cmd: true {case}", imports=("their_ops",), seed=3)
+    trusting = resumed(Path("out"), MinifyOptions(imports=(TRUST,)), {"trust"})
     assert trusting.options == old  # the trust is for these, the graph's own source is not run
-    assert resumed(Path("out"), Options(check=old.check, imports=old.imports), {"check", "imports"}).options == old
+    assert resumed(Path("out"), MinifyOptions(check=old.check, imports=old.imports), {"check", "imports"}).options == old
     assert again(Path("out"), old) == "graphdbg minify --resume -o out --import their_ops --check 'cmd: true {case}'"
 
 
 def test_a_report_imports_no_module_that_a_case_names(here: Path, told: Told) -> None:
     failure = {"kind": "crash", "stage": "compile", "type": "X"}
-    known = {"signature": failure, "rung": "nop", "check": "auto", "options": Options(imports=("their_ops",)).to_json()}
+    known = {"signature": failure, "rung": "nop", "check": "auto", "options": MinifyOptions(imports=("their_ops",)).to_json()}
     (here / "case" / "case.json").write_text(json.dumps(known))
     code, text = told("report", "case")
     assert code == 2, text
@@ -141,7 +141,7 @@ def test_a_report_imports_no_module_that_a_case_names(here: Path, told: Told) ->
 
 
 def test_a_screen_proposes_nothing_that_runs(here: Path) -> None:
-    asked = Options(check="cmd: touch RAN; {case}", imports=("their_ops",), rung="nop")
+    asked = MinifyOptions(check="cmd: touch RAN; {case}", imports=("their_ops",), rung="nop")
     (here / "case" / "case.json").write_bytes(msgspec.json.encode({"options": asked.to_json()}))
     start = proposed("case")
     assert start.words()[4:] == ["--rung", "nop", "--json"]

@@ -23,9 +23,9 @@ from typing import Any
 from graphdbg.minifier.events import Follow
 from graphdbg.minifier.journal import Journal
 from graphdbg.minifier.minified import Minified
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.problem import Aborted, Answer, Candidate, DoesNotFailError, Ruling
-from graphdbg.minifier.session import Session
+from graphdbg.minifier.session import Minification
 from graphdbg.minifier.steering import Steering
 from graphdbg.toolkit.signature import Signature
 
@@ -143,14 +143,14 @@ def run(
     **options: Any,
 ) -> Minified:  # fmt: skip
     """One session from first to last; `steered`: it carries out the orders in OUT/control.jsonl."""
-    chosen = Options(**options)
+    chosen = MinifyOptions(**options)
     journal = Journal(out / "journal.jsonl", chosen.asked(), resume=resume)
     with ThreadPoolExecutor(max(3, chosen.jobs)) as pool:
         try:
             if not steered:
-                return Session(problem, journal, out, chosen, tell=tell).run(pool)
+                return Minification(problem, journal, out, chosen, tell=tell).run(pool)
             with Steering(out, journal, tell, without=chosen.without, abort=problem.abort) as steering:
-                return Session(problem, journal, out, chosen, tell=tell, steering=steering).run(pool)
+                return Minification(problem, journal, out, chosen, tell=tell, steering=steering).run(pool)
         finally:
             journal.close()
 

@@ -13,8 +13,8 @@ from graphdbg.minifier.events import Ended, EventsFile, Happening, Said, Started
 from graphdbg.minifier.journal import Journal
 from graphdbg.minifier.life import Life
 from graphdbg.minifier.minified import Minified
-from graphdbg.minifier.options import Options
-from graphdbg.minifier.session import Session
+from graphdbg.minifier.options import MinifyOptions
+from graphdbg.minifier.session import Minification
 from graphdbg.minifier.steering import Steering
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -36,7 +36,7 @@ def steered(out: Path, *, held_from: int = 16, until: int = 2, atoms: int = 300)
             time.sleep(0.005)
 
     problem.on_judging = hold
-    options = Options()
+    options = MinifyOptions()
     about = {"graph": "myrun/0_0/forward", "options": options.to_json(), "directory": str(out.parent)}
     with ExitStack() as stack:
         life = stack.enter_context(Life(out))
@@ -45,7 +45,7 @@ def steered(out: Path, *, held_from: int = 16, until: int = 2, atoms: int = 300)
         life.tell(Started("myrun/0_0/forward", str(out), options.to_json()))
         pool = stack.enter_context(ThreadPoolExecutor(3))
         steering = stack.enter_context(Steering(out, journal, life.tell, abort=problem.abort))
-        done = Session(problem, journal, out, options, tell=life.tell, narrate=life.say, steering=steering).run(pool)
+        done = Minification(problem, journal, out, options, tell=life.tell, narrate=life.say, steering=steering).run(pool)
         life.end(Ended("reduced", done.stopped or "", str(done.path), done.nodes, done.input_bytes, done.queries))
     return done
 
@@ -53,7 +53,7 @@ def steered(out: Path, *, held_from: int = 16, until: int = 2, atoms: int = 300)
 def session(out: Path, *, atoms: int = 60, then: Callable[[Happening], None] = lambda event: None, end: bool = True) -> Minified:
     """Minifies a generated problem into `out`, events and all; `then` hears each event after it was written."""
     problem = Abstract(transformer(atoms), needs([7, atoms // 2]))
-    options = Options()
+    options = MinifyOptions()
     about = {"graph": "myrun/0_0/forward", "options": options.to_json(), "directory": str(out.parent)}
     journal = Journal(out / "journal.jsonl", {**options.asked(), "case": "abstract"}, about=about)
     events = EventsFile(out)
@@ -68,7 +68,7 @@ def session(out: Path, *, atoms: int = 60, then: Callable[[Happening], None] = l
     tell(Started("myrun/0_0/forward", str(out), options.to_json()))
     with ThreadPoolExecutor(3) as pool:
         try:
-            done = Session(problem, journal, out, options, tell=tell, narrate=say).run(pool)
+            done = Minification(problem, journal, out, options, tell=tell, narrate=say).run(pool)
         finally:
             journal.close()
     if end:

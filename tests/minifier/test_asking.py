@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.minifier.asking import Asking, Gate, Pace, seconds_in
+from graphdbg.minifier.asking import Gate, Pace, Querying, seconds_in
 from graphdbg.minifier.commands.minify import SECONDS, SIZE
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.signature import Signature
 
@@ -45,8 +45,8 @@ class Server:
         return self.answers.pop(0)
 
 
-def asking(*answers: Answer, wanted: Signature | None = None, limit_s: float = 60.0, **options: Any) -> Asking:
-    made = Asking(Server(*answers), Options(**options), limit_s)  # type: ignore[arg-type]
+def asking(*answers: Answer, wanted: Signature | None = None, limit_s: float = 60.0, **options: Any) -> Querying:
+    made = Querying(Server(*answers), MinifyOptions(**options), limit_s)  # type: ignore[arg-type]
     if wanted is not None:
         made.want(wanted, 1.0)
     return made
@@ -167,7 +167,7 @@ def test_who_is_alone_is_alone() -> None:
 )
 def test_what_contradicts_itself_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        Options(**given).checked()
+        MinifyOptions(**given).checked()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_what_contradicts_itself_is_refused(given: dict[str, Any]) -> None:
     ],
 )
 def test_what_fits_together_is_not(given: dict[str, Any]) -> None:
-    assert Options(**given).checked() == Options(**given)
+    assert MinifyOptions(**given).checked() == MinifyOptions(**given)
 
 
 def test_amounts_are_read_as_they_are_typed() -> None:

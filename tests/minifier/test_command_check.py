@@ -22,7 +22,7 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.command import TASK, CommandOracle
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.problem import Answer, Ruling
 from graphdbg.toolkit.isolation import ForkServer
 
@@ -134,7 +134,7 @@ def server() -> Iterator[ForkServer]:
 def ask(server: ForkServer, folder: Path, place: Path, command: str, limit_s: float = 60.0) -> Answer:
     """What one command makes of the whole case."""
     (place / "values").mkdir(exist_ok=True)
-    options = Options(f"cmd: {command}")
+    options = MinifyOptions(f"cmd: {command}")
     return CommandOracle(
         folder / "case", place / "values", server, options, limit_s, output=place / "output", directory=str(folder)
     ).judge(None)[0]
@@ -181,7 +181,7 @@ def test_the_command_sees_the_users_environment(server: ForkServer, folder: Path
 
 def test_options_refuse_what_makes_no_sense() -> None:
     with pytest.raises(UsageError, match="stands for its folder"):
-        Options("cmd: ./test.sh").checked()
+        MinifyOptions("cmd: ./test.sh").checked()
     with pytest.raises(UsageError, match="no regular expression"):
-        Options(match="(").checked()
-    assert Options.from_json(Options("cmd: a {case}", jobs=3).to_json()) == Options("cmd: a {case}", jobs=3)
+        MinifyOptions(match="(").checked()
+    assert MinifyOptions.from_json(MinifyOptions("cmd: a {case}", jobs=3).to_json()) == MinifyOptions("cmd: a {case}", jobs=3)

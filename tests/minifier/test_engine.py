@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.errors import UnreadableError, UsageError
-from graphdbg.minifier.budget import Budget
+from graphdbg.minifier.budget import SearchLimits
 from graphdbg.minifier.engine import Engine
 from graphdbg.minifier.journal import Journal
 from graphdbg.minifier.minified import Interrupted
@@ -33,7 +33,7 @@ def test_ranges() -> None:
 
 
 def test_budget_of_queries_keeps_the_best() -> None:
-    result = Engine(problem(), budget=Budget(max_queries=12)).run(TIERS, WHOLE)
+    result = Engine(problem(), budget=SearchLimits(max_queries=12)).run(TIERS, WHOLE)
     assert result.queries == 12
     assert result.stopped is not None
     assert "--max-queries 12" in result.stopped
@@ -42,7 +42,7 @@ def test_budget_of_queries_keeps_the_best() -> None:
 
 
 def test_budget_of_time() -> None:
-    result = Engine(problem(), budget=Budget(max_seconds=0.0)).run(TIERS, WHOLE)
+    result = Engine(problem(), budget=SearchLimits(max_seconds=0.0)).run(TIERS, WHOLE)
     assert result.queries == 0
     assert result.best is None
 
@@ -84,7 +84,7 @@ def test_resume_equals_uninterrupted_and_asks_nothing_twice(tmp_path: Path) -> N
     asked = problem()
     for stop in (5, 9, 20, None):
         journal = Journal(path, {"case": "x"}, resume=path.exists())
-        result = Engine(asked, journal=journal, budget=Budget(max_queries=stop)).run(TIERS, WHOLE)
+        result = Engine(asked, journal=journal, budget=SearchLimits(max_queries=stop)).run(TIERS, WHOLE)
         journal.close()
     assert result.best == undisturbed.best
     assert result.history == undisturbed.history

@@ -28,19 +28,19 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.dumps import bound
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.dumps.live import save_graph
-from graphdbg.minifier.asking import Asking
+from graphdbg.minifier.asking import Querying
 from graphdbg.minifier.executors import parcels
 from graphdbg.minifier.executors.elsewhere import Elsewhere, case_files
 from graphdbg.minifier.executors.ray_pool import required
-from graphdbg.minifier.executors.worker import Settings
+from graphdbg.minifier.executors.worker import WorkerSettings
 from graphdbg.minifier.minify import _with_settings, minify
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.problem import Aborted
 from graphdbg.toolkit.isolation import ForkServer, processes
 
 HERE = Path(__file__).parent
 LOOK = "executor_tasks:look"
-BARE = Settings(jobs=2, warm="nothing", path=(str(HERE),))
+BARE = WorkerSettings(jobs=2, warm="nothing", path=(str(HERE),))
 BUG = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}
 RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not RAY, reason="Ray is not installed (the extra graphdbg[ray])")
@@ -168,7 +168,7 @@ def test_a_process_has_its_own_server_and_each_file_travels_once(
     assert waited(lambda: processes.started(whole["server"]) is None)
 
 
-def asked(asking: Asking, payload: dict[str, Any]) -> tuple[threading.Thread, list[Any]]:
+def asked(asking: Querying, payload: dict[str, Any]) -> tuple[threading.Thread, list[Any]]:
     """One query on its way, in a thread of its own."""
     found: list[Any] = []
 
@@ -189,7 +189,7 @@ def lines(path: Path) -> list[list[int]]:
 
 def test_a_killed_fork_server_costs_one_query_and_is_said_once(home: ForkServer, case: Path, tmp_path: Path) -> None:
     started = tmp_path / "started"
-    asking = Asking(home, Options(), 60.0)
+    asking = Querying(home, MinifyOptions(), 60.0)
     thread, found = asked(asking, {"case": str(case), "started": str(started), "seconds": 1.0})
     assert waited(lambda: len(lines(started)) == 1)
     os.kill(lines(started)[0][1], signal.SIGKILL)
@@ -207,7 +207,7 @@ def test_a_killed_worker_of_a_process_pool_costs_one_query(
 ) -> None:
     started = tmp_path / "started"
     with Elsewhere(home, processes_pool, BARE) as servers:
-        asking = Asking(servers, Options(jobs=2), 60.0)
+        asking = Querying(servers, MinifyOptions(jobs=2), 60.0)
         thread, found = asked(asking, {"case": str(case), "started": str(started), "seconds": 1.0})
         assert waited(lambda: len(lines(started)) == 1)
         pid = next(iter(processes_pool._processes)) if who == "worker" else lines(started)[0][1]
@@ -233,10 +233,10 @@ def test_a_child_that_somebody_kills_is_asked_again_and_one_that_kills_itself_is
             answer = Answer(1, "signal", signal=name) if name else Answer(1, "done", value={})
             return type("Coming", (), {"answer": lambda self: answer})()
 
-    killed = Asking(Scripted("SIGKILL", ""), Options(), 60.0)  # type: ignore[arg-type]
+    killed = Querying(Scripted("SIGKILL", ""), MinifyOptions(), 60.0)  # type: ignore[arg-type]
     assert killed.probe({}).status == "done"
     assert len(killed.deaths()) == 1
-    always = Asking(Scripted("SIGKILL", "SIGKILL"), Options(), 60.0)  # type: ignore[arg-type]
+    always = Querying(Scripted("SIGKILL", "SIGKILL"), MinifyOptions(), 60.0)  # type: ignore[arg-type]
     assert always.probe({}).signal == "SIGKILL"
 
 
@@ -245,7 +245,7 @@ def test_what_is_aborted_in_another_process_ends_soon(
 ) -> None:
     started = tmp_path / "started"
     with Elsewhere(home, processes_pool, BARE) as servers:
-        asking = Asking(servers, Options(jobs=2), 60.0)
+        asking = Querying(servers, MinifyOptions(jobs=2), 60.0)
         thread, found = asked(asking, {"case": str(case), "started": str(started), "seconds": 50.0})
         assert waited(lambda: len(lines(started)) == 1)
         asking.abort()

@@ -11,7 +11,7 @@ from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, Ru
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.writer import RunWriter
 from graphdbg.minifier.failing import failing_graph
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.problem import DoesNotFailError
 from graphdbg.toolkit.suspects import unlike_the_record
 
@@ -76,10 +76,10 @@ def test_a_run_without_a_failure_is_judged_under_the_rung_that_was_asked_for(
     process.journal.event("captured", "0_0/inference")
     process.journal.event("ran", "0_0/inference")
     process.close()
-    graph, why = failing_graph(open_run(writer.path), Options(rung="debug_nop", imports=("planted_strides",)))
+    graph, why = failing_graph(open_run(writer.path), MinifyOptions(rung="debug_nop", imports=("planted_strides",)))
     assert (graph.id, why.partition(":")[0]) == ("0_0/inference", "metadata")
     with pytest.raises(DoesNotFailError) as raised:
-        failing_graph(open_run(writer.path), Options(rung="debug_nop"))
+        failing_graph(open_run(writer.path), MinifyOptions(rung="debug_nop"))
     assert "each was judged under debug_nop" in str(raised.value)
     assert "graphdbg replay" in str(raised.value)
     assert "--rung debug_nop" in str(raised.value)

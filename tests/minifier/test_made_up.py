@@ -14,7 +14,7 @@ from torch import fx
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.minify import minify_saved
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.report.bundle import emit_report
 
 MODULE = '''
@@ -76,7 +76,7 @@ def chain(device: str) -> tuple[fx.GraphModule, list[Any]]:
 @pytest.mark.slow
 def test_a_crash_is_reduced_and_shown_where_no_operator_can_run(operators: Path, tmp_path: Path) -> None:
     case = save_graph(*chain("cpu"), tmp_path / "case")
-    options = Options(imports=("kernelless_operators",), check="crash", verify=1)
+    options = MinifyOptions(imports=("kernelless_operators",), check="crash", verify=1)
     result = minify_saved(load_graph(case), out=tmp_path / "out", options=options)
     nodes = [node.target for node in load_graph(tmp_path / "out").record.graph.nodes if node.op == "call_function"]
     assert nodes == ["kernelless.gate.default"]
@@ -89,7 +89,7 @@ def test_a_crash_is_reduced_and_shown_where_no_operator_can_run(operators: Path,
 @pytest.mark.slow
 def test_the_repro_compiles_and_runs_nothing(operators: Path, tmp_path: Path) -> None:
     graph, inputs = chain("cpu")
-    case, options = save_graph(graph, inputs, tmp_path / "case"), Options(imports=("kernelless_operators",), verify=1)
+    case, options = save_graph(graph, inputs, tmp_path / "case"), MinifyOptions(imports=("kernelless_operators",), verify=1)
     result = minify_saved(load_graph(case), out=tmp_path / "out", options=options)
     assert result.signature is not None
     report = emit_report(load_graph(tmp_path / "out"), tmp_path / "out", signature=result.signature, imports=options.imports)

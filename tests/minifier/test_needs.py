@@ -13,12 +13,12 @@ import pytest
 
 from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord
-from graphdbg.minifier.events import Asked, Best, Happening
+from graphdbg.minifier.events import Best, Happening, QueryAnswered
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.needs import MOST, MOST_FLAKY, certify, sentences, unneeded
 from graphdbg.minifier.problem import Answer, Candidate, Ruling
 from graphdbg.minifier.report.casefile import CaseFile
-from graphdbg.minifier.report.issue import Facts, Report, render
+from graphdbg.minifier.report.issue import IssueFacts, Report, render
 from graphdbg.toolkit import verdict
 from graphdbg.toolkit.signature import Signature
 
@@ -109,7 +109,7 @@ def test_each_part_is_told_as_it_was_answered(tmp_path: Path) -> None:
     assert result.asked["explanation"] == 7
     assert sum(result.asked.values()) == result.queries
     assert sum(result.verdicts.values()) == result.asked["search"]
-    purposes = [event.purpose for event in told if isinstance(event, Asked) and event.step == "needs"]
+    purposes = [event.purpose for event in told if isinstance(event, QueryAnswered) and event.step == "needs"]
     assert purposes == ["explanation"] * 7
 
 
@@ -226,7 +226,7 @@ def test_it_is_told_in_few_lines_and_in_the_issue(tmp_path: Path) -> None:
     known.neighbour = {"path": "passes", "difference": "with x.shape[0] = 9", "diff": "--- a\n+++ b\n-x = 8\n+x = 9"}
     report = Report(HERE, HERE / "issue.md", nodes=3, original_nodes=9)
     graph = GraphRecord(format=FORMAT, id="0_0/forward", stage="forward", graph=GraphBody([]))
-    text = render(Facts(report, graph, known, failing, "t", "s", "l", "forward", "e", "", ""), Redactor())
+    text = render(IssueFacts(report, graph, known, failing, "t", "s", "l", "forward", "e", "", ""), Redactor())
     assert "| `x.shape[0]` = `8` | replaceable | 9, 7: passes; 16: fails the same way |" in text
     assert "| `mul.other` = `2` | **needed** | 3: passes |" in text
     assert "fails in another way (crash: another)" in text

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from graphdbg.dumps.errors import RefusedError
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.oracle import Oracle
 from graphdbg.minifier.problem import Candidate, CannotJudgeError, Ruling
 from graphdbg.toolkit.isolation import Answer
-from graphdbg.toolkit.isolation.protocol import Failure
+from graphdbg.toolkit.isolation.protocol import ChildError
 from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.verdict import NO_REFERENCE, OK, Verdict, cannot_tell, judged, skipped
 
@@ -56,7 +56,7 @@ def done(signature: Signature | None, **more: Any) -> Answer:
 
 
 def oracle(*answers: Answer, signature: Signature | None = WRONG, match: str | None = None) -> Oracle:
-    made = Oracle(Path("case"), Path("work"), Server(*answers), Options(match=match), signature=signature)  # type: ignore[arg-type]
+    made = Oracle(Path("case"), Path("work"), Server(*answers), MinifyOptions(match=match), signature=signature)  # type: ignore[arg-type]
     made.atoms = ATOMS
     return made
 
@@ -77,7 +77,7 @@ CRASH = Signature("crash", "compile", "ValueError", "no such thing", raw="no suc
         (Answer(0, "signal", signal="SIGSEGV", stage="eager"), Ruling.INVALID),
         (Answer(0, "timeout", stage="compile"), Ruling.TIMEOUT),
         (Answer(0, "memory", stage="compile"), Ruling.OTHER),
-        (Answer(0, "exception", stage="build", error=Failure("KeyError", "x")), Ruling.INVALID),
+        (Answer(0, "exception", stage="build", error=ChildError("KeyError", "x")), Ruling.INVALID),
         (Answer(0, "lost"), Ruling.INFRA),
     ],
 )
@@ -119,7 +119,7 @@ def test_match_pins_the_text_in_place_of_the_signature() -> None:
 
 
 def test_a_case_that_cannot_be_loaded_is_told_as_such() -> None:
-    refused = Answer(0, "exception", error=Failure("graphdbg.dumps.errors.RefusedError", "graph.json: os.system"))
+    refused = Answer(0, "exception", error=ChildError("graphdbg.dumps.errors.RefusedError", "graph.json: os.system"))
     with pytest.raises(RefusedError, match=r"os\.system"):
         original(oracle(refused))
     with pytest.raises(RefusedError):

@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 
 from graphdbg.minifier.events import (
-    Asked,
-    Asking,
     Best,
     Ended,
     Happening,
+    QueryAnswered,
+    QueryStarted,
     Restarted,
     Said,
     Started,
@@ -35,9 +35,9 @@ SAME, PASS, OTHER = Ruling.SAME, Ruling.PASS, Ruling.OTHER
 
 
 def events() -> list[Happening]:
-    def asked(number: int, purpose: str, step: str, nodes: int, verdict: Ruling, improved: bool = False) -> Asked:
+    def asked(number: int, purpose: str, step: str, nodes: int, verdict: Ruling, improved: bool = False) -> QueryAnswered:
         answer = Answer(verdict, "accuracy in compare: output 0" if verdict is SAME else "", nodes, 100 * nodes, seconds=2.0)
-        return Asked.of(number, purpose, step, "0-3", answer, improved)
+        return QueryAnswered.of(number, purpose, step, "0-3", answer, improved)
 
     return [
         Started("myrun/0_0/forward", "small", {"max_time": 600.0, "jobs": 1}, known=2),
@@ -137,7 +137,7 @@ def test_orders_are_told_and_a_pause_shows() -> None:
 def test_the_document_names_every_event_and_field(checkout: Path) -> None:
     told = (checkout / "docs" / "minify-events.md").read_text()
     more = [
-        Asking(3, "search", "windows", "0-3"), Said("it fails"), Steered("a1", "skip", "refused", "why"),
+        QueryStarted(3, "search", "windows", "0-3"), Said("it fails"), Steered("a1", "skip", "refused", "why"),
         Restarted(9, "0-3", 180, 18_000, 1), Ended("reduced"),
     ]  # fmt: skip
     for event in [*events(), *more]:

@@ -11,7 +11,7 @@ import pytest
 
 from graphdbg.cli import run as graphdbg
 from graphdbg.minifier import sameness
-from graphdbg.minifier.sameness import Side, compared
+from graphdbg.minifier.sameness import ComparedFailure, compared
 from graphdbg.toolkit.identity import identity
 from graphdbg.toolkit.signature import Signature
 
@@ -81,9 +81,9 @@ def test_what_cannot_be_read_ends_with_2(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_minified_cases_that_share_some_operations_cannot_be_told_apart() -> None:
-    def side(*names: str) -> Side:
+    def side(*names: str) -> ComparedFailure:
         found = identity(ACCURACY, [("call_function", f"aten.{name}.default") for name in names], reduced=True)
-        return Side(" ".join(names), found.id, failure=found, signature=ACCURACY)
+        return ComparedFailure(" ".join(names), found.id, failure=found, signature=ACCURACY)
 
     found = compared(side("amin"), side("amin", "exp"))
     assert found.says == "cannot_tell"
@@ -92,11 +92,11 @@ def test_minified_cases_that_share_some_operations_cannot_be_told_apart() -> Non
 
 def test_texts_that_are_alike_are_the_same_failure() -> None:
     frames = ("torch._inductor.ir:make", "torch._inductor.lowering:lower")
-    sides: list[Side] = []
+    sides: list[ComparedFailure] = []
     for text in (f"expected the size of a view to be known {when} it is lowered" for when in ("before", "when")):
         signature = Signature("crash", "compile", "RuntimeError", text, frames)
         failure = identity(signature, [], reduced=True)
-        sides.append(Side("x", failure.id, failure=failure, signature=signature))
+        sides.append(ComparedFailure("x", failure.id, failure=failure, signature=signature))
     assert sides[0].id != sides[1].id
     assert compared(*sides).says == "same"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.minifier.engine import Engine
-from graphdbg.minifier.events import Asked, Happening
+from graphdbg.minifier.events import Happening, QueryAnswered
 from graphdbg.minifier.minified import Result
 from graphdbg.minifier.problem import Candidate, Ruling
 from graphdbg.minifier.progress.candidates import parsed
@@ -121,7 +121,7 @@ def test_parts_of_what_passed_are_not_asked() -> None:
     passed: list[frozenset[int]] = []
 
     def note(event: Happening) -> None:
-        if isinstance(event, Asked) and event.verdict == "pass":
+        if isinstance(event, QueryAnswered) and event.verdict == "pass":
             candidate = parsed(event.case)
             assert candidate is not None
             assert not any(candidate.keep <= other for other in passed if not candidate.bypass)
@@ -229,7 +229,7 @@ def test_gentle_search_drops_no_more_than_asked() -> None:
 
     def note(event: Happening) -> None:
         nonlocal last
-        if isinstance(event, Asked):
+        if isinstance(event, QueryAnswered):
             sizes.append(last - event.nodes)
             last = event.nodes if event.verdict == "same" else last
 

@@ -15,7 +15,7 @@ import pytest
 
 from graphdbg.minifier.agenda import Agenda
 from graphdbg.minifier.control import CONTROL_FILE, STEPS, Order, Orders, append
-from graphdbg.minifier.events import Asked, Best, Happening, Restarted, Steered, Stepped
+from graphdbg.minifier.events import Best, Happening, QueryAnswered, Restarted, Steered, Stepped
 from graphdbg.minifier.minified import Minified
 
 HERE = Path(__file__).parent
@@ -101,7 +101,7 @@ def test_skip_ends_the_query_in_flight_and_goes_on_with_the_next_step(tmp_path: 
     skipped = next(event for event in reversed(told[:place]) if isinstance(event, Stepped))
     following = next(event for event in told[place:] if isinstance(event, Stepped))
     assert (skipped.step, following.step) == ("windows", "chunks")
-    asked = [event for event in told if isinstance(event, Asked)]
+    asked = [event for event in told if isinstance(event, QueryAnswered)]
     assert len(asked) == result.queries, "what was ended is not counted"
 
 
@@ -197,7 +197,7 @@ def test_a_restart_from_the_original_finds_it_again_without_asking(tmp_path: Pat
     assert [event.case for event in bests[: len(bests) // 2]] == [event.case for event in bests[len(bests) // 2 :]]
     assert [event.number for event in bests] == list(range(1, len(bests) + 1))
     assert core(result) == core(calm)
-    searched = [event for event in told if isinstance(event, Asked) and event.purpose == "search"]
+    searched = [event for event in told if isinstance(event, QueryAnswered) and event.purpose == "search"]
     assert len({event.case for event in searched}) == len(searched)
 
 

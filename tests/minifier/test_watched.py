@@ -22,7 +22,7 @@ from graphdbg.dumps.process import describe
 from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.sidecar import build
 from graphdbg.minifier.events import Happening
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.problem import Candidate
 from graphdbg.minifier.progress import telling
 from graphdbg.minifier.progress.candidates import Atoms, difference, parsed, state, whole
@@ -283,7 +283,7 @@ def test_the_result_is_told_from_the_event_and_from_the_folder(out: Path, tmp_pa
 
 def test_a_start_is_proposed_checked_and_said_as_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    start = Start("case", "out", Options())
+    start = Start("case", "out", MinifyOptions())
     texts = {**start.texts(), "check": "crash", "jobs": "2", "max_time": "60", "out": "small"}
     words = start.with_texts(texts).words()
     assert words == ["minify", "case", "-o", "small", "--check", "crash", "-j", "2", "--max-time", "60", "--json"]

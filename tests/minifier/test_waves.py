@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE))
 from abstract import Abstract, core, run  # noqa: E402
 from generated import needs, transformer  # noqa: E402
 
-from graphdbg.minifier.events import Asked, Happening  # noqa: E402
+from graphdbg.minifier.events import Happening, QueryAnswered  # noqa: E402
 from graphdbg.minifier.problem import Aborted, Answer, Candidate  # noqa: E402
 
 LARGE = 150
@@ -48,7 +48,7 @@ def test_what_is_behind_the_first_that_fails_is_ended_and_not_counted(tmp_path: 
     result = run(problem, tmp_path / "out", steered=True, tell=told.append, jobs=4)
     assert core(result) == {30}
     assert problem.ended, "the first wave has a large candidate behind a small one that fails"
-    answered = [event for event in told if isinstance(event, Asked)]
+    answered = [event for event in told if isinstance(event, QueryAnswered)]
     assert len(answered) == result.queries
     assert not {event.case for event in answered} & set(problem.ended)
     assert not problem.doubled

@@ -19,8 +19,10 @@ from graphdbg.toolkit.suspects import suspects, triggered
 ENDS = Path(__file__).parent / "recorder" / "scripts" / "ends.py"
 
 
-def row(name: str, error: str | None = None, *, process: str = "pid1", status: str = "failed", lost: bool = False) -> index.Row:
-    return index.Row(
+def row(
+    name: str, error: str | None = None, *, process: str = "pid1", status: str = "failed", lost: bool = False
+) -> index.ListedGraph:
+    return index.ListedGraph(
         f"{process}:{name}", name, process, None, name.partition("/")[2], 3, status, error, None, True, Path(name), lost=lost
     )
 
@@ -30,7 +32,7 @@ def dump(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
-def chosen(*rows: index.Row) -> list[str]:
+def chosen(*rows: index.ListedGraph) -> list[str]:
     return [found.id for found in suspects(rows)]
 
 

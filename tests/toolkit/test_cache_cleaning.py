@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from graphdbg.toolkit.commands.doctor import doctor
 from graphdbg.toolkit.isolation import cache, folders
-from graphdbg.toolkit.isolation.server import Server, Settings
+from graphdbg.toolkit.isolation.server import Server, ServerSettings
 
 SEED = "2.13.0+cpu-07d06fcc2bb8ae95"
 OLD = "2.11.0+cpu-1111111111111111"
@@ -163,6 +163,6 @@ def test_a_server_lives_on_where_its_seed_cannot_be_kept(tmp_path: Path, monkeyp
     ours, theirs = socket.socketpair()
     with ours, theirs:
         server = Server(ours)
-        server.settings = Settings(str(tmp_path), str(tmp_path), 0)
+        server.settings = ServerSettings(str(tmp_path), str(tmp_path), 0)
         server._keep_seed(Path(os.devnull) / "seed" / SEED)
         assert "could not be kept" in server.notes[0]

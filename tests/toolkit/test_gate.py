@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.toolkit.commands.replay import replay as command
-from graphdbg.toolkit.fidelity import Watched
+from graphdbg.toolkit.fidelity import CompiledArtifacts
 from graphdbg.toolkit.gate import gated, unlike
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 from graphdbg.toolkit.outcome import Outcome
@@ -42,8 +42,8 @@ def _outcome(signature: Signature, *notes: str) -> Outcome:
     return Outcome(judged(signature, "inductor"), signature, notes=list(notes))
 
 
-def _watched(apart: Any = "", *, same: bool = False) -> Watched:
-    watched = Watched()
+def _watched(apart: Any = "", *, same: bool = False) -> CompiledArtifacts:
+    watched = CompiledArtifacts()
     watched.apart, watched.said, watched.same = apart, "another one", same
     return watched
 

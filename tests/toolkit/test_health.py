@@ -13,7 +13,7 @@ from graphdbg.toolkit import health
 from graphdbg.toolkit.commands.doctor import doctor
 from graphdbg.toolkit.health import finding, machine, packages, running
 from graphdbg.toolkit.isolation import Answer
-from graphdbg.toolkit.isolation.protocol import Failure
+from graphdbg.toolkit.isolation.protocol import ChildError
 
 BROKEN = {
     "numpy": "raise ImportError('libblas is gone')",
@@ -35,7 +35,7 @@ def test_doctor_finds_this_machine_fit() -> None:
 
 
 def test_doctor_exits_3_when_something_essential_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = health.Finding("C++ compiler", False, True, "none found", "install one")
+    missing = health.HealthCheck("C++ compiler", False, True, "none found", "install one")
     monkeypatch.setattr(health, "CHECKS", (lambda: missing,))
     done = CliRunner().invoke(doctor, [])
     assert done.exit_code == 3
@@ -44,7 +44,7 @@ def test_doctor_exits_3_when_something_essential_is_missing(monkeypatch: pytest.
 
 
 def test_what_is_absent_says_who_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = health.Finding("textual", False, False, "not installed", "pip install textual", "tui", "all other commands")
+    absent = health.HealthCheck("textual", False, False, "not installed", "pip install textual", "tui", "all other commands")
     monkeypatch.setattr(health, "CHECKS", (lambda: [absent],))
     done = CliRunner().invoke(doctor, [])
     assert done.exit_code == 0
@@ -60,7 +60,7 @@ def test_what_is_absent_says_who_does_without(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("error", [RuntimeError("two\nlines"), ModuleNotFoundError("No module named 'torch'")])
 def test_a_check_that_raises_is_a_row(error: Exception) -> None:
     @finding.row("compile", essential=False)
-    def check() -> health.Finding:
+    def check() -> health.HealthCheck:
         raise error
 
     assert not check().ok
@@ -132,7 +132,7 @@ def test_a_compiler_that_cannot_compile_says_why(tmp_path: Path, monkeypatch: py
     [
         (Answer(1, "timeout", seconds=120.2), "had not ended after 120 s"),
         (Answer(1, "signal", signal="SIGSEGV", output="Fatal Python error\n\n"), "died by SIGSEGV: Fatal Python error"),
-        (Answer(1, "exception", error=Failure("torch.x.CppCompileError", "no omp.h")), "failed: CppCompileError: no omp.h"),
+        (Answer(1, "exception", error=ChildError("torch.x.CppCompileError", "no omp.h")), "failed: CppCompileError: no omp.h"),
         (Answer(1, "done", {"same": False, "seconds": 2.0}), "in 2.0 s, and the result is not eager's"),
     ],
 )

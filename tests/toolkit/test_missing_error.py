@@ -18,7 +18,7 @@ from graphdbg.toolkit.missing import missing_error
 from graphdbg.toolkit.signature import RAISED_TOO
 from graphdbg.toolkit.spec import ReplaySpec
 from graphdbg.toolkit.subgraph import build, until
-from graphdbg.toolkit.triage.records import Row, row_of
+from graphdbg.toolkit.triage.records import RungResult, row_of
 
 INFERENCE = ReplaySpec("inference")
 aten = torch.ops.aten
@@ -70,7 +70,7 @@ def test_a_rung_that_raises_the_same_cannot_be_judged_and_says_why(rung: str) ->
     outcome = judge(Live(gm, inputs, INFERENCE), rung, "missing-error")
     assert outcome.signature is not None
     assert (outcome.signature.kind, outcome.signature.detail) == ("error", RAISED_TOO)
-    row: Row = row_of(outcome, rung)
+    row: RungResult = row_of(outcome, rung)
     assert row.verdict.verdict == "cannot_tell"
     assert not row.failed
 

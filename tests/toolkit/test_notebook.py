@@ -21,7 +21,7 @@ from graphdbg.dumps.display import in_cell, of_graph, of_run
 from graphdbg.dumps.store import open_run
 from graphdbg.minifier.minified import Minified
 from graphdbg.toolkit.outcome import Outcome
-from graphdbg.toolkit.triage.records import Row, Triage
+from graphdbg.toolkit.triage.records import RungResult, Triage
 from graphdbg.toolkit.verdict import Where, cannot_tell, fails
 
 from ..dumps.graphs import STACK, chain, new_run
@@ -147,7 +147,9 @@ def displayed(run: Path) -> dict[str, Any]:
     return {
         "graph": open_run(run).graphs()[0], "run": open_run(run),
         "outcome": Outcome(BAD.then(HOSTILE[3]), outputs=[bad], rung="inductor", notes=[*HOSTILE]),
-        "triage": Triage([Row(HOSTILE[2], BAD)], "inductor", "0_0/forward", HOSTILE[1], verdict=cannot_tell("\n".join(HOSTILE))),
+        "triage": Triage(
+            [RungResult(HOSTILE[2], BAD)], "inductor", "0_0/forward", HOSTILE[1], verdict=cannot_tell("\n".join(HOSTILE))
+        ),
         "minified": Minified(9, [], None, 3, 4, (3, 3), live=(bad, [bad]), original=(180, 99), verdict=BAD, notes=[*HOSTILE]),
     }  # fmt: skip
 

@@ -20,7 +20,7 @@ from graphdbg.toolkit import fidelity
 from graphdbg.toolkit.commands.replay import rank
 from graphdbg.toolkit.commands.replay import replay as command
 from graphdbg.toolkit.isolation import JUDGING, ForkServer, raise_refusal
-from graphdbg.toolkit.isolation.protocol import Answer, Failure
+from graphdbg.toolkit.isolation.protocol import Answer, ChildError
 from graphdbg.toolkit.outcome import Outcome
 from graphdbg.toolkit.replay import replay
 from graphdbg.toolkit.signature import Kind, Signature
@@ -122,7 +122,7 @@ def test_a_time_limit_is_a_hang(recorded: Path, server: ForkServer) -> None:
 
 def test_a_refusal_in_the_child_is_the_users_error() -> None:
     with pytest.raises(UsageError, match="no such"):
-        raise_refusal(Answer(1, "exception", error=Failure("graphdbg.dumps.errors.UsageError", "no such graph")))
+        raise_refusal(Answer(1, "exception", error=ChildError("graphdbg.dumps.errors.UsageError", "no such graph")))
 
 
 def test_the_command_ranks_a_run(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from graphdbg.toolkit import normalise
-from graphdbg.toolkit.isolation.protocol import Answer, Failure
+from graphdbg.toolkit.isolation.protocol import Answer, ChildError
 from graphdbg.toolkit.signature import Signature, from_answer, from_exception
 
 SAME = [
@@ -142,7 +142,7 @@ TRACE = 'Current thread 0x1 (most recent call first):\n  File "/v/torch/_ops.py"
         Answer(1, "signal", signal="SIGSEGV", stage="run", output=TRACE),
         Answer(1, "timeout", stage="compile"),
         Answer(1, "memory", stage="run"),
-        Answer(1, "exception", error=Failure("ProcessExit", "the process ended itself with exit code 3"), stage="run"),
+        Answer(1, "exception", error=ChildError("ProcessExit", "the process ended itself with exit code 3"), stage="run"),
     ],
 )  # fmt: skip
 def test_each_end_of_a_process_has_a_signature(answer: Answer) -> None:

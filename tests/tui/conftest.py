@@ -10,7 +10,7 @@ import pytest
 
 from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.tui.app import Workbench
-from graphdbg.tui.widgets.trouble import Told
+from graphdbg.tui.widgets.trouble import ShownError
 
 from ..dumps.graphs import chain, new_run
 
@@ -29,12 +29,12 @@ def own_homes(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.fixture(autouse=True)
-def no_defect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Told]]:
+def no_defect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ShownError]]:
     """Fails a test in which the workbench told a defect of ours; one that wants defects empties the list it gets."""
-    told: list[Told] = []
+    told: list[ShownError] = []
     note = Workbench.note
 
-    def noting(self: Workbench, one: Told) -> tuple[Told, bool]:
+    def noting(self: Workbench, one: ShownError) -> tuple[ShownError, bool]:
         if not isinstance(one.error, (GraphdbgError, OSError)):
             told.append(one)
         return note(self, one)

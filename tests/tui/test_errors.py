@@ -21,7 +21,7 @@ from graphdbg.tui.registry import of_room
 from graphdbg.tui.room import Room
 from graphdbg.tui.screens.broken import Broken
 from graphdbg.tui.screens.home.room import HomeRoom
-from graphdbg.tui.widgets.trouble import Told, described
+from graphdbg.tui.widgets.trouble import ShownError, described
 
 from .stories import ROOMS, key, play, shown, until
 
@@ -38,7 +38,7 @@ def panel_says(app: Workbench, text: str) -> bool:
 
 @pytest.mark.parametrize("name", ROOMS)
 def test_an_action_that_raises_opens_the_panel_and_the_next_key_works(
-    name: str, work: Any, monkeypatch: pytest.MonkeyPatch, no_defect: list[Told]
+    name: str, work: Any, monkeypatch: pytest.MonkeyPatch, no_defect: list[ShownError]
 ) -> None:
     room = ROOMS[name]()
 
@@ -162,7 +162,7 @@ PLACES: dict[str, Any] = {
 }
 
 
-def test_what_raises_behind_opens_the_panel_and_keys_still_work(work: Any, no_defect: list[Told]) -> None:
+def test_what_raises_behind_opens_the_panel_and_keys_still_work(work: Any, no_defect: list[ShownError]) -> None:
     room = TestRoom(Here(run="myrun"))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
@@ -187,7 +187,7 @@ def test_what_raises_behind_opens_the_panel_and_keys_still_work(work: Any, no_de
     no_defect.clear()
 
 
-def test_a_room_that_cannot_be_laid_out_is_replaced_and_home_is_one_key_away(work: Any, no_defect: list[Told]) -> None:
+def test_a_room_that_cannot_be_laid_out_is_replaced_and_home_is_one_key_away(work: Any, no_defect: list[ShownError]) -> None:
     room = TestRoom(Here(run="myrun"))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
@@ -203,7 +203,7 @@ def test_a_room_that_cannot_be_laid_out_is_replaced_and_home_is_one_key_away(wor
     no_defect.clear()
 
 
-def test_two_failures_to_paint_in_a_second_end_it_with_the_text(work: Any, no_defect: list[Told]) -> None:
+def test_two_failures_to_paint_in_a_second_end_it_with_the_text(work: Any, no_defect: list[ShownError]) -> None:
     room = TestRoom(Here(run="myrun"))
     app = Workbench(room)
     words: list[str] = []

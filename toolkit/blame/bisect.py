@@ -22,7 +22,7 @@ from ..rungs import warmth
 from ..verdict import abandoned
 from . import bisect_words as words
 from . import node_asking
-from .bisect_asking import TASKS, Asking
+from .bisect_asking import TASKS, BisectQuestions
 from .bisect_narrowing import own_settings
 from .bisect_records import Bisection, Clock, OutOfTime
 from .by_node import by_node
@@ -56,7 +56,7 @@ def bisect(saved: SavedGraph, *, by: By | None = None, rung: str = "inductor", s
         return result
     clock, how = Clock(max_time_s), How(seed, device, limit_s, imports)
     with opened(server, warmth(rung), *TASKS, node_asking.TASKS) as used:
-        asking = Asking(saved, used, result, narrate, how, check, clock)
+        asking = BisectQuestions(saved, used, result, narrate, how, check, clock)
 
         def search_nodes() -> None:
             result.by_node = found = by_node(saved, used, rung, how, check, clock, narrate)
@@ -80,7 +80,7 @@ def bisect(saved: SavedGraph, *, by: By | None = None, rung: str = "inductor", s
     return result
 
 
-def _search(asking: Asking, result: Bisection, search_nodes: Callable[[], None] | None) -> None:
+def _search(asking: BisectQuestions, result: Bisection, search_nodes: Callable[[], None] | None) -> None:
     asking.reproduce()
     if not result.reproduced:
         return

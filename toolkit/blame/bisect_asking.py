@@ -37,7 +37,7 @@ _LIKE, _SMALLER = 10.0, 1e3
 """An error that is at most ten times what it was, and no less than a thousandth, is the same one."""
 
 
-class Asking:
+class BisectQuestions:
     """One bisect's questions. `reason` says why the last `probe_rung` was not made."""
 
     def __init__(

@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeVar
 
 from ...dumps.wording import counted
 from . import bisect_words as words
-from .bisect_asking import Asking
-from .bisect_records import Application, Finding, Off, Row, Trial, Verdict, Workaround
+from .bisect_asking import BisectQuestions
+from .bisect_records import Application, Culprit, Off, Subsystem, Trial, Verdict, Workaround
 from .bisect_settings import Setting
 
 T = TypeVar("T")
@@ -25,14 +25,14 @@ _STEPS_ASIDE = 6
 """How many neighbours are tried where the middle decides nothing."""
 
 
-class Found(NamedTuple):
+class NarrowedTo(NamedTuple):
     """The failure comes between `low` applications (gone) and `high` (same); they differ by one unless nothing decided."""
 
     low: int
     high: int
 
 
-def last_needed(count: int, ask: Callable[[int], Verdict]) -> Found:
+def last_needed(count: int, ask: Callable[[int], Verdict]) -> NarrowedTo:
     """With the first k of `count` applications on: from which k on it fails. Known before: gone with none, same with all."""
     low, high = 0, count
     while high - low > 1:
@@ -41,9 +41,9 @@ def last_needed(count: int, ask: Callable[[int], Verdict]) -> Found:
             if verdict != "other":
                 break
         else:
-            return Found(low, high)
+            return NarrowedTo(low, high)
         low, high = (at, high) if verdict == "gone" else (low, at)
-    return Found(low, high)
+    return NarrowedTo(low, high)
 
 
 def single(items: Sequence[T], ask: Callable[[Sequence[T]], Verdict], *, known: Verdict | None = None) -> T | None:
@@ -78,8 +78,8 @@ _SWITCHES = {"pattern": "pattern_matcher", "cudagraphs": "triton.cudagraphs"}
 
 
 def narrow(
-    asking: Asking, subsystems: Sequence[str], whole: Verdict | None = "gone", rung: str = ""
-) -> list[Finding]:
+    asking: BisectQuestions, subsystems: Sequence[str], whole: Verdict | None = "gone", rung: str = ""
+) -> list[Culprit]:
     """The applications in some subsystems that must be off for the failure to go away; empty where nothing was decided.
 
     `whole`: the verdict with all of them off. After "other" they are switched off in groups instead.
@@ -104,14 +104,14 @@ def narrow(
     return [_finding(asking, off[-1:], alone=False)] if off else []
 
 
-def explained_below(finding: Finding, matches: Sequence[Finding]) -> None:
+def explained_below(finding: Culprit, matches: Sequence[Culprit]) -> None:
     """Adds to a pass which of its pattern matches it was."""
     for match in matches:
         if match.alone:
             finding.detail = words.match_text(match.applications)
 
 
-def worked_around(asking: Asking, finding: Finding) -> None:
+def worked_around(asking: BisectQuestions, finding: Culprit) -> None:
     """Finds a setting or a line of Python that does without what was found, and verifies it by a probe with nothing else."""
     names = list(dict.fromkeys(one.name for one in finding.applications))
     if finding.kind == "pass":
@@ -128,7 +128,7 @@ def worked_around(asking: Asking, finding: Finding) -> None:
             finding.workaround = Workaround(words.setting_code(setting), verified=True)
 
 
-def own_settings(asking: Asking) -> list[Finding]:
+def own_settings(asking: BisectQuestions) -> list[Culprit]:
     """The setting of the run's own that makes the failure go away at torch's value; a pass of the user's is set by one, too."""
     lines = asking.own_settings()
     names = list(lines)
@@ -139,7 +139,7 @@ def own_settings(asking: Asking) -> list[Finding]:
 
     whole = ask(names) if names else None
     if whole is not None:
-        asking.result.rows.append(Row("the run's own settings", len(names), whole))
+        asking.result.rows.append(Subsystem("the run's own settings", len(names), whole))
     found = single(names, ask, known=whole) if whole is not None else None
     if found is None:
         return []
@@ -149,13 +149,13 @@ def own_settings(asking: Asking) -> list[Finding]:
         made = _finding(asking, off, alone=True)
         made.workaround = Workaround(f"torch._inductor.config.{name} = None", verified=True)
         return [made]
-    made = Finding("own_setting", "settings", found, words.own_setting_text(found), alone=True)
+    made = Culprit("own_setting", "settings", found, words.own_setting_text(found), alone=True)
     if "<" not in lines[found]:  # a value that Python can read
         made.workaround = Workaround(lines[found], verified=True)
     return [made]
 
 
-def setting_finding(asking: Asking, *, generated_code: bool) -> list[Finding]:
+def setting_finding(asking: BisectQuestions, *, generated_code: bool) -> list[Culprit]:
     """The first setting that alone makes the failure go away: all at once, then by halves.
 
     `generated_code`: try those as well that change how kernels are written, which costs seconds for a precompiled header.
@@ -176,47 +176,47 @@ def setting_finding(asking: Asking, *, generated_code: bool) -> list[Finding]:
         return asking.probe(Trial(told, settings=changed))
 
     whole = ask(settings) if settings else None
-    row = Row("settings", len(settings), whole, "" if settings else "all have these values already")
+    row = Subsystem("settings", len(settings), whole, "" if settings else "all have these values already")
     asking.result.rows.append(row)
     found = single(settings, ask, known=whole) if whole is not None else None
     if found is None:
         row.reason = "several together, none alone" if whole == "gone" else row.reason
         return []
-    made = Finding("setting", "settings", found.name, words.setting_text(found), alone=True)
+    made = Culprit("setting", "settings", found.name, words.setting_text(found), alone=True)
     made.workaround = Workaround(words.setting_code(found), verified=True)
     return [made]
 
 
-def _first(asking: Asking, subsystems: Sequence[str], rest: Sequence[Application], on: int, rung: str) -> Verdict:
+def _first(asking: BisectQuestions, subsystems: Sequence[str], rest: Sequence[Application], on: int, rung: str) -> Verdict:
     """Everything off but the first `on` of `rest`."""
     what = words.plural(subsystems[0]) if len(subsystems) == 1 else "passes"
     kept = [Off(name, keep=[one.key for one in rest[:on] if one.subsystem == name]) for name in subsystems]
     return asking.probe(Trial(f"first {on} of {len(rest)} {what} on", kept, rung=rung))
 
 
-def _off(asking: Asking, group: Sequence[Application], rung: str) -> Verdict:
+def _off(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Verdict:
     """Only these off."""
     names = list(dict.fromkeys(one.subsystem for one in group))
     off = [Off(name, off=[one.key for one in group if one.subsystem == name]) for name in names]
     return asking.probe(Trial(f"only {words.listed(group)} off", off, rung=rung))
 
 
-def _named(asking: Asking, group: Sequence[Application], rung: str) -> Verdict:
+def _named(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Verdict:
     """These off, and what has their names and comes up only when they are off."""
     names = list(dict.fromkeys((one.subsystem, one.name) for one in group))
     off = [Off(one, names=[name for of, name in names if of == one]) for one in dict.fromkeys(of for of, _ in names)]
     return asking.probe(Trial(f"every {', '.join(name for _, name in names)} off", off, rung=rung))
 
 
-def _finding(asking: Asking, off: list[Application], *, alone: bool) -> Finding:
+def _finding(asking: BisectQuestions, off: list[Application], *, alone: bool) -> Culprit:
     subsystems = list(dict.fromkeys(one.subsystem for one in off))
     kind = _KINDS.get(subsystems[0], "pass")
     name = ", ".join(dict.fromkeys(one.name for one in off))
     made = asking.applications(subsystems[0])
-    return Finding(kind, ", ".join(subsystems), name, words.finding_text(kind, off, made, alone), alone, off)
+    return Culprit(kind, ", ".join(subsystems), name, words.finding_text(kind, off, made, alone), alone, off)
 
 
-def _without_passes(asking: Asking, finding: Finding, names: Sequence[str]) -> None:
+def _without_passes(asking: BisectQuestions, finding: Culprit, names: Sequence[str]) -> None:
     users = [one.name for one in finding.applications if one.label]  # only a pass of the user's has a label
     users = list(dict.fromkeys(users))
     if users and len(users) == len(names):

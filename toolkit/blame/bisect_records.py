@@ -72,7 +72,7 @@ class Probe(msgspec.Struct):
     settings: dict[str, dict[str, Any]]
 
 
-class Row(msgspec.Struct):
+class Subsystem(msgspec.Struct):
     """One subsystem as a whole. `verdict` is None where it was not tried, and `reason` says why."""
 
     subsystem: str
@@ -89,7 +89,7 @@ class Workaround(msgspec.Struct):
     also: list[str] = []
 
 
-class Finding(msgspec.Struct):
+class Culprit(msgspec.Struct):
     """What is to blame.
 
     `kind`: pass | pattern | lowering | decomposition | cudagraphs | setting | fusion. `applications` are those that must be off
@@ -123,8 +123,8 @@ class Bisection(msgspec.Struct):
     backend: str = ""
     sentence: str = ""
     meaning: str = ""
-    findings: list[Finding] = []
-    rows: list[Row] = []
+    findings: list[Culprit] = []
+    rows: list[Subsystem] = []
     probes: list[Probe] = []
     by_node: ByNode | None = None
     seconds: float = 0.0

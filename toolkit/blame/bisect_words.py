@@ -16,7 +16,7 @@ from ...dumps.wording import counted
 from ..spec import FULL_STAGES
 from ..verdict import ROUNDING, Layer, Where, cannot_tell
 from ..verdict import Verdict as Record
-from .bisect_records import Application, Bisection, Finding
+from .bisect_records import Application, Bisection, Culprit
 from .bisect_settings import Setting
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _record(result: Bisection, saved: SavedGraph) -> Record:
     )  # fmt: skip
 
 
-def _sentence(first: Finding) -> str:
+def _sentence(first: Culprit) -> str:
     text = first.sentence[:1].upper() + first.sentence[1:]
     inside = f"; inside it, {first.detail}" if first.detail else ""
     end = (
@@ -242,7 +242,7 @@ _BESIDE = {
 """Of a lowering: what was found besides?"""
 
 
-def _meaning(first: Finding, result: Bisection) -> str:
+def _meaning(first: Culprit, result: Bisection) -> str:
     if first.kind in ("pass", "pattern"):
         lowered = next((row.verdict for row in result.rows if row.subsystem == "lowerings"), None)
         if lowered == "same":

@@ -30,7 +30,7 @@ from ..verdict_words import headline
 from .bisect_records import Clock
 from .bisect_words import fallback_code
 from .cuts import Ask, Narrowing, Spent
-from .node_asking import NUMBERS, Asking, Tell
+from .node_asking import NUMBERS, NodeBlame, Tell
 from .node_found import ByNode, NodeFound
 from .partners import forward_partner, siblings
 
@@ -47,7 +47,7 @@ TAP_BYTES = 2 << 30
 class Search:
     """One graph: what came back, and what follows from it."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: NodeBlame) -> None:
         self.ask, self.found = asking, asking.found
         self.began = time.monotonic()
         self.signature: Signature | None = None
@@ -306,7 +306,7 @@ def by_node(saved: SavedGraph, server: ForkServer, rung: str, how: How, check: s
 
         def search(graph: SavedGraph, spent: int) -> ByNode:
             work = stack.enter_context(temporary.folder("graphdbg-bisect-"))
-            return Search(Asking(graph, server, work, rung, how, check, tell, clock, spent)).run()
+            return Search(NodeBlame(graph, server, work, rung, how, check, tell, clock, spent)).run()
 
         family = siblings(saved)
         spent = 0

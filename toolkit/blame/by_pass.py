@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from ..verdict_words import PROBES
 from . import bisect_words as words
-from .bisect_asking import Asking
+from .bisect_asking import BisectQuestions
 from .bisect_narrowing import explained_below, narrow, setting_finding, worked_around
-from .bisect_records import Bisection, Finding, Off, Row, Trial, Verdict
+from .bisect_records import Bisection, Culprit, Off, Subsystem, Trial, Verdict
 
 DECOMPOSED = "decomposed"
 """The rung that stands for torch's backend aot_eager_decomp_partition."""
@@ -22,7 +22,7 @@ _BARE = ("eager", "nop", "debug_nop", "torchscript", "lazy")
 """Rungs of which nothing can be switched off."""
 
 
-def by_pass(asking: Asking, result: Bisection) -> None:
+def by_pass(asking: BisectQuestions, result: Bisection) -> None:
     """Adds findings and rows to the result of a graph whose failure was reproduced. Raises OutOfTime."""
     if result.rung in _BARE:
         return
@@ -35,31 +35,31 @@ def by_pass(asking: Asking, result: Bisection) -> None:
         worked_around(asking, finding)
     if before or any(one.workaround and one.workaround.verified and one.kind != "lowering" for one in result.findings):
         reason = "not tried: what was found explains the failure"
-        result.rows += [Row("fusion", 0, None, reason), Row("settings", 0, None, reason)]
+        result.rows += [Subsystem("fusion", 0, None, reason), Subsystem("settings", 0, None, reason)]
         return
     lowered = any(row.subsystem == "lowerings" and row.verdict in ("gone", "other") for row in result.rows)
     result.findings += _fusion(asking, result)
     result.findings += setting_finding(asking, generated_code=lowered)
 
 
-def _backend(asking: Asking, result: Bisection) -> list[Finding]:
+def _backend(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
     """Whether the failure is there before Inductor: then it is a decomposition, or AOTAutograd; [] otherwise."""
     verdict = asking.probe_rung(DECOMPOSED)
     result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
     if verdict != "same":
         told = "is right" if verdict == "gone" else PROBES["other"][1]
         reason = asking.reason if verdict is None else f"the decomposed graph {told}"
-        result.rows.append(Row("decomposition", 0, None, reason))
+        result.rows.append(Subsystem("decomposition", 0, None, reason))
         return []
     made = asking.applications("decomposition")
     whole = asking.probe(Trial(f"no op decomposed ({len(made)})", [Off("decomposition", keep=[])], rung=DECOMPOSED))
-    result.rows.append(Row("decomposition", len(made), whole))
+    result.rows.append(Subsystem("decomposition", len(made), whole))
     found = narrow(asking, ["decomposition"], whole=whole, rung=DECOMPOSED) if whole != "same" else []
-    result.rows.append(Row("Inductor's passes and lowerings", 0, None, "the graph is wrong before they see it"))
-    return found or [Finding("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
+    result.rows.append(Subsystem("Inductor's passes and lowerings", 0, None, "the graph is wrong before they see it"))
+    return found or [Culprit("aot", "aot_eager_decomp_partition", "AOTAutograd", words.AOT, alone=False)]
 
 
-def _inductor(asking: Asking, result: Bisection) -> None:
+def _inductor(asking: BisectQuestions, result: Bisection) -> None:
     verdicts: dict[str, Verdict | None] = {
         name: _whole(asking, result, name) for name in asking.subsystems() if name != "decomposition"
     }
@@ -78,31 +78,31 @@ def _inductor(asking: Asking, result: Bisection) -> None:
             result.findings += narrow(asking, [name], whole=verdict)
 
 
-def _together(asking: Asking, result: Bisection, verdicts: dict[str, Verdict | None]) -> list[str]:
+def _together(asking: BisectQuestions, result: Bisection, verdicts: dict[str, Verdict | None]) -> list[str]:
     """All kinds of passes off at once: one function may run as a pass in several of them. Their names if that helps."""
     tried = [name for name in PASSES if verdicts.get(name) == "same"]
     if len(tried) < 2:
         return []
     verdict = asking.probe(Trial("all passes off", [Off(name, keep=[]) for name in tried]))
-    result.rows.append(Row(f"any of {', '.join(tried)}", 0, verdict))
+    result.rows.append(Subsystem(f"any of {', '.join(tried)}", 0, verdict))
     return tried if verdict == "gone" else []
 
 
-def _whole(asking: Asking, result: Bisection, name: str) -> Verdict | None:
+def _whole(asking: BisectQuestions, result: Bisection, name: str) -> Verdict | None:
     """One subsystem off as a whole, but for what must run; a row either way."""
     made = asking.applications(name)
     free = [one for one in made if not one.required]
     if not free:
         reason = words.not_run(name, asking.saved, bool(made))
-        result.rows.append(Row(name, len(made), None, reason))
+        result.rows.append(Subsystem(name, len(made), None, reason))
         return None
     kept = f", {len(made) - len(free)} that must run are kept" if len(free) < len(made) else ""
     verdict = asking.probe(Trial(f"all of {name} off ({len(free)}{kept})", [Off(name, keep=[])]))
-    result.rows.append(Row(name, len(made), verdict, kept.removeprefix(", ")))
+    result.rows.append(Subsystem(name, len(made), verdict, kept.removeprefix(", ")))
     return verdict
 
 
-def _fusion(asking: Asking, result: Bisection) -> list[Finding]:
+def _fusion(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
     """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own, with no optional passes."""
     verdict = asking.probe_rung("inductor_nofuse")
     if verdict == "gone":
@@ -111,5 +111,5 @@ def _fusion(asking: Asking, result: Bisection) -> list[Finding]:
         verdict = asking.probe(Trial("all optional passes off, fusion on", off, settings={"inductor": bare}))
         verdict = "gone" if verdict == "same" else None
         asking.reason = "" if verdict else "undecided: without optional passes it is right already"
-    result.rows.append(Row("fusion", 0, verdict, asking.reason))
-    return [Finding("fusion", "fusion", "fusion", words.FUSION, alone=True)] if verdict == "gone" else []
+    result.rows.append(Subsystem("fusion", 0, verdict, asking.reason))
+    return [Culprit("fusion", "fusion", "fusion", words.FUSION, alone=True)] if verdict == "gone" else []

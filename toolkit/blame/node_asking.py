@@ -30,7 +30,7 @@ NUMBERS = ("accuracy", "nan")
 Tell = Callable[[str], None]
 
 
-class Asking:
+class NodeBlame:
     """The graph, the server, and the record that is being filled. `spent`: compiles that its relatives have cost already."""
 
     def __init__(

@@ -29,7 +29,7 @@ EAGER = 'import torch\ntorch.compiler.set_stance("force_eager")'
 _FILE = re.compile(r"[\w.-]+")
 
 
-class Function(NamedTuple):
+class UncompiledFunction(NamedTuple):
     """A function, the nodes that it makes, and the lines that leave it uncompiled."""
 
     name: str
@@ -37,7 +37,7 @@ class Function(NamedTuple):
     code: str
 
 
-def functions(saved: SavedGraph, named: Iterable[str]) -> list[Function]:
+def functions(saved: SavedGraph, named: Iterable[str]) -> list[UncompiledFunction]:
     """The innermost function around each node, where it makes not all of the graph: the `forward` of a module that can be
     imported, else the function whose `def` takes a decorator."""
     nodes = {node.name: node for node in saved.record.graph.nodes if node.op.startswith("call_")}
@@ -45,7 +45,7 @@ def functions(saved: SavedGraph, named: Iterable[str]) -> list[Function]:
     return [one for one in found.values() if len(one.nodes) < len(nodes)]
 
 
-def _around(saved: SavedGraph, node: NodeRecord, nodes: Sequence[NodeRecord]) -> Iterable[Function]:
+def _around(saved: SavedGraph, node: NodeRecord, nodes: Sequence[NodeRecord]) -> Iterable[UncompiledFunction]:
     def text(place: int) -> str:
         return string(saved.record.strings, place)
 
@@ -55,12 +55,12 @@ def _around(saved: SavedGraph, node: NodeRecord, nodes: Sequence[NodeRecord]) ->
     if module not in ("", "__main__") and path.replace(".", "").isidentifier() and (frame is None or frame.function == "forward"):
         imported = "import torch" if module.startswith("torch.") else f"import torch\nimport {module}"
         own = [one.name for one in nodes if path in _classes(text(one.module))]
-        yield Function(path, own, f"{imported}\n{path}.forward = torch.compiler.disable({path}.forward)")
+        yield UncompiledFunction(path, own, f"{imported}\n{path}.forward = torch.compiler.disable({path}.forward)")
     elif frame is not None and frame.function.isidentifier() and _FILE.fullmatch(short := frame.where.rpartition(":")[0]):
         place = (frame.file, frame.function)
         own = [one.name for one in nodes if place in {(at.file, at.function) for at in calls(text(one.stack))}]
         told = f"# @torch.compiler.disable above `def {frame.function}` of {short} leaves that function alone uncompiled;"
-        yield Function(f"{frame.function} ({short})", own, f"{told}\n# the lines below leave all uncompiled\n{EAGER}")
+        yield UncompiledFunction(f"{frame.function} ({short})", own, f"{told}\n# the lines below leave all uncompiled\n{EAGER}")
 
 
 def _classes(modules: str) -> list[str]:

@@ -19,7 +19,7 @@ from ..isolation import ForkServer
 from ..replay import How
 from ..verdict import ROUNDING, Verdict
 from . import bisect_words as words
-from .bisect_asking import Asking
+from .bisect_asking import BisectQuestions
 from .bisect_narrowing import own_settings
 from .bisect_records import Bisection, Clock, OutOfTime, Trial
 from .bisect_settings import Setting
@@ -62,7 +62,7 @@ def work_around(
     """
     rounding = verdict.verdict == ROUNDING
     result = Bisection(saved.id, saved.stage)
-    asking = Asking(saved, server, result, tell, how, ROUNDING if rounding else "auto", Clock(max_time_s))
+    asking = BisectQuestions(saved, server, result, tell, how, ROUNDING if rounding else "auto", Clock(max_time_s))
     try:
         asking.reproduce()
         if not result.reproduced:
@@ -81,7 +81,7 @@ def work_around(
         asking.close()
 
 
-def changes(asking: Asking, verdict: Verdict) -> Iterator[Change]:
+def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[Change]:
     """What to try, the least costly first."""
     rounding = verdict.verdict == ROUNDING
     found = operators(asking, verdict)
@@ -97,7 +97,7 @@ def changes(asking: Asking, verdict: Verdict) -> Iterator[Change]:
             yield Change(Trial(f"{one.name} uncompiled", uncompiled=one.nodes), one.code)
 
 
-def _named(asking: Asking, verdict: Verdict) -> Iterator[str]:
+def _named(asking: BisectQuestions, verdict: Verdict) -> Iterator[str]:
     """The nodes of a Dynamo graph that a verdict names, by name or by line; all of them, the last first, where it names none."""
     record, where = asking.saved.record, verdict.where
     nodes = [node for node in record.graph.nodes if node.op.startswith("call_")]
@@ -107,7 +107,7 @@ def _named(asking: Asking, verdict: Verdict) -> Iterator[str]:
     return (node.name for node in found or reversed(nodes))
 
 
-def operators(asking: Asking, verdict: Verdict) -> list[str]:
+def operators(asking: BisectQuestions, verdict: Verdict) -> list[str]:
     """The operators of the compile, the likeliest first: that of the node named, those of its line, the last ones."""
     lowered = [one for one in asking.applications("lowerings") if not one.required]
     taken_apart = asking.applications("decomposition")

@@ -23,7 +23,7 @@ from ...dumps.errors import UsageError
 from .. import torch_private as t
 from ..recorder.roles import of_aot
 from .assigned import Assigned
-from .captured import Captured, Values, outputs_of
+from .captured import CallerValues, Captured, outputs_of
 from .user_lines import UserLines
 
 
@@ -91,7 +91,7 @@ def _capture(
         )  # fmt: skip
         state.fw_metadata.deterministic = torch.are_deterministic_algorithms_enabled()
         gm, inputs = _joint(function, state) if joint else _inference(function, state, assigned)
-    captured = _described(gm, inputs, Values(module, flat), state.fw_metadata, "joint" if joint else "inference")
+    captured = _described(gm, inputs, CallerValues(module, flat), state.fw_metadata, "joint" if joint else "inference")
     captured.notes = assigned.notes(joint=joint)
     return captured
 
@@ -166,7 +166,7 @@ def _desugared(
     )  # fmt: skip
 
 
-def _described(gm: Any, inputs: list[Any], own: Values, metadata: Any, stage: str) -> Captured:
+def _described(gm: Any, inputs: list[Any], own: CallerValues, metadata: Any, stage: str) -> Captured:
     outputs = outputs_of(gm)
     mutated = [one.source for one in outputs if one.kind == "mutation"]
     aliases = (t.OutputType.alias_of_input, t.OutputType.is_input, t.OutputType.alias_of_intermediate)

@@ -102,7 +102,7 @@ def outputs_of(gm: Any) -> list[OutputDescription]:
     ]
 
 
-class Values:
+class CallerValues:
     """The caller's own values by the descriptor of an input: parameters and buffers by name, arguments by position, parts of a
     tensor subclass by attribute, and the storage that overlapping inputs share.
     """

@@ -38,7 +38,7 @@ class NothingToImportError(Exception):
     """The file holds no graph that can be taken; the text is for the user."""
 
 
-class Found(BaseException):
+class ScriptStopped(BaseException):
     """Thrown out of a script when it has said what it would run. Not an Exception: scripts catch those."""
 
     def __init__(
@@ -83,7 +83,7 @@ def _edited(source: Path, out: Path, told: Path, like: str) -> None:
     told.write_text(json.dumps(made))
 
 
-def of_script(source: Path) -> Found:
+def of_script(source: Path) -> ScriptStopped:
     """What a repro script would run."""
     try:
         compile(source.read_bytes(), str(source), "exec")
@@ -97,7 +97,7 @@ def of_script(source: Path) -> Found:
     sys.path.insert(0, str(source.parent))
     try:
         runpy.run_path(str(source), run_name="__main__")
-    except Found as found:
+    except ScriptStopped as found:
         return found
     except AttributeError as error:
         if (namespace := re.search(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'", str(error))) is None:
@@ -118,7 +118,7 @@ def _taking(kind: str, make: Callable[..., tuple[Any, str]]) -> Callable[..., No
         module, stage = make(mod, inputs, said)
         if any(isinstance(value, int) for value in inputs) or said.get("tracing_mode") == "symbolic":
             notes.append("the script does not say which dimensions were symbols: all are that can be")
-        raise Found(kind, module, inputs, stage, notes)
+        raise ScriptStopped(kind, module, inputs, stage, notes)
 
     return run_repro
 
@@ -156,13 +156,13 @@ def _of_ahead(exported_program: Any, **said: Any) -> None:
     raise found
 
 
-def of_program(program: Any) -> Found:
+def of_program(program: Any) -> ScriptStopped:
     """An exported program: its parameters, buffers and constants are the first inputs, as its signature says."""
     module, values, roles = parts(program)
-    return Found("exported program", module, values, "inference", [], roles)
+    return ScriptStopped("exported program", module, values, "inference", [], roles)
 
 
-def of_package(source: Path) -> Found:
+def of_package(source: Path) -> ScriptStopped:
     """A .pt2: an exported program, or a package of AOTInductor that may hold one beside its compiled code."""
     try:
         names = zipfile.ZipFile(source).namelist()

@@ -16,7 +16,7 @@ from ..verdict_words import PROBES, first_line, known
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
-    from ..blame.bisect_records import Bisection, Finding, Row
+    from ..blame.bisect_records import Bisection, Culprit, Subsystem
 
 INTERRUPTED_EXIT = 130
 
@@ -95,7 +95,7 @@ def _lines(result: Bisection) -> list[str]:
     return lines + [f"next         {command}" for command in record.next]
 
 
-def _workaround(finding: Finding) -> list[str]:
+def _workaround(finding: Culprit) -> list[str]:
     found = finding.workaround
     if found is None:
         return []
@@ -104,7 +104,7 @@ def _workaround(finding: Finding) -> list[str]:
     return [f"work around  ({state}{also})", *(f"    {line}" for line in found.code.splitlines())]
 
 
-def _row(row: Row) -> str:
+def _row(row: Subsystem) -> str:
     if row.verdict is None:
         return f"             {row.subsystem}: {row.reason}"
     told = "; ".join([*([str(row.applications)] if row.applications else []), *([row.reason] if row.reason else [])])

@@ -68,7 +68,7 @@ def compile(
     from ..compile_fx.passes import listing
     from ..compile_fx.showing import asked
     from ..compile_fx.showing.asking import Request
-    from ..compile_fx.showing.showing import Options, shown
+    from ..compile_fx.showing.showing import ShowOptions, shown
 
     names = [name for given in skip for name in given.split(",") if name]
     if "list" in names:
@@ -102,4 +102,4 @@ def compile(
         stop, names, diff or "", bool(emit) or folder is not None, folder is not None, device, list(imports), limit_s,
         target or "", forms, str(package.absolute()) if package else "",
     )  # fmt: skip
-    return shown(saved, request, Options(graph, folder, bool(emit), as_json, tuple(kinds), kernel or ""))
+    return shown(saved, request, ShowOptions(graph, folder, bool(emit), as_json, tuple(kinds), kernel or ""))

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ..isolation import ForkServer
-    from ..triton.judged import Judged
+    from ..triton.judged import JudgedLaunch
     from ..triton.launches import Launch, Launches
 
 
-class Asked(NamedTuple):
+class KernelRequest(NamedTuple):
     """What to do with the launches. `name`: "" for the list of kernels."""
 
     name: str
@@ -84,7 +84,7 @@ def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) ->
     """
     from ..triton.launches import is_launches
 
-    asked = Asked(imports=with_trust(imports, trust), trust=trust, **options)
+    asked = KernelRequest(imports=with_trust(imports, trust), trust=trust, **options)
     if asked.name and asked.every:
         raise UsageError("a kernel's name and --all exclude each other", "--all is every launch of every kernel")
     if asked.check:
@@ -92,7 +92,7 @@ def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) ->
     return _of_folder(Path(graph), asked) if is_launches(Path(graph)) else _of_graph(graph, asked)
 
 
-def _check(graph: str, asked: Asked) -> int:
+def _check(graph: str, asked: KernelRequest) -> int:
     from ...dumps.store import resolve_graph
     from ..triton.checking.showing import shown
     from ..triton.launches import is_launches
@@ -110,7 +110,7 @@ def _check(graph: str, asked: Asked) -> int:
     )  # fmt: skip
 
 
-def _of_folder(folder: Path, asked: Asked) -> int:
+def _of_folder(folder: Path, asked: KernelRequest) -> int:
     from ..triton.launches import open_launches
 
     if asked.save is not None or asked.target is not None:
@@ -141,7 +141,7 @@ def _children() -> AbstractContextManager[ForkServer]:
     return opened(None, "inductor", *TASKS)
 
 
-def _of_graph(graph: str, asked: Asked) -> int:
+def _of_graph(graph: str, asked: KernelRequest) -> int:
 
     from ...dumps.store import resolve_graph
     from ..triton.kernel_asking import gpu, launches_of, target_here
@@ -165,7 +165,7 @@ def _of_graph(graph: str, asked: Asked) -> int:
         return _judge(known, known.launches, asked, children, found)
 
 
-def _unknown(known: Launches, asked: Asked, saved: Any, children: ForkServer, scratch: Path) -> UsageError:
+def _unknown(known: Launches, asked: KernelRequest, saved: Any, children: ForkServer, scratch: Path) -> UsageError:
     """The list of kernels there are, by a run that saves all of them; the empty folder is taken away."""
     import shutil
 
@@ -197,7 +197,7 @@ def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
     return found
 
 
-def _listed(known: Launches, asked: Asked) -> int:
+def _listed(known: Launches, asked: KernelRequest) -> int:
     from ...dumps.output import emit, say
     from ..triton.judged import listed, table
 
@@ -215,7 +215,7 @@ def _listed(known: Launches, asked: Asked) -> int:
     return 0
 
 
-def _judge(known: Launches, chosen: list[Launch], asked: Asked, children: ForkServer, found: dict[str, Any]) -> int:
+def _judge(known: Launches, chosen: list[Launch], asked: KernelRequest, children: ForkServer, found: dict[str, Any]) -> int:
     from ...dumps.output import emit, say
     from ..triton.judged import document, report
     from ..triton.kernel_asking import alone, ceilings, interpreted
@@ -223,7 +223,7 @@ def _judge(known: Launches, chosen: list[Launch], asked: Asked, children: ForkSe
     if not chosen and not asked.as_json:
         say("no Triton kernel was launched: there is none in this graph")
     limits = None
-    judged: list[Judged] = []
+    judged: list[JudgedLaunch] = []
     if asked.interpret:
         judged = interpreted(known, chosen, children, asked.limit_s)
     else:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
     from ..program.concluding import ProgramTriage
     from ..triage.ranking import GraphRow, RunTriage
-    from ..triage.records import Row, Triage
+    from ..triage.records import RungResult, Triage
     from ..verdict import Verdict
 
 
@@ -303,11 +303,11 @@ def ladder_cells(found: Triage) -> tuple[list[Column], list[tuple[str, ...]], li
 _JUDGED = (Column("verdict"), Column("error", right=True), Column("eager's", right=True), Column("seconds", right=True))
 
 
-def _judged(row: Row | GraphRow, *, ran: bool) -> tuple[str, ...]:
+def _judged(row: RungResult | GraphRow, *, ran: bool) -> tuple[str, ...]:
     """The cells of a judgement."""
     return word(row.verdict), number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if ran else ""
 
 
-def _tell(row: Row) -> None:
+def _tell(row: RungResult) -> None:
     if row.peak_bytes:
         say(f"{row.rung}: {word(row.verdict)}{f' ({one_line(row.reason, 100)})' if row.reason else ''}")

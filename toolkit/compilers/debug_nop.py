@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..debug_nop.checking import Checked, checked, collecting
-from ..debug_nop.findings import Finding, MetadataMismatch
+from ..debug_nop.findings import MetadataMismatch, NodeMismatch
 from .label import label
 
 if TYPE_CHECKING:
     from torch import fx
 
-__all__ = ["Checked", "Finding", "MetadataMismatch", "checked", "collecting", "debug_nop"]
+__all__ = ["Checked", "MetadataMismatch", "NodeMismatch", "checked", "collecting", "debug_nop"]
 
 
 def debug_nop(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Checked:

@@ -195,7 +195,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class View:
+class InputView:
     """An output that shares an input's memory (or the `base`-th output's): that one itself where `whole`."""
 
     base: int
@@ -207,7 +207,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainOutput:
     """An output that is no tensor."""
 
     value: Any
@@ -223,7 +223,7 @@ class Extraction:
     sources: list[int | torch.Tensor]
     updated: list[tuple[int, int]]
     """(result, the input that it is copied back to)."""
-    outputs: list[Made | View | Plain]
+    outputs: list[Made | InputView | PlainOutput]
     container: Any
     """The lists, tuples and dictionaries that the outputs come back in."""
 
@@ -237,7 +237,7 @@ class Extraction:
                 given[target].copy_(results[place].view(given[target].shape))
             made: list[Any] = [self._output(wanted, results, given) for wanted in self.outputs]
             for place, wanted in enumerate(self.outputs):
-                if isinstance(wanted, View) and wanted.of_output:
+                if isinstance(wanted, InputView) and wanted.of_output:
                     made[place] = _view(made[wanted.base], wanted)
         rest = iter(made)
         return True, rebuilt(self.container, lambda: next(rest))
@@ -258,10 +258,10 @@ class Extraction:
             seen.add(pointer)
         return results
 
-    def _output(self, wanted: Made | View | Plain, results: list[torch.Tensor], given: Sequence[Any]) -> Any:
-        if isinstance(wanted, Plain):
+    def _output(self, wanted: Made | InputView | PlainOutput, results: list[torch.Tensor], given: Sequence[Any]) -> Any:
+        if isinstance(wanted, PlainOutput):
             return wanted.value
-        if isinstance(wanted, View):
+        if isinstance(wanted, InputView):
             return None if wanted.of_output else _view(given[wanted.base], wanted)
         found = results[wanted.place]
         if found.stride() == wanted.stride:
@@ -274,7 +274,7 @@ def _traced_shape(value: torch.Tensor) -> torch.Tensor:
     return value if value.dim() else value.view(1)
 
 
-def _view(base: torch.Tensor, wanted: View) -> torch.Tensor:
+def _view(base: torch.Tensor, wanted: InputView) -> torch.Tensor:
     return base if wanted.whole else base.as_strided(wanted.size, wanted.stride, wanted.offset)
 
 
@@ -318,7 +318,7 @@ def _compiled(found: Traced) -> Extraction:
     return Extraction(key.hex(), ir, key, sources, updated, outputs, container)
 
 
-def _outputs(found: Traced, place: Any) -> list[Made | View | Plain]:
+def _outputs(found: Traced, place: Any) -> list[Made | InputView | PlainOutput]:
     """How each output comes about: by what it shares in eager."""
     storages = {
         storage_size(fake)[0]: number
@@ -330,10 +330,10 @@ def _outputs(found: Traced, place: Any) -> list[Made | View | Plain]:
     for number, fake in enumerate(eager):
         if isinstance(fake, torch.Tensor) and _covers(fake):
             bases.setdefault(storage_size(fake)[0], number)
-    made: list[Made | View | Plain] = []
+    made: list[Made | InputView | PlainOutput] = []
     for number, (fake, value) in enumerate(zip(eager, lazy, strict=True)):
         if not isinstance(fake, torch.Tensor):
-            made.append(Plain(value))
+            made.append(PlainOutput(value))
             continue
         storage = storage_size(fake)[0]
         geometry = tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset())
@@ -342,11 +342,11 @@ def _outputs(found: Traced, place: Any) -> list[Made | View | Plain]:
             same = [one for one, argument in enumerate(found.fakes) if argument is fake]
             base = same[0] if same else storages[storage]
             _refuse_reinterpreted(fake, found.fakes[base])
-            made.append(View(base, *geometry, whole=bool(same)))
+            made.append(InputView(base, *geometry, whole=bool(same)))
         elif first < number:
-            made.append(View(first, *geometry, of_output=True, whole=True))
+            made.append(InputView(first, *geometry, of_output=True, whole=True))
         elif bases.get(storage, number) != number and eager[bases[storage]].dtype == fake.dtype:
-            made.append(View(bases[storage], *geometry, of_output=True))
+            made.append(InputView(bases[storage], *geometry, of_output=True))
         else:
             lazy_kind, kind = ((one.dtype, tuple(one.shape)) for one in (value, fake))
             if lazy_kind != kind:

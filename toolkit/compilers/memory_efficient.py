@@ -70,7 +70,7 @@ class FusedModule(torch.nn.Module):
         return self._compiled(dict(module.named_parameters()), dict(module.named_buffers()), args, kwargs)
 
 
-class Kept(NamedTuple):
+class ForwardBytes(NamedTuple):
     """What one forward keeps: results of its own and inputs, in bytes and in number."""
 
     result_bytes: int
@@ -83,8 +83,8 @@ class Partitioned(NamedTuple):
     """One joint graph: the compile that it belongs to, what is kept, and what the default partition would keep."""
 
     name: str
-    kept: Kept
-    default: Kept
+    kept: ForwardBytes
+    default: ForwardBytes
 
     def __str__(self) -> str:
         kept, default = self.kept, self.default
@@ -132,14 +132,14 @@ class SavedBytes:
         return watched
 
 
-def kept(forward: fx.GraphModule, num_fwd_outputs: int) -> Kept:
+def kept(forward: fx.GraphModule, num_fwd_outputs: int) -> ForwardBytes:
     """What a forward returns behind its own outputs, for the backward."""
     given = {key for node in forward.graph.find_nodes(op="placeholder") for key, _ in _storage(node)}
     outputs: Any = forward.graph.output_node().args[0]
     found = dict(pair for node in outputs[num_fwd_outputs:] for pair in _storage(node))
     results = [nbytes for key, nbytes in found.items() if key not in given]
     inputs = [nbytes for key, nbytes in found.items() if key in given]
-    return Kept(sum(results), len(results), sum(inputs), len(inputs))
+    return ForwardBytes(sum(results), len(results), sum(inputs), len(inputs))
 
 
 def _storage(node: Any) -> list[tuple[int, int]]:

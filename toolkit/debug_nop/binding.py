@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .findings import Finding
+from .findings import NodeMismatch
 from .layout import evaluate, layout_of
 from .plan import Leaf, Place, Plan, Step, value_of
 
@@ -37,10 +37,10 @@ class Binding:
     offsets: list[Any]
     layouts: list[list[Any] | None]
     runs: int = 0
-    known: dict[Any, Finding | None] = field(default_factory=dict)
+    known: dict[Any, NodeMismatch | None] = field(default_factory=dict)
     late: dict[Any, list[Any]] = field(default_factory=dict)
     unbound: frozenset[str] = frozenset()
-    told: list[Finding] | None = None
+    told: list[NodeMismatch] | None = None
     guard: Callable[..., bool] | None = None
 
 

@@ -20,7 +20,7 @@ from ...dumps.walk import user_frame
 from ...dumps.wording import counted
 from .. import torch_private as t
 from .alone import Says, on_real, on_symbols, on_traced, really_on_traced, shared
-from .findings import Finding, Mismatch
+from .findings import Mismatch, NodeMismatch
 from .layout import Expression, differences, layout_of, text_of
 from .plan import Leaf, Plan, Step
 
@@ -43,7 +43,7 @@ class Blame:
     stale: Collection[str] = ()
     foreign: bool = False
 
-    def finding(self, found: Mapping[str, tuple[Any, Any]], given: Mapping[fx.Node, Any], value: Any) -> Finding:
+    def finding(self, found: Mapping[str, tuple[Any, Any]], given: Mapping[fx.Node, Any], value: Any) -> NodeMismatch:
         """The finding for property -> (expected, got). `given`: the real arguments, still alive."""
         step = self.step
         mismatches = [
@@ -58,7 +58,7 @@ class Blame:
             self._judge(mismatches, given, value)
         line, code, near = self._line()
         inherits = any(one.cause == "inherited" for one in mismatches)
-        return Finding(
+        return NodeMismatch(
             node=step.name, op=op_name(step.node), mismatches=mismatches,
             output=self.place if len(step.leaves) > 1 else -1, graph=self.path, line=line, code=code, near=near,
             module=module_of(step.node), symbols=self._symbols() if {one.property for one in mismatches} & _SIZED else {},

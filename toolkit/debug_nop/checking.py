@@ -23,25 +23,25 @@ from torch import fx
 from .. import torch_private as t
 from ..eager import attribute, set_attribute
 from .binding import Binding, bind
-from .findings import SHOWN, Finding, MetadataMismatch, joined, merged, text_report
+from .findings import SHOWN, MetadataMismatch, NodeMismatch, joined, merged, text_report
 from .generate import ToItsEnd, generated
 from .layout import layout_guard
 from .plan import Leaf, plan_of
-from .running import WRAPPED, Run, wrapped
+from .running import WRAPPED, KernelExecution, wrapped
 from .unread import read_by_someone
 
 BINDINGS = 64
 """How many combinations of input layouts are remembered per graph."""
 
 
-_COLLECTORS: list[list[Finding]] = []
+_COLLECTORS: list[list[NodeMismatch]] = []
 """Lists of the `collecting` contexts in force. Not per thread: backward graphs run on threads of the autograd engine."""
 
 
 class CheckedGraph:
     """One graph, or subgraph, with its plan, its two generated modules and what it remembers."""
 
-    def __init__(self, gm: fx.GraphModule, session: Session, path: str = "", device: torch.device | None = None) -> None:
+    def __init__(self, gm: fx.GraphModule, session: CheckedCallable, path: str = "", device: torch.device | None = None) -> None:
         self.gm = gm
         self.session = session
         self.path = path
@@ -70,18 +70,18 @@ class CheckedGraph:
             self.session.left_out(WRAPPED, f"{self.path}*")
             return self.gm(*inputs)
         binding, deep = self._binding(inputs)
-        with _aliases_only_warned(), self._running(Run(self, binding, deep=deep), inputs) as run:
+        with _aliases_only_warned(), self._running(KernelExecution(self, binding, deep=deep), inputs) as run:
             outputs = self._module(deep)(run, *inputs)
         binding.runs += 1
         return outputs
 
     def to_its_end(self, inputs: Sequence[Any]) -> None:
         """Runs the graph past nodes that fail, with made-up values in their places, for what else there is to find."""
-        with self._running(Run(self, self._binding(inputs)[0], deep=True), inputs) as run:
+        with self._running(KernelExecution(self, self._binding(inputs)[0], deep=True), inputs) as run:
             ToItsEnd(self._module(True), self.plan, run).run(run, *inputs)
 
     @contextlib.contextmanager
-    def _running(self, run: Run, inputs: Sequence[Any]) -> Iterator[Run]:
+    def _running(self, run: KernelExecution, inputs: Sequence[Any]) -> Iterator[KernelExecution]:
         if run.deep or run.binding.known:
             run.inputs(list(inputs))
         runs = self.session.runs
@@ -170,7 +170,7 @@ class CheckedSubgraph(torch.nn.Module):
         return self.checks(inputs)
 
 
-class Session:
+class CheckedCallable:
     """What the graphs of one callable share: its id in the compile, the runs in progress on each thread, and the findings."""
 
     def __init__(self, where: str = "", rewritten: bool = False) -> None:
@@ -179,10 +179,10 @@ class Session:
         self.unjudged: dict[str, list[str]] = {}
         self._local = threading.local()
         self._lock = threading.Lock()
-        self.findings: list[Finding] = []
+        self.findings: list[NodeMismatch] = []
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[KernelExecution]:
         """The runs in progress on this thread, outermost first."""
         if not hasattr(self._local, "runs"):
             self._local.runs = []
@@ -201,14 +201,14 @@ class Session:
         if name not in names:
             names.append(name)
 
-    def found(self, findings: Sequence[Finding]) -> None:
+    def found(self, findings: Sequence[NodeMismatch]) -> None:
         """Adds what one run found."""
         if findings:
             with self._lock:
                 self._local.last += findings
                 self.findings = merged([*self.findings, *findings])
 
-    def taken(self) -> list[Finding]:
+    def taken(self) -> list[NodeMismatch]:
         """What was found on this thread since this was last asked."""
         _ = self.runs
         found, self._local.last = merged(self._local.last), []
@@ -227,7 +227,7 @@ class Checked:
         self._boxed_call = True  # on the instance: who wraps a backward keeps what `functools.wraps` keeps
         self.__wrapped__ = gm
         self.raises = raises
-        self.session = Session(where, rewritten)
+        self.session = CheckedCallable(where, rewritten)
         self.graph = CheckedGraph(gm, self.session, device=device)
 
     def __call__(self, args: Sequence[Any]) -> Any:
@@ -251,14 +251,14 @@ class Checked:
             raise MetadataMismatch(text_report(found), found)
         return outputs
 
-    def _take(self) -> list[Finding]:
+    def _take(self) -> list[NodeMismatch]:
         found = self.session.taken()
         if found and _COLLECTORS:
             _COLLECTORS[-1][:] = joined(_COLLECTORS[-1], found)
         return found
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[NodeMismatch]:
         """One per value, of all runs so far."""
         return list(self.session.findings)
 
@@ -268,9 +268,9 @@ class Checked:
 
 
 @contextlib.contextmanager
-def collecting() -> Iterator[list[Finding]]:
+def collecting() -> Iterator[list[NodeMismatch]]:
     """Inside, no checked graph raises, and what all of them find is in the list that this gives."""
-    found: list[Finding] = []
+    found: list[NodeMismatch] = []
     _COLLECTORS.append(found)
     try:
         yield found

@@ -42,7 +42,7 @@ class Mismatch(msgspec.Struct, omit_defaults=True):
     why: str = ""
 
 
-class Finding(msgspec.Struct, omit_defaults=True):
+class NodeMismatch(msgspec.Struct, omit_defaults=True):
     """All mismatches of one value of one node. `output`: which of a tuple's values; -1 for a single one.
 
     `graph` is the path of a subgraph ("true_graph_0."), `where` the graph's id in a live compile ("0_0/backward").
@@ -101,9 +101,9 @@ class Finding(msgspec.Struct, omit_defaults=True):
         return [mismatch for mismatch in self.mismatches if mismatch.cause != "inherited"]
 
 
-def merged(findings: Sequence[Finding]) -> list[Finding]:
+def merged(findings: Sequence[NodeMismatch]) -> list[NodeMismatch]:
     """One finding per value, in order of first appearance; properties that other runs add are added."""
-    found: dict[tuple[str, str, str, int], Finding] = {}
+    found: dict[tuple[str, str, str, int], NodeMismatch] = {}
     for finding in findings:
         known = found.get(finding.key)
         if known is None:
@@ -117,12 +117,12 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
     return list(found.values())
 
 
-def origins(findings: Sequence[Finding]) -> list[Finding]:
+def origins(findings: Sequence[NodeMismatch]) -> list[NodeMismatch]:
     """Those that something about their own node is wrong with."""
     return [finding for finding in findings if finding.origin]
 
 
-def folded(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]:
+def folded(findings: Sequence[NodeMismatch]) -> list[tuple[NodeMismatch, list[NodeMismatch]]]:
     """Each origin with the findings that follow from it; what follows from several stands under each."""
     rest = [finding for finding in findings if not finding.origin]
     return [
@@ -130,7 +130,7 @@ def folded(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]:
     ]
 
 
-def joined(known: Sequence[Finding], more: Sequence[Finding]) -> list[Finding]:
+def joined(known: Sequence[NodeMismatch], more: Sequence[NodeMismatch]) -> list[NodeMismatch]:
     """The findings of a further graph added to those of graphs that ran before it.
 
     What a backward was given wrong comes from its forward: a saved value by its name, a tangent by the property.
@@ -157,7 +157,7 @@ def joined(known: Sequence[Finding], more: Sequence[Finding]) -> list[Finding]:
 class MetadataMismatch(AssertionError):
     """A graph's values are not what its metadata says. The text lists every origin; `findings` holds all of them."""
 
-    def __init__(self, text: str, findings: Sequence[Finding]) -> None:
+    def __init__(self, text: str, findings: Sequence[NodeMismatch]) -> None:
         super().__init__(text)
         self.findings = list(findings)
 
@@ -172,7 +172,7 @@ SHOWN = 8
 """How many inherited findings are named under an origin."""
 
 
-def text_report(findings: Sequence[Finding]) -> str:
+def text_report(findings: Sequence[NodeMismatch]) -> str:
     """The whole report; "No mismatch." for none."""
     if not findings:
         return "No mismatch: every value is what its metadata says."
@@ -186,13 +186,13 @@ def text_report(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def headline(findings: Sequence[Finding]) -> str:
+def headline(findings: Sequence[NodeMismatch]) -> str:
     """ "1 origin, 14 inherited."."""
     count = len(origins(findings))
     return f"{counted(count, 'origin')}, {len(findings) - count} inherited."
 
 
-def sentence(finding: Finding) -> str:
+def sentence(finding: NodeMismatch) -> str:
     """One finding as one sentence."""
     shown = finding.own or finding.mismatches
     values = "; ".join(f"{one.property} expected {one.expected}, got {one.got}" for one in shown)
@@ -201,7 +201,7 @@ def sentence(finding: Finding) -> str:
     return f"{place(finding)}: {values}{f' with {symbols}' if symbols else ''}; {'; '.join(ends)}."
 
 
-def place(finding: Finding) -> str:
+def place(finding: NodeMismatch) -> str:
     """Node and user line: "`view_7` (model.py:52)"."""
     where = f"near {finding.line}" if finding.near else finding.line or "no user line"
     where += f", {finding.where}" if finding.where else ""
@@ -209,7 +209,7 @@ def place(finding: Finding) -> str:
     return f"`{finding.name}` ({where}{output})"
 
 
-def fault(finding: Finding, mismatch: Mismatch) -> str:
+def fault(finding: NodeMismatch, mismatch: Mismatch) -> str:
     """Whose fault it is."""
     return {
         "fake": f"the fake function of {finding.op} is wrong",
@@ -223,7 +223,7 @@ def fault(finding: Finding, mismatch: Mismatch) -> str:
     }[mismatch.cause]
 
 
-def next_step(finding: Finding) -> str:
+def next_step(finding: NodeMismatch) -> str:
     """What to do about an origin."""
     cause = finding.own[0].cause
     if cause == "fake" and all(one.property == "alias" for one in finding.own):
@@ -238,7 +238,7 @@ def next_step(finding: Finding) -> str:
     }.get(cause, "")
 
 
-def _details(origin: Finding, rest: Sequence[Finding]) -> list[str]:
+def _details(origin: NodeMismatch, rest: Sequence[NodeMismatch]) -> list[str]:
     facts = [f"op {origin.op}"]
     if origin.module:
         facts.append(f"module {origin.module}")

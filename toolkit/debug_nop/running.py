@@ -21,7 +21,7 @@ from .. import torch_private as t
 from ..numerics.statistics import tensors_in
 from .binding import Binding, at, single
 from .blame import Blame
-from .findings import Finding
+from .findings import NodeMismatch
 from .layout import Layout, differences, layout_guard, layout_of
 from .plan import Leaf, Place, Plan, Step, parts_sharing
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .checking import CheckedGraph
 
 
-class Run:
+class KernelExecution:
     """The state of one execution. `expected`, `offsets` and `is_alias_of` are what the generated code reads."""
 
     def __init__(self, owner: CheckedGraph, binding: Binding, *, deep: bool) -> None:
@@ -40,8 +40,8 @@ class Run:
         self.expected, self.offsets = binding.expected, binding.offsets
         self.is_alias_of = t.optional("is_alias_of", _share_storage)
         self.symbols = dict(binding.symbols)
-        self.findings: list[Finding] = []
-        self.wrong: dict[Place, Finding] = {}
+        self.findings: list[NodeMismatch] = []
+        self.wrong: dict[Place, NodeMismatch] = {}
         self.storages: dict[Place, int] = {}
         self.first: dict[int, Place] = {}
         self.references: list[Any] = []
@@ -285,7 +285,7 @@ class Run:
         self.owner.session.left_out(WRAPPED, f"{self.owner.path}{self.plan.steps[index].name}")
         return True
 
-    def _without_residue(self, finding: Finding) -> Finding:
+    def _without_residue(self, finding: NodeMismatch) -> NodeMismatch:
         """Behind passes that replace nodes, a view may be recorded in the storage of a node that is gone. Where the op and
         its fake function agree on whose memory it returns, that is a note, not a finding."""
         stale = [one for one in finding.mismatches if one.property == "alias" and one.cause == "stale"]
@@ -294,7 +294,7 @@ class Run:
             finding.mismatches = [one for one in finding.mismatches if one not in stale]
         return finding
 
-    def _counted_from_storage(self, step: Step, place: int, finding: Finding) -> bool:
+    def _counted_from_storage(self, step: Step, place: int, finding: NodeMismatch) -> bool:
         """Whether an op (as_strided) counts its offset from the start of the storage: an input that lies elsewhere in its
         storage than when it was traced then moves nothing. The op itself says so."""
         leaf = step.leaves[place] if place < len(step.leaves) else None
@@ -309,7 +309,7 @@ class Run:
             names += [one for one in (*([finding.name] if finding.origin else []), *finding.under) if one not in names]
         return found
 
-    def _found_at(self, step: Step) -> Iterator[tuple[str, Finding]]:
+    def _found_at(self, step: Step) -> Iterator[tuple[str, NodeMismatch]]:
         """The arguments of a step that a finding was made at, with it."""
         for node in step.node.all_input_nodes:
             source = self.plan.source(node)

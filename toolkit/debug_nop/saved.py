@@ -20,7 +20,7 @@ from ..replay import How
 from ..signature import how_ended
 from ..spec import FULL_STAGES, ReplaySpec
 from ..verdict import OK, Verdict, Where, cannot_tell, fails
-from .findings import Finding, headline, next_step, origins, sentence, text_report
+from .findings import NodeMismatch, headline, next_step, origins, sentence, text_report
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -34,7 +34,7 @@ class Checkup(msgspec.Struct):
     """What a check found. `values`: how many were compared; `failed`: why the graph did not run to its end; `cannot`: why
     nothing could be checked (a crash of the process, a time-out); `unchecked`: what was left out."""
 
-    findings: list[Finding] = []
+    findings: list[NodeMismatch] = []
     values: int = 0
     seconds: float = 0.0
     failed: str = ""

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 from torch import fx
 
 from .. import torch_private as t
-from .findings import Finding, Mismatch
+from .findings import Mismatch, NodeMismatch
 from .plan import Leaf, Plan, Step, is_getitem
 
 if TYPE_CHECKING:
-    from .checking import Session
+    from .checking import CheckedCallable
 
 UNREAD = "nothing reads it"
 _BY_RECORD = ("aten.as_strided", "aten.set_", "inductor.", "prims.as_strided")
 
 
-def read_by_someone(findings: Sequence[Finding], plan: Plan, session: Session) -> list[Finding]:
+def read_by_someone(findings: Sequence[NodeMismatch], plan: Plan, session: CheckedCallable) -> list[NodeMismatch]:
     """The findings of one run without those that nothing reads; these are counted in the session."""
     if not findings:
         return []
@@ -44,7 +44,7 @@ def read_by_someone(findings: Sequence[Finding], plan: Plan, session: Session) -
     return kept
 
 
-def _quiet(finding: Finding, step: Step | None, plan: Plan, rewritten: bool) -> bool:
+def _quiet(finding: NodeMismatch, step: Step | None, plan: Plan, rewritten: bool) -> bool:
     if step is None or not step.torchs or step.node.op in ("placeholder", "get_attr"):
         return False
     if finding.output >= 0 and _not_taken(step.node, finding.output):

@@ -29,7 +29,7 @@ _LONGEST_TITLE, _LONGEST_LINE = 36, 40
 
 
 @dataclass
-class Part:
+class GraphShare:
     """One graph's share of a picture. `home` is the box in which each node lies, by position."""
 
     boxes: list[Box] = field(default_factory=list)
@@ -79,9 +79,9 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
 
 def part_of(
     graph: DrawnGraph, chosen: Collection[int] | None = None, *, focus: int | None = None, prefix: str = "", side: str = ""
-) -> Part:
+) -> GraphShare:
     """The boxes of the chosen nodes (all: None) with frames around them; `prefix` and `side` as for framing.frames."""
-    part = Part()
+    part = GraphShare()
     shown = set(range(len(graph.nodes)) if chosen is None else chosen)
     marks = _marks(graph, shown, focus, part)
     paths: dict[str, Path] = {}
@@ -132,7 +132,7 @@ def _edge_text(maker: DrawnNode, user: DrawnNode) -> str:
     return user.value if user.base == "getitem" and user.value else maker.value
 
 
-def _marks(graph: DrawnGraph, shown: set[int], focus: int | None, part: Part) -> dict[int, list[str]]:
+def _marks(graph: DrawnGraph, shown: set[int], focus: int | None, part: GraphShare) -> dict[int, list[str]]:
     """Lines for boxes that make outputs, where edges to the output would hide the picture; takes the output out of `shown`."""
     output = next((node for node in reversed(graph.nodes) if node.op == "output"), None)
     if output is None or output.index not in shown or output.index == focus or len(output.inputs) <= MOST_OUTPUT_EDGES:

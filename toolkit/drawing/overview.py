@@ -19,8 +19,8 @@ from ...dumps.wording import counted
 from .families import WEIGHT, heaviest
 from .framing import frames, name_within
 from .model import Box, Edge, View
-from .nodes import MOST_OUTPUT_EDGES, Part
-from .plan import MOST_INPUT_BOXES, Group, Plan, around, plan_of
+from .nodes import MOST_OUTPUT_EDGES, GraphShare
+from .plan import MOST_INPUT_BOXES, Group, GroupPlan, around, plan_of
 from .source import DrawnGraph, DrawnNode
 
 _OPS_NAMED = 3
@@ -36,10 +36,10 @@ def overview(graph: DrawnGraph, depth: int | None = None) -> View:
 
 
 def part_of(
-    graph: DrawnGraph, plan: Plan, *, prefix: str = "", side: str = "", only: Collection[int] | None = None
-) -> Part:  # fmt: skip
+    graph: DrawnGraph, plan: GroupPlan, *, prefix: str = "", side: str = "", only: Collection[int] | None = None
+) -> GraphShare:  # fmt: skip
     """The boxes of a plan; `prefix` and `side` as for framing.frames, `only` as for `plan_of`."""
-    part = Part()
+    part = GraphShare()
     members: dict[str, list[int]] = {}
     for number, bundle in enumerate(plan.bundles):
         box = f"{prefix}g{number}"
@@ -66,7 +66,7 @@ def part_of(
 
 
 def _fold_inputs(
-    graph: DrawnGraph, part: Part, members: dict[str, list[int]], prefix: str, only: Collection[int] | None
+    graph: DrawnGraph, part: GraphShare, members: dict[str, list[int]], prefix: str, only: Collection[int] | None
 ) -> dict[str, list[int]]:  # fmt: skip
     """Puts inputs that one box uses into that box; the others get boxes of their own, one for all inputs with the same users."""
     folded: dict[str, list[int]] = {}
@@ -99,7 +99,7 @@ def _fold_inputs(
     return folded
 
 
-def _words(plan: Plan, bundle: list[Group], nodes: list[DrawnNode], framed: Path) -> tuple[str, list[str]]:
+def _words(plan: GroupPlan, bundle: list[Group], nodes: list[DrawnNode], framed: Path) -> tuple[str, list[str]]:
     """Title and second line of a group; `framed` are the levels that have a frame around it."""
     first, last = (plan.path(group.members[0]) for group in (bundle[0], bundle[-1]))
     outer = framed[-1].path if framed else ""
@@ -144,7 +144,7 @@ def _input_words(nodes: list[DrawnNode]) -> tuple[str, list[str]]:
     return counted(len(nodes), "input"), [first + (", …" if len(nodes) > 2 else "")]
 
 
-def mark_outputs(graph: DrawnGraph, part: Part, prefix: str, side: str) -> None:
+def mark_outputs(graph: DrawnGraph, part: GraphShare, prefix: str, side: str) -> None:
     """The output as a box, where few enough boxes make outputs; else a line in each of those."""
     makers: dict[str, list[int]] = {}
     for item in graph.outputs:
@@ -167,7 +167,7 @@ def mark_outputs(graph: DrawnGraph, part: Part, prefix: str, side: str) -> None:
             box.lines.append(counted(count, "output"))
 
 
-def _edges(graph: DrawnGraph, part: Part, groups: set[str]) -> list[Edge]:
+def _edges(graph: DrawnGraph, part: GraphShare, groups: set[str]) -> list[Edge]:
     """One edge for all values that go from one box to another."""
     values: dict[tuple[str, str], dict[int, str]] = {}
     for node in graph.nodes:

@@ -24,7 +24,7 @@ from ...dumps.wording import counted
 from . import LARGE, nodes, overview, plan
 from .families import family, heaviest
 from .model import Cluster, Edge, View
-from .nodes import Part
+from .nodes import GraphShare
 from .source import DrawnGraph, DrawnNode, of_saved
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _SIDES = (("f", "forward"), ("b", "backward"))
 
 
 @dataclass
-class Side:
+class PictureHalf:
     """One half of the picture: a graph, and which of its nodes."""
 
     graph: DrawnGraph
@@ -46,7 +46,7 @@ Link = tuple[int, int]
 """Positions of a forward node and of the backward node that stands for it or uses it."""
 
 
-def of(saved: SavedGraph) -> tuple[Side, Side, list[Link]]:
+def of(saved: SavedGraph) -> tuple[PictureHalf, PictureHalf, list[Link]]:
     """The two halves of a saved graph and its partner, whichever of them is given, or of a joint graph.
 
     Raises UsageError for a graph of another stage, or whose partner was not recorded.
@@ -65,16 +65,16 @@ def of(saved: SavedGraph) -> tuple[Side, Side, list[Link]]:
         forward = next(graph for stage, graph in pair.items() if "forward" in stage)
         backward = next(graph for stage, graph in pair.items() if "backward" in stage)
         joined = links(forward, backward)
-    return Side(forward, range(len(forward.nodes))), Side(backward, range(len(backward.nodes))), joined
+    return PictureHalf(forward, range(len(forward.nodes))), PictureHalf(backward, range(len(backward.nodes))), joined
 
 
-def halves(joint: DrawnGraph) -> tuple[Side, Side, list[Link]]:
+def halves(joint: DrawnGraph) -> tuple[PictureHalf, PictureHalf, list[Link]]:
     """The two halves of a joint graph."""
     kept = [node for node in joint.nodes if node.op != "output"]
     forward = [node.index for node in kept if not node.backward]
     backward = [node.index for node in kept if node.backward]
     found = [(used, index) for index in backward for used in joint.nodes[index].inputs if not joint.nodes[used].backward]
-    return Side(joint, forward), Side(joint, backward), found
+    return PictureHalf(joint, forward), PictureHalf(joint, backward), found
 
 
 def links(forward: DrawnGraph, backward: DrawnGraph) -> list[Link]:
@@ -89,7 +89,14 @@ def links(forward: DrawnGraph, backward: DrawnGraph) -> list[Link]:
     return [(index, position) for position, index in found.items()]
 
 
-def side_by_side(forward: Side, backward: Side, joined: list[Link], *, by_module: bool = False, depth: int | None = None) -> View:
+def side_by_side(
+    forward: PictureHalf,
+    backward: PictureHalf,
+    joined: list[Link],
+    *,
+    by_module: bool = False,
+    depth: int | None = None,
+) -> View:
     """Both halves in one picture, the backward one upside down, so that what belongs together lies at the same height."""
     collapsed = by_module or depth is not None or len(forward.chosen) + len(backward.chosen) > LARGE
     parts = [
@@ -119,14 +126,14 @@ def side_by_side(forward: Side, backward: Side, joined: list[Link], *, by_module
     )  # fmt: skip
 
 
-def _part(side: Side, prefix: str, depth: int | None, *, collapsed: bool) -> Part:
+def _part(side: PictureHalf, prefix: str, depth: int | None, *, collapsed: bool) -> GraphShare:
     if not collapsed:
         return nodes.part_of(side.graph, side.chosen, prefix=prefix, side=f"{prefix}side")
     groups = plan.plan_of(side.graph, depth, only=side.chosen, wanted=plan.WANTED // 2)
     return overview.part_of(side.graph, groups, prefix=prefix, side=f"{prefix}side", only=side.chosen)
 
 
-def _name_gradients(forward: Side, backward: Side, part: Part) -> None:
+def _name_gradients(forward: PictureHalf, backward: PictureHalf, part: GraphShare) -> None:
     """Adds to each box of a backward node which forward op it is a gradient of."""
     parts: dict[int, list[DrawnNode]] = {}  # of one op that autograd saw, which may have been decomposed into several
     for index in forward.chosen:

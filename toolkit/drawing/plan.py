@@ -104,7 +104,7 @@ MOST_GROUPS = MOST - MOST_INPUT_BOXES - 1
 
 
 @dataclass
-class Plan:
+class GroupPlan:
     """Which groups there are: `depth` levels of `paths` are shown; `bundles` are the groups that share a box.
 
     `opened` are the modules inside which other modules are shown.
@@ -123,7 +123,7 @@ class Plan:
 
 def plan_of(
     graph: DrawnGraph, depth: int | None = None, *, only: Collection[int] | None = None, wanted: int = WANTED
-) -> Plan:  # fmt: skip
+) -> GroupPlan:  # fmt: skip
     """How to group a graph, or only some of its nodes, into boxes."""
     kept = [not node.is_input and node.op != "output" and (only is None or node.index in only) for node in graph.nodes]
     by, paths = _paths(graph, kept)
@@ -132,7 +132,7 @@ def plan_of(
         alone = [index for index, is_kept in enumerate(kept) if is_kept]
         size = _size(len(alone), wanted)
         runs = [Group(0, (), 1, alone[start : start + size]) for start in range(0, len(alone), size)]
-        return Plan(0, by, paths, [[run] for run in runs])
+        return GroupPlan(0, by, paths, [[run] for run in runs])
     deepest = max(len(path) for path, is_kept in zip(paths, kept, strict=True) if is_kept)
     level, groups = 0, list[Group]()
     for tried in range(1, deepest + 1) if depth is None else [min(depth, deepest)]:
@@ -148,7 +148,7 @@ def plan_of(
     opened = {path[:inner] for path in paths for inner in range(1, min(len(path), level))}
     # in an order in which no group needs a later one, bundles of neighbours need each other in no circle
     bundles = [ordered[start : start + size] for start in range(0, len(ordered), size)]
-    return Plan(level, by, paths, bundles, frozenset(opened))
+    return GroupPlan(level, by, paths, bundles, frozenset(opened))
 
 
 def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
@@ -167,7 +167,7 @@ def _size(count: int, boxes: int) -> int:
     return next((size for size in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50) if size >= least), -(-least // 50) * 50)
 
 
-def around(plan: Plan, bundle: list[Group]) -> Path:
+def around(plan: GroupPlan, bundle: list[Group]) -> Path:
     """The modules that a box lies in: for a whole module those around it, for what an opened module does itself that one too."""
     path = common([plan.path(group.members[0]) for group in bundle])
     whole = len({plan.path(group.members[0]) for group in bundle}) == 1 and path not in plan.opened

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import machine, packages, running
-from .finding import Finding
+from .finding import HealthCheck
 
-CHECKS: tuple[Callable[[], Finding | Sequence[Finding]], ...] = (
+CHECKS: tuple[Callable[[], HealthCheck | Sequence[HealthCheck]], ...] = (
     machine.python, machine.torch_itself, packages.packages, machine.compiler, running.compiling, machine.cuda,
     running.drawing, machine.cache_folder, running.isolation, running.wall, machine.plugin, machine.hooks,
     machine.names,
@@ -22,10 +22,10 @@ CHECKS: tuple[Callable[[], Finding | Sequence[Finding]], ...] = (
 """In order."""
 
 
-def examine() -> list[Finding]:
+def examine() -> list[HealthCheck]:
     """All checks, in the order of what depends on what."""
-    found: list[Finding] = []
+    found: list[HealthCheck] = []
     for check in CHECKS:
         made = check()
-        found += [made] if isinstance(made, Finding) else made
+        found += [made] if isinstance(made, HealthCheck) else made
     return found

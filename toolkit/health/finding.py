@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Finding:
+class HealthCheck:
     """What was looked for, whether it works, whether dump, ls and show cannot do without it, what was seen, what to do.
 
     `needed_by` names what does not work where it is missing, `without` what does without.
@@ -33,18 +33,18 @@ class Finding:
         return ": ".join(part for part in ("; ".join(words), self.fix) if part)
 
 
-def row(name: str, *, essential: bool) -> Callable[[Callable[[], Finding]], Callable[[], Finding]]:
+def row(name: str, *, essential: bool) -> Callable[[Callable[[], HealthCheck]], Callable[[], HealthCheck]]:
     """Makes a row of that name of whatever a check raises: a broken package may raise anything."""
 
-    def decorated(check: Callable[[], Finding]) -> Callable[[], Finding]:
+    def decorated(check: Callable[[], HealthCheck]) -> Callable[[], HealthCheck]:
         @functools.wraps(check)
-        def made() -> Finding:
+        def made() -> HealthCheck:
             try:
                 return check()
             except ImportError as error:
-                return Finding(name, False, essential, f"not asked: {one_line(error)}")
+                return HealthCheck(name, False, essential, f"not asked: {one_line(error)}")
             except Exception as error:  # noqa: BLE001  said in the row
-                return Finding(name, False, essential, f"cannot be asked: {type(error).__name__}: {one_line(error)}")
+                return HealthCheck(name, False, essential, f"cannot be asked: {type(error).__name__}: {one_line(error)}")
 
         return made
 

@@ -20,7 +20,7 @@ import tempfile
 
 from ...dumps import temporary
 from ...dumps.private_names import SEEN, exists
-from .finding import Finding, one_line, row
+from .finding import HealthCheck, one_line, row
 
 NEEDS_INDUCTOR = "the rungs inductor, inductor_nofuse, inductor_cudagraphs and aot_inductor, so minify and bisect by default"
 WITHOUT_INDUCTOR = (
@@ -34,13 +34,13 @@ TRIED = ((2, 11), (2, 15))
 
 
 @row("python", essential=True)
-def python() -> Finding:
+def python() -> HealthCheck:
     """Its version."""
     found = f"{platform.python_version()} at {sys.executable}"
-    return Finding("python", sys.version_info >= (3, 10), True, found, "install Python 3.10 or newer", "every command")
+    return HealthCheck("python", sys.version_info >= (3, 10), True, found, "install Python 3.10 or newer", "every command")
 
 
-def torch_itself() -> Finding:
+def torch_itself() -> HealthCheck:
     """Imports torch here, which the later checks need."""
     broken = f"repair it; {shlex.quote(sys.executable)} -c 'import torch' shows where it fails, maybe in a broken numpy"
     lost = ("every command that records or runs graphs", "ls, show, diff, draw, pack and tui")
@@ -48,18 +48,18 @@ def torch_itself() -> Finding:
         import torch
     except ModuleNotFoundError as error:
         found = "not installed" if error.name == "torch" else f"cannot be imported: {one_line(error)}"
-        return Finding("torch", False, True, found, "pip install torch" if error.name == "torch" else broken, *lost)
+        return HealthCheck("torch", False, True, found, "pip install torch" if error.name == "torch" else broken, *lost)
     except Exception as error:  # noqa: BLE001  a broken torch may raise anything, and the row says what
-        return Finding("torch", False, True, f"cannot be imported: {type(error).__name__}: {one_line(error)}", broken, *lost)
+        return HealthCheck("torch", False, True, f"cannot be imported: {type(error).__name__}: {one_line(error)}", broken, *lost)
     release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     first, last = (".".join(map(str, one)) for one in TRIED)
     other = f"; graphdbg was made for {first} to {last}, so some stages may be missing"
     found = torch.__version__ + ("" if TRIED[0] <= release <= TRIED[1] else other)
-    return Finding("torch", release >= TRIED[0], True, found, f"install torch {first} or newer", *lost)
+    return HealthCheck("torch", release >= TRIED[0], True, found, f"install torch {first} or newer", *lost)
 
 
 @row("C++ compiler", essential=False)
-def compiler() -> Finding:
+def compiler() -> HealthCheck:
     """Compiles a small program with the compiler that Inductor would take."""
     lost = (
         "install a C++ compiler (g++), or name one in CXX",
@@ -67,7 +67,7 @@ def compiler() -> Finding:
     )  # fmt: skip
     name = compiler_name()
     if name is None:
-        return Finding("C++ compiler", False, False, "none found", *lost)
+        return HealthCheck("C++ compiler", False, False, "none found", *lost)
     source = "#include <vector>\nint main() { std::vector<int> v(3); return static_cast<int>(v.size()) - 3; }\n"
     with temporary.folder("graphdbg-doctor-") as folder:
         path = folder / "try.cpp"
@@ -76,12 +76,12 @@ def compiler() -> Finding:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return Finding("C++ compiler", False, False, f"{name}: {one_line(error)}", *lost)
+            return HealthCheck("C++ compiler", False, False, f"{name}: {one_line(error)}", *lost)
     if done.returncode:
         found = f"{name} cannot compile a small program: {one_line(done.stderr)}"
-        return Finding("C++ compiler", False, False, found, *lost)
+        return HealthCheck("C++ compiler", False, False, found, *lost)
     version = subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
-    return Finding("C++ compiler", True, False, version[0] if version else name, *lost)
+    return HealthCheck("C++ compiler", True, False, version[0] if version else name, *lost)
 
 
 def compiler_name() -> str | None:
@@ -94,22 +94,22 @@ def compiler_name() -> str | None:
 
 
 @row("CUDA", essential=False)
-def cuda() -> Finding:
+def cuda() -> HealthCheck:
     """The GPUs that torch sees."""
     import torch
 
     if not torch.cuda.is_available():
         built = "this torch is built without CUDA" if torch.version.cuda is None else "no usable GPU"
-        return Finding(
+        return HealthCheck(
             "CUDA", False, False, built, "", "replays of graphs of a GPU, and kernel NAME",
             "replay --device cpu or --rung triton_interpret, kernel --check and kernel --interpret",
         )  # fmt: skip
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
-    return Finding("CUDA", True, False, f"{torch.version.cuda}: {names}")
+    return HealthCheck("CUDA", True, False, f"{torch.version.cuda}: {names}")
 
 
 @row("cache folder", essential=False)
-def cache_folder() -> Finding:
+def cache_folder() -> HealthCheck:
     """Writes into it, and says what lies there."""
     from ...dumps.amounts import size_text
     from ...dumps.errors import GraphdbgError
@@ -122,24 +122,24 @@ def cache_folder() -> Finding:
         with tempfile.TemporaryFile(dir=home):
             pass
     except OSError as error:
-        return Finding("cache folder", False, False, f"{home}: {error.strerror or error}", fix, "", "all commands")
+        return HealthCheck("cache folder", False, False, f"{home}: {error.strerror or error}", fix, "", "all commands")
     try:
         kinds = [entry.what for entry in cleaning.clean(home, dry_run=True).entries if entry.name[:5] == "seed/"]
     except GraphdbgError:  # it is a link, which --clean says
         kinds = []
     seeds = [kind for kind in dict.fromkeys(kinds) if kind.startswith(cleaning.PROBES)]
     held = f"{size_text(cleaning.size_bytes(home))}, which doctor --clean removes" if kinds else "empty"
-    return Finding("cache folder", True, False, f"{home}: {', '.join([*seeds, held])}")
+    return HealthCheck("cache folder", True, False, f"{home}: {', '.join([*seeds, held])}")
 
 
 @row("recorder plug-in", essential=True)
-def plugin() -> Finding:
+def plugin() -> HealthCheck:
     """Whether torch will load the recorder when it is imported."""
     entries = [
         entry.value for entry in importlib.metadata.entry_points(group="torch.backends") if entry.name == "graphdbg"
     ]
     fix = "install graphdbg into the environment that runs torch: pip install graphdbg"
-    return Finding(
+    return HealthCheck(
         "recorder plug-in", bool(entries), True, entries[0] if entries else "torch does not know graphdbg", fix, "dump",
         "all commands that look at what is recorded",
     )  # fmt: skip
@@ -150,7 +150,7 @@ FIX = f"take a torch from {SEEN[0]} to {SEEN[-1]}"
 
 
 @row("recorder hooks", essential=True)
-def hooks() -> Finding:
+def hooks() -> HealthCheck:
     """Looks each private name up that the recorder's table holds, and says what is not recorded without it."""
     import torch  # noqa: F401  without it no name is lost, there is none
 
@@ -162,11 +162,11 @@ def hooks() -> Finding:
             what = f"{' and '.join(hook.stages)} not recorded" if hook.stages else f"not known: {hook.lost}"
             lost.append(f"{hook.whole()} ({what})")
     found = f"all {len(HOOKS)} are there" if not lost else f"{len(lost)} of {len(HOOKS)} missing: {'; '.join(lost)}"
-    return Finding("recorder hooks", not lost, len(lost) == len(HOOKS), found, HOOKS_FIX)
+    return HealthCheck("recorder hooks", not lost, len(lost) == len(HOOKS), found, HOOKS_FIX)
 
 
 @row("private torch names", essential=False)
-def names() -> Finding:
+def names() -> HealthCheck:
     """Looks up what else of torch is private and used, and says who needs what this torch lacks."""
     import torch
 
@@ -180,4 +180,4 @@ def names() -> Finding:
     count = len({(row.module, path) for row in every for path in row.places().values()})
     told = "; ".join(f"{name} ({why})" for name, why in lost.items())
     found = f"{len(lost)} of {count} missing: {told}" if lost else f"all {count} that this torch should have are there"
-    return Finding("private torch names", not lost, False, found, FIX, without="all that does not name them")
+    return HealthCheck("private torch names", not lost, False, found, FIX, without="all that does not name them")

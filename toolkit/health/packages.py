@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from .finding import Finding, one_line
+from .finding import HealthCheck, one_line
 
 LIMIT_S = 60.0
 _ABSENT = "not installed"
@@ -92,7 +92,7 @@ os._exit(0)
 """
 
 
-def packages() -> list[Finding]:
+def packages() -> list[HealthCheck]:
     """A row for each package, in the order of PACKAGES; then what is declared and is not among them."""
     known = {package.name for package in PACKAGES}
     more = [name for name in declared() if name not in known]
@@ -144,10 +144,10 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
         return f"ended the process by signal {-done.returncode}"
 
 
-def _finding(package: Package, seen: tuple[bool, str]) -> Finding:
+def _finding(package: Package, seen: tuple[bool, str]) -> HealthCheck:
     ok, found = seen
     fix, without = package.fix or f"pip install {package.name}", package.without
     if not ok and found != _ABSENT:  # others try to import it too: torch cannot be imported with a broken numpy, but with none
         remedy = f"repair it, or remove it: {without} do without" if without else "repair it"
         fix, without = f"{remedy}; {shlex.quote(sys.executable)} -c 'import {package.module}' shows where it fails", ""
-    return Finding(package.name, ok, package.essential, found, fix, package.needed_by, without)
+    return HealthCheck(package.name, ok, package.essential, found, fix, package.needed_by, without)

@@ -15,7 +15,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
-from .finding import Finding, one_line, row
+from .finding import HealthCheck, one_line, row
 from .machine import NEEDS_INDUCTOR, WITHOUT_INDUCTOR, compiler_name
 
 if TYPE_CHECKING:
@@ -28,26 +28,26 @@ DRAW_LIMIT_S = 20.0
 
 
 @row("isolation", essential=True)
-def isolation() -> Finding:
+def isolation() -> HealthCheck:
     """Asks a child of a bare fork server."""
     from ...dumps.errors import GraphdbgError
     from ..isolation import ask, fork_server
 
     fix = "graphdbg isolates each replay in a forked child; it needs Linux or macOS, and room for one more process"
     if not hasattr(os, "fork"):
-        return Finding("isolation", False, True, f"no fork on {platform.system()}", fix)
+        return HealthCheck("isolation", False, True, f"no fork on {platform.system()}", fix)
     try:
         with fork_server("nothing", ()) as server:
             answer = ask("builtins:dict", {"alive": True}, 30, server=server).answer(60)
     except (OSError, TimeoutError, GraphdbgError) as error:
-        return Finding("isolation", False, True, one_line(error), fix)
+        return HealthCheck("isolation", False, True, one_line(error), fix)
     ok = answer.status == "done" and answer.value == {"alive": True}
     seen = f"a forked child answered in {answer.seconds * 1000:.0f} ms" if ok else _trouble(answer)
-    return Finding("isolation", ok, True, seen, fix)
+    return HealthCheck("isolation", ok, True, seen, fix)
 
 
 @row("wall", essential=False)
-def wall() -> Finding:
+def wall() -> HealthCheck:
     """What keeps code that breaks out of a dump from doing harm: of runs that this user did not record here."""
     from ...dumps.errors import GraphdbgError
     from ..isolation import fork_server
@@ -59,14 +59,16 @@ def wall() -> Finding:
         with fork_server("nothing", (), wall=PARTS) as server:
             built_of, is_open = server.wall()
     except (OSError, GraphdbgError) as error:
-        return Finding("wall", False, False, one_line(error), fix, *lost)
+        return HealthCheck("wall", False, False, one_line(error), fix, *lost)
     seen = f"built of {', '.join(built_of)}" if built_of else "there is none"
     could = ", ".join([*is_open, "read your files"])
-    return Finding("wall", not is_open, False, f"{seen}; code that breaks out of what others recorded could {could}", fix, *lost)
+    return HealthCheck(
+        "wall", not is_open, False, f"{seen}; code that breaks out of what others recorded could {could}", fix, *lost
+    )
 
 
 @row("compile", essential=False)
-def compiling() -> Finding:
+def compiling() -> HealthCheck:
     """Compiles three nodes with Inductor in a forked child, for the CPU and a GPU where there is one, and compares with eager."""
     import torch
 
@@ -76,7 +78,7 @@ def compiling() -> Finding:
     devices += ["cuda"] if torch.cuda.is_available() else []
     lost = ("see the rows of torch, the C++ compiler and triton", NEEDS_INDUCTOR, WITHOUT_INDUCTOR)
     if not devices:
-        return Finding("compile", False, False, "not tried: there is no C++ compiler, see its row")
+        return HealthCheck("compile", False, False, "not tried: there is no C++ compiler, see its row")
     began = time.monotonic()
     task = f"{__name__}:three_nodes"
     with fork_server(preload=(__name__,), threads=1) as server:
@@ -84,11 +86,13 @@ def compiling() -> Finding:
         try:
             answers = {device: one.answer(START_LIMIT_S) for device, one in waiting.items()}
         except TimeoutError:
-            return Finding("compile", False, False, f"no answer after {time.monotonic() - began:.0f} s, so it was ended", *lost)
+            return HealthCheck(
+                "compile", False, False, f"no answer after {time.monotonic() - began:.0f} s, so it was ended", *lost
+            )
         notes = server.notes
     said = [f"{device} {_compiled(answer)}" for device, answer in answers.items()]
     ok = all(answer.status == "done" and answer.value["same"] for answer in answers.values())
-    return Finding("compile", ok, False, "; ".join([f"three nodes by Inductor: {', '.join(said)}", *notes]), *lost)
+    return HealthCheck("compile", ok, False, "; ".join([f"three nodes by Inductor: {', '.join(said)}", *notes]), *lost)
 
 
 def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +130,7 @@ def _trouble(answer: Answer) -> str:
 
 
 @row("graphviz", essential=False)
-def drawing() -> Finding:
+def drawing() -> HealthCheck:
     """Draws a picture."""
     from ...dumps.errors import GraphdbgError
     from ..drawing import render
@@ -136,10 +140,10 @@ def drawing() -> Finding:
     try:
         _, renderer = render.rendered("digraph { a -> b }", "svg", DRAW_LIMIT_S)
     except GraphdbgError as error:
-        return Finding("graphviz", False, False, error.why or str(error), *lost)
+        return HealthCheck("graphviz", False, False, error.why or str(error), *lost)
     if renderer == "dot":
-        return Finding("graphviz", True, False, shutil.which("dot") or renderer)
+        return HealthCheck("graphviz", True, False, shutil.which("dot") or renderer)
     try:
-        return Finding("graphviz", True, False, f"that of {renderer} {importlib.metadata.version(renderer)}")
+        return HealthCheck("graphviz", True, False, f"that of {renderer} {importlib.metadata.version(renderer)}")
     except importlib.metadata.PackageNotFoundError:
-        return Finding("graphviz", True, False, f"that of {renderer}")
+        return HealthCheck("graphviz", True, False, f"that of {renderer}")

@@ -13,9 +13,18 @@ from __future__ import annotations
 
 from .client import JUDGING, ForkServer, fork_server, opened, programs
 from .processes import default_memory_bytes
-from .protocol import Answer, Asked, Servers, ask, raise_refusal
+from .protocol import Answer, PendingTask, Servers, ask, raise_refusal
 
 __all__ = [
-    "JUDGING", "Answer", "Asked", "ForkServer", "Servers", "ask", "default_memory_bytes", "fork_server", "opened",
-    "programs", "raise_refusal",
+    "JUDGING",
+    "Answer",
+    "ForkServer",
+    "PendingTask",
+    "Servers",
+    "ask",
+    "default_memory_bytes",
+    "fork_server",
+    "opened",
+    "programs",
+    "raise_refusal",
 ]  # fmt: skip

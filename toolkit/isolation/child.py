@@ -28,7 +28,7 @@ import msgspec
 from ...dumps import trust
 from ..imports import import_modules
 from .processes import bind_child
-from .protocol import Failure, Query, frames_of
+from .protocol import ChildError, Query, frames_of
 from .terminal import TERMINAL, join_terminal
 
 TRACE_SIGNAL = signal.SIGUSR1
@@ -46,7 +46,7 @@ class Reply(msgspec.Struct, omit_defaults=True):
     """The child's own part of an answer, left in a file for the server."""
 
     value: Any = None
-    error: Failure | None = None
+    error: ChildError | None = None
     memory: bool = False
     marks: list[tuple[str, float]] = []
 
@@ -79,12 +79,12 @@ def is_memory_error(error: BaseException) -> bool:
     return any(word in str(error).lower() for word in _MEMORY_WORDS)
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> ChildError:
     """Describes an exception: its type, text, traceback, and module:function of its frames, innermost first."""
     cls = type(error)
     name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
     text = "".join(traceback.format_exception(cls, error, error.__traceback__))
-    return Failure(name, str(error), text[-20_000:], frames_of(error)[:40])
+    return ChildError(name, str(error), text[-20_000:], frames_of(error)[:40])
 
 
 def run_child(
@@ -150,7 +150,7 @@ def _encode(reply: Reply) -> bytes:
     try:
         return msgspec.json.encode(reply)
     except TypeError as error:
-        return msgspec.json.encode(Reply(error=Failure("TypeError", f"the task's value has no JSON form: {error}")))
+        return msgspec.json.encode(Reply(error=ChildError("TypeError", f"the task's value has no JSON form: {error}")))
 
 
 PROGRAM, COMMAND = f"{__name__}:run", f"{__name__}:execute"

@@ -34,7 +34,7 @@ _FRESH_S = 60.0
 """How long a folder that is being made may be without its lock."""
 
 
-class Entry(msgspec.Struct):
+class CacheItem(msgspec.Struct):
     """One thing in the cache folder: its name there, what its files take, what it is, whether it went, or why it was kept."""
 
     name: str
@@ -51,7 +51,7 @@ class Cleaned(msgspec.Struct):
 
     folder: str
     dry_run: bool
-    entries: list[Entry] = []
+    entries: list[CacheItem] = []
 
     @property
     def bytes(self) -> int:
@@ -66,7 +66,7 @@ def clean(folder: Path, *, dry_run: bool) -> Cleaned:
     """
     cleaned = Cleaned(str(folder), dry_run)
     for path in sorted(_things(folder), key=lambda path: (path.name.startswith(cache.NOTE_PREFIX), path)):
-        entry = Entry(str(path.relative_to(folder)), size_bytes(path), _what(path))
+        entry = CacheItem(str(path.relative_to(folder)), size_bytes(path), _what(path))
         kept = {one.name for one in cleaned.entries if one.kept}
         if (seed := _noted(path)) is not None and f"{cache.SEEDS}/{seed}" in kept:
             entry.kept = f"{cache.SEEDS}/{seed} is kept"
@@ -139,7 +139,7 @@ def _noted(path: Path) -> str | None:
         return None
 
 
-def _remove(path: Path, entry: Entry, dry_run: bool) -> None:
+def _remove(path: Path, entry: CacheItem, dry_run: bool) -> None:
     """Removes a file, a link or a folder that nobody uses, and notes in the entry what came of it."""
     folder = _is_folder(path)
     if folder and _held(path):

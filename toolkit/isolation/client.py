@@ -33,7 +33,7 @@ from . import cache, child, folders, heartbeat
 from .child import WARM
 from .heartbeat import waited
 from .processes import default_memory_bytes
-from .protocol import Answer, Asked, Events, Failure, Frames, Query, Ready, frame_of
+from .protocol import Answer, ChildError, Events, Frames, PendingTask, Query, Ready, frame_of
 from .wall import PARTS
 
 _REMOVED = frozenset({
@@ -109,7 +109,7 @@ def _written(payload: Mapping[str, Any]) -> list[str]:
     return [str(folder.absolute()) for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
-class Pending(Asked):
+class Pending(PendingTask):
     """A query on its way in one life of a server."""
 
     def __init__(self, query: Query, process: _Process) -> None:
@@ -260,7 +260,7 @@ class _Process:
         with contextlib.suppress(OSError):
             log = (self.root / "server.log").read_text(errors="replace")[-4000:]
         return Answer(
-            query.id, "lost", output=log, error=Failure("ServerLost", "the fork server ended before the answer came")
+            query.id, "lost", output=log, error=ChildError("ServerLost", "the fork server ended before the answer came")
         )
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from ...dumps.errors import GraphdbgError
 from . import processes
 from .child import TRACE_SIGNAL, Reply
 from .processes import address_space_tells, oom_kills
-from .protocol import Answer, Events, Failure, Query, Status
+from .protocol import Answer, ChildError, Events, Query, Status
 
 _KEEP_BYTES = 16_384
 _TRACE_GRACE_S = 0.3
@@ -211,7 +211,7 @@ class Job:
             answer.status = self._signal_status(answer)
         else:
             answer.status = "exception"
-            answer.error = Failure("ProcessExit", f"the process ended itself with exit code {code}")
+            answer.error = ChildError("ProcessExit", f"the process ended itself with exit code {code}")
         return answer
 
     def _signal_status(self, answer: Answer) -> Status:

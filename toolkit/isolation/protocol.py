@@ -46,7 +46,7 @@ class Query(msgspec.Struct, omit_defaults=True):
     kills: int = 0
 
 
-class Failure(msgspec.Struct, omit_defaults=True):
+class ChildError(msgspec.Struct, omit_defaults=True):
     """An exception of a child: type as module.name, text, traceback text, and the library frames, innermost first."""
 
     type: str
@@ -75,7 +75,7 @@ class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
     value: Any = None
     told: Any = None
     signal: str = ""
-    error: Failure | None = None
+    error: ChildError | None = None
     stage: str = ""
     output: str = ""
     exit_code: int | None = None
@@ -135,10 +135,10 @@ class Servers(Protocol):
 
     def submit(
         self, function: str, payload: dict[str, Any], limit_s: float = ..., *, stage_limits: Mapping[str, float] | None = None
-    ) -> Asked: ...
+    ) -> PendingTask: ...
 
 
-class Asked(ABC):
+class PendingTask(ABC):
     """A question on its way; iterating gives the events that the task reports, as they come, where they come at all."""
 
     def __iter__(self) -> Iterator[Any]:
@@ -165,7 +165,7 @@ class Asked(ABC):
 def ask(
     task: str, payload: Mapping[str, Any], limit_s: float = 600.0, *, server: Servers,
     stage_limits: Mapping[str, float] | None = None,
-) -> Asked:  # fmt: skip
+) -> PendingTask:  # fmt: skip
     """Starts a task ("package.module:name") in a child of its own; the limits are those of `ForkServer.submit`.
 
     Modules that the payload names under "imports" are imported there first, for what they register.

@@ -28,14 +28,14 @@ from . import cache, child, folders, processes
 from .child import run_child
 from .jobs import Job
 from .processes import become_subreaper
-from .protocol import Answer, Failure, Frames, Query, Ready, frame_of
+from .protocol import Answer, ChildError, Frames, Query, Ready, frame_of
 from .wall import Wall, begin, bubblewrap
 
 _SEED_QUERY = -1
 _SEED_LIMIT_S = 300.0
 
 
-class Settings(msgspec.Struct):
+class ServerSettings(msgspec.Struct):
     """What the client decides at the start; its first frame. `client`: its process id, 0 for a program that became the server."""
 
     root: str
@@ -63,7 +63,7 @@ class Server:
         self.began = time.monotonic()
         self.notes: list[str] = []
         self.seed: Path | None = None
-        self.settings: Settings | None = None
+        self.settings: ServerSettings | None = None
         self.selector = selectors.DefaultSelector()
         self.open = True
         self.held = -1
@@ -148,7 +148,7 @@ class Server:
     def _take(self, data: bytes) -> None:
         for body in self.frames.feed(data):
             if self.settings is None:
-                self.settings = msgspec.json.decode(body, type=Settings)
+                self.settings = msgspec.json.decode(body, type=ServerSettings)
                 self.held = folders.hold(Path(self.settings.root))
                 if not self.bwrap and self.settings.wall and (command := bubblewrap(self.settings.wall)):
                     self._go_on_through(command)
@@ -178,7 +178,7 @@ class Server:
             process.communicate(self.first)
         self.open = False
 
-    def _prepare(self, settings: Settings) -> None:
+    def _prepare(self, settings: ServerSettings) -> None:
         if self.bwrap:
             settings.client = 0  # who started it watches the client
         if settings.wall is not None:
@@ -204,7 +204,7 @@ class Server:
         if self.seed is None:
             self._be_ready()
 
-    def _warm(self, settings: Settings) -> None:
+    def _warm(self, settings: ServerSettings) -> None:
         from ..rungs.entries import has_cpp_compiler
         from .warming import warm_imports, warm_toolchain
 
@@ -236,7 +236,7 @@ class Server:
             try:
                 self._fork(query)
             except OSError as error:
-                self._send(Answer(query.id, "lost", error=Failure("OSError", f"cannot fork: {error}")))
+                self._send(Answer(query.id, "lost", error=ChildError("OSError", f"cannot fork: {error}")))
 
     def _fork(self, query: Query) -> None:
         assert self.settings is not None

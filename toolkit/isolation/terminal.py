@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .protocol import Asked
+    from .protocol import PendingTask
 
 TERMINAL = "terminal"
 """What a payload calls the terminal that its child is to sit at."""
@@ -53,7 +53,7 @@ class Terminal:
         for handle in (self._ours, self._theirs):
             os.close(handle)
 
-    def join(self, asked: Asked, stdin: int = 0, stdout: int = 1) -> None:
+    def join(self, asked: PendingTask, stdin: int = 0, stdout: int = 1) -> None:
         """Carries bytes both ways until the question has ended; `stdin` is a terminal."""
         ended, end = os.pipe()
 

@@ -74,7 +74,7 @@ def _checked(result: int, what: str) -> int:
     return result
 
 
-class Places(NamedTuple):
+class WritableFolders(NamedTuple):
     """Where a child may write, and a descriptor of the mounts in which all else is read-only; -1: there are none."""
 
     folders: tuple[Path, ...]
@@ -118,18 +118,18 @@ class Wall:
         found = {names: self.network, f"Landlock {self.landlock}": self.landlock, "a filter of calls": self.filter}
         return [name for name, holds in found.items() if holds]
 
-    def prepared(self, writable: Iterable[Path]) -> Places:
+    def prepared(self, writable: Iterable[Path]) -> WritableFolders:
         """What a child needs that may write below these folders, which are there. Raises OSError."""
         folders = tuple(dict.fromkeys(Path(os.path.realpath(one)) for one in writable))
         if not self.mounts:
-            return Places(folders)
+            return WritableFolders(folders)
         if folders not in _trees:
             if len(_trees) > 50:
                 os.close(_trees.pop(next(iter(_trees))))
             _trees[folders] = _tree(folders, proc=bool(self.landlock) or os.geteuid() != 0)
-        return Places(folders, _trees[folders])
+        return WritableFolders(folders, _trees[folders])
 
-    def enter(self, places: Places, home: Path) -> None:
+    def enter(self, places: WritableFolders, home: Path) -> None:
         """Puts this process, which must have one thread, behind the wall for good. Raises OSError where that fails.
 
         `home`: becomes its HOME, in one of the places.

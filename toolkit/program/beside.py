@@ -30,13 +30,13 @@ from . import comparing
 from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, watched_by
 from .comparing import Left, Rounding
 from .quiet import quiet
-from .records import PROGRAM, Call, Row
+from .records import PROGRAM, Call, CallRung
 from .rungs import stance
 from .start import ABSENT, Start, leaves_of
 from .unsteady import first_difference
 
 if TYPE_CHECKING:
-    from .shadowing import Function, Shadow
+    from .shadowing import CompiledFunction, Shadow
 
 _Leaves = list[tuple[str, torch.Tensor]]
 
@@ -44,7 +44,7 @@ _Leaves = list[tuple[str, torch.Tensor]]
 class Beside:
     """One call beside the program's own."""
 
-    def __init__(self, shadow: Shadow, one: Function, call: Call, args: Any, kwargs: Any, start: Start) -> None:
+    def __init__(self, shadow: Shadow, one: CompiledFunction, call: Call, args: Any, kwargs: Any, start: Start) -> None:
         self.shadow, self.one, self.call = shadow, one, call
         self.start: Any = start
         self.args, self.kwargs = args, kwargs
@@ -56,7 +56,7 @@ class Beside:
         """Whether eager takes the path that the program takes where `torch.compiler.is_compiling()`."""
         self.outputs = 0
         self.copies: dict[int, torch.Tensor] = {}
-        self.compared: Callable[[Left], Row] | None = None
+        self.compared: Callable[[Left], CallRung] | None = None
         self.eager: dict[str, Any] = {}
         self.touched: set[Any] = set()
         self.outside: list[str] = []
@@ -105,7 +105,7 @@ class Beside:
             self.one.levels.update(comparing.levels_of(part, eager.values, found))
             return found
 
-        first = Row("eager", OK, part, seconds=round(eager.seconds, 4))
+        first = CallRung("eager", OK, part, seconds=round(eager.seconds, 4))
         if (eager.error is None) != (again.error is None):
             raised = eager.error or again.error
             first.verdict = Verdict("nondeterministic", reason=f"eager raises {type(raised).__name__} in one of two runs")
@@ -120,12 +120,12 @@ class Beside:
         if eager.text != again.text:
             self.call.notes.append("what it prints differs between two runs of eager")
 
-        def compared(rung: str, got: Left) -> Row:
+        def compared(rung: str, got: Left) -> CallRung:
             return comparing.judged(rung, self.one.rungs.key(rung), part, eager, got, loose, noise, self.one.levels)
 
         if not part:
             self.compared = functools.partial(compared, self.one.rungs.last)
-        failed: list[Row] = []
+        failed: list[CallRung] = []
         if first.verdict.verdict == "nondeterministic" and (eager.error is not None or len(loose) == len(eager.values)):
             return
         for rung in self.one.rungs.names:
@@ -182,7 +182,7 @@ class Beside:
         text = str(eager).partition("\n")[0].partition(": [")[0]
         return eager is not None and bool(text) and text in str(error)
 
-    def _departs(self, part: str, compared: Callable[[Left], Row]) -> None:
+    def _departs(self, part: str, compared: Callable[[Left], CallRung]) -> None:
         self.shadow.departed = True
         self.shadow.write(self.call)
         anew = self._record(part)

@@ -26,7 +26,7 @@ from ..numerics.comparison import compare
 from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
 from ..verdict import KINDS as KIND_OF
 from ..verdict import OK, Verdict, fails
-from .records import Row
+from .records import CallRung
 
 UNSTABLE = 1e-3
 """Eager runs that are further apart than this, relative to the size, say nothing of a value."""
@@ -102,10 +102,10 @@ def differences(eager: Values, got: Values) -> dict[str, float]:
 
 
 def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mapping[str, float], noise: NoiseOf,
-           levels: Levels) -> Row:  # fmt: skip
+           levels: Levels) -> CallRung:  # fmt: skip
     """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked where
     a value is beyond its tolerance alone, and beyond the `levels` of earlier calls."""
-    row = Row(rung, OK, part, seconds=round(got.seconds, 4))
+    row = CallRung(rung, OK, part, seconds=round(got.seconds, 4))
     if eager.error is not None or got.error is not None:
         row.verdict = _raised(key, eager, got)
         return row
@@ -194,7 +194,7 @@ def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noi
     return found
 
 
-def _words(name: str, want: Any, have: Any, difference: Difference, row: Row) -> str:
+def _words(name: str, want: Any, have: Any, difference: Difference, row: CallRung) -> str:
     if difference.kind == "metadata" and difference.text:
         return f"{name}: {difference.text}"
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):

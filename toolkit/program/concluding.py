@@ -19,7 +19,7 @@ from ..recorder import launch
 from ..verdict import OK, Layer, Verdict, Where, cannot_tell, worst
 from ..verdict_words import word
 from .drift import Drift, drift
-from .judging import MEANS, Judged
+from .judging import MEANS, JudgedCall
 from .records import PROGRAM, RUNGS, Call, Program, departing
 from .showing import Repro
 
@@ -62,7 +62,9 @@ class ProgramTriage(msgspec.Struct):
         return told | {"first_failing": failed.rung if failed is not None else None} | self.verdict.flat()
 
 
-def concluded(program: Program, folder: Path, graphs: Judged, command: list[str], code: int = 0, hung: str = "") -> ProgramTriage:
+def concluded(
+    program: Program, folder: Path, graphs: JudgedCall, command: list[str], code: int = 0, hung: str = ""
+) -> ProgramTriage:
     """What all calls come to, in one record. `command`: empty for a block of a program."""
     seen = max((call.number for call in program.calls), default=0) + 1
     more = max(program.counts.values(), default=0)
@@ -111,7 +113,7 @@ def _line(call: Call) -> str:
     return f"{Path(call.file).name}:{call.line}"
 
 
-def departs(call: Call, graphs: Judged, command: Sequence[str]) -> Verdict:
+def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     """The verdict on a call that departs, with what its graphs came to."""
     row = call.failed
     assert row is not None
@@ -175,7 +177,7 @@ def _agrees(program: Program) -> Verdict:
     return worst(verdicts)
 
 
-def _summary(found: ProgramTriage, graphs: Judged) -> str:
+def _summary(found: ProgramTriage, graphs: JudgedCall) -> str:
     judged = [call for call in found.calls if call.judged]
     functions = counted(len({(call.function, call.file, call.line) for call in found.calls}), "function")
     of = f"{len(judged)} of {counted(len(found.calls), 'call')} looked at of {functions} were judged"

@@ -50,7 +50,7 @@ def shadow(folder: str | os.PathLike[str] | None = None, *, calls: str | int | N
     """
     from ..verdict import cannot_tell
     from .concluding import ProgramTriage, concluded
-    from .judging import Judged, judge_graphs, judgeable
+    from .judging import JudgedCall, judge_graphs, judgeable
     from .run import made, range_of
     from .shadowing import Shadow
 
@@ -67,7 +67,7 @@ def shadow(folder: str | os.PathLike[str] | None = None, *, calls: str | int | N
         inside.stop()
         program = read(path / FILE)
         call = departing(program)
-        graphs = Judged()
+        graphs = JudgedCall()
         if call is not None and judgeable(call):
             graphs = judge_graphs(call, None, lambda text: None, program.modules)
         told = concluded(program, path, graphs, [])

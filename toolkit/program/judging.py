@@ -41,7 +41,7 @@ _MOST = 8
 """Modules of the program's that are imported one by one."""
 
 
-class Judged(msgspec.Struct):
+class JudgedCall(msgspec.Struct):
     """What the graphs of a call that departs came to. `verdict`: None where none could be judged; `apart`: judged in a process
     of ours, where what the program's own script changes in torch is as torch has it."""
 
@@ -63,11 +63,11 @@ def judgeable(call: Call | None) -> bool:
     return call is not None and bool(call.run) and failed is not None and failed.rung in (*RUNGS, PROGRAM)
 
 
-def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Mapping[str, str] | None = None) -> Judged:
+def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Mapping[str, str] | None = None) -> JudgedCall:
     """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame. `modules`: those
     that the program imported, one of which a process of ours may need before a graph fails there, too."""
     told(f"judging the graphs of {call.place}")
-    found = Judged(run=call.run, apart=server is None)
+    found = JudgedCall(run=call.run, apart=server is None)
     outside = call.failed is not None and call.failed.rung in (*MEANS, PROGRAM)
     try:
         run = resolve(os.path.relpath(call.run) if Path(call.run).is_relative_to(Path.cwd()) else call.run)
@@ -78,7 +78,7 @@ def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Map
         elif server is None and not found.op and modules:
             files = _likely(modules)
             told(f"judging them once more, after the import of {', '.join(modules[file] for file in files)}")
-            again = Judged(run=call.run, apart=True)
+            again = JudgedCall(run=call.run, apart=True)
             _judge(again, run, None, [*files, TRUST], outside, told)
             if again.op or not found.failed:
                 found = again
@@ -90,7 +90,7 @@ def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Map
     return found
 
 
-def _judge(found: Judged, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, told: Told) -> None:
+def _judge(found: JudgedCall, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, told: Told) -> None:
     with opened(server) as used:
         triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, told=told)
         found.verdict, found.text = triage.verdict, triage.summary

@@ -37,7 +37,7 @@ _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPStat
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
 
 
-class Box(NamedTuple):
+class Restorable(NamedTuple):
     """A Python object that can be put back: its kind decides how. `outside`: reached only by closure or globals, and no module or
     optimizer's."""
 
@@ -52,7 +52,7 @@ class Reached:
 
     def __init__(self) -> None:
         self.tensors: list[tuple[str, torch.Tensor]] = []
-        self.boxes: list[Box] = []
+        self.boxes: list[Restorable] = []
         self.generators: list[Any] = []
         self.refused = ""
         self.backward = False
@@ -129,7 +129,7 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
         for place in ("_backward_hooks", "_post_accumulate_grad_hooks") if found.backward else ():
             yield from (("a hook", hook, True) for hook in (getattr(value, place, None) or {}).values())
     elif isinstance(value, type):
-        found.boxes.append(Box(name, value, "class", True))
+        found.boxes.append(Restorable(name, value, "class", True))
         yield from ((f"{dot}{key}", part, True) for key, part in class_state(value).items())
         yield from ((base.__name__, base, True) for base in value.__bases__)
         for part in vars(value).values():
@@ -137,17 +137,17 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
     elif isinstance(value, (torch.Generator, random.Random)):
         found.generators.append(value)
     elif isinstance(value, dict):
-        found.boxes.append(Box(name, value, "dict", outside))
+        found.boxes.append(Restorable(name, value, "dict", outside))
         told = lambda key: f"{name}[{key!r}]" if isinstance(key, (str, int)) else f"{name}[...]"  # noqa: E731
         yield from ((told(key), part, outside) for key, part in list(value.items()))
         yield from ((name, key, outside) for key in list(value) if not isinstance(key, _PLAIN))
     elif isinstance(value, (list, deque)):
-        found.boxes.append(Box(name, value, "list", outside))
+        found.boxes.append(Restorable(name, value, "list", outside))
         yield from ((f"{name}[{at}]", part, outside) for at, part in enumerate(list(value)))
     elif isinstance(value, (tuple, frozenset)):
         yield from ((f"{name}[{at}]", part, outside) for at, part in enumerate(value))
     elif isinstance(value, (set, bytearray)):
-        found.boxes.append(Box(name, value, "set" if isinstance(value, set) else "bytes", outside))
+        found.boxes.append(Restorable(name, value, "set" if isinstance(value, set) else "bytes", outside))
     elif isinstance(value, functools.partial):
         yield from ((name, part, outside) for part in (value.func, value.args, value.keywords))
     elif isinstance(value, types.MethodType):
@@ -159,12 +159,12 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
         if isinstance(value, torch.nn.RNNBase) and value.dropout:
             devices = {one.device for one in value.parameters() if one.is_cuda}
             found.generators += [one for one in map(CudnnDropout, devices) if one not in found.generators]
-        found.boxes.append(Box(name, value.__dict__, "attributes", False))
+        found.boxes.append(Restorable(name, value.__dict__, "attributes", False))
         yield f"{type(value).__name__}", type(value), True
         for key, part in value.__dict__.items():
             inner = isinstance(part, dict) and key in ("_parameters", "_buffers", "_modules")
             if inner:
-                found.boxes.append(Box(name, part, "attributes", False))
+                found.boxes.append(Restorable(name, part, "attributes", False))
                 yield from ((f"{dot}{child}", held, False) for child, held in part.items())
             else:
                 yield f"{dot}{key}", part, False
@@ -174,9 +174,9 @@ def _parts(found: Reached, name: str, value: Any, outside: bool) -> Iterator[tup
         outside = outside and not _is_state(value)
         parts = slots_of(value)
         if parts:
-            found.boxes.append(Box(name, value, "slots", outside))
+            found.boxes.append(Restorable(name, value, "slots", outside))
         if hasattr(value, "__dict__"):
-            found.boxes.append(Box(name, value.__dict__, "attributes", outside))
+            found.boxes.append(Restorable(name, value.__dict__, "attributes", outside))
             parts = parts | value.__dict__
         if parts or hasattr(value, "__dict__"):
             yield f"{type(value).__name__}", type(value), True
@@ -249,7 +249,7 @@ def _of_function(found: Reached, function: types.FunctionType) -> Iterator[tuple
     for name in _named(function.__code__):
         if name in function.__globals__:
             held = function.__globals__[name]
-            found.boxes.append(Box(name, (function.__globals__, name), "global", True))
+            found.boxes.append(Restorable(name, (function.__globals__, name), "global", True))
             yield name, held, True
 
 
@@ -259,7 +259,7 @@ def _of_cells(found: Reached, function: types.FunctionType) -> Iterator[tuple[st
             held = cell.cell_contents
         except ValueError:
             continue
-        found.boxes.append(Box(name, cell, "cell", True))
+        found.boxes.append(Restorable(name, cell, "cell", True))
         yield name, held, True
 
 

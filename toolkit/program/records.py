@@ -26,7 +26,7 @@ ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
 """A program with torch alone, and one that imports the program's own modules."""
 
 
-class Row(msgspec.Struct):
+class CallRung(msgspec.Struct):
     """One rung of one call. `value`: what is furthest from eager's, `error`: how far, relative to its size, `tolerance`: what is
     never called wrong of its dtype, `size`: its shape and dtype; `part`: "" for the call, "backward" for its gradients;
     `differences`: of each value where calls are followed over steps (eager's own: what rounding alone does)."""
@@ -52,7 +52,7 @@ class Call(msgspec.Struct):
     file: str
     line: int
     number: int
-    rows: list[Row] = []
+    rows: list[CallRung] = []
     why: str = ""
     notes: list[str] = []
     in_flight: str = ""
@@ -72,7 +72,7 @@ class Call(msgspec.Struct):
         return f"{self.function}() ({Path(self.file).name}:{self.line}), call {self.number}"
 
     @property
-    def failed(self) -> Row | None:
+    def failed(self) -> CallRung | None:
         """The first rung that departs, the call before its gradients."""
         return next((row for row in self.rows if row.verdict.failed), None)
 

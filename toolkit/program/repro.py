@@ -21,7 +21,7 @@ import torch
 
 from ...dumps.atomic import write_file
 from .reach import argument_names, callable_of, own_modules
-from .records import ALONE, LABELS, MODULES, WITH_MODULES, Call, Row
+from .records import ALONE, LABELS, MODULES, WITH_MODULES, Call, CallRung
 from .rungs import Rungs
 from .source import CannotSayError, Source, settings_of
 from .start import Start
@@ -31,7 +31,7 @@ MOST_BYTES = 256 << 20
 """Earlier calls with more than this are not kept."""
 
 
-class Kept:
+class FunctionCalls:
     """The calls of one function. `why`: what cannot be said of one of them."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -78,7 +78,7 @@ class Kept:
             depth = "    "
         return [*lines, depth + line]
 
-    def write(self, folder: Path, call: Call, row: Row, rungs: Rungs, given: dict[int, torch.Tensor]) -> str:
+    def write(self, folder: Path, call: Call, row: CallRung, rungs: Rungs, given: dict[int, torch.Tensor]) -> str:
         """Writes the program; returns why it cannot. `given`: what arrived at the results, of a backward that departs."""
         if self.why:
             return self.why

@@ -28,7 +28,7 @@ from ..isolation import ForkServer
 from ..isolation.client import JUDGING
 from ..recorder import launch
 from .concluding import ProgramTriage, concluded
-from .judging import MEANS, Judged, Told, judge_graphs, judgeable
+from .judging import MEANS, JudgedCall, Told, judge_graphs, judgeable
 from .records import DEFAULT_CALLS, FILE, OPTIONS, VARIABLE, Program, departing, read
 from .showing import verified
 
@@ -105,7 +105,7 @@ class _Program:
         self.words, self.folder, self.limit_s, self.told = words, folder, limit_s, told
         self.code, self.hung, self.judging = 0, "", False
         self.signals: list[int] = []
-        self.graphs = Judged()
+        self.graphs = JudgedCall()
 
     def read(self) -> Program:
         """What it has left so far."""

@@ -41,7 +41,7 @@ from .beside import Beside
 from .comparing import Levels
 from .reach import callable_of, is_library, own_modules, place_of, reach
 from .records import DEFAULT_CALLS, FILE, Call
-from .repro import Kept
+from .repro import FunctionCalls
 from .rungs import Rungs, uncounted
 from .start import NotCopied, Start
 
@@ -51,12 +51,12 @@ TURN_S = 60.0
 """For so long a call waits until that of another thread is over; then it is not looked at."""
 
 
-class Function:
+class CompiledFunction:
     """One thing that was given to torch.compile."""
 
     def __init__(self, function: Callable[..., Any], context: Any, made_at: tuple[str, int]) -> None:
         self.function = function
-        self.rungs, self.kept = Rungs(function, context), Kept(function)
+        self.rungs, self.kept = Rungs(function, context), FunctionCalls(function)
         self.name, self.file, self.line = place_of(function, made_at)
         self.count = 0
         self.levels: Levels = {}
@@ -71,7 +71,7 @@ class Shadow:
         self.folder, self.first, self.last, self.anew, self.go_on = folder, first, last, anew, go_on
         self.address = address
         self.until, self.began = time.monotonic() + seconds, time.monotonic()
-        self.functions: list[Function] = []
+        self.functions: list[CompiledFunction] = []
         self.pid, self.made, self.unwritten = os.getpid(), 0, ""
         self.ended = self.departed = False
         self.light = self.unkept = 0.0
@@ -142,7 +142,7 @@ class Shadow:
         if owner is None and home.partition(".")[0] == "torch" and _by_torch(context):
             return made  # torch's own use of itself, flex attention say
         try:
-            one = Function(getattr(made, "_torchdynamo_orig_callable", function), context, _made_at())
+            one = CompiledFunction(getattr(made, "_torchdynamo_orig_callable", function), context, _made_at())
         except Exception as error:  # noqa: BLE001 - the program goes on
             self.notes.append(f"something given to torch.compile is not looked at ({error})")
             return made
@@ -183,7 +183,7 @@ class Shadow:
 
     # one call
 
-    def _call(self, one: Function, made: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _call(self, one: CompiledFunction, made: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.ended or self._busy() or os.getpid() != self.pid or in_backward():
             return made(*args, **kwargs)
         with self.inside(), self.turn() as ours:
@@ -200,7 +200,7 @@ class Shadow:
         """Whether no further call is looked at."""
         return (self.departed and not self.go_on) or time.monotonic() > self.until
 
-    def _watched(self, one: Function, made: Callable[..., Any], number: int, args: Any, kwargs: Any) -> Any:
+    def _watched(self, one: CompiledFunction, made: Callable[..., Any], number: int, args: Any, kwargs: Any) -> Any:
         """A call that is not scheduled, and is run beside if it compiled anew."""
         began = time.monotonic()
         start = None
@@ -222,7 +222,7 @@ class Shadow:
             after.put_back()
         return result
 
-    def _beside(self, one: Function, made: Callable[..., Any], number: int, args: Any, kwargs: Any) -> Any:
+    def _beside(self, one: CompiledFunction, made: Callable[..., Any], number: int, args: Any, kwargs: Any) -> Any:
         shadowed: list[Beside] = []
         self.guarded(lambda: shadowed.extend(self._compare(one, number, args, kwargs, None, None)))
         result = made(*args, **kwargs)
@@ -240,7 +240,7 @@ class Shadow:
             if os.environ.get("GRAPHDBG_DEBUG"):
                 raise
 
-    def _compare(self, one: Function, number: int, args: Any, kwargs: Any, start: Start | None, result: Any,
+    def _compare(self, one: CompiledFunction, number: int, args: Any, kwargs: Any, start: Start | None, result: Any,
                  compiled: bool = False) -> list[Beside]:  # fmt: skip
         self.made += 1
         key = f"{self.pid}:{self.made}"

@@ -22,7 +22,7 @@ import torch
 
 from ...dumps.torchside import wrappers
 from ..recorder.live_torch import generators
-from .reach import Box, Reached, class_state, slots_of
+from .reach import Reached, Restorable, class_state, slots_of
 
 
 class NotCopied(Exception):
@@ -95,7 +95,7 @@ class Start:
         ]  # fmt: skip
         return tensors, gradients
 
-    def changed(self) -> list[tuple[Box, str, Any]]:
+    def changed(self) -> list[tuple[Restorable, str, Any]]:
         """What is not what it was in Python objects: each part by its name, with what it is now (ABSENT: it is gone)."""
         return [(box, name, part) for box, kept in self.boxes for name, part in _changes(box, kept, _kept(box))]
 
@@ -158,7 +158,7 @@ def _equal(storage: torch.UntypedStorage, kept: torch.UntypedStorage) -> bool:
     return torch.equal(one, other)
 
 
-def _changes(box: Box, kept: Any, now: Any) -> list[tuple[str, Any]]:
+def _changes(box: Restorable, kept: Any, now: Any) -> list[tuple[str, Any]]:
     if _alike(kept, now):
         return []
     before, after = dict(leaves_of(kept)), dict(leaves_of(now))
@@ -173,7 +173,7 @@ def _changes(box: Box, kept: Any, now: Any) -> list[tuple[str, Any]]:
     return [((box.name or "self") + name, part) for name, part in named.items()]
 
 
-def _kept(box: Box) -> Any:
+def _kept(box: Restorable) -> Any:
     owner = box.owner
     if box.kind == "global":
         space, name = owner
@@ -211,7 +211,7 @@ def _one(kept: Any, now: Any) -> bool:
     return kept is now or (type(kept) is type(now) and isinstance(kept, plain) and (kept == now or kept != kept))
 
 
-def _restore(box: Box, kept: Any) -> None:
+def _restore(box: Restorable, kept: Any) -> None:
     owner = box.owner
     if _alike(kept, _kept(box)):
         return

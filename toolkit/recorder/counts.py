@@ -22,7 +22,7 @@ from pathlib import Path
 from ...dumps import kernels, why
 from ...dumps.store import Run, open_run
 from ...dumps.why import wording
-from ...dumps.why.model import Compile, Function, GraphLine, Place
+from ...dumps.why.model import Compile, Function, GraphLine, ProgramLine
 from .options import Options
 from .session import Session, active
 from .starting import begin, end
@@ -73,7 +73,7 @@ class Counts:
 
     def _compile(self, run: Run, function: Function, item: Compile, seen: set[tuple[str, str]]) -> None:
         for broken in item.breaks:
-            place = wording.innermost(broken.stack) or Place(function.file, function.line)
+            place = wording.innermost(broken.stack) or ProgramLine(function.file, function.line)
             text = f"{_at(place)}{place.told}: {broken.title}"
             key = item.id.partition("_")[0], text
             if key not in seen:  # the same break in a recompile is no other one
@@ -81,11 +81,11 @@ class Counts:
                 self.breaks.append(text + (f". Hint: {broken.hints[0]}" if broken.hints else ""))
         if item.kind in ("recompile", "limit"):
             reason = wording.failed(item.guards[0]) if item.guards else "torch does not say why"
-            place = (item.guards[0].place if item.guards else None) or Place(function.file, function.line)
+            place = (item.guards[0].place if item.guards else None) or ProgramLine(function.file, function.line)
             self.recompiles.append(f"{function.name}: {reason}; {_at(place)}{place.told}")
             return
         made = [line for line in item.graphs if line.stage == "dynamo" and line.status not in ("captured", "skipped")]
-        self.graphs += [f"{line.id} of {function.name}, {_at(Place(function.file, function.line))}" for line in made]
+        self.graphs += [f"{line.id} of {function.name}, {_at(ProgramLine(function.file, function.line))}" for line in made]
         self.nodes += sum(line.nodes or 0 for line in made)
         self._kernels(run, item.graphs)
 
@@ -127,7 +127,7 @@ def counting(*, kept: bool = False) -> Iterator[Counts]:
             counts.drop()
 
 
-def _at(place: Place) -> str:
+def _at(place: ProgramLine) -> str:
     if not place.file:
         return "a line that is not known"
     return f"{os.path.relpath(place.file) if Path(place.file).is_relative_to(Path.cwd()) else place.file}:{place.line}"

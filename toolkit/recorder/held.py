@@ -34,7 +34,7 @@ _LARGE_BYTES = 1 << 22
 """torch copies larger storages with several threads; for smaller ones the call costs more than the copy."""
 
 
-class Budget:
+class CopyBudget:
     """The bytes that all copies of a process may take together."""
 
     def __init__(self, limit: int) -> None:
@@ -64,7 +64,9 @@ class OverLimit(Exception):
 class Copy:
     """The inputs of the newest execution of one graph. `whole` is False while there is none or it is being made."""
 
-    def __init__(self, budget: Budget, names: Sequence[str], roles: Sequence[InputRecord], paths: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, budget: CopyBudget, names: Sequence[str], roles: Sequence[InputRecord], paths: Sequence[Path] = ()
+    ) -> None:
         self.budget = budget
         self.names = list(names)
         self.roles = {role.name: role for role in roles}

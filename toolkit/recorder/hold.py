@@ -22,11 +22,11 @@ from ...dumps.held import FOLDER
 from ...dumps.schema import GraphRecord, InputsRecord, NodeRecord
 from ...dumps.tensors import Bytes
 from . import steps
-from .held import Budget, Copy, OverLimit
+from .held import Copy, CopyBudget, OverLimit
 from .live_torch import undisturbed
 from .nan_test import NanTest
 from .summary import HELD_COST
-from .trouble import Finding, Member, Trouble
+from .trouble import BadStep, Member, Trouble
 
 if TYPE_CHECKING:
     from .session import Session
@@ -48,7 +48,7 @@ class Holder:
         self.pid = os.getpid()
         self.last = options.inputs == "last"
         self.when = frozenset(options.when)
-        self.budget = Budget(options.held_limit)
+        self.budget = CopyBudget(options.held_limit)
         self.trouble = Trouble()
         self.holds: dict[Member, Hold] = {}
         self.seconds = self.testing_seconds = 0.0
@@ -69,7 +69,7 @@ class Holder:
             if other is not hold and self.executions - other.used > IDLE_EXECUTIONS:
                 other.settle()
 
-    def found(self, finding: Finding, hold: Hold, execution: int, message: str, **fields: Any) -> None:
+    def found(self, finding: BadStep, hold: Hold, execution: int, message: str, **fields: Any) -> None:
         """Journals a finding and keeps the inputs of all graphs of its step so far. "{when}" in the message says when it was."""
         when = f"execution {execution}" + (f", step {step()}" if step() else "")
         self.session.event(
@@ -219,7 +219,7 @@ class Hold:
                 self._found_nan(finding, execution.number)
         holder.seconds += time.perf_counter() - start
 
-    def _found_nan(self, finding: Finding, number: int) -> None:
+    def _found_nan(self, finding: BadStep, number: int) -> None:
         plain = [place for place in finding.outputs if place < _IN_PLACE]
         changed = [self.names[self.in_place[place - _IN_PLACE]] for place in finding.outputs if place >= _IN_PLACE]
         came_in = [self._described(self.names[index]) for index in finding.inputs]
@@ -247,7 +247,7 @@ class Hold:
                 number = self.copy_execution
                 holder.found(finding, self, number, f"{self.name} failed ({{when}}) with {told(error)}")
 
-    def keep(self, finding: Finding) -> None:
+    def keep(self, finding: BadStep) -> None:
         """Writes the held inputs as inputs.json, and under the execution's number so that a later one does not replace them."""
         session = self.holder.session
         if self.copy is None or not self.copy.whole:

@@ -97,14 +97,14 @@ def shown_path(path: Path) -> str:
     return shlex.quote(str(path))
 
 
-def _headline(rows: list[index.Row], processes: int, name: str) -> str:
+def _headline(rows: list[index.ListedGraph], processes: int, name: str) -> str:
     counts = Counter(row.stage for row in rows)
     stages = ", ".join(f"{stage} {counts[stage]}" for stage in STAGES if counts[stage])
     return f"graphdbg: recorded {counted(len(rows), 'graph')} of {counted(processes, 'process')} in {name}: {stages}"
 
 
-def _failures(rows: list[index.Row]) -> list[str]:
-    alike: dict[tuple[str, str, bool, str | None], list[index.Row]] = {}
+def _failures(rows: list[index.ListedGraph]) -> list[str]:
+    alike: dict[tuple[str, str, bool, str | None], list[index.ListedGraph]] = {}
     for row in rows:
         if row.status == "failed" or row.lost:
             alike.setdefault((row.process, row.local.partition("/")[0], row.lost, row.error), []).append(row)
@@ -161,7 +161,7 @@ def _cost(notes: list[dict[str, Any]]) -> list[str]:
     return [text]
 
 
-def _held(events: Events, rows: Sequence[index.Row], run: str) -> list[str]:
+def _held(events: Events, rows: Sequence[index.ListedGraph], run: str) -> list[str]:
     """About held inputs: which step went wrong and what was kept of it, and what holding cost."""
     names = {(row.process, row.local): row.id for row in rows}
     found = [(process, event) for process, of_process in events for event in of_process if "found" in event.fields]
@@ -215,14 +215,14 @@ def _held_cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     return [text, *([f"graphdbg: {counted(left_out, 'more step')} went wrong whose inputs were not kept"] if left_out else [])]
 
 
-def _commands(rows: list[index.Row], name: str) -> list[str]:
+def _commands(rows: list[index.ListedGraph], name: str) -> list[str]:
     bad = [row for row in rows if row.status == "failed" or row.lost]
     chosen = best(bad or rows)
     last = f"graphdbg minify {name}/{chosen.id}" if bad else f"graphdbg triage {name}"
     return [f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}", last]
 
 
-def best(rows: list[index.Row]) -> index.Row:
+def best(rows: list[index.ListedGraph]) -> index.ListedGraph:
     """The graph to start from: the smallest piece that the inner compiler takes, else the earliest."""
     order = ("forward", "backward", "inference", "joint", "dynamo")
     return next((row for stage in order for row in rows if row.stage == stage), rows[0])

@@ -36,7 +36,7 @@ class Member:
 
 
 @dataclass(eq=False)
-class Finding:
+class BadStep:
     """A step that went wrong: in which graph, at which outputs and inputs, and the graphs that ran in it so far."""
 
     member: Member
@@ -54,7 +54,7 @@ class Trouble:
         self.found = 0
         self.left_out = 0
         self.nan_seen = False
-        self.open: Finding | None = None
+        self.open: BadStep | None = None
         self._lock = threading.Lock()
         self._members: dict[Member, None] = {}
         self._count = 0
@@ -63,7 +63,7 @@ class Trouble:
         self._in_backward = False
         self._told: tuple[int, str] | None = None
 
-    def begins(self, member: Member) -> Finding | None:
+    def begins(self, member: Member) -> BadStep | None:
         """An execution begins; returns the finding whose step it belongs to, if its inputs are to be kept for that."""
         with self._lock:
             self._members[member] = None
@@ -96,7 +96,7 @@ class Trouble:
             self._began_before, self._began = self._began, self._count
         self.open = None
 
-    def judged(self, member: Member, inputs: set[int], outputs: set[int]) -> Finding | None:
+    def judged(self, member: Member, inputs: set[int], outputs: set[int]) -> BadStep | None:
         """An execution ended with NaN at these places; a Finding when it is where the trouble starts. What its inputs hold
         matters from the first NaN in any output on (`nan_seen`)."""
         with self._lock:
@@ -111,9 +111,9 @@ class Trouble:
             rare = sorted(place for place in news_out if member.rises[place] <= MOST_RISES)
             if not rare or self.open is not None or (news_in and explained):
                 return None
-            return self._finding(Finding(member, "nan", rare, sorted(news_in)))
+            return self._finding(BadStep(member, "nan", rare, sorted(news_in)))
 
-    def raised(self, member: Member | None, error: BaseException) -> Finding | None:
+    def raised(self, member: Member | None, error: BaseException) -> BadStep | None:
         """An execution, or with no member the program, ended with this exception; None when it was told before."""
         with self._lock:
             told = (id(error), type(error).__name__)
@@ -123,7 +123,7 @@ class Trouble:
             member = member or max(self._members, key=lambda one: one.last, default=None)
             if member is None or (self.open is not None and member in self.open.members):
                 return None
-            return self._finding(Finding(member, "error"))
+            return self._finding(BadStep(member, "error"))
 
     def _near(self, member: Member) -> int:
         """From which execution on a NaN elsewhere may be the reason of one here: since this graph ran last; since the optimizer's
@@ -131,7 +131,7 @@ class Trouble:
         since = member.before or self._began_before
         return min(since, self._stepped_before) if self._stepped_before >= 0 else since
 
-    def _finding(self, finding: Finding) -> Finding | None:
+    def _finding(self, finding: BadStep) -> BadStep | None:
         if self.found >= MOST_FINDINGS:
             self.left_out += 1
             return None

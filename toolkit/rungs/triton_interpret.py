@@ -20,7 +20,7 @@ from .entries import mode_of, patterns_without_device
 from .inductor import Inductor
 
 if TYPE_CHECKING:
-    from ..triton.interpreting.session import Session
+    from ..triton.interpreting.session import Interpretation
 
 
 class TritonInterpret(Inductor):
@@ -60,11 +60,11 @@ class TritonInterpret(Inductor):
             with put_back(), session.open():
                 yield
 
-    def session(self) -> Session:
+    def session(self) -> Interpretation:
         """What runs the kernels."""
-        from ..triton.interpreting.session import Session
+        from ..triton.interpreting.session import Interpretation
 
-        return Session()
+        return Interpretation()
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
         drawn = ["the kernels' random numbers were drawn as kernels of the CPU draw them"] if has_kernel_draws(gm) else []

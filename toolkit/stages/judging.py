@@ -35,7 +35,7 @@ from ..spec import FULL_STAGES, in_force, settings
 from ..verdict import KINDS
 from .drawing import alike, drawing
 from .parting import CLOSE, Parted, Seen, parting
-from .sides import Side, Traced, Unmatched, joined
+from .sides import StageRun, Traced, Unmatched, joined
 from .tracing import traced_apart
 
 _CLOSE_IN_EAGER = 1e-2
@@ -61,12 +61,12 @@ class _Comparison:
 
     def __init__(self, live: Live, made: list[Live], seed: int) -> None:
         self.live, self.seed, self.made = live, seed, made
-        self.before = Side(live.gm, live.spec)
+        self.before = StageRun(live.gm, live.spec)
         after, spec = made[-1].gm, made[-1].spec
         if len(made) > 1:
             after, spec = joined(live.gm, made[0].gm, after, live.spec.compile_kwargs["num_fwd_outputs"]), live.spec
         self.traced = live.spec.stage in FULL_STAGES and spec.stage not in FULL_STAGES
-        self.after = Traced(after, spec, self.before, live.inputs) if self.traced else Side(after, live.spec)
+        self.after = Traced(after, spec, self.before, live.inputs) if self.traced else StageRun(after, live.spec)
         if not self.traced and _parameters(live.gm).keys() != _parameters(after).keys():
             self.before.backward = self.after.backward = False
         self.changed: list[int] = []
@@ -111,14 +111,14 @@ class _Comparison:
             return output < self.live.spec.compile_kwargs["num_fwd_outputs"]
         return any(node.name == parted.at for node in self.made[0].gm.graph.nodes)
 
-    def _run(self, side: Side, hook: Hook | None = None, poison: bool = False) -> Execution:
+    def _run(self, side: StageRun, hook: Hook | None = None, poison: bool = False) -> Execution:
         attributes = Attributes(side.gm)
         try:
             return side.run(side.gm, clone_inputs(self.live.inputs), self.seed, _both(self._hook(side), hook), poison)
         finally:
             attributes.restore()
 
-    def _runner(self, side: Side, hook: Hook | None = None) -> Callable[..., list[Any]]:
+    def _runner(self, side: StageRun, hook: Hook | None = None) -> Callable[..., list[Any]]:
         """Runs another form of a graph, with the same draws."""
 
         def run(wide: fx.GraphModule, inputs: list[Any], inner: Hook | None = None) -> list[Any]:
@@ -127,7 +127,7 @@ class _Comparison:
 
         return run
 
-    def _wide(self, side: Side, hook: Hook | None = None) -> list[Any]:
+    def _wide(self, side: StageRun, hook: Hook | None = None) -> list[Any]:
         """The results in float64; raises NoReference."""
         attributes = Attributes(side.gm)
         try:
@@ -138,10 +138,10 @@ class _Comparison:
             raise made
         return made
 
-    def _hook(self, side: Side) -> Hook | None:
+    def _hook(self, side: StageRun) -> Hook | None:
         return drawing(self.hooks.get(id(side.gm), {}))
 
-    def _difference(self, side: Side, eager: list[Any], seen: list[Any]) -> Difference | None:
+    def _difference(self, side: StageRun, eager: list[Any], seen: list[Any]) -> Difference | None:
         """What both witnesses see."""
         if [type(one) for one in eager] != [type(one) for one in seen]:
             return compare(None, eager, seen, check=("metadata",))
@@ -205,7 +205,7 @@ class _Comparison:
         except Exception:  # noqa: BLE001  then nothing is known of it
             return None
 
-    def _done_anew(self) -> Side | None:
+    def _done_anew(self) -> StageRun | None:
         """What torch's own decompositions, passes or partition make of the graph before; None where they cannot be run alone."""
         spec = self.live.spec
         gm = copy_graph(self.before.gm)
@@ -215,20 +215,20 @@ class _Comparison:
             return _Rebuilt(self.before, DECOMPOSED.build(gm, fakes, spec))
         if len(self.made) > 1:
             halves = partition(gm, fakes, mode, spec.compile_kwargs, passes=False)
-            return Side(joined(self.before.gm, *halves, spec.compile_kwargs["num_fwd_outputs"]), spec)
+            return StageRun(joined(self.before.gm, *halves, spec.compile_kwargs["num_fwd_outputs"]), spec)
         if spec.stage in ("joint", "inference"):
-            return Side(joint_passes(gm, fakes, mode), spec)
+            return StageRun(joint_passes(gm, fakes, mode), spec)
         if spec.stage in FULL_STAGES:
             return None
         with compiling(mode):
             t.recursive_post_grad_passes(gm, spec.stage not in ("forward", "backward"))
-        return Side(gm, spec)
+        return StageRun(gm, spec)
 
 
-class _Rebuilt(Side):
+class _Rebuilt(StageRun):
     """A program as torch's own decompositions compute it."""
 
-    def __init__(self, program: Side, run: Callable[[list[Any]], Any]) -> None:
+    def __init__(self, program: StageRun, run: Callable[[list[Any]], Any]) -> None:
         super().__init__(program.gm, program.spec)
         self.function = run
 

@@ -34,7 +34,7 @@ class Unmatched(Exception):
     """Two graphs of which it is not known what in the one is what in the other."""
 
 
-class Side:
+class StageRun:
     """A graph that is run as it was recorded: with its backward where it was traced from a program that trains."""
 
     def __init__(self, gm: fx.GraphModule, spec: ReplaySpec) -> None:
@@ -62,10 +62,10 @@ class Side:
 _INPUT, _OUTPUT = r"PlainAOTInput\(idx=(\d+)\)", r"PlainAOTOutput\(idx=(\d+)\)"
 
 
-class Traced(Side):
+class Traced(StageRun):
     """A joint or inference graph that gives the results of the graph of Dynamo's that it was made of."""
 
-    def __init__(self, gm: fx.GraphModule, spec: ReplaySpec, program: Side, inputs: Sequence[Any]) -> None:
+    def __init__(self, gm: fx.GraphModule, spec: ReplaySpec, program: StageRun, inputs: Sequence[Any]) -> None:
         super().__init__(gm, spec)
         self.program = program
         self.given = [_described(node.meta.get("desc")) for node in gm.graph.nodes if node.op == "placeholder"]

@@ -24,7 +24,7 @@ from ..stages.asking import STAGES, judge_stages, stages_of, without_passes
 from ..verdict import NO_TIME, Verdict, abandoned, cannot_tell, skipped
 from ..verdict_words import word
 from .easing import eased
-from .records import SIDE, Row, Triage, inputs_given, row_of
+from .records import SIDE, RungResult, Triage, inputs_given, row_of
 from .words import address, concluded
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ UNCOMPILED = frozenset({"eager", "nop", "debug_nop", "torchscript", "decomposed"
 GOES_ON = SIDE | {"debug_nop", "triton_interpret"}
 DEFAULT_LIMIT_S = 300.0
 
-Told = Callable[[Row], object]
+Told = Callable[[RungResult], object]
 
 
 def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S,
@@ -97,7 +97,7 @@ def chosen(saved: SavedGraph, rungs: Sequence[str] = (), *, all: bool = False) -
 
 def by_stages(saved: SavedGraph, verdict: Verdict, seconds: float) -> Triage:
     """The finding where two stages of the compile part: no rung need be run."""
-    rows, inputs = [Row(STAGES, verdict, seconds=seconds)], inputs_given(saved)
+    rows, inputs = [RungResult(STAGES, verdict, seconds=seconds)], inputs_given(saved)
     return Triage(rows, STAGES, address(saved), verdict.reason, inputs=inputs, seconds=seconds, verdict=verdict)
 
 
@@ -108,25 +108,27 @@ class Ladder:
         self, saved: SavedGraph, server: ForkServer, how: How, *, max_time_s: float | None = None
     ) -> None:
         self.saved, self.server, self.how, self.max_time_s = saved, server, how, max_time_s
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, RungResult] = {}
         self.fidelity: str | None = None
         self.unlike = ""
         self.eager_nan: list[str] = []
         self._shared = server.scratch_file(".pt")
         self.began = time.monotonic()
 
-    def climb(self, rung: str, *, all: bool) -> Row:
+    def climb(self, rung: str, *, all: bool) -> RungResult:
         """The row of the next rung: run, unless a former row says that it need not be."""
         if rung not in self.rows:
             stop = self._stopped(rung, all)
-            self.rows[rung] = Row(rung, skipped(stop)) if stop else self.run(rung)
+            self.rows[rung] = RungResult(rung, skipped(stop)) if stop else self.run(rung)
         return self.rows[rung]
 
-    def run(self, rung: str) -> Row:
+    def run(self, rung: str) -> RungResult:
         """Judges the graph under a rung, whatever the others said."""
         left = self._left_s()
         if left < 1.0:
-            self.rows[rung] = Row(rung, cannot_tell(f"the time was over ({self.max_time_s:.0f} s, see --max-time)", NO_TIME))
+            self.rows[rung] = RungResult(
+                rung, cannot_tell(f"the time was over ({self.max_time_s:.0f} s, see --max-time)", NO_TIME)
+            )
             return self.rows[rung]
         how = self.how._replace(limit_s=min(self.how.limit_s, left))
         outcome = replay(
@@ -137,7 +139,7 @@ class Ladder:
         if row.passed and rung not in UNCOMPILED:
             row.verdict = without_passes(self.saved, row.notes) or row.verdict
         if row.verdict.kind == "hang" and left < self.how.limit_s:
-            row = Row(rung, cannot_tell(f"the {left:.0f} s that were left were not enough (see --max-time)", NO_TIME))
+            row = RungResult(rung, cannot_tell(f"the {left:.0f} s that were left were not enough (see --max-time)", NO_TIME))
         self.fidelity = outcome.fidelity or self.fidelity
         self.unlike = outcome.unlike or self.unlike
         self.eager_nan = outcome.eager_nan or self.eager_nan
@@ -158,7 +160,7 @@ class Ladder:
         found = Triage(rows, first, inputs=inputs_given(self.saved), seconds=time.monotonic() - self.began)
         return concluded(found, self.saved, self.how.imports, self.eager_nan)
 
-    def _of_the_run(self, rows: list[Row]) -> list[Row]:
+    def _of_the_run(self, rows: list[RungResult]) -> list[RungResult]:
         """The rows; where Inductor makes another program of the graph than in the run, failures on the way to it are not the
         run's either."""
         if not self.fidelity and self.how.device is None:
@@ -190,9 +192,9 @@ class Ladder:
         return f"{first.rung} failed (--all runs it all the same)" if first else ""
 
 
-def _as_eager(row: Row) -> Row:
+def _as_eager(row: RungResult) -> RungResult:
     """A row that could not be judged for eager's error, right where that error is what is wanted."""
     if not row.verdict.undecided or row.signature is None or row.signature.detail != RAISED_TOO:
         return row
     reason = f"raises {row.signature.error}" + ("" if row.rung == "eager" else ", as eager does")
-    return Row(row.rung, Verdict("ok", reason=reason), seconds=row.seconds, peak_bytes=row.peak_bytes)
+    return RungResult(row.rung, Verdict("ok", reason=reason), seconds=row.seconds, peak_bytes=row.peak_bytes)

@@ -18,14 +18,14 @@ from .. import verdict_words
 from ..imports import option_words
 from ..stages.asking import STAGES
 from ..verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
-from .records import REAL, Row, Triage, which
+from .records import REAL, RungResult, Triage, which
 from .words import record_again, run_address
 
 if TYPE_CHECKING:
     from ...dumps.store import Run
 
 
-class GraphRow(Row, kw_only=True):
+class GraphRow(RungResult, kw_only=True):
     """One graph of a run under Inductor. `status` and `recorded` are what the journal says became of it, `also` the graphs that
     fail alike.
     """

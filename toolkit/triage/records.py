@@ -33,7 +33,7 @@ PLAIN = frozenset({"eager", "nop", "debug_nop"})
 """Rungs that compile nothing: right ones say nothing of a compiler."""
 
 
-class Row(msgspec.Struct, omit_defaults=True):
+class RungResult(msgspec.Struct, omit_defaults=True):
     """One rung.
 
     `error` and `eager_error` are the relative errors of rung and eager to float64, of the output where the rung's is largest
@@ -106,7 +106,7 @@ class Triage(Displayed, msgspec.Struct, omit_defaults=True):
     were real.
     """
 
-    rows: list[Row]
+    rows: list[RungResult]
     first_failing: str | None = None
     graph: str = ""
     summary: str = ""
@@ -127,14 +127,14 @@ class Triage(Displayed, msgspec.Struct, omit_defaults=True):
         """Whether anything but eager was judged at all."""
         return any(row.failed or row.passed for row in self.rows if row.rung != "eager")
 
-    def row(self, rung: str) -> Row:
+    def row(self, rung: str) -> RungResult:
         """The row of that rung; KeyError for a name that is no rung."""
         for row in self.rows:
             if row.rung == rung:
                 return row
         raise KeyError(rung)
 
-    def blamed(self) -> list[Row]:
+    def blamed(self) -> list[RungResult]:
         """The row that the verdict is that of, where one fails."""
         return [row for row in self.rows if row.rung == self.first_failing] if self.verdict.failed else []
 
@@ -148,7 +148,7 @@ class Triage(Displayed, msgspec.Struct, omit_defaults=True):
         return {"event": "end", **{key: value for key, value in self.plain().items() if key != "rows"}}
 
 
-def which(rows: Sequence[Row]) -> dict[str, str]:
+def which(rows: Sequence[RungResult]) -> dict[str, str]:
     """`signature_id`, for JSON: which failure the first of these is, where it is one."""
     return {"signature_id": rows[0].signature_id} if rows and rows[0].failed and rows[0].signature_id else {}
 
@@ -158,9 +158,9 @@ def number(value: float | None) -> str:
     return "" if value is None else f"{value:.1e}"
 
 
-def row_of(outcome: Outcome, rung: str) -> Row:
+def row_of(outcome: Outcome, rung: str) -> RungResult:
     """The row that an outcome makes."""
-    row = Row(
+    row = RungResult(
         rung, outcome.verdict, seconds=outcome.seconds, peak_bytes=outcome.peak_bytes, signature=outcome.signature,
         notes=outcome.notes, needed_bytes=outcome.needed_bytes, eager_bytes=outcome.eager_bytes,
         control_bytes=outcome.control_bytes, signature_id=outcome.signature_id,

@@ -31,7 +31,7 @@ from ..verdict_words import word
 from .easing import blames_compiler, eased
 from .ladder import DEFAULT_LIMIT_S, Ladder, chosen
 from .ranking import GraphRow, RunTriage, rank, run_concluded
-from .records import Row, Triage, inputs_given
+from .records import RungResult, Triage, inputs_given
 from .words import address
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ SCREENING = 0.6
 WORST = 3
 
 Told = Callable[[str], object]
-Heard = Callable[[str, "GraphRow | Row"], object]
+Heard = Callable[[str, "GraphRow | RungResult"], object]
 """Called with a graph's id and its row under Inductor, or a row of its ladder, as soon as it is there."""
 
 
@@ -207,7 +207,7 @@ class _Work:
         if found is not None:
             graph, verdict = found
             self.told(f"{graph.id}: {word(verdict)}")
-            self.rows.append(self._row(graph, Row(STAGES, verdict), inputs=inputs_given(graph)))
+            self.rows.append(self._row(graph, RungResult(STAGES, verdict), inputs=inputs_given(graph)))
         return found is not None
 
     def before_passes(self) -> list[GraphRow]:
@@ -226,7 +226,7 @@ class _Work:
                 self._candidate(candidate, 1.0)
             return
         verdict = msgspec.structs.replace(known.verdict, reason=f"the same graph as {known.id}", detail=SAME)
-        self.rows.append(self._row(candidate.graph, Row(self.rung, verdict)))
+        self.rows.append(self._row(candidate.graph, RungResult(self.rung, verdict)))
 
     def _candidate(self, candidate: Candidate, share: float) -> None:
         for graphs in candidate.levels:
@@ -246,7 +246,7 @@ class _Work:
         except GraphdbgError as error:
             if isinstance(error, LostServer) or str(error).startswith("cannot import "):
                 raise  # it is the same for every graph
-            return self._row(graph, Row(self.rung, unloadable(error, graph.path)))
+            return self._row(graph, RungResult(self.rung, unloadable(error, graph.path)))
         self.ladders[graph.id] = ladder
         if row.verdict.detail == NO_TIME:
             row.verdict = cannot_tell(row.reason, NOT_JUDGED)
@@ -313,7 +313,7 @@ class _Work:
             seconds=time.monotonic() - self.began,
         )  # fmt: skip
 
-    def _row(self, graph: SavedGraph, row: Row, fidelity: str = "", inputs: str = "") -> GraphRow:
+    def _row(self, graph: SavedGraph, row: RungResult, fidelity: str = "", inputs: str = "") -> GraphRow:
         made = GraphRow(
             **msgspec.structs.asdict(row), id=graph.id, stage=graph.stage, status=graph.status, recorded=graph.error or "",
             address=address(graph), fidelity=fidelity, inputs=inputs,
@@ -322,7 +322,7 @@ class _Work:
         return made
 
     def _unjudged(self, graph: SavedGraph, reason: str, detail: str = "") -> GraphRow:
-        return self._row(graph, Row(self.rung, cannot_tell(reason, detail)))
+        return self._row(graph, RungResult(self.rung, cannot_tell(reason, detail)))
 
 
 def _alike(one: GraphRow, other: GraphRow) -> bool:

@@ -19,7 +19,7 @@ from ...dumps.amounts import size_text
 from ...dumps.buffers import Peak, peak
 from ...dumps.diff.pair import pair_view, pairs
 from ...dumps.diff.pair import ranks as rank_pairs
-from ...dumps.diff.sides import Part
+from ...dumps.diff.sides import GraphGroup
 from ...dumps.journal import IN_FLIGHT
 from ...dumps.kernels import WHOLE
 from ...dumps.times import keep_steady, of_run
@@ -234,7 +234,7 @@ def _smaller(worst: GraphRow) -> str:
 
 def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """The first graph in which a rank differs from the first one."""
-    part = Part(run_address(run), run, run.rows, "run")
+    part = GraphGroup(run_address(run), run, run.rows, "run")
     if len(part.processes()) < 2:
         return "Looked at: only one process recorded graphs, so there are no ranks to compare.", None
     views = [pair_view(pair, rank=True) for one, other in rank_pairs(part) for pair in pairs(one, other)]

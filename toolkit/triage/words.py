@@ -16,7 +16,7 @@ from ..imports import option_words, without_trust
 from ..recorder.summary import shown_path
 from ..verdict import NO_REFERENCE, NO_TIME, UNLIKE, Verdict, Where, cannot_tell, worst
 from ..verdict_words import phrase
-from .records import PLAIN, REAL, SIDE, Row, Triage
+from .records import PLAIN, REAL, SIDE, RungResult, Triage
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
@@ -109,12 +109,12 @@ def record_again(run: Run, options: str = "--inputs last") -> str:
     return f"graphdbg dump {options} -- {shlex.join(run.record.command)}"
 
 
-def _phrase(row: Row) -> str:
+def _phrase(row: RungResult) -> str:
     """How a rung fails, in words."""
     return phrase(row.verdict, row.signature, row.reason, row.error, row.eager_error)
 
 
-def _failing(found: Triage, row: Row) -> str:
+def _failing(found: Triage, row: RungResult) -> str:
     before = [other for other in found.rows[: found.rows.index(row)] if other.passed and other.rung not in SIDE]
     right = f"`{before[-1].rung}` is right, " if before else ""
     sides = [f"`{other.rung}`" for other in found.rows if other.failed and not other.blames]
@@ -122,7 +122,7 @@ def _failing(found: Triage, row: Row) -> str:
     return f"{right}`{row.rung}` {_phrase(row)} at {found.graph}, on {found.inputs}.{aside}"
 
 
-def _meaning(found: Triage, row: Row) -> str:
+def _meaning(found: Triage, row: RungResult) -> str:
     if row.verdict.kind == "missing_error":
         return "What eager refuses is computed there."
     if row.rung != "inductor":

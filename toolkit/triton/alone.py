@@ -29,7 +29,7 @@ from ..isolation.child import mark
 from ..numerics import compare, relative_rmse, tolerance
 from ..numerics.comparison import FACTOR, NO_REFERENCE, NOISE_FACTOR
 from ..numerics.measures import Noise, rms, wide
-from .judged import Against, Argument, Judged
+from .judged import Against, Argument, JudgedLaunch
 from .launches import Launch, Launches, Tensor, Written, open_launches
 from .loading import loaded
 from .roofline import Ceilings, kind_of, measured, placed
@@ -66,9 +66,9 @@ def compared(payload: dict[str, Any]) -> list[dict[str, Any]]:
     return [msgspec.to_builtins(beside_eager(one, known)) for one in known.launches if one.folder in wanted]
 
 
-def beside_eager(launch: Launch, known: Launches) -> Judged:
+def beside_eager(launch: Launch, known: Launches) -> JudgedLaunch:
     """The interpreter's result of a launch, judged."""
-    return Judged.of(launch, "interpreter", arguments_of(launch, known))
+    return JudgedLaunch.of(launch, "interpreter", arguments_of(launch, known))
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         return msgspec.to_builtins(launched(launch, known, Path(folder), limits))
 
 
-def launched(launch: Launch, known: Launches, folder: Path, limits: Ceilings | None = None) -> Judged:
+def launched(launch: Launch, known: Launches, folder: Path, limits: Ceilings | None = None) -> JudgedLaunch:
     """Launches one kernel on device 0. `folder`: where its source goes. Raises what loading, compiling and launching raise."""
     require(known)
     mark("compile")
@@ -94,7 +94,7 @@ def launched(launch: Launch, known: Launches, folder: Path, limits: Ceilings | N
     if any(row.interpreter is not None and not row.interpreter.ok for row in rows):
         moved = run(kernel, launch, known, _one_rounding_away)
         rows = arguments_of(launch, known, results, moved)
-    made = Judged.of(launch, torch.cuda.get_device_name(0), rows)
+    made = JudgedLaunch.of(launch, torch.cuda.get_device_name(0), rows)
     if limits is not None:
         mark("time")
         _time(made, kernel, launch, known, limits)
@@ -182,7 +182,7 @@ def bench(call: Callable[[], object]) -> float:
     return float(do_bench(call, warmup=25, rep=100, return_mode="median")) / 1e3  # type: ignore[arg-type]
 
 
-def _time(made: Judged, kernel: Any, launch: Launch, known: Launches, limits: Ceilings) -> None:
+def _time(made: JudgedLaunch, kernel: Any, launch: Launch, known: Launches, limits: Ceilings) -> None:
     given, _ = arguments(launch, known)
     stream = torch.cuda.current_stream().cuda_stream
     seconds = bench(lambda: kernel.run(*given, stream=stream))

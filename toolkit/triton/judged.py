@@ -14,7 +14,7 @@ import msgspec
 
 from ...dumps.amounts import count_text, size_text
 from .launches import Launch, Launches
-from .roofline import Ceilings, Place
+from .roofline import Ceilings, KernelBound
 
 
 class Against(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Argument(msgspec.Struct):
         return all(one is None or one.ok for one in (self.interpreter, self.eager))
 
 
-class Judged(msgspec.Struct):
+class JudgedLaunch(msgspec.Struct):
     """One launch. `died`: how the process ended, where it did; `where`: "interpreter", or the GPU's name."""
 
     kernel: str
@@ -56,12 +56,12 @@ class Judged(msgspec.Struct):
     where: str = ""
     nodes: list[str] = []
     arguments: list[Argument] = []
-    place: Place | None = None
+    place: KernelBound | None = None
     died: str = ""
     notes: list[str] = []
 
     @classmethod
-    def of(cls, launch: Launch, where: str, arguments: list[Argument], died: str = "") -> Judged:
+    def of(cls, launch: Launch, where: str, arguments: list[Argument], died: str = "") -> JudgedLaunch:
         """What came of one launch."""
         return cls(
             launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text(), where, launch.nodes,
@@ -111,7 +111,7 @@ def listed(known: Launches) -> dict[str, Any]:
     return {"graph": index.graph, "target": index.target, "notes": index.notes, "launches": rows}
 
 
-def report(judged: Judged, limits: Ceilings | None = None) -> str:
+def report(judged: JudgedLaunch, limits: Ceilings | None = None) -> str:
     """One launch: what it wrote and whether that is right, its time, and where it stands."""
     head = f"{judged.kernel}, launch {judged.call} of {judged.calls}, grid {_grid(judged.grid)}, {judged.config}   {judged.where}"
     lines = [head, *(_argument(one) for one in judged.arguments)]
@@ -122,7 +122,7 @@ def report(judged: Judged, limits: Ceilings | None = None) -> str:
     return "\n".join([*lines, *(f"note      {one}" for one in judged.notes)])
 
 
-def placing(place: Place, limits: Ceilings | None) -> list[str]:
+def placing(place: KernelBound, limits: Ceilings | None) -> list[str]:
     """The lines of time, bytes and operations."""
     lines = [f"time      {place.seconds * 1e6:.1f} us (do_bench, median)"]
     top = f" of {count_text(limits.bandwidth, 'B/s')} measured here" if limits is not None else ""
@@ -154,7 +154,7 @@ def _against(name: str, found: Against) -> str:
     return f"{name} {found.error:.2g} (tolerance {found.tolerance:.2g}){why}"
 
 
-def document(known: Launches, judged: Sequence[Judged], limits: Ceilings | None, device: str) -> dict[str, Any]:
+def document(known: Launches, judged: Sequence[JudgedLaunch], limits: Ceilings | None, device: str) -> dict[str, Any]:
     """All of it as JSON."""
     rows = [{"ok": one.ok, **msgspec.to_builtins(one)} for one in judged]
     ceilings = None if limits is None else msgspec.to_builtins(limits)

@@ -19,7 +19,7 @@ from ...dumps.errors import GraphdbgError
 from ..isolation import Answer, ForkServer, ask
 from ..signature import how_ended
 from ..triage.words import address
-from .judged import Judged
+from .judged import JudgedLaunch
 from .launches import INDEX, Launch, Launches, open_launches
 from .roofline import Ceilings
 from .targets import DEFAULT
@@ -87,7 +87,7 @@ def ceilings(children: ForkServer, limit_s: float = 300.0) -> Ceilings | str:
     return msgspec.convert(answer.value, Ceilings) if answer.status == "done" else ended(answer)
 
 
-def alone(known: Launches, launch: Launch, children: ForkServer, limits: Ceilings | None, limit_s: float = 600.0) -> Judged:
+def alone(known: Launches, launch: Launch, children: ForkServer, limits: Ceilings | None, limit_s: float = 600.0) -> JudgedLaunch:
     """One launch on the GPU, in a child of its own. The source is run: only where it was trusted."""
     payload = {
         "folder": str(known.folder.absolute()), "launch": launch.folder,
@@ -95,14 +95,14 @@ def alone(known: Launches, launch: Launch, children: ForkServer, limits: Ceiling
     }  # fmt: skip
     answer = ask(f"{_ALONE}:task", payload, limit_s, server=children).answer()
     if answer.status == "done":
-        return msgspec.convert(answer.value, Judged)
-    return Judged.of(launch, "the GPU", [], died=ended(answer))
+        return msgspec.convert(answer.value, JudgedLaunch)
+    return JudgedLaunch.of(launch, "the GPU", [], died=ended(answer))
 
 
-def interpreted(known: Launches, wanted: Sequence[Launch], children: ForkServer, limit_s: float = 600.0) -> list[Judged]:
+def interpreted(known: Launches, wanted: Sequence[Launch], children: ForkServer, limit_s: float = 600.0) -> list[JudgedLaunch]:
     """The interpreter's results of launches against eager's. Raises RunError where the child that compares ends."""
     payload = {"folder": str(known.folder.absolute()), "launches": [one.folder for one in wanted]}
     answer = ask(f"{_ALONE}:compared", payload, limit_s, server=children).answer()
     if answer.status != "done":
         raise RunError("the results could not be compared", ended(answer))
-    return msgspec.convert(answer.value, list[Judged])
+    return msgspec.convert(answer.value, list[JudgedLaunch])

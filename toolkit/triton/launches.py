@@ -164,7 +164,7 @@ def unknown(name: str, launches: Sequence[Launch]) -> UsageError:
     return UsageError(f"there is no kernel {name!r}", f"there are: {', '.join(known)}" if known else "no kernel was launched")
 
 
-class Writer:
+class LaunchWriter:
     """Writes launches into a folder, one after the other; `finish` writes the index, without which the folder is none."""
 
     def __init__(self, folder: Path) -> None:

@@ -34,7 +34,7 @@ class Ceilings(msgspec.Struct, frozen=True):
     launch_s: float
 
 
-class Place(msgspec.Struct, frozen=True):
+class KernelBound(msgspec.Struct, frozen=True):
     """One kernel. Shares are of the measured ceilings; None: not known. `bound`: "memory", "compute", "launch" or ""."""
 
     seconds: float
@@ -49,7 +49,7 @@ class Place(msgspec.Struct, frozen=True):
     bound: str
 
 
-def placed(seconds: float, moved: int | None, flops: int | None, kind: str, ceilings: Ceilings) -> Place:
+def placed(seconds: float, moved: int | None, flops: int | None, kind: str, ceilings: Ceilings) -> KernelBound:
     """The place of a kernel that moves so many bytes and does so many operations of a kind in `seconds`."""
     peak = ceilings.peaks.get(kind)
     bandwidth = moved / seconds if moved is not None else None
@@ -60,7 +60,7 @@ def placed(seconds: float, moved: int | None, flops: int | None, kind: str, ceil
         bound = "launch"
     elif intensity is not None and peak:
         bound = "memory" if intensity < peak / ceilings.bandwidth else "compute"
-    return Place(
+    return KernelBound(
         seconds, moved, flops, kind, bandwidth, bandwidth / ceilings.bandwidth if bandwidth is not None else None,
         rate, rate / peak if rate is not None and peak else None, intensity, bound,
     )  # fmt: skip

@@ -27,17 +27,17 @@ from ..baseline import NoReference, reference
 from ..compile_fx.showing.records import KernelRow
 from ..eager import GraphRunError, clone_inputs, copy_graph, is_random, is_uninitialised, run_graph
 from . import pretended
-from .interpreting.memory import Access, Watch, Zone
+from .interpreting.memory import Access, AccessWatch, Zone
 from .interpreting.on_cpu import running
-from .interpreting.session import Kernel, Launch, Observer, Session
-from .launches import DTYPES, Number, Storage, Tensor, Writer, Written
+from .interpreting.session import Interpretation, Kernel, Launch, Observer
+from .launches import DTYPES, LaunchWriter, Number, Storage, Tensor, Written
 from .launches import Launch as Saved
 
 Wanted = Callable[[str, int], bool]
 """(kernel, which of its launches, from 1) -> whether to keep it."""
 
 
-class Touched(Watch):
+class Touched(AccessWatch):
     """Counts the bytes that a launch reads and writes, each once."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Touched(Watch):
 
 
 @dataclass
-class Part:
+class CompiledGraph:
     """One compiled graph: its module, the node that each buffer holds, which are written to again, rows of its kernels."""
 
     gm: fx.GraphModule
@@ -76,13 +76,13 @@ class Part:
 class Saver(Observer):
     """Writes launches as they come, and what eager has when the wrapper has ended. `rows`: told while code is written."""
 
-    def __init__(self, writer: Writer, wanted: Wanted) -> None:
+    def __init__(self, writer: LaunchWriter, wanted: Wanted) -> None:
         self.writer, self.wanted = writer, wanted
         self.rows: list[KernelRow] = []
         self.notes: list[str] = []
         self.calls: Counter[str] = Counter()
-        self._parts: dict[int, tuple[Any, Part]] = {}
-        self._made: dict[int, tuple[Kernel, Part | None]] = {}
+        self._parts: dict[int, tuple[Any, CompiledGraph]] = {}
+        self._made: dict[int, tuple[Kernel, CompiledGraph | None]] = {}
         self._inputs: list[Any] = []
         self._here: Counter[tuple[int, str]] = Counter()
         self._held: set[tuple[str, int]] = set()
@@ -100,7 +100,7 @@ class Saver(Observer):
                 for row in self.rows:
                     rows.setdefault(row.name, []).append(row)
                 self.rows.clear()
-                self._parts[id(graph)] = graph, Part(
+                self._parts[id(graph)] = graph, CompiledGraph(
                     copy_graph(graph.module), pretended.nodes_of_buffers(graph), pretended.mutated_buffers(graph), rows
                 )
             part = self._parts[id(graph)][1]
@@ -112,7 +112,7 @@ class Saver(Observer):
         self._held.clear()
         self._last.clear()
 
-    def before(self, launch: Launch) -> Watch | None:
+    def before(self, launch: Launch) -> AccessWatch | None:
         self.calls[launch.kernel] += 1
         self._open = None
         if not self.wanted(launch.kernel, self.calls[launch.kernel]):
@@ -165,7 +165,7 @@ class Saver(Observer):
         saved, place, _ = self._last.pop(buffer)
         saved.written[place] = Written(saved.written[place].argument, buffer)
 
-    def _written(self, launch: Launch, name: str, part: Part | None) -> Written:
+    def _written(self, launch: Launch, name: str, part: CompiledGraph | None) -> Written:
         """Which node's value an argument holds: of a buffer that is written to again the last launch's."""
         buffer = launch.buffers.get(name, "")
         place = buffer, launch.arguments[name].untyped_storage()._cdata
@@ -212,7 +212,7 @@ class Saver(Observer):
                 keep(node.name, value)  # a kernel that writes to an input makes it what it is at the end
             return made
 
-        with running(Session()), torch.no_grad():
+        with running(Interpretation()), torch.no_grad():
             try:
                 run(gm, clone_inputs(self._inputs), eager)
             except GraphRunError as error:
@@ -235,7 +235,7 @@ class Saver(Observer):
         return replace(kept, truth=put(_data(exact)), truth_dtype=_name(exact.dtype))
 
 
-def _saved(launch: Launch, call: int, watch: Touched, storages: dict[int, tuple[Any, str]], writer: Writer) -> Saved:
+def _saved(launch: Launch, call: int, watch: Touched, storages: dict[int, tuple[Any, str]], writer: LaunchWriter) -> Saved:
     places = {key: place for place, key in enumerate(storages)}
     rows = [
         Storage(storage.nbytes(), before, writer.tensors.put(_bytes(storage)) if watch.wrote(storage) else "")

@@ -24,8 +24,8 @@ from ..isolation.child import mark
 from ..rungs.entries import shared_fakes
 from ..rungs.triton_interpret import TritonInterpret
 from ..spec import FULL_STAGES, in_force, no_caches, settings
-from .interpreting.session import Session
-from .launches import VERSION, Index, Writer
+from .interpreting.session import Interpretation
+from .launches import VERSION, Index, LaunchWriter
 from .saving import Saver, Wanted
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class Saving(TritonInterpret):
     def __init__(self, saver: Saver, target: str) -> None:
         self.saver, self.target = saver, target
 
-    def session(self) -> Session:
-        return Session(self.saver)
+    def session(self) -> Interpretation:
+        return Interpretation(self.saver)
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def on_gpu(saved: SavedGraph) -> bool:
 def saved_launches(case: Live, folder: Path, target: str, wanted: Wanted, *, graph: str = "", seed: int = 0) -> Index:
     """Compiles for the pretended GPU, interprets, and writes a folder of launches. Raises what compile and run raise; what was
     launched before that is written all the same."""
-    writer = Writer(folder)
+    writer = LaunchWriter(folder)
     saver = Saver(writer, wanted)
     rung = Saving(saver, target)
     spec = case.spec

@@ -36,7 +36,7 @@ GROUPS = {"here": "In this room", "rooms": "Rooms", "everywhere": "Everywhere", 
 
 
 @dataclass(frozen=True)
-class Entry:
+class HelpLine:
     """One line of help."""
 
     keys: str
@@ -46,21 +46,21 @@ class Entry:
     group: str = ""
 
 
-def entries(room: str) -> list[Entry]:
+def entries(room: str) -> list[HelpLine]:
     """All that can be done in a room, by what it is for, in the order of the registry."""
     known = sorted(of_room(room), key=lambda one: list(GROUPS).index(one.group))
-    own = [Entry(" ".join(map(shown, one.keys)), one.label, one.help, one.words, one.group) for one in known]
-    return own + [Entry(*row, group="errors") for row in PANEL]
+    own = [HelpLine(" ".join(map(shown, one.keys)), one.label, one.help, one.words, one.group) for one in known]
+    return own + [HelpLine(*row, group="errors") for row in PANEL]
 
 
-def matching(room: str, text: str) -> list[Entry]:
+def matching(room: str, text: str) -> list[HelpLine]:
     """Those that hold every word of the text."""
     words = text.lower().split()
     texts = ((one, f"{one.keys} {one.label} {one.help} {one.words}".lower()) for one in entries(room))
     return [one for one, told in texts if all(word in told for word in words)]
 
 
-def as_table(found: Sequence[Entry], wide: bool) -> Table | Text:
+def as_table(found: Sequence[HelpLine], wide: bool) -> Table | Text:
     """Keys, what they do, and the command that does the same."""
     if not found:
         return Text("Nothing here has these words.")

@@ -20,7 +20,7 @@ LAST_LINES = 20
 
 
 @dataclass
-class Told:
+class ShownError:
     """One error as it was told: `said` is the narration of the process that failed; `retry` does again what failed."""
 
     error: BaseException
@@ -35,19 +35,19 @@ class Told:
         return described(self.error, self.said)
 
 
-class Trouble(Panel):
+class ErrorPanel(Panel):
     """Hidden until there is an error."""
 
     can_focus = False
     DEFAULT_CSS = "Trouble { dock: bottom; border: round $error; margin-bottom: 1; }"
-    told: Told | None = None
+    told: ShownError | None = None
 
     @property
     def can_retry(self) -> bool:
         """Whether what failed can be done again from here."""
         return self.told is not None and self.told.retry is not None
 
-    def show(self, told: Told, place: str = "") -> None:
+    def show(self, told: ShownError, place: str = "") -> None:
         """Shows an error in place of an earlier one; `place` says which of several it is."""
         self.told = told
         title = f"{told.doing} failed" if told.doing else "failed"

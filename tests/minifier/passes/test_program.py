@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.minify import minify_saved
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.passes import pass_of
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.judge import judge
@@ -188,7 +188,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_stage_that_is_recorded_ends_as_a_plain_program(stage: str, recorded: dict[str, Path], tmp_path: Path) -> None:
-    options = Options(without=("needs",), max_queries=80)
+    options = MinifyOptions(without=("needs",), max_queries=80)
     result = minify_saved(load_graph(recorded[stage]), out=tmp_path / "out", options=options)
     saved = load_graph(tmp_path / "out/case")
     assert [node.target for node in saved.record.graph.nodes if node.op.startswith("call_")] == ["torch.relu"]

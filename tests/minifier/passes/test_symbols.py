@@ -12,7 +12,7 @@ from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.schema import Ambient, TensorValue
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.minify import minify_saved
-from graphdbg.minifier.options import Options
+from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.symbolic import symbols_of
 from graphdbg.toolkit.atoms import fake_of
@@ -102,7 +102,7 @@ def test_a_bug_of_one_symbolic_size_keeps_that_one_alone(tmp_path: Path, monkeyp
     given = dynamic(net, torch.randn(6, 12), torch.randn(12, 10) / 3)
     assert len(symbols_of(given)) == 3
     path = save_graph(given.gm, given.inputs, tmp_path / "case", stage="dynamo", ambient=Ambient(grad=False))
-    result = minify_saved(load_graph(path), out=tmp_path / "out", options=Options(imports=("planted_dynamic",)))
+    result = minify_saved(load_graph(path), out=tmp_path / "out", options=MinifyOptions(imports=("planted_dynamic",)))
     assert result.verified == (3, 3)
     record = load_graph(tmp_path / "out" / "case").record
     (value,) = (node.value for node in record.graph.nodes if node.op == "placeholder")

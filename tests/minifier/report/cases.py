@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphdbg.dumps.program.case import Case
+from graphdbg.dumps.program.case import ReproFacts
 from graphdbg.dumps.program.inputs import contiguous
 from graphdbg.dumps.schema import (
     FORMAT,
@@ -64,14 +64,14 @@ def relu_record(plant: str | None = "accuracy", **more: Any) -> GraphRecord:
 
 
 def case_of(record: GraphRecord, failure: Signature = ACCURACY, inputs: dict[str, InputRecord] | None = None,
-            store: MemoryTensors | None = None, rung: str = "inductor") -> Case:  # fmt: skip
+            store: MemoryTensors | None = None, rung: str = "inductor") -> ReproFacts:  # fmt: skip
     """A case with what was seen of its inputs."""
     names = [item.name for item in record.graph.nodes if item.op == "placeholder"]
     seen = None
     if inputs is not None:
         rows = [inputs.get(name) or InputRecord(name=name) for name in names]
         seen = InputsRecord(format=FORMAT, inputs=rows)
-    return Case(record, seen, store.get if store else None, failure, rung, happens(failure.kind))
+    return ReproFacts(record, seen, store.get if store else None, failure, rung, happens(failure.kind))
 
 
 def stored(store: MemoryTensors, data: bytes, value: TensorValue) -> StoredTensor:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from graphdbg.dumps.live import save_graph
-from graphdbg.dumps.program.case import Case
+from graphdbg.dumps.program.case import ReproFacts
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.report import bundle, trying, verify
@@ -98,7 +98,7 @@ def example(seed: int, server: ForkServer, folder: Path, *, alone: bool = True) 
     if judged.signature is None or not judged.verdict.failed:
         if judged.verdict.verdict != "ok":
             return row("", "", [], "", time.monotonic() - began)
-        case = Case(saved.record, saved.inputs_record, saved.kept, like, rung, imports=(fault,), off="left out")
+        case = ReproFacts(saved.record, saved.inputs_record, saved.kept, like, rung, imports=(fault,), off="left out")
         script = next(replace(one) for one in trying.candidates(case) if one.case.imports)
         (folder / "plain").mkdir()
         code = verify.run_once(trying.lay_down(script, folder / "plain", trying.Redactor())).code

@@ -18,7 +18,7 @@ import pytest
 from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.store import SavedGraph
 from graphdbg.minifier.report import verify
-from graphdbg.minifier.report.trying import Asked, candidates, tried
+from graphdbg.minifier.report.trying import ReportRuns, candidates, tried
 from graphdbg.toolkit.isolation import ForkServer, programs
 from graphdbg.toolkit.isolation.cache import toolchain_seed
 
@@ -114,7 +114,7 @@ def test_one_of_the_runs_that_count_imports_all_by_itself(bare: ForkServer) -> N
     script = next(candidates(case_of(relu_record("accuracy"), ACCURACY)))
     lacking = replace(script, text="import sys\nsys.exit('torch._inductor.compile_fx' in sys.modules)\n")
     how = {"seed": None, "path": [], "bare": bare, "wall": None}
-    found = tried(lacking, Asked(cast("SavedGraph", None), 3, Redactor(), lambda text: None, how, ""))
+    found = tried(lacking, ReportRuns(cast("SavedGraph", None), 3, Redactor(), lambda text: None, how, ""))
     assert ([trial.code for trial in found.runs.trials], found.shows, found.settled) == ([1, 1, 0], True, False)
 
 

@@ -16,7 +16,7 @@ import torch._inductor.decomposition
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.live import save_graph
-from graphdbg.dumps.program.case import Case
+from graphdbg.dumps.program.case import ReproFacts
 from graphdbg.dumps.program.entering import entries_of, stands_for
 from graphdbg.dumps.program.repro import script_of
 from graphdbg.dumps.redact import Redactor
@@ -75,7 +75,7 @@ def saved(folder: Path, gm: torch.fx.GraphModule, inputs: list[torch.Tensor], st
 )
 def test_it_enters_where_it_was_recorded(made: Callable[[Path], SavedGraph], rung: str, fault: str, tmp_path: Path) -> None:
     graph, stand = made(tmp_path / "case"), stands_for(rung)[-1]
-    case = Case(graph.record, graph.inputs_record, graph.kept, ACCURACY, rung)
+    case = ReproFacts(graph.record, graph.inputs_record, graph.kept, ACCURACY, rung)
     case = replace(case, imports=(fault,), off="left out") if fault else case
     assert entries_of(case, stand)[-1] == "as recorded"
     program = lay_down(script_of(case, "as recorded", "seeded", stand=stand), tmp_path, Redactor())

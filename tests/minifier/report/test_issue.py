@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphdbg.dumps.redact import Redactor
-from graphdbg.minifier.report.issue import Facts, Report, one_line, render, shorten, user_lines
+from graphdbg.minifier.report.issue import IssueFacts, Report, one_line, render, shorten, user_lines
 from graphdbg.toolkit.verdict import Fault, Verdict, Where
 
 from .cases import call, node, record_of, tensor
@@ -20,7 +20,7 @@ GRAPH.graph.nodes[1].stack = 0
 REPORT = Report(
     Path("out"), Path("out/issue.md"), entry="torch.compile", nodes=3, original_nodes=318, shown=3, times=3
 )  # fmt: skip
-FACTS = Facts(
+FACTS = IssueFacts(
     REPORT,
     GRAPH,
     None,
@@ -36,7 +36,7 @@ FACTS = Facts(
 
 
 @pytest.fixture
-def facts(tmp_path: Path) -> Facts:
+def facts(tmp_path: Path) -> IssueFacts:
     """The same with a program."""
     (tmp_path / "repro.py").write_text('"""Shows."""\nprint("/home/ann/x")\n')
     return replace(FACTS, report=replace(REPORT, repro=tmp_path / "repro.py"))
@@ -45,13 +45,13 @@ def facts(tmp_path: Path) -> Facts:
 REDACTOR = Redactor(home="/home/ann", user="ann", folders=[])
 
 
-def test_the_sections_of_the_bug_form_in_order(facts: Facts) -> None:
+def test_the_sections_of_the_bug_form_in_order(facts: IssueFacts) -> None:
     text = render(facts, REDACTOR)
     headings = [line for line in text.splitlines() if line.startswith("### ")]
     assert headings == ["### 🐛 Describe the bug", "### Error logs", "### Versions"]
 
 
-def test_what_a_maintainer_asks_first_is_there(facts: Facts) -> None:
+def test_what_a_maintainer_asks_first_is_there(facts: IssueFacts) -> None:
     text = render(facts, REDACTOR)
     for words in (
         "Minimised from 318 to 3 nodes, placeholders and output included; the inputs take 128 B.",
@@ -64,13 +64,13 @@ def test_what_a_maintainer_asks_first_is_there(facts: Facts) -> None:
         assert words in text, words
 
 
-def test_nothing_of_the_home_is_left_and_the_warning_comes_first(facts: Facts) -> None:
+def test_nothing_of_the_home_is_left_and_the_warning_comes_first(facts: IssueFacts) -> None:
     text = render(facts, REDACTOR)
     assert "/home/ann" not in text
     assert text.startswith("<!-- Before you publish this")
 
 
-def test_an_unverified_or_unreduced_case_says_so(facts: Facts) -> None:
+def test_an_unverified_or_unreduced_case_says_so(facts: IssueFacts) -> None:
     text = render(replace(facts, report=replace(facts.report, shown=1, original_nodes=None)), REDACTOR)
     assert "does not show it reliably:** it did in 1 of 3 fresh processes" in text
     assert "not minimised: 3 nodes" in text
@@ -82,7 +82,7 @@ def test_without_a_program_the_reason_is_told() -> None:
     assert "- Note: no repro.py: a sparse input" in text
 
 
-def test_fences_cannot_be_closed_from_inside(facts: Facts) -> None:
+def test_fences_cannot_be_closed_from_inside(facts: IssueFacts) -> None:
     assert facts.report.repro
     facts.report.repro.write_text("print('```')")
     text = render(replace(facts, log="```\n### Versions"), REDACTOR)
@@ -140,7 +140,7 @@ def test_user_lines_are_the_innermost_of_each_stack_once() -> None:
 
 
 @pytest.mark.parametrize("fault", ["custom_pass", "custom_op", "model", None])
-def test_only_the_compilers_fault_is_told_to_pytorch(facts: Facts, fault: Fault | None) -> None:
+def test_only_the_compilers_fault_is_told_to_pytorch(facts: IssueFacts, fault: Fault | None) -> None:
     mine = replace(facts, verdict=Verdict("fails", "wrong_numbers", fault, where=Where("P()", line="mypass.py:3")))
     text = render(mine, REDACTOR)
     assert "### 🐛 Describe the bug" not in text
@@ -161,6 +161,6 @@ def test_only_the_compilers_fault_is_told_to_pytorch(facts: Facts, fault: Fault 
         ({"repro": None}, "none", 1),
     ],
 )
-def test_what_the_repro_says_and_the_exit_code(facts: Facts, more: dict[str, Any], says: str, code: int) -> None:
+def test_what_the_repro_says_and_the_exit_code(facts: IssueFacts, more: dict[str, Any], says: str, code: int) -> None:
     report = replace(facts.report, **more)
     assert (report.says, report.as_json()["repro"], report.exit_code) == (says, says, code)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from graphdbg.dumps.program.case import Case
+from graphdbg.dumps.program.case import ReproFacts
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import Ambient, GraphBody, GraphRecord, InputRecord, NodeRecord, SymbolRecord, TensorValue
 from graphdbg.minifier.report.trying import candidates, fixed, marked
@@ -108,7 +108,7 @@ RECORDS: dict[str, Callable[[int], GraphRecord]] = {
 }
 
 
-def with_values(case: Case) -> Case:
+def with_values(case: ReproFacts) -> ReproFacts:
     """The case with recorded inputs: one small enough to be written out, one for the file beside the program."""
     store = MemoryTensors()
     names = [one for one in case.record.graph.nodes if isinstance(one.value, TensorValue) and one.name in ("x", "w")]
@@ -119,7 +119,7 @@ def with_values(case: Case) -> Case:
     return case_of(case.record, case.failure, inputs, store)  # type: ignore[arg-type]
 
 
-def scripts(case: Case) -> list[Script]:
+def scripts(case: ReproFacts) -> list[Script]:
     """All programs that may be tried for a case."""
     found = list(candidates(case))
     narrow = fixed(found[0])

@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 import torch
 
 from graphdbg.dumps import live, trust
-from graphdbg.dumps.program.case import Case as ReportedCase
+from graphdbg.dumps.program.case import ReproFacts as ReportedCase
 from graphdbg.dumps.schema import GraphRecord
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.report.trying import candidates

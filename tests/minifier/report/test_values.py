@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from graphdbg.dumps.dtypes import ITEM_BYTES
-from graphdbg.dumps.program.inputs import Slot, Source, sidecar_bytes, slots_of, source_of
+from graphdbg.dumps.program.inputs import InputSource, Slot, sidecar_bytes, slots_of, source_of
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.dumps.schema import InputRecord, SymbolRecord, SymValue, TensorValue
 
@@ -19,7 +19,7 @@ from ...dumps.graphs import MemoryTensors
 from .cases import call, node, record_of, stored, tensor
 
 
-def made(source: Source, **given: Any) -> list[Any]:
+def made(source: InputSource, **given: Any) -> list[Any]:
     """Runs the source as make_inputs() would."""
     space: dict[str, Any] = {"torch": torch, **given}
     space["stored"] = {name: torch.frombuffer(bytearray(data), dtype=torch.uint8) for name, data in source.file.items()}

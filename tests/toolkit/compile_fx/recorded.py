@@ -7,16 +7,16 @@ from typing import Any
 
 from graphdbg.dumps.store import SavedGraph
 from graphdbg.toolkit.compile_fx.showing.asking import Request, compiled
-from graphdbg.toolkit.compile_fx.showing.records import Told
+from graphdbg.toolkit.compile_fx.showing.records import CompileRecord
 from graphdbg.toolkit.isolation import ForkServer
 
 
-def told(saved: SavedGraph, server: ForkServer, folder: Path, **asked: Any) -> Told:
+def told(saved: SavedGraph, server: ForkServer, folder: Path, **asked: Any) -> CompileRecord:
     """What a compile tells, up to its code unless another stage is asked for."""
     request = Request(**{"until": "codegen", "limit_s": 120.0, **asked})
     return compiled(saved, request, server, folder, lambda _kind, _event: None)
 
 
-def stages(found: Told, part: str) -> list[str]:
+def stages(found: CompileRecord, part: str) -> list[str]:
     """The stages of a part that ran."""
     return [row.stage for row in found.part(part).stages]

@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.compile_fx.cudagraphs import reasons
 from graphdbg.toolkit.compile_fx.cudagraphs.reasons import unfit_nodes
-from graphdbg.toolkit.compile_fx.cudagraphs.recorders import Facts, part_of
+from graphdbg.toolkit.compile_fx.cudagraphs.recorders import CallFacts, part_of
 
 STACK = '  File "/home/me/model.py", line 12, in forward\n    x.add_(1)\n'
 
@@ -39,7 +39,7 @@ def test_reasons_are_sentences(reason: str, expected: str) -> None:
 
 def test_partitions_have_the_facts_of_their_own_inputs() -> None:
     a, b = torch.ones(1), torch.ones(2)
-    whole = Facts(["x", "w (model.w)", "b"], (1, 2), (2,), ["px", "pw", "pb"], ["first", "second"], {"a": a, "b": b})
+    whole = CallFacts(["x", "w (model.w)", "b"], (1, 2), (2,), ["px", "pw", "pb"], ["first", "second"], {"a": a, "b": b})
     maps = [GraphPartitionMap(0, [1, 0], [None, 1], ["a"]), GraphPartitionMap(7, [None, 2, 1], [0], ["b"])]
     first, second = (part_of(whole, one) for one in maps)
     assert (first.static, first.mutated, first.stacks, first.constants) == ((0,), (), [None, "second"], {"a": a})
@@ -55,7 +55,7 @@ def test_partition_facts_are_as_torch_makes_them() -> None:
 
     placeholders = [PlaceholderInfo(name, None, [], None) for name in "xyz"]
     theirs_whole = CudagraphMetadata(placeholders, OrderedSet([0, 2]), OrderedSet([2]), ["s"], {})
-    ours_whole = Facts(list("xyz"), (0, 2), (2,), placeholders, ["s"], {})
+    ours_whole = CallFacts(list("xyz"), (0, 2), (2,), placeholders, ["s"], {})
     for one in (GraphPartitionMap(0, [2, None, 0], [0, None], []), GraphPartitionMap(1, [1], [], [])):
         theirs, ours = get_partition_cudagraph_metadata(one, theirs_whole), part_of(ours_whole, one)
         assert (tuple(theirs.static_input_idxs), tuple(theirs.mutated_input_idxs)) == (ours.static, ours.mutated)

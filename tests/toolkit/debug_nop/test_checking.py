@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.compilers.debug_nop import collecting
 from graphdbg.toolkit.debug_nop.checking import Checked, checked
-from graphdbg.toolkit.debug_nop.findings import Finding, MetadataMismatch
+from graphdbg.toolkit.debug_nop.findings import MetadataMismatch, NodeMismatch
 from graphdbg.toolkit.judge import judge
 from graphdbg.toolkit.spec import ReplaySpec
 
@@ -29,7 +29,7 @@ def traced(function: Callable[..., Any], *inputs: Any, mode: str = "symbolic") -
     return make_fx(function, tracing_mode=mode)(*inputs)
 
 
-def seen(function: Callable[..., Any], *calls: tuple[Any, ...], **options: Any) -> list[Finding]:
+def seen(function: Callable[..., Any], *calls: tuple[Any, ...], **options: Any) -> list[NodeMismatch]:
     """Findings of several calls; results must equal eager's."""
     program = compiled(function, **options)
     with collecting() as found, torch.no_grad():

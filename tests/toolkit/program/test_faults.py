@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from graphdbg.toolkit.program.concluding import departs
-from graphdbg.toolkit.program.judging import Judged, judge_graphs
+from graphdbg.toolkit.program.judging import JudgedCall, judge_graphs
 from graphdbg.toolkit.program.records import FILE, OPTIONS, VARIABLE, Program, departing, read
 from graphdbg.toolkit.verdict import Verdict
 
@@ -39,7 +39,7 @@ def finding(found: Program) -> tuple[str, Verdict]:
     """The rung and the verdict, as if its graphs were right."""
     call = departing(found)
     assert call is not None and call.failed is not None, [row.verdict for call in found.calls for row in call.rows]
-    return call.failed.rung, departs(call, Judged(Verdict("ok")), ["python", "prog.py"])
+    return call.failed.rung, departs(call, JudgedCall(Verdict("ok")), ["python", "prog.py"])
 
 
 def around(tmp_path: Path, name: str, backend: str = "eager", **options: int | bool) -> tuple[str, Verdict]:

@@ -18,8 +18,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import graphdbg
 from graphdbg.toolkit.program.concluding import concluded, table_rows
-from graphdbg.toolkit.program.judging import Judged
-from graphdbg.toolkit.program.records import Call, Program, Row
+from graphdbg.toolkit.program.judging import JudgedCall
+from graphdbg.toolkit.program.records import Call, CallRung, Program
 from graphdbg.toolkit.program.rungs import isolates
 from graphdbg.toolkit.program.start import leaves_of
 
@@ -109,9 +109,9 @@ def test_a_function_of_which_dynamo_makes_no_graph_is_named(tmp_path: Path) -> N
 
 
 def test_the_largest_difference_of_a_rung_is_that_of_all_its_parts() -> None:
-    rows = [Row("inductor", error=2e-7), Row("inductor", part="backward", error=0.0)]
+    rows = [CallRung("inductor", error=2e-7), CallRung("inductor", part="backward", error=0.0)]
     call = Call("1", "step", "train.py", 3, 0, rows=rows)
-    found = concluded(Program([call], {"step train.py:3": 1}), Path(), Judged(), [])
+    found = concluded(Program([call], {"step train.py:3": 1}), Path(), JudgedCall(), [])
     assert table_rows(found)[0][4] == "inductor 2.0e-07"
 
 

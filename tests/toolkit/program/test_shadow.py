@@ -12,7 +12,7 @@ import torch
 import graphdbg
 from graphdbg.toolkit.program.comparing import Rounding
 from graphdbg.toolkit.program.drift import drift
-from graphdbg.toolkit.program.records import Call, Row
+from graphdbg.toolkit.program.records import Call, CallRung
 from graphdbg.toolkit.program.unsteady import first_difference
 
 
@@ -31,7 +31,10 @@ def test_drift_tells_a_fault_from_rounding_and_the_block_keeps_its_results(tmp_p
 
 
 def test_a_fault_at_every_step_stands_above_rounding() -> None:
-    rows = [[Row("eager", differences={"result": 2e-7}), Row("inductor", differences={"result": 3e-3})] for _ in range(5)]
+    rows = [
+        [CallRung("eager", differences={"result": 2e-7}), CallRung("inductor", differences={"result": 3e-3})]
+        for _ in range(5)
+    ]
     found = drift([Call(str(at), "step", "train.py", 3, at, rows=of) for at, of in enumerate(rows)])
     assert found is not None and "a fault that acts at every step" in found.sentence
     assert found.series[0].acts and "▆" in found.lines[0]

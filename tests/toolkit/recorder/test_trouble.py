@@ -11,7 +11,7 @@ from graphdbg.dumps.live import observe
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, InputsRecord, NodeRecord
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.tensors import TensorStore
-from graphdbg.toolkit.recorder.held import Budget, Copy, OverLimit
+from graphdbg.toolkit.recorder.held import Copy, CopyBudget, OverLimit
 from graphdbg.toolkit.recorder.nan_test import NanTest
 from graphdbg.toolkit.recorder.options import Options, parts, size_of
 from graphdbg.toolkit.recorder.session import Session
@@ -143,7 +143,7 @@ def test_a_held_copy_says_what_observe_says(tmp_path):
     graph, sink = GraphRecord(format=FORMAT, id="0_0/forward", stage="forward", graph=GraphBody(nodes)), MemoryTensors()
     wanted = observe(graph, inputs, "last", sink)
     for path in (None, tmp_path / "held" / "0_0" / "forward"):
-        copy = Copy(Budget(1 << 20), names, [], [path] if path else [])
+        copy = Copy(CopyBudget(1 << 20), names, [], [path] if path else [])
         for execution in (1, 2):
             copy.take(inputs, execution)
         base += 0  # what comes later must not matter
@@ -177,7 +177,7 @@ def test_a_torn_copy_is_refused_with_a_sentence(tmp_path):
 
 
 def test_the_budget_is_kept():
-    budget = Budget(10_000)
+    budget = CopyBudget(10_000)
     copy = Copy(budget, ["x"], [])
     with pytest.raises(OverLimit):
         copy.take([torch.ones(10_000)], 1)

@@ -76,4 +76,4 @@ def test_a_module_loaded_again_knows_them(run):
 
 def test_a_graph_that_nothing_is_known_of():
     module = torch.fx.symbolic_trace(lambda x: (x.sin(), 2))
-    assert names.of_module(module) == names.Names({"x": "x"}, ["sin", "the constant 2"])
+    assert names.of_module(module) == names.GraphNames({"x": "x"}, ["sin", "the constant 2"])

@@ -23,7 +23,7 @@ from graphdbg.toolkit.rungs import NAMES
 from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.triage.ladder import Ladder, chosen
 from graphdbg.toolkit.triage.ranking import GraphRow, rank
-from graphdbg.toolkit.triage.records import Row, Triage, row_of
+from graphdbg.toolkit.triage.records import RungResult, Triage, row_of
 from graphdbg.toolkit.triage.run import triage_run
 from graphdbg.toolkit.triage.words import concluded
 from graphdbg.toolkit.verdict import OK
@@ -102,7 +102,7 @@ def test_the_command_prints_a_table_a_sentence_and_json(
 
     def climb(saved: object, **options: object) -> Triage:
         seen.append(options)
-        rows = [Row("eager", OK, 1e-7, 0.1, eager_error=1e-7), Row("inductor", WRONG, 0.03, 1.0, eager_error=1e-7)]
+        rows = [RungResult("eager", OK, 1e-7, 0.1, eager_error=1e-7), RungResult("inductor", WRONG, 0.03, 1.0, eager_error=1e-7)]
         rows[1].signature, rows[1].signature_id = Signature("accuracy", "compare", size=0.03), "0123abcd"
         return concluded(Triage(rows, "inductor", inputs="recorded inputs"), load_graph(recorded / "0_0/dynamo"))
 
@@ -134,7 +134,7 @@ def test_the_ladder_climbs_what_the_run_used(recorded: Path) -> None:
 
 
 def test_a_note_that_holds_for_all_rungs_is_told_once() -> None:
-    rows = [Row("eager", notes=["drawn anew"]), Row("inductor", notes=["drawn anew", "traced again"])]
+    rows = [RungResult("eager", notes=["drawn anew"]), RungResult("inductor", notes=["drawn anew", "traced again"])]
     table = command.ladder_table(Triage(rows))
     assert (table.count("drawn anew"), table.count("traced again")) == (1, 1)
 
@@ -173,8 +173,9 @@ def test_each_verdict_has_its_word(outcome: Outcome, said: str) -> None:
 def test_torchscript_alone_is_no_first_failing_rung(recorded: Path, server: ForkServer) -> None:
     ladder = Ladder(load_graph(recorded / "0_0/inference"), server, How(), max_time_s=0.5)
     ladder.rows = {
-        "eager": Row("eager"), "torchscript": Row("torchscript", WRONG, 0.5), "inductor": Row("inductor", OK, 1e-7),
-        "triton_interpret": Row("triton_interpret", verdict.skipped("Triton is not installed")),
+        "eager": RungResult("eager"), "torchscript": RungResult("torchscript", WRONG, 0.5),
+        "inductor": RungResult("inductor", OK, 1e-7),
+        "triton_interpret": RungResult("triton_interpret", verdict.skipped("Triton is not installed")),
     }  # fmt: skip
     assert ladder.climb("aot_inductor", all=False).verdict.skipped
     found = ladder.found()

@@ -18,7 +18,7 @@ from graphdbg.toolkit.eager import clone_inputs, draw_like_kernels, has_kernel_d
 from graphdbg.toolkit.rungs.entries import shared_fakes
 from graphdbg.toolkit.rungs.triton_interpret import TritonInterpret
 from graphdbg.toolkit.spec import ReplaySpec, no_caches
-from graphdbg.toolkit.triton.interpreting.session import Launch, Observer, Session
+from graphdbg.toolkit.triton.interpreting.session import Interpretation, Launch, Observer
 
 
 class Seen(Observer):
@@ -46,8 +46,8 @@ class Observed(TritonInterpret):
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
 
-    def session(self) -> Session:
-        return Session(self.seen)
+    def session(self) -> Interpretation:
+        return Interpretation(self.seen)
 
 
 def graph(function: Callable[..., Any], *inputs: Any, mode: str = "real") -> torch.fx.GraphModule:

@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 
 from graphdbg.dumps.errors import GraphdbgError, UsageError
 from graphdbg.toolkit.triton.alone import arguments, beside_eager, flat, restricted
-from graphdbg.toolkit.triton.interpreting.session import Session
+from graphdbg.toolkit.triton.interpreting.session import Interpretation
 from graphdbg.toolkit.triton.launches import Launch, Launches, Storage, open_launches
 from graphdbg.toolkit.triton.loading import loaded
 from graphdbg.toolkit.triton.standin import pretending
@@ -55,7 +55,7 @@ def test_the_interpreter_agrees_with_eager(launches: Launches) -> None:
 def test_the_folder_alone_runs_a_kernel_again_to_the_last_bit(launches: Launches) -> None:
     launch = launches.launches[-1]
     given, storages = arguments(launch, launches, device="cpu")
-    session = Session()
+    session = Interpretation()
     with pretending(target_of("cuda:90")), session.open():
         session.make(launch.kernel, launches.source(launch)).run(*given, stream=0)
     after = [launches.tensors.get(one.after or one.before) for one in launch.storages]

@@ -17,14 +17,14 @@ import torch
 from graphdbg.dumps import live
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.dumps.store import load_graph
-from graphdbg.toolkit.triton.checking.findings import Checked, Finding, UserLine
+from graphdbg.toolkit.triton.checking.findings import Checked, KernelFault, UserLine
 from graphdbg.toolkit.triton.checking.showing import shown, task, text
 
 from .planted import captured, embed
 
 
 def test_a_finding_names_its_place_in_the_kernel_in_the_graph_and_in_the_program() -> None:
-    one = Finding(
+    one = KernelFault(
         "load", "triton_poi_fused_index_2", 4, (17, 0, 0), 14, "tmp3 = tl.load(in_ptr1 + (tmp2), xmask)", 29, 3, 31, 12, 1,
         "in_ptr1", "arg2_1", "arg2_1", "float32", [1000, 64], 64128, 64000, ["index", "add_1"],
         [UserLine("model.py:41", "x = self.embed[idx]")],

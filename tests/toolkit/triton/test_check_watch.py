@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from graphdbg.toolkit.triton.checking.building import checking_builder
-from graphdbg.toolkit.triton.checking.findings import Finding
+from graphdbg.toolkit.triton.checking.findings import KernelFault
 from graphdbg.toolkit.triton.checking.watching import Checking
 from graphdbg.toolkit.triton.checking.wrapper import Wrappers
 from graphdbg.toolkit.triton.interpreting import launching
@@ -24,7 +24,9 @@ from graphdbg.toolkit.triton.interpreting.memory import Memory
 from graphdbg.toolkit.triton.interpreting.session import Launch
 
 
-def checked(kernel: Any, grid: int, *tensors: torch.Tensor, fresh: tuple[int, ...] = (), **constants: Any) -> dict[str, Finding]:
+def checked(
+    kernel: Any, grid: int, *tensors: torch.Tensor, fresh: tuple[int, ...] = (), **constants: Any
+) -> dict[str, KernelFault]:
     """The first finding or note of each kind. `fresh`: which tensors hold nothing yet."""
     function = kernel.fn
     names = function.__code__.co_varnames[: function.__code__.co_argcount]

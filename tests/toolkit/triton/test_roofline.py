@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdbg.toolkit.triton.judged import Against, Argument, Judged, report
+from graphdbg.toolkit.triton.judged import Against, Argument, JudgedLaunch, report
 from graphdbg.toolkit.triton.roofline import Ceilings, kind_of, placed
 
 LIMITS = Ceilings("a GPU", 90, 4e12, {"fp32": 50e12, "bf16": 700e12}, 2e-6)
@@ -55,7 +55,7 @@ def test_the_peak_is_that_of_the_units_that_a_kernel_uses(source: str, dtypes: l
 
 
 def test_the_report_of_one_launch() -> None:
-    judged = Judged("triton_red_fused_sum_1", 4, 1, 1, (512, 1, 1), "XBLOCK=64 warps=8 stages=1", "a GPU", ["sum_1"])
+    judged = JudgedLaunch("triton_red_fused_sum_1", 4, 1, 1, (512, 1, 1), "XBLOCK=64 warps=8 stages=1", "a GPU", ["sum_1"])
     right = Against(0.0, 7.6e-6, True)
     judged.arguments = [Argument("out_ptr0", "buf3", "sum_1", "f32[4096]", right, Against(3.1e-7, 1e-5, True))]
     judged.place = placed(21.4e-6, 67_100_000, 16_800_000, "fp32", LIMITS)

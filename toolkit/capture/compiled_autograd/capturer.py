@@ -30,8 +30,8 @@ from ....dumps.schema import InputRecord
 from ... import torch_private as t
 from ...unseen import alone, seen, unseen
 from .contexts import enable
-from .passes import PassReport, Told, watched
-from .places import Calls, Names, Places, agrees, forward_of, roots_of, shape_of, walk
+from .passes import CaptureRecord, PassReport, watched
+from .places import BackwardNames, Calls, Places, agrees, forward_of, roots_of, shape_of, walk
 from .symbols import with_symbols
 from .tape import Tape
 
@@ -86,7 +86,7 @@ class _Look:
     """What a capture gave: torch's graph, or why there is none; `done` when the backward ran after all."""
 
     graph: torch.fx.GraphModule | None = None
-    told: Told = field(default_factory=Told)
+    told: CaptureRecord = field(default_factory=CaptureRecord)
     why_not: str = ""
     done: bool = False
     result: Any = None
@@ -134,7 +134,7 @@ class Capturer:
         self.quiet = 0
         """Backwards since the last new one."""
         self._instance = watched(self._begins, skip)
-        self._told, self._graph = Told(), None
+        self._told, self._graph = CaptureRecord(), None
         self._gate = threading.Lock()
         self._running = 0
         self._here = _Here()
@@ -194,7 +194,7 @@ class Capturer:
 
     def _look(self, original: Callable[..., Any], t_outputs: Any, args: Any, kwargs: Any) -> _Look:
         """Lets torch capture the backward, and stops before it runs."""
-        self._told, self._graph = Told(), None
+        self._told, self._graph = CaptureRecord(), None
         look = _Look()
         try:
             with alone(), enable(self._take, dynamic=False, instance=self._instance):
@@ -207,7 +207,7 @@ class Capturer:
         look.told, look.graph = self._told, self._graph
         return look
 
-    def _begins(self, told: Told) -> None:
+    def _begins(self, told: CaptureRecord) -> None:
         self._told = told
 
     def _take(self, gm: torch.fx.GraphModule) -> Any:
@@ -221,7 +221,7 @@ class Capturer:
         if not agrees(order, told.nodes):
             order = [None]
         try:
-            names = Names(args[0] if args else ())
+            names = BackwardNames(args[0] if args else ())
             places = Places(order, names.source)
             tape = Tape(places.now, names.name, self.kept)
             self.begun(number, look.graph)
@@ -244,7 +244,7 @@ class Capturer:
             except Exception as failed:  # noqa: BLE001 - the same
                 self.left_out[f"it could not be written down ({type(failed).__name__}: {failed})"] += 1
 
-    def _write(self, tape: Tape, names: Names, order: list[Any], look: _Look, run: _Run) -> None:
+    def _write(self, tape: Tape, names: BackwardNames, order: list[Any], look: _Look, run: _Run) -> None:
         outputs, sources = _outputs(tape, names, run.returned)
         gm = tape.finish(outputs)
         if gm is None:
@@ -266,7 +266,7 @@ class Capturer:
         ))  # fmt: skip
 
 
-def _outputs(tape: Tape, names: Names, returned: Any) -> tuple[list[Any], list[str]]:
+def _outputs(tape: Tape, names: BackwardNames, returned: Any) -> tuple[list[Any], list[str]]:
     """The gradients in the order of their accumulation, then what the call returned."""
     nodes: list[Any] = []
     sources: list[str] = []

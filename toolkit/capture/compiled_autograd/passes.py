@@ -135,7 +135,7 @@ def _is_plain_op(target: Any) -> bool:
     return isinstance(target, t.compiled_autograd.Op) and not target.is_custom_function
 
 
-class Told:
+class CaptureRecord:
     """What a capture tells: torch's number for it, autograd nodes by number (in the order of their calls), reasons for compiling
     again, the reports of the passes, and the places of inputs that are moved to the GPU.
     """
@@ -148,7 +148,7 @@ class Told:
         self.moved_inputs: list[int] = []
 
 
-def watched(begun: Callable[[Told], None], skip: Collection[str] = ()) -> type:
+def watched(begun: Callable[[CaptureRecord], None], skip: Collection[str] = ()) -> type:
     """A class for `enable(instance=)` that calls `begun` when a capture begins, and leaves out the passes in `skip`.
 
     Torch's C++ engine calls its methods, which differ between versions; only those are overridden that come after the capture,
@@ -156,10 +156,10 @@ def watched(begun: Callable[[Told], None], skip: Collection[str] = ()) -> type:
     """
 
     class Watched(t.AutogradCompilerInstance):
-        told: Told
+        told: CaptureRecord
 
         def begin_capture(self, *args: Any) -> Any:
-            self.told = Told()
+            self.told = CaptureRecord()
             begun(self.told)
             made = super().begin_capture(*args)
             self.told.number = self.id

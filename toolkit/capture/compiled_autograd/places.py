@@ -43,7 +43,7 @@ _HOOK_FILES = tuple(f"{_TORCH}/{name}" for name in ("utils/hooks.py", "autograd/
 
 
 @dataclass
-class Place:
+class TapePlace:
     """The autograd node ("MulBackward0 (NodeCall 3)"), the hook or custom Function whose Python runs, the forward's lines,
     the sequence number; where it accumulates a gradient the node itself and a name for the gradient.
     """
@@ -62,26 +62,26 @@ class Places:
     def __init__(self, order: Sequence[Any], called: Callable[[Any], str]) -> None:
         self._called = called
         self.numbers = {node: number for number, node in enumerate(order) if node is not None}
-        self._known: dict[Any, Place] = {}
+        self._known: dict[Any, TapePlace] = {}
 
     def label(self, node: Any) -> str:
         """The name of an autograd node with its number."""
         number = self.numbers.get(node)
         return node.name() + (f" (NodeCall {number})" if number is not None else "")
 
-    def now(self) -> Place:
+    def now(self) -> TapePlace:
         """The place now; of what runs before the first node, an empty one."""
         node = t.current_autograd_node()
         if node is None:
-            return Place(hook=_python())
+            return TapePlace(hook=_python())
         place = self._known.get(node)
         if place is None:
-            place = self._known[node] = Place(self.label(node), "", forward_lines(node), _sequence(node))
+            place = self._known[node] = TapePlace(self.label(node), "", forward_lines(node), _sequence(node))
             if hasattr(node, "variable"):
                 place.accumulates = node
                 place.gradient = re.sub(r"\W+", "_", f"grad_{self._called(node.variable)}", flags=re.ASCII).lower()
         hook = _python()
-        return Place(place.node, hook, place.stack, place.seq_nr) if hook else place
+        return TapePlace(place.node, hook, place.stack, place.seq_nr) if hook else place
 
 
 class Calls:
@@ -264,7 +264,7 @@ def _told_apart_by(node: Any) -> tuple[Any, ...]:
     return (*(item.dtype for item in getattr(node, "_input_metadata", ())), getattr(node, "_saved_sparse", None))
 
 
-class Names:
+class BackwardNames:
     """What the inputs of a captured backward are called and what they are for. `roots` are the gradients that it begins with.
 
     A parameter is known by its name in its module (a view of it too), an old gradient by its parameter, the gradient that the
@@ -286,7 +286,7 @@ class Names:
             if isinstance(root, torch.Tensor):
                 self._known[root] = ("tangent", "the gradient that the backward began with", "grad_output")
 
-    def name(self, value: torch.Tensor, place: Place) -> str:
+    def name(self, value: torch.Tensor, place: TapePlace) -> str:
         """A free name for the placeholder of a value that is first used at `place`; its record is kept."""
         role, source, wanted = self._known.get(value) or self._view(value) or self._of(place)
         name = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_").lower() or "saved"
@@ -312,7 +312,7 @@ class Names:
         return known and ("parameter", f"{known[1]} (a view)", known[2])
 
     @staticmethod
-    def _of(place: Place) -> tuple[str, str, str]:
+    def _of(place: TapePlace) -> tuple[str, str, str]:
         if place.hook.endswith(" drew it"):
             return "constant", f"random numbers: {place.hook}", "drawn"
         if place.hook:

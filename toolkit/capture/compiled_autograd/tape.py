@@ -25,7 +25,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from ....dumps.torchside.values import storage_key
 from ... import torch_private as t
-from .places import Place
+from .places import TapePlace
 
 
 class Tape(t.TorchDispatchMode):
@@ -43,7 +43,7 @@ class Tape(t.TorchDispatchMode):
         return True
 
     def __init__(
-        self, where: Callable[[], Place], name_of: Callable[[torch.Tensor, Place], str],
+        self, where: Callable[[], TapePlace], name_of: Callable[[torch.Tensor, TapePlace], str],
         kept: Callable[[str, torch.Tensor], None],
     ) -> None:  # fmt: skip
         super().__init__()
@@ -78,8 +78,8 @@ class Tape(t.TorchDispatchMode):
 
     def part(self, module: fx.GraphModule, args: Sequence[Any], run: Callable[[], Sequence[Any]]) -> Any:
         """Runs a compiled part of the backward, whose kernels no operator tells, and writes the graph it was compiled from."""
-        place = self._guarded(self._where) or Place()
-        given = self._guarded(lambda: [self._part_input(value, Place(place.node)) for value in args])
+        place = self._guarded(self._where) or TapePlace()
+        given = self._guarded(lambda: [self._part_input(value, TapePlace(place.node)) for value in args])
         self._paused = True
         try:
             made = run()
@@ -90,7 +90,7 @@ class Tape(t.TorchDispatchMode):
                 self._guarded(self._part_written, _Part(self, module, given, place), made)
         return made
 
-    def _part_input(self, value: Any, place: Place) -> tuple[Any, Any]:
+    def _part_input(self, value: Any, place: TapePlace) -> tuple[Any, Any]:
         if not isinstance(value, torch.Tensor):
             if not isinstance(value, (int, float, bool, type(None))):
                 raise TypeError(f"a compiled part is called with {type(value).__name__}")
@@ -112,7 +112,7 @@ class Tape(t.TorchDispatchMode):
 
     def seen(self, value: torch.Tensor) -> fx.Node | None:
         """The node that made the value, or its placeholder; None once something could not be written."""
-        return self._guarded(self._node_of, value, Place())
+        return self._guarded(self._node_of, value, TapePlace())
 
     def finish(self, outputs: Sequence[fx.Node | None]) -> fx.GraphModule | None:
         """The graph with these nodes as outputs; None where something could not be written, and `error` says what."""
@@ -139,11 +139,11 @@ class Tape(t.TorchDispatchMode):
         gm.graph.lint()
         return gm
 
-    def _write(self, func: Any, given: tuple[Any, Any], made: Any, place: Place) -> None:
+    def _write(self, func: Any, given: tuple[Any, Any], made: Any, place: TapePlace) -> None:
         if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
             for value in t.tree_leaves(made):
                 if isinstance(value, torch.Tensor):
-                    self._input(value, Place(place.node, f"{_short(func)} drew it"))
+                    self._input(value, TapePlace(place.node, f"{_short(func)} drew it"))
             return
         self._written.update(_written(func, made))
         node = self.graph.create_node("call_function", func, *given, name=place.gradient or _short(func))
@@ -177,10 +177,10 @@ class Tape(t.TorchDispatchMode):
                 self._nodes[value] = node = other
         return node
 
-    def _node_of(self, value: torch.Tensor, place: Place) -> fx.Node:
+    def _node_of(self, value: torch.Tensor, place: TapePlace) -> fx.Node:
         return self._found(value) or self._input(value, place)
 
-    def _arguments(self, given: Any, place: Place) -> Any:
+    def _arguments(self, given: Any, place: TapePlace) -> Any:
         def argument(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
                 return self._node_of(value, place)
@@ -190,7 +190,7 @@ class Tape(t.TorchDispatchMode):
 
         return t.tree_map(argument, given, is_leaf=lambda value: isinstance(value, fx.GraphModule))
 
-    def _input(self, value: torch.Tensor, place: Place) -> fx.Node:
+    def _input(self, value: torch.Tensor, place: TapePlace) -> fx.Node:
         first = next(iter(self.graph.nodes), None)
         where = self.graph.inserting_after(self._last_input) if self._last_input is not None else (
             self.graph.inserting_before(first) if first is not None else self.graph.inserting_after()
@@ -206,7 +206,7 @@ class Tape(t.TorchDispatchMode):
             self._kept(node.name, value)
         return node
 
-    def _describe(self, node: fx.Node, made: Any, place: Place) -> None:
+    def _describe(self, node: fx.Node, made: Any, place: TapePlace) -> None:
         node.meta["val"] = t.tree_map_only(torch.Tensor, self._fake, made)
         for key, value in (("autograd_node", place.node), ("hook", place.hook), ("stack_trace", place.stack)):
             if value:
@@ -234,7 +234,7 @@ class _Part(fx.Interpreter):
     input.
     """
 
-    def __init__(self, tape: Tape, module: fx.GraphModule, given: Sequence[tuple[Any, Any]], place: Place) -> None:
+    def __init__(self, tape: Tape, module: fx.GraphModule, given: Sequence[tuple[Any, Any]], place: TapePlace) -> None:
         super().__init__(module, garbage_collect_values=False)
         self.tape, self.given, self.place = tape, given, place
         self.copied = module.graph

@@ -27,7 +27,7 @@ _RANK = re.compile(r"_rank_(\d+)_")
 
 
 @dataclass
-class Entry:
+class TraceLine:
     """One line: what it tells (`name` is that of an artifact), under which compile ("0/1_2", "" for none), and its payload."""
 
     kind: str
@@ -44,7 +44,7 @@ class Trace:
     """The entries of one file in their order; `damage`: one sentence for each thing that could not be read."""
 
     path: Path
-    entries: list[Entry] = field(default_factory=list[Entry])
+    entries: list[TraceLine] = field(default_factory=list[TraceLine])
     damage: list[str] = field(default_factory=list[str])
 
 
@@ -62,7 +62,7 @@ def read(path: Path) -> Trace:
     trace, bad, payload = Trace(path), 0, list[bytes]()
     named = _RANK.search(path.name)
     rank = int(named[1]) if named else None
-    entry: Entry | None = None
+    entry: TraceLine | None = None
     digest = ""
 
     def end() -> None:
@@ -106,14 +106,14 @@ def _header(text: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def _entry(header: dict[str, Any], rank: int | None) -> Entry | None:
+def _entry(header: dict[str, Any], rank: int | None) -> TraceLine | None:
     kind = next((key for key in header if key not in _COMMON), "")
     fields = header.get(kind)
     if not kind or kind in _PASSED_OVER:
         return None
     name = cast("dict[str, Any]", fields).get("name") if isinstance(fields, dict) else None
     own = header.get("rank")
-    return Entry(kind, str(name or ""), _compile_id(header), own if isinstance(own, int) else rank, fields)
+    return TraceLine(kind, str(name or ""), _compile_id(header), own if isinstance(own, int) else rank, fields)
 
 
 def _compile_id(header: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from ....dumps.errors import UnreadableError
 from ....dumps.ids import compile_name
 from ....dumps.schema import FORMAT, Ambient, Arg, GraphRecord, InputRecord, SymbolRecord, SymValue, TensorValue
 from . import runnable, text
-from .lines import Entry
+from .lines import TraceLine
 
 _STAGES = {
     "dynamo_output_graph": "dynamo", "after_pre_grad_graph": "pre_grad", "aot_joint_graph": "joint",
@@ -32,7 +32,7 @@ _PLAIN_INPUT = re.compile(r"PlainAOTInput\(idx=(\d+)\)")
 
 
 @dataclass
-class Graph:
+class TraceGraph:
     """One graph of a trace: what is said of it, and how its compile ended ("captured" where the trace does not tell)."""
 
     stage: str
@@ -56,7 +56,7 @@ class _Compile:
     symbols: dict[str, SymbolRecord] = field(default_factory=dict[str, SymbolRecord])
     tensors: dict[tuple[Any, Any], dict[str, Any]] = field(default_factory=dict[tuple[Any, Any], dict[str, Any]])
     sources: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict[str, tuple[str, dict[str, Any]]])
-    graphs: list[Graph] = field(default_factory=list[Graph])
+    graphs: list[TraceGraph] = field(default_factory=list[TraceGraph])
 
 
 class Process:
@@ -65,7 +65,7 @@ class Process:
     def __init__(self, rank: int | None) -> None:
         self.rank = rank
         self.torch = ""
-        self.told: list[Graph | dict[str, Any]] = []
+        self.told: list[TraceGraph | dict[str, Any]] = []
         self.notes: list[str] = []
         self._compiles: dict[str, _Compile] = {}
         self._files: dict[int, str] = {}
@@ -73,11 +73,11 @@ class Process:
         self._why: dict[str, list[str]] = {}
 
     @property
-    def graphs(self) -> list[Graph]:
+    def graphs(self) -> list[TraceGraph]:
         """Its graphs."""
-        return [one for one in self.told if isinstance(one, Graph)]
+        return [one for one in self.told if isinstance(one, TraceGraph)]
 
-    def take(self, entries: list[Entry]) -> None:
+    def take(self, entries: list[TraceLine]) -> None:
         """All entries of its trace."""
         for entry in entries:
             compiled = self._compiles.setdefault(entry.compile_id.partition("_")[0], _Compile())
@@ -93,16 +93,16 @@ class Process:
             elif name in _HANDLERS:
                 _HANDLERS[name](self, compiled, entry)
 
-    def add(self, graph: Graph) -> None:
+    def add(self, graph: TraceGraph) -> None:
         """A graph, in its place."""
         self._compiles.setdefault(graph.compile_id.partition("_")[0], _Compile()).graphs.append(graph)
         self.told.append(graph)
 
-    def _graph(self, compiled: _Compile, stage: str, entry: Entry, name: str) -> None:
+    def _graph(self, compiled: _Compile, stage: str, entry: TraceLine, name: str) -> None:
         try:
             if not entry.whole:
                 raise UnreadableError("its text", "it is cut off or was changed: it does not fit the sum that torch wrote")
-            graph = Graph(stage, entry.compile_id, text.parse(entry.payload))
+            graph = TraceGraph(stage, entry.compile_id, text.parse(entry.payload))
         except UnreadableError as error:
             self._left(entry, name, error)
             return
@@ -115,10 +115,10 @@ class Process:
                 node.value = other.value or node.value
         self.add(graph)
 
-    def _left(self, entry: Entry, name: str, error: UnreadableError) -> None:
+    def _left(self, entry: TraceLine, name: str, error: UnreadableError) -> None:
         self.notes.append(f"{entry.compile_id or 'no compile'}, {name}: left out, {error.what}: {error.why}")
 
-    def _runnable(self, compiled: _Compile, entry: Entry) -> None:
+    def _runnable(self, compiled: _Compile, entry: TraceLine) -> None:
         try:
             told = runnable.read(entry.payload)
         except UnreadableError as error:
@@ -136,7 +136,7 @@ class Process:
             graph.config = told.config
             _refine(graph, told)
 
-    def _started(self, compiled: _Compile, entry: Entry) -> None:
+    def _started(self, compiled: _Compile, entry: TraceLine) -> None:
         frame = _last(entry.fields.get("stack"))
         number = frame.get("filename")
         base = entry.compile_id.partition("_")[0]
@@ -148,14 +148,14 @@ class Process:
         if reasons := self._why.pop(base, None):
             self.told.append({"what": "recompile", "compile": name, "reasons": reasons, "of": len(reasons)})
 
-    def _recompiled(self, compiled: _Compile, entry: Entry) -> None:
+    def _recompiled(self, compiled: _Compile, entry: TraceLine) -> None:
         try:
             reasons = msgspec.json.decode(entry.payload, type=list[str])
         except msgspec.MsgspecError:
             reasons = [line for line in entry.payload.splitlines() if line.strip()]
         self._why[entry.compile_id.partition("_")[0]] = reasons
 
-    def _symbol(self, compiled: _Compile, entry: Entry) -> None:
+    def _symbol(self, compiled: _Compile, entry: TraceLine) -> None:
         fields = entry.fields
         name, hint = str(fields.get("symbol") or ""), _number(fields.get("val"))
         span = re.fullmatch(r"\[(\S+), (\S+)\]", str(fields.get("vr") or ""))
@@ -168,17 +168,17 @@ class Process:
             order=-1 if backed else len(compiled.symbols),
         )  # fmt: skip
 
-    def _tensor(self, compiled: _Compile, entry: Entry) -> None:
+    def _tensor(self, compiled: _Compile, entry: TraceLine) -> None:
         fields = entry.fields
         compiled.tensors[fields.get("describer_id"), fields.get("id")] = fields
 
-    def _source(self, compiled: _Compile, entry: Entry) -> None:
+    def _source(self, compiled: _Compile, entry: TraceLine) -> None:
         fields = entry.fields
         source = str(fields.get("source") or "")
         told = compiled.tensors.get((fields.get("describer_id"), fields.get("id")), {})
         compiled.sources[re.sub(r"[^a-zA-Z0-9]+", "_", source)] = source, told
 
-    def _broke(self, compiled: _Compile, entry: Entry) -> None:
+    def _broke(self, compiled: _Compile, entry: TraceLine) -> None:
         first, _, rest = entry.payload.partition("\n")
         place = re.fullmatch(r"Graph break in user code at (.+):(\d+)", first)
         stack = [[place[1], int(place[2]), "", ""]] if place else []
@@ -188,7 +188,7 @@ class Process:
             "what": "break", "compile": name, "then": "resumed", "stack": stack, "text": reason, "text_id": self._broken,
         })  # fmt: skip
 
-    def _ended(self, compiled: _Compile, entry: Entry) -> None:
+    def _ended(self, compiled: _Compile, entry: TraceLine) -> None:
         fields, backward = entry.fields, entry.kind.startswith("bwd")
         kind, seconds = fields.get("fail_type"), fields.get("entire_frame_compile_time_s")
         for graph in compiled.graphs:
@@ -200,7 +200,7 @@ class Process:
             if graph.stage == "dynamo" and isinstance(seconds, (int, float)):
                 graph.seconds = float(seconds)
 
-    def record(self, graph: Graph, local: str) -> GraphRecord:
+    def record(self, graph: TraceGraph, local: str) -> GraphRecord:
         """The record of one of its graphs, under a local id."""
         compiled = self._compiles[graph.compile_id.partition("_")[0]]
         body, stage = graph.text.body, graph.stage
@@ -228,9 +228,9 @@ _HANDLERS = {
 }  # fmt: skip
 
 
-def of_runnable(told: runnable.Runnable, compile_id: str, stage: str = "") -> Graph:
+def of_runnable(told: runnable.Runnable, compile_id: str, stage: str = "") -> TraceGraph:
     """The graph of an fx_graph_runnable alone: the layout of its inputs is known, of other values it is not."""
-    graph = Graph(stage or stage_of([node.name for node in told.graph.inputs]), compile_id, told.graph, told.config)
+    graph = TraceGraph(stage or stage_of([node.name for node in told.graph.inputs]), compile_id, told.graph, told.config)
     for node in graph.text.inputs:
         node.value = told.inputs.get(node.name)
     return graph
@@ -243,7 +243,7 @@ def stage_of(names: list[str]) -> str:
     return "forward" if any(name.startswith("primals") for name in names) else "joint_passed"
 
 
-def _refine(graph: Graph, told: runnable.Runnable) -> None:
+def _refine(graph: TraceGraph, told: runnable.Runnable) -> None:
     """What the annotations of a graph do not tell: offsets, and which inputs share memory."""
     values = [value for value in told.inputs.values() if isinstance(value, TensorValue)]
     shared = {one.storage for one in values if sum(other.storage == one.storage for other in values) > 1}
@@ -257,7 +257,7 @@ def _refine(graph: Graph, told: runnable.Runnable) -> None:
                 value.storage_bytes = seen.storage_bytes if seen.storage in shared or seen.offset else None
 
 
-def _inputs(graph: Graph, compiled: _Compile) -> Iterator[InputRecord]:
+def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
     """What is known of each input: what the user calls it, and what it is for."""
     dynamo = next((one for one in compiled.graphs if one.stage == "dynamo" and one.compile_id == graph.compile_id), None)
     first = [compiled.sources.get(node.target) for node in dynamo.text.inputs] if dynamo else []
@@ -278,7 +278,7 @@ def _inputs(graph: Graph, compiled: _Compile) -> Iterator[InputRecord]:
             yield InputRecord(node.name, "saved" if graph.stage.endswith("backward") else "unknown")
 
 
-def _kwargs(graph: Graph, compiled: _Compile) -> dict[str, Arg]:
+def _kwargs(graph: TraceGraph, compiled: _Compile) -> dict[str, Arg]:
     """What its compiler was told, as far as the graphs themselves say it."""
     stage = graph.stage.removeprefix("post_grad_")
     if stage in ("forward", "backward", "inference") and (stage != graph.stage or stage != "inference"):

@@ -19,7 +19,7 @@ from ....dumps.validate import check_graph
 from ....dumps.wording import counted
 from ....dumps.writer import RunWriter
 from . import lines, runnable
-from .process import Graph, Process, of_runnable
+from .process import Process, TraceGraph, of_runnable
 
 _RUNNABLE = "fx_graph_runnable.py"
 _FOLDER = re.compile(r"(?:.*__)?(\d+)_(forward|backward|inference)_(\d+)(?:\.\d+)?")
@@ -104,7 +104,7 @@ def _how_to_trace() -> str:
 def _write(run: RunWriter, made: Process, source: str, left: list[str]) -> int:
     """Writes what is known of one process; returns how many graphs."""
     writer = run.process("trace" if made.rank is None else f"rank{made.rank}_trace", rank=made.rank)
-    ids: list[tuple[Graph, str]] = []
+    ids: list[tuple[TraceGraph, str]] = []
     writer.journal.event("note", message=f"read from {source}, which says of inputs their layout alone: values are made up")
     for one in made.told:
         if isinstance(one, dict):

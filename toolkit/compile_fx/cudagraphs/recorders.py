@@ -33,10 +33,10 @@ Make = Callable[[list[Any]], Call]
 Tell = Callable[[str], None]
 
 
-def facts_of(compiled: Any, constants: dict[str, Any], names: Sequence[Any]) -> Facts:
+def facts_of(compiled: Any, constants: dict[str, Any], names: Sequence[Any]) -> CallFacts:
     """What torch keeps with a compiled graph for the recording of it."""
     known = compiled.cudagraph_info
-    return Facts(
+    return CallFacts(
         names=names,
         static=tuple(compiled.fx_kwargs["static_input_idxs"] or ()),
         mutated=tuple(compiled.mutated_input_idxs),
@@ -57,7 +57,7 @@ def prepare(compiled: Any, inputs: Sequence[Any], forward_device: Any) -> None:
         forward_device.set(_device(compiled))
 
 
-def put_on_by(policy: Any, compiled: Any, facts: Facts, inputs: Sequence[Any]) -> None:
+def put_on_by(policy: Any, compiled: Any, facts: CallFacts, inputs: Sequence[Any]) -> None:
     """What the user's policy makes of the whole call."""
     kwargs = compiled.fx_kwargs
     compiled.current_callable = policy.cudagraphify(
@@ -68,7 +68,7 @@ def put_on_by(policy: Any, compiled: Any, facts: Facts, inputs: Sequence[Any]) -
     )  # fmt: skip
 
 
-def put_on_partitions(compiled: Any, facts: Facts, tell: Tell) -> int:
+def put_on_partitions(compiled: Any, facts: CallFacts, tell: Tell) -> int:
     """A recording of each partition; what lies between them stays as it is. Returns how many."""
     parts = [part_of(facts, one) for one in compiled.partition_maps]
     titles = [f"graph {number} of {len(parts)}" if len(parts) > 1 else "1 graph" for number in range(1, len(parts) + 1)]
@@ -81,7 +81,7 @@ def put_on_partitions(compiled: Any, facts: Facts, tell: Tell) -> int:
     return len(parts)
 
 
-def recording(call: Call, compiled: Any, facts: Facts, title: str, tell: Tell) -> Call:
+def recording(call: Call, compiled: Any, facts: CallFacts, title: str, tell: Tell) -> Call:
     """`call`, to be recorded at its first call with real inputs."""
     kwargs, device = compiled.fx_kwargs, _device(compiled)
 
@@ -115,7 +115,7 @@ def _device(compiled: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Facts:
+class CallFacts:
     """What recording a call needs to know. Indices are of the call's inputs; `stacks` are of its outputs."""
 
     names: Sequence[Any]
@@ -127,12 +127,12 @@ class Facts:
     constants: dict[str, Any] | None = None
 
 
-def part_of(whole: Facts, one: Any) -> Facts:
+def part_of(whole: CallFacts, one: Any) -> CallFacts:
     """The facts of one partition, of torch's GraphPartitionMap."""
     inputs: list[int | None] = list(one.input_index_mapping)
     between = [f"partition_{one.id}_placeholder_{place}" for place in range(len(inputs))]
     known = whole.constants or {}
-    return Facts(
+    return CallFacts(
         names=[InputName(between[i]) if at is None else name_at(whole.names, at) for i, at in enumerate(inputs)],
         static=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.static),
         mutated=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.mutated),
@@ -149,7 +149,7 @@ def _name_alone(name: str) -> Any:
     return t.PlaceholderInfo(name=name, stack_trace=None, users=[], mutating_use_stack_trace=None)
 
 
-def recorder(call: Call, facts: Facts, device_index: int, is_backward: bool, is_inference: bool) -> Callable[..., Call]:
+def recorder(call: Call, facts: CallFacts, device_index: int, is_backward: bool, is_inference: bool) -> Callable[..., Call]:
     """What makes a tree's function of real inputs. The compile that it belongs to is the one that runs now."""
     compile_id = t.CompileContext.current_compile_id()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..work import Work
 from . import kernels, machine, operators, passes
-from .case import Case, Explained, NodeAt, chain_of
+from .case import ErrorContext, Explained, NodeAt, chain_of
 
 __all__ = ["ATTRIBUTE", "Explained", "NodeAt", "carried", "explain", "told"]
 
@@ -23,7 +23,7 @@ ATTRIBUTE = "graphdbg_explained"
 """The attribute that carries the text; the record is `graphdbg_account`."""
 _RECORD = "graphdbg_account"
 
-Family = Callable[[Case, Any], Explained | None]
+Family = Callable[[ErrorContext, Any], Explained | None]
 
 FAMILIES: tuple[tuple[tuple[str, ...], Family], ...] = (
     (("SkipFrame",), machine.bf16),
@@ -58,7 +58,7 @@ def explain(error: BaseException, work: Work | None, stage: str) -> Explained:
 
     An account is never the reason that the error itself is lost: where making one fails, the account says so.
     """
-    case = Case.of(error, work, stage)
+    case = ErrorContext.of(error, work, stage)
     try:
         for names, family in FAMILIES:
             found = case.find(*names)

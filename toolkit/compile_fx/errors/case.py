@@ -100,7 +100,7 @@ class Explained:
 
 
 @dataclass
-class Case:
+class ErrorContext:
     """An error and its surroundings. `chain`: the error, then what it wraps, outermost first."""
 
     error: BaseException
@@ -111,7 +111,7 @@ class Case:
     """Outermost first; those of what was raised first come last."""
 
     @classmethod
-    def of(cls, error: BaseException, work: Work | None, stage: str) -> Case:
+    def of(cls, error: BaseException, work: Work | None, stage: str) -> ErrorContext:
         """Unwraps an error. An exception that only happened to be handled when another was raised counts as wrapped, too."""
         chain = chain_of(error)
         frames: list[FrameType] = []

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .case import Case, Explained, generated, of_kernel
+from .case import ErrorContext, Explained, generated, of_kernel
 
 _ERROR = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?error: (?P<said>.*)$", re.MULTILINE
@@ -26,7 +26,7 @@ _SOURCE = (".cpp", ".cc", ".cu", ".c")
 
 
 @dataclass
-class Place:
+class SourceError:
     """Where a compiler found an error. `column` is None where it names none; `said` is its message."""
 
     file: str
@@ -36,16 +36,16 @@ class Place:
     whole: str
 
 
-def first_error(output: str) -> Place | None:
+def first_error(output: str) -> SourceError | None:
     """The first error in the output of g++ or clang; None when it has none (a linker's message, a killed compiler)."""
     found = _ERROR.search(output)
     if found is None:
         return None
     column = int(found["column"]) if found["column"] else None
-    return Place(found["file"], int(found["line"]), column, found["said"], found[0])
+    return SourceError(found["file"], int(found["line"]), column, found["said"], found[0])
 
 
-def cpp_refused(case: Case, error: Any) -> Explained:
+def cpp_refused(case: ErrorContext, error: Any) -> Explained:
     """A CppCompileError, of a CPU kernel, a C++ wrapper, or a library ahead of time."""
     output = str(getattr(error, "output", "") or error)
     command = [str(part) for part in getattr(error, "cmd", ())]
@@ -69,14 +69,14 @@ def cpp_refused(case: Case, error: Any) -> Explained:
     )  # fmt: skip
 
 
-def _in_source(found: Place, output: str, sources: list[str]) -> Place:
+def _in_source(found: SourceError, output: str, sources: list[str]) -> SourceError:
     """The place in generated source: an error inside a header names there the line that needed it."""
     if found.file in sources or not sources:
         return found
     for source in sources:
         needed = rf"^{re.escape(source)}:(\d+):(?:(\d+):)?\s+(?:required from|required by|note: in instantiation)"
         if named := re.search(needed, output, re.MULTILINE):
-            return Place(source, int(named[1]), int(named[2]) if named[2] else None, found.said, found.whole)
+            return SourceError(source, int(named[1]), int(named[2]) if named[2] else None, found.said, found.whole)
     return found
 
 
@@ -103,7 +103,7 @@ _FIX = (
 )
 
 
-def triton_refused(case: Case, _: Any) -> Explained | None:
+def triton_refused(case: ErrorContext, _: Any) -> Explained | None:
     """Triton's front end refused the source, or its back end the code made of it."""
     found: Any = case.find("CompilationError")
     if found is not None and hasattr(found, "error_message"):
@@ -124,7 +124,7 @@ def triton_refused(case: Case, _: Any) -> Explained | None:
     return None
 
 
-def resources(case: Case, _: Any) -> Explained | None:
+def resources(case: ErrorContext, _: Any) -> Explained | None:
     """The kernel compiles, but needs more shared memory, registers or threads than the GPU has."""
     found = _RESOURCES.search(case.text())
     if found is None:
@@ -138,7 +138,7 @@ def resources(case: Case, _: Any) -> Explained | None:
     )  # fmt: skip
 
 
-def not_python(case: Case, _: Any) -> Explained | None:
+def not_python(case: ErrorContext, _: Any) -> Explained | None:
     """Generated code, a kernel's or the wrapper's, that Python cannot read; here or in a worker."""
     error, written = case.find("SyntaxError"), _IMPORT.search(case.text())
     column: int | None = None
@@ -158,7 +158,7 @@ def not_python(case: Case, _: Any) -> Explained | None:
     )  # fmt: skip
 
 
-def _told(case: Case, kernel: str, said: str, source: str, line: int | None, column: int | None) -> Explained:
+def _told(case: ErrorContext, kernel: str, said: str, source: str, line: int | None, column: int | None) -> Explained:
     column = None if column is None else column + 1  # Python's count from 0
     first = said.splitlines()[0] if said else "no reason is given"
     at = f"{kernel or 'kernel'}:{line}:{column}: " if line is not None else ""
@@ -169,12 +169,12 @@ def _told(case: Case, kernel: str, said: str, source: str, line: int | None, col
     )  # fmt: skip
 
 
-def _is_import(case: Case) -> bool:
+def _is_import(case: ErrorContext) -> bool:
     """Whether it was raised while generated code was loaded: a SyntaxError of anything else is not ours to tell."""
     return any(frame.f_code.co_name == "_reload_python_module" for frame in case.frames)
 
 
-def _named(case: Case, source: str) -> str:
+def _named(case: ErrorContext, source: str) -> str:
     """The name that the wrapper has for the kernel; its function may be called `triton_` in all of them."""
     text = generated(case.work)
     known = kernels(text)

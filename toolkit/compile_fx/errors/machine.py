@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ....dumps.wording import counted
-from .case import Case, Explained, NodeAt, at
+from .case import ErrorContext, Explained, NodeAt, at
 
 _MEMORY = re.compile(
     r"out of memory|can't allocate memory|not enough memory|Cannot allocate memory|Killed signal terminated program|"
@@ -24,7 +24,7 @@ _COMPILER_MEMORY = re.compile(r"(?:\S+: )?(?:fatal error: Killed|virtual memory 
 _LATE = re.compile(r"future for '?(\w+)'? did not\s+complete within (\S+?)s\b|did not\s+complete within")
 
 
-def memory(case: Case, _: Any) -> Explained | None:
+def memory(case: ErrorContext, _: Any) -> Explained | None:
     """The compile itself ran out of memory, on the host or the GPU, or of disk."""
     disk = next((one for one in case.chain if isinstance(one, OSError) and one.errno == errno.ENOSPC), None)
     if disk is not None or (case.find("CppCompileError") and "No space left on device" in case.text()):
@@ -48,7 +48,7 @@ def memory(case: Case, _: Any) -> Explained | None:
     )  # fmt: skip
 
 
-def recursion(case: Case, _: Any) -> Explained | None:
+def recursion(case: ErrorContext, _: Any) -> Explained | None:
     """Python's limit of nested calls; the function that comes most often is named."""
     if case.find("RecursionError") is None and "maximum recursion depth" not in str(case.cause()):
         return None
@@ -63,7 +63,7 @@ def recursion(case: Case, _: Any) -> Explained | None:
     )  # fmt: skip
 
 
-def worker(case: Case, _: Any) -> Explained | None:
+def worker(case: ErrorContext, _: Any) -> Explained | None:
     """A compile in another process took too long, or ended."""
     text = "\n".join(str(one) for one in case.chain if not case.find("CppCompileError"))
     late = _LATE.search(text)
@@ -85,7 +85,7 @@ def worker(case: Case, _: Any) -> Explained | None:
     return None
 
 
-def _lines(case: Case, compiler: BaseException | None) -> list[str]:
+def _lines(case: ErrorContext, compiler: BaseException | None) -> list[str]:
     """Where to look for words about memory: first lines of errors, and what a compiler said of its own end."""
     lines = [line for one in case.chain if one is not compiler for line in str(one).splitlines()[:3]]
     if compiler is not None:
@@ -97,7 +97,7 @@ def _lines(case: Case, compiler: BaseException | None) -> list[str]:
 _NO_COMPILER = "missing compiler"
 
 
-def no_cpp_compiler(case: Case, error: Any) -> Explained:
+def no_cpp_compiler(case: ErrorContext, error: Any) -> Explained:
     """No C++ compiler; a compile goes on as far as its code without one."""
     tried = re.findall(r"'([^']+)'", str(error)) or re.findall(r"Compiler: (\S+) is not found", str(error))
     return case.told(
@@ -108,7 +108,7 @@ def no_cpp_compiler(case: Case, error: Any) -> Explained:
     )  # fmt: skip
 
 
-def no_triton(case: Case, error: Any) -> Explained:
+def no_triton(case: ErrorContext, error: Any) -> Explained:
     """No Triton."""
     return case.told(
         _NO_COMPILER, f"no Triton: the stage {case.stage} needs it for kernels on the GPU", "it is not installed, or too old",
@@ -116,7 +116,7 @@ def no_triton(case: Case, error: Any) -> Explained:
     )  # fmt: skip
 
 
-def no_program(case: Case, error: Any) -> Explained | None:
+def no_program(case: ErrorContext, error: Any) -> Explained | None:
     """No nvcc, ptxas or other program that a compile calls."""
     name = str(getattr(error, "filename", "") or "")
     if not re.search(r"(?:^|/)(?:nvcc|ptxas|ld|g\+\+|gcc|clang(?:\+\+)?|cl|hipcc)(?:-[\d.]+)?$", name):
@@ -127,7 +127,7 @@ def no_program(case: Case, error: Any) -> Explained | None:
     )  # fmt: skip
 
 
-def bf16(case: Case, error: Any) -> Explained | None:
+def bf16(case: ErrorContext, error: Any) -> Explained | None:
     """Torch gives a graph with bfloat16 inputs or outputs up (SkipFrame) where the GPU only emulates it."""
     if "bf16" not in str(error).lower():
         return None
@@ -145,7 +145,7 @@ def bf16(case: Case, error: Any) -> Explained | None:
     )  # fmt: skip
 
 
-def too_old(case: Case, error: Any) -> Explained:
+def too_old(case: ErrorContext, error: Any) -> Explained:
     """Triton has no code for a GPU below 7.0."""
     return case.told(
         "GPU too old for Triton", "the graph cannot be compiled for this GPU", str(error),
@@ -153,7 +153,7 @@ def too_old(case: Case, error: Any) -> Explained:
     )  # fmt: skip
 
 
-def _gpu(case: Case) -> str:
+def _gpu(case: ErrorContext) -> str:
     for frame in case.inwards():
         if (properties := frame.f_locals.get("device_props")) is not None:
             major, minor = getattr(properties, "major", None), getattr(properties, "minor", None)
@@ -162,7 +162,7 @@ def _gpu(case: Case) -> str:
     return "this GPU"
 
 
-def _values(case: Case) -> list[str]:
+def _values(case: ErrorContext) -> list[str]:
     """Inputs that are bfloat16, else outputs."""
     lowering: Any = case.work.lowering if case.work is not None else None
     if lowering is None:
@@ -176,7 +176,7 @@ def _is_bf16(value: Any) -> bool:
     return dtype is not None and str(dtype()) == "torch.bfloat16"
 
 
-def _nodes(case: Case, names: list[str]) -> list[NodeAt]:
+def _nodes(case: ErrorContext, names: list[str]) -> list[NodeAt]:
     graph = getattr(case.work.gm, "graph", None) if case.work is not None else None
     return (
         [at(node) for node in graph.nodes if node.op == "placeholder" and node.name in names]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .case import Case, Explained, interpreter
+from .case import ErrorContext, Explained, interpreter
 
 _UNSUPPORTED = "unsupported operator"
 _NO_FAKE = re.compile(
@@ -20,7 +20,7 @@ _NO_FAKE = re.compile(
 _ALIAS = "whose output has alias annotations"
 
 
-def depends_on_data(case: Case, error: Any) -> Explained:
+def depends_on_data(case: ErrorContext, error: Any) -> Explained:
     """A size or a branch that depends on the values of a tensor."""
     settings = {
         "DynamicOutputShapeException": "set torch._dynamo.config.capture_dynamic_output_shape_ops = True",
@@ -33,7 +33,7 @@ def depends_on_data(case: Case, error: Any) -> Explained:
     )  # fmt: skip
 
 
-def not_lowered(case: Case, error: Any) -> Explained:
+def not_lowered(case: ErrorContext, error: Any) -> Explained:
     """Inductor has no rule for it, and calls none as it is."""
     op = case.op
     if type(error).__name__ == "MissingOperatorWithDecomp":
@@ -50,7 +50,7 @@ def not_lowered(case: Case, error: Any) -> Explained:
     return case.told(_UNSUPPORTED, f"{op} has no lowering{case.where}", why, fix, nodes=case.nodes)
 
 
-def no_fake(case: Case, _: Any) -> Explained | None:
+def no_fake(case: ErrorContext, _: Any) -> Explained | None:
     """An operator without a fake kernel."""
     error = case.find("UnsupportedOperatorException", "UnsupportedFakeTensorException")
     plain = case.find("NotImplementedError")
@@ -64,7 +64,7 @@ def no_fake(case: Case, _: Any) -> Explained | None:
     )  # fmt: skip
 
 
-def aliases(case: Case, _: Any) -> Explained | None:
+def aliases(case: ErrorContext, _: Any) -> Explained | None:
     """What it returns aliases an argument."""
     error = next((one for one in case.chain if _ALIAS in str(one)), None)
     if error is None:
@@ -76,7 +76,7 @@ def aliases(case: Case, _: Any) -> Explained | None:
     )  # fmt: skip
 
 
-def no_fallback(case: Case, _: Any) -> Explained | None:
+def no_fallback(case: ErrorContext, _: Any) -> Explained | None:
     """Inductor would call the operator from generated code, and cannot."""
     if not any(_makes_fallback(frame) for frame in case.frames):
         return None
@@ -89,7 +89,7 @@ def no_fallback(case: Case, _: Any) -> Explained | None:
     )  # fmt: skip
 
 
-def no_operator(case: Case, _: Any) -> Explained | None:
+def no_operator(case: ErrorContext, _: Any) -> Explained | None:
     """A function that is no operator at all."""
     found = re.match(r"(.+) is not an OpOverload", str(case.cause()))
     if found is None:
@@ -125,7 +125,7 @@ _SAID = re.compile(
 )
 
 
-def mixed(case: Case, _: Any) -> Explained | None:
+def mixed(case: ErrorContext, _: Any) -> Explained | None:
     """Fake propagation in capture or post_grad, or a lowering, met operands on more than one device."""
     if not any(_SAID.search("\n".join(str(one).splitlines()[:2])) for one in case.chain):
         return None

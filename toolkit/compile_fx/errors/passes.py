@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ....dumps.errors import GraphdbgError
-from .case import Case, Explained
+from .case import ErrorContext, Explained
 from .kernels import excerpt
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _GROUPS = {
 }  # fmt: skip
 
 
-def of_a_pass(case: Case, _: Any) -> Explained | None:
+def of_a_pass(case: ErrorContext, _: Any) -> Explained | None:
     """A pass of pre_grad, joint or post_grad raised, one of torch's or one of the configuration."""
     named = pass_named(case)
     if not named:
@@ -38,7 +38,7 @@ def of_a_pass(case: Case, _: Any) -> Explained | None:
     )  # fmt: skip
 
 
-def anything(case: Case) -> Explained:
+def anything(case: ErrorContext) -> Explained:
     """What no other family knows: the stage, the node, where it was raised; or an error that tells itself."""
     cause = case.cause()
     if isinstance(cause, GraphdbgError):
@@ -57,7 +57,7 @@ def anything(case: Case) -> Explained:
     )  # fmt: skip
 
 
-def pass_named(case: Case) -> tuple[str, str] | None:
+def pass_named(case: ErrorContext) -> tuple[str, str] | None:
     """(group.pass, function) of the innermost pass that was running; None where none was."""
     group, name, function, expected = "", "", "", False
     for frame in case.frames:
@@ -117,7 +117,7 @@ def _at(nodes: list[Any]) -> str:
     return f" at the node {nodes[0].node} ({nodes[0].line or 'no user line is known'})" if nodes else ""
 
 
-def _raised(case: Case) -> dict[str, Any]:
+def _raised(case: ErrorContext) -> dict[str, Any]:
     """File and line that raised; outside torch with the source around it."""
     cause = case.cause()
     trace = cause.__traceback__ or case.error.__traceback__

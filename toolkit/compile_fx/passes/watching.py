@@ -46,7 +46,7 @@ def snapshot(gm: Any) -> Snapshot:
     return [(node, node.target, node.args, node.kwargs) for node in graph.nodes]
 
 
-class Watch:
+class StageWatch:
     """What one stage on one thread is watched for. `skip`: names of passes, and `group/pattern` for single patterns."""
 
     def __init__(self, stage: str, reports: list[PassReport], skip: Collection[str] = ()) -> None:
@@ -177,7 +177,7 @@ def replacements() -> Iterator[Replacement]:
 _hooks = Hooks(replacements)
 
 
-def current() -> Watch | None:
+def current() -> StageWatch | None:
     """The watch of the stage that runs on this thread; None where none was asked for."""
     return _hooks.here
 
@@ -195,7 +195,7 @@ def watched(
     if stage not in REWRITING or not (seen or mine):
         yield
         return
-    with _hooks.inside(Watch(stage, reports, mine)):
+    with _hooks.inside(StageWatch(stage, reports, mine)):
         yield
 
 
@@ -219,29 +219,29 @@ def _seen(asks: Callable[..., tuple[str, Any, Any] | None], original: Function) 
     return run
 
 
-def _called(call: Call, watch: Watch, *args: Any, **_: Any) -> tuple[str, Any, Any] | None:
+def _called(call: PassCall, watch: StageWatch, *args: Any, **_: Any) -> tuple[str, Any, Any] | None:
     if watch.stage != call.stage or watch.inside != call.inside:
         return None
     gm = args[0] if hasattr(args[0], "nodes") or isinstance(args[0], fx.GraphModule) else watch.gm
     return call.name, gm, {"graph": args[0], "count": 0}.get(call.gives)
 
 
-def _observed(watch: Watch, observer: Any, pass_fn: Function) -> tuple[str, Any, Any] | None:
+def _observed(watch: StageWatch, observer: Any, pass_fn: Function) -> tuple[str, Any, Any] | None:
     if stage_of(observer) not in (None, watch.stage):
         return None
     return "group_batch_fusion_passes" if is_group_fusion(pass_fn) else observer.passname, observer.gm, None
 
 
-def _applied(bare: dict[int, tuple[str, str]], watch: Watch, group: Any, gm: Any) -> tuple[str, Any, Any] | None:
+def _applied(bare: dict[int, tuple[str, str]], watch: StageWatch, group: Any, gm: Any) -> tuple[str, Any, Any] | None:
     stage, name = bare.get(id(group), ("", ""))
     return None if watch.stage != stage or watch.stack else (name, gm, 0)
 
 
-def _fused(_: Watch, graph: Any, rule: Any) -> tuple[str, Any, Any]:
+def _fused(_: StageWatch, graph: Any, rule: Any) -> tuple[str, Any, Any]:
     return fusion_name(rule), graph, None
 
 
-def _predispatched(watch: Watch, function: Function, gm: Any, *_: Any) -> tuple[str, Any, Any] | None:
+def _predispatched(watch: StageWatch, function: Function, gm: Any, *_: Any) -> tuple[str, Any, Any] | None:
     return None if watch.stage != "pre_grad" or watch.stack else (function_name(function), gm, None)
 
 
@@ -258,7 +258,7 @@ def _matched(original: Function) -> Function:
 _SUBSYSTEMS = {"pre_grad_passes": "pre_grad", "joint_graph_passes": "joint", "post_grad_passes": "post_grad"}
 
 
-class Call(NamedTuple):
+class PassCall(NamedTuple):
     """A pass that is called by name from a module, with no observer: replaced there.
 
     `gives`: what it returns when it is skipped, "graph" for the first argument, "count" for 0. `inside`: the pass that calls it.
@@ -274,26 +274,26 @@ class Call(NamedTuple):
 
 
 _CALLS = (
-    Call("post_grad", "view_to_reshape"), Call("post_grad", "fake_tensor_prop"),
-    Call("post_grad", "incremental_update", torchs="FakeTensorUpdater.incremental_update"),
-    Call("pre_grad", "numpy_compat_normalization"), Call("pre_grad", "sink_cat_after_pointwise", "graph"),
-    Call("pre_grad", "linear_permute_fusion", "graph"), Call("pre_grad", "permute_linear_fusion", "graph"),
-    Call("pre_grad", "permute_matmul_fusion", "graph"), Call("pre_grad", "remove_identity", "graph"),
-    Call("pre_grad", "fuse_conv_bn", "graph"), Call("pre_grad", "stable_topological_sort", torchs="pre_grad_sort"),
-    Call("pre_grad", "quant_lift_up"),
-    Call("joint", "canonicalize_aten_ir_passes"), Call("joint", "replace_random_passes", "count"),
-    Call("joint", "fuse_seed_creation_pass", "count", "replace_random_passes"),
-    Call("joint", "fuse_offset_creation_pass", "count", "replace_random_passes"),
-    Call("joint", "stable_topological_sort", torchs="joint_sort"),
-    Call("post_grad", "remove_fsdp2_unsharded_param_graph_input_usage"), Call("post_grad", "concat_linear_woq_int4"),
-    Call("post_grad", "micro_pipeline_tp_pass"), Call("post_grad", "stable_topological_sort", torchs="post_grad_sort"),
-    Call("joint", "auto_chunker", "graph", torchs="auto_chunk", switch="auto_chunker.enable"),
-    Call("post_grad", "grouped_gemm_pass", switch="cpp.enable_grouped_gemm_template"),
-    Call("post_grad", "spmd_check", switch="aten_distributed_optimizations.spmd_check"),
+    PassCall("post_grad", "view_to_reshape"), PassCall("post_grad", "fake_tensor_prop"),
+    PassCall("post_grad", "incremental_update", torchs="FakeTensorUpdater.incremental_update"),
+    PassCall("pre_grad", "numpy_compat_normalization"), PassCall("pre_grad", "sink_cat_after_pointwise", "graph"),
+    PassCall("pre_grad", "linear_permute_fusion", "graph"), PassCall("pre_grad", "permute_linear_fusion", "graph"),
+    PassCall("pre_grad", "permute_matmul_fusion", "graph"), PassCall("pre_grad", "remove_identity", "graph"),
+    PassCall("pre_grad", "fuse_conv_bn", "graph"), PassCall("pre_grad", "stable_topological_sort", torchs="pre_grad_sort"),
+    PassCall("pre_grad", "quant_lift_up"),
+    PassCall("joint", "canonicalize_aten_ir_passes"), PassCall("joint", "replace_random_passes", "count"),
+    PassCall("joint", "fuse_seed_creation_pass", "count", "replace_random_passes"),
+    PassCall("joint", "fuse_offset_creation_pass", "count", "replace_random_passes"),
+    PassCall("joint", "stable_topological_sort", torchs="joint_sort"),
+    PassCall("post_grad", "remove_fsdp2_unsharded_param_graph_input_usage"), PassCall("post_grad", "concat_linear_woq_int4"),
+    PassCall("post_grad", "micro_pipeline_tp_pass"), PassCall("post_grad", "stable_topological_sort", torchs="post_grad_sort"),
+    PassCall("joint", "auto_chunker", "graph", torchs="auto_chunk", switch="auto_chunker.enable"),
+    PassCall("post_grad", "grouped_gemm_pass", switch="cpp.enable_grouped_gemm_template"),
+    PassCall("post_grad", "spmd_check", switch="aten_distributed_optimizations.spmd_check"),
 )  # fmt: skip
 
 
-def calls() -> Iterator[tuple[Call, Any, str]]:
+def calls() -> Iterator[tuple[PassCall, Any, str]]:
     """Passes called by name, as far as this torch has them, each with the module or class and the attribute."""
     for call in _CALLS:
         if (not call.switch or setting("inductor", call.switch)[1]) and t.optional(call.torchs or call.name) is not None:

@@ -19,7 +19,7 @@ import msgspec
 
 from ...isolation import Answer, ForkServer, ask
 from .asked import entry_of
-from .records import StageRow, Told, Trouble
+from .records import CompileFailure, CompileRecord, StageRow
 
 if TYPE_CHECKING:
     from ....dumps.store import SavedGraph
@@ -49,7 +49,7 @@ class Request(msgspec.Struct):
     package: str = ""
 
 
-def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Path, watch: Watch) -> Told:
+def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Path, watch: Watch) -> CompileRecord:
     """One compile. Files go to `folder`. Raises GraphdbgError for what the child refused, Interrupted after Ctrl-C."""
     told = _Telling(saved, request, watch)
     payload = {"path": str(saved.path.absolute()), "folder": str(folder), **msgspec.to_builtins(request)}
@@ -73,7 +73,7 @@ def compiled(saved: SavedGraph, request: Request, server: ForkServer, folder: Pa
 class Interrupted(Exception):
     """Ctrl-C, with what was told until then."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: CompileRecord) -> None:
         super().__init__("interrupted")
         self.told = told
 
@@ -82,7 +82,7 @@ class _Telling:
     def __init__(self, saved: SavedGraph, request: Request, watch: Watch) -> None:
         self.watch, self.request = watch, request
         record, entered = saved.record, entry_of(saved, request.package)
-        self.document = Told(
+        self.document = CompileRecord(
             saved.name, saved.stage, entered, recorded_with=record.versions.get("torch", ""), until=request.until or "",
             skip=list(request.skip),
         )  # fmt: skip
@@ -141,7 +141,7 @@ class _Telling:
             "OutOfMemory": "close what else runs, or try --until schedule",
         }
         inside = f"{how} in {stage}" + (f" of {part}" if part else "")
-        self.document.error = Trouble(stage, kind, inside, part, DEATH, excerpt=output, advice=advice.get(kind, ""))
+        self.document.error = CompileFailure(stage, kind, inside, part, DEATH, excerpt=output, advice=advice.get(kind, ""))
         for open_part, open_stage in reversed(self.open):
             innermost = (open_part, open_stage) == (part, stage)
             why = how if innermost else f"{stage} inside it did not end"

@@ -40,7 +40,7 @@ from ..stage import Stage
 from ..telling import Teller, tell
 from ..work import Work
 from .asking import Request
-from .records import MISSING_DEVICE, Trouble
+from .records import MISSING_DEVICE, CompileFailure
 
 _NO_DEVICE = (
     "not compiled with CUDA",
@@ -162,14 +162,14 @@ def _mistake(error: BaseException | None) -> GraphdbgError | None:
     return None
 
 
-def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> Trouble:
+def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> CompileFailure:
     """The account of an error: in which stage, of what type (the one that torch wrapped), behind which nodes, at which lines."""
     account = carried(error) or explain(error, teller.work, teller.failed or "entering")
     inner = getattr(error, "inner_exception", None) or error
     part = teller.name_of(teller.work) if teller.work is not None else ""
     nodes = account.nodes
     failure = failure_of(inner)
-    made = Trouble(teller.failed, failure.type, str(error), part)
+    made = CompileFailure(teller.failed, failure.type, str(error), part)
     made.kind, made.nodes = account.kind, [one.node for one in nodes]
     made.lines = list(dict.fromkeys(one.line for one in nodes if one.line))
     made.kernel, made.excerpt, made.advice = account.kernel, account.text(), account.fix

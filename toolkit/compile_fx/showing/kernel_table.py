@@ -15,7 +15,7 @@ from pathlib import Path
 from ....dumps.amounts import count_text, size_text
 from ....dumps.tables import Column, render
 from ....dumps.wording import counted
-from .records import BufferRow, CompiledRow, KernelRow, PartRow, Told
+from .records import BufferRow, CompiledRow, CompileRecord, KernelRow, PartRow
 
 MOST_ROWS = 40
 """On a terminal."""
@@ -123,7 +123,7 @@ def _bytes(count: int | None) -> str:
     return "-" if count == 0 else size_text(count)
 
 
-def notes_of(told: Told) -> list[str]:
+def notes_of(told: CompileRecord) -> list[str]:
     """What a reader of the table has to know."""
     rows = [row for part in told.parts for row in part.compiled]
     notes: list[str] = []
@@ -142,14 +142,14 @@ def notes_of(told: Told) -> list[str]:
     return notes
 
 
-def failed_kernels(told: Told) -> list[CompiledRow]:
+def failed_kernels(told: CompileRecord) -> list[CompiledRow]:
     """Kernels of which no candidate compiled."""
     rows = [row for part in told.parts for row in part.compiled]
     good = {row.name for row in rows if not row.error}
     return [row for row in rows if row.error and row.name not in good]
 
 
-def forms_of(work: Path, told: Told, kinds: Sequence[str], kernel: str) -> str:
+def forms_of(work: Path, told: CompileRecord, kinds: Sequence[str], kernel: str) -> str:
     """The text forms of each kernel's first candidate, each below a comment that names it. `kernel`: only names with this."""
     texts: list[str] = []
     for part in told.parts:
@@ -163,7 +163,7 @@ def forms_of(work: Path, told: Told, kinds: Sequence[str], kernel: str) -> str:
     return "\n".join(texts)
 
 
-def named(told: Told, kernel: str) -> list[str]:
+def named(told: CompileRecord, kernel: str) -> list[str]:
     """Kernels whose names have this in them."""
     names = [row.name for part in told.parts for row in (*part.compiled, *part.kernels)]
     return [name for name in dict.fromkeys(names) if kernel in name]

@@ -140,7 +140,7 @@ class PartRow(msgspec.Struct):
     without_kernel: dict[str, str] = {}
 
 
-class Trouble(msgspec.Struct):
+class CompileFailure(msgspec.Struct):
     """How a compile ended before its end. `nodes` and `lines`: graph nodes behind it and where they were written."""
 
     stage: str
@@ -156,7 +156,7 @@ class Trouble(msgspec.Struct):
     traceback: str = ""
 
 
-class Told(msgspec.Struct):
+class CompileRecord(msgspec.Struct):
     """One compile. `entered_at` is its first stage here, `caches` what became of the compile caches."""
 
     graph: str
@@ -175,7 +175,7 @@ class Told(msgspec.Struct):
     assembler: str = ""
     skip: list[str] = []
     parts: list[PartRow] = []
-    error: Trouble | None = None
+    error: CompileFailure | None = None
     files: list[dict[str, Any]] = []
     diff: list[dict[str, Any]] = []
     code: dict[str, Any] | None = None

@@ -30,7 +30,7 @@ from . import asking
 from .asked import entry_of, not_run_after, sibling
 from .asking import DEATH, INTERRUPTED
 from .kernel_table import buffer_table, compiled_table, failed_kernels, forms_of, kernel_table, named, notes_of
-from .records import MISSING_DEVICE, PartRow, StageRow, Told
+from .records import MISSING_DEVICE, CompileRecord, PartRow, StageRow
 from .stage_rows import StageRows, difference_data, difference_text, differences
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ INTERRUPTED_EXIT, LACK_EXIT = 130, 3
 _STACK_LINES = 10
 
 
-class Options(NamedTuple):
+class ShowOptions(NamedTuple):
     """How to show it. `name`: the graph as it was typed; `code`: print the generated code, of these `kinds` and this `kernel`."""
 
     name: str
@@ -52,7 +52,7 @@ class Options(NamedTuple):
     kernel: str = ""
 
 
-def shown(saved: SavedGraph, request: asking.Request, options: Options) -> int:
+def shown(saved: SavedGraph, request: asking.Request, options: ShowOptions) -> int:
     """Compiles and shows; the exit code. Raises GraphdbgError for what the user has to mend."""
     with temporary.folder("graphdbg-compile-") as work, opened(None, "inductor", asking.TASK) as server:
         return _Showing(saved, request, options, server, work).run()
@@ -60,7 +60,7 @@ def shown(saved: SavedGraph, request: asking.Request, options: Options) -> int:
 
 class _Showing:
     def __init__(
-        self, saved: SavedGraph, request: asking.Request, options: Options, server: ForkServer, work: Path
+        self, saved: SavedGraph, request: asking.Request, options: ShowOptions, server: ForkServer, work: Path
     ) -> None:
         self.saved, self.request, self.options, self.server, self.work = saved, request, options, server, work
         aside = options.code and options.folder is None
@@ -128,7 +128,7 @@ class _Showing:
             part = "joint" if "num_fwd_outputs" in self.saved.record.compile_kwargs else "inference"
         return StageRow("dynamo" if part == "pre_grad" else part, span, "before", why)
 
-    def _complete(self, told: Told) -> None:
+    def _complete(self, told: CompileRecord) -> None:
         """Rows for stages that did not run, in each part that had begun."""
         for part in told.parts:
             done = [row for row in part.stages if row.stage in NAMES]
@@ -149,7 +149,7 @@ class _Showing:
             span = left[0] if len(left) == 1 else f"{left[0]}..{left[-1]}"
             self.say_row(self.rows.row(StageRow(part.part, span, "not_run", why)))
 
-    def _compare_code(self, told: Told) -> None:
+    def _compare_code(self, told: CompileRecord) -> None:
         """Compiles once more with nothing skipped, and says whether the code is another."""
         plain_one = msgspec.structs.replace(self.request, skip=[], until="codegen", graphs=False, source=True, diff="")
         skipping = plain_one if self.request.source else msgspec.structs.replace(plain_one, skip=self.request.skip)
@@ -161,7 +161,7 @@ class _Showing:
         kernels = [sum(len(part.kernels) for part in one.parts) for one in (whole, told)]
         told.code = {"differs": texts[0] != texts[1], "kernels_without_skip": kernels[0], "kernels": kernels[1]}
 
-    def _tell(self, told: Told, difference: str) -> None:
+    def _tell(self, told: CompileRecord, difference: str) -> None:
         out = self.say_row if self.options.code and self.options.folder is None else _print
         if self.request.diff:
             if difference:
@@ -191,7 +191,7 @@ class _Showing:
         else:
             self._next(told)
 
-    def _code(self, told: Told) -> None:
+    def _code(self, told: CompileRecord) -> None:
         options, work = self.options, self.work / "asked"
         if options.kernel and not named(told, options.kernel):
             known = ", ".join(named(told, "")) or "none"
@@ -201,7 +201,7 @@ class _Showing:
         if text := forms_of(work, told, options.kinds, options.kernel):
             _print(text)
 
-    def _notes(self, told: Told) -> None:
+    def _notes(self, told: CompileRecord) -> None:
         for note in notes_of(told) if told.error is None else ():
             say(f"note: {note}")
         if told.error is None and not self.request.diff and not told.lacking:
@@ -221,7 +221,7 @@ class _Showing:
             count = f" ({before} -> {after} kernel calls)"
             say(f"generated code: {'differs' + count if told.code['differs'] else 'the same as without --skip'}")
 
-    def _failure(self, told: Told) -> None:
+    def _failure(self, told: CompileRecord) -> None:
         error = told.error
         assert error is not None
         if error.type == INTERRUPTED:
@@ -237,7 +237,7 @@ class _Showing:
             say(f"graphdbg: {error.excerpt or error.message}")
         say(f"try: {' | '.join(self._steps(told))}")
 
-    def _steps(self, told: Told) -> list[str]:
+    def _steps(self, told: CompileRecord) -> list[str]:
         """Commands to go on with."""
         error, words = told.error, list[str]()
         if error is not None:
@@ -253,7 +253,7 @@ class _Showing:
             return [with_flags(f"graphdbg compile {self.name}") + diff]
         return [with_flags(f"graphdbg {one}") for one in words]
 
-    def _next(self, told: Told) -> None:
+    def _next(self, told: CompileRecord) -> None:
         if self.request.package:
             say(f"load it without graphdbg: torch._inductor.aoti_load_package({self.request.package!r})")
         elif self.request.skip:
@@ -285,7 +285,7 @@ def _normal(source: str) -> str:
     return re.sub(r"graph_\d+", "graph_N", re.sub(r"# AOT ID: .*|/\S*/", "", source))
 
 
-def _exit_code(told: Told) -> int:
+def _exit_code(told: CompileRecord) -> int:
     if told.error is None and failed_kernels(told):
         return 1
     if told.error is None:
@@ -294,7 +294,7 @@ def _exit_code(told: Told) -> int:
     return LACK_EXIT if missing else INTERRUPTED_EXIT if told.error.type == INTERRUPTED else 1
 
 
-def emitted(folder: Path, work: Path, told: Told) -> list[dict[str, Any]]:
+def emitted(folder: Path, work: Path, told: CompileRecord) -> list[dict[str, Any]]:
     """Writes the folder; what was written, with sizes. `work` holds what the child left. Raises UsageError where it exists."""
     with new_folder(folder) as fresh:
         for source in sorted(work.rglob("*")):
@@ -317,7 +317,7 @@ def emitted(folder: Path, work: Path, told: Told) -> list[dict[str, Any]]:
     return told.files
 
 
-def source_of(work: Path, told: Told, kernel: str = "") -> str:
+def source_of(work: Path, told: CompileRecord, kernel: str = "") -> str:
     """The generated code of all parts, or of each generated kernel with this in its name, under lines with the part's name."""
     texts: list[str] = []
     for part in told.parts:

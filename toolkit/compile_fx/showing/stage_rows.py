@@ -24,7 +24,7 @@ from ....dumps.diff.view import details, verdict_text
 from ....dumps.schema import GraphRecord
 from ....dumps.tables import plain
 from ....dumps.wording import counted
-from .records import Amount, PassRow, StageRow, Told
+from .records import Amount, CompileRecord, PassRow, StageRow
 
 _WIDTHS = (10, 12, 13, 13, 10)
 _MOST_OPERATORS = 6
@@ -150,7 +150,7 @@ class Difference(msgspec.Struct):
     beside: Sideways
 
 
-def differences(folder: Path, told: Told, stage: str) -> list[Difference]:
+def differences(folder: Path, told: CompileRecord, stage: str) -> list[Difference]:
     """One for each part in which the stage ran to its end."""
     found: list[Difference] = []
     for part in told.parts:

@@ -18,7 +18,7 @@ from ... import torch_private as t
 from ..alignment import in_wrapper
 from ..cudagraphs import reasons, recorders
 from ..cudagraphs.reasons import unfit_nodes
-from ..cudagraphs.recorders import Facts, telling_backward
+from ..cudagraphs.recorders import CallFacts, telling_backward
 from ..finishing import customized_wrapper, later, wraps_itself
 from ..input_names import InputName, listed, name_at, names_for
 from ..overlap import described
@@ -153,7 +153,7 @@ def _put_on(work: Work, pipeline: Pipeline) -> None:
     )
 
 
-def _written(facts: Facts) -> list[str]:
+def _written(facts: CallFacts) -> list[str]:
     """Inputs for which torch's trees do not record a call: what they would write to is not theirs, and not static."""
     places = [index for index in facts.mutated if index not in facts.static]
     lines = [user_frame(facts.placeholders[index].mutating_use_stack_trace or "")[0] for index in places]

@@ -9,7 +9,7 @@ keep an activation alive, and must not raise into the program.
 
 >>> session.watch = calls.watch
 >>> calls.last_step()
-[<Kept 0_0/dynamo>]
+[<ArmedGraph 0_0/dynamo>]
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class Newest(NamedTuple):
     producers: tuple[Any, ...]
 
 
-class Failure(NamedTuple):
+class FailedCall(NamedTuple):
     """A call that raised, as it was."""
 
-    kept: Kept
+    kept: ArmedGraph
     newest: Newest
     error: str
 
@@ -91,18 +91,18 @@ class Calls:
         self.sequence = self.step = 0
         self.backward_ran = False
         """Since the last call: the next one begins a step."""
-        self.kept: weakref.WeakSet[Kept] = weakref.WeakSet()
-        self.failure: Failure | None = None
-        self.copied: list[Kept] = []
+        self.kept: weakref.WeakSet[ArmedGraph] = weakref.WeakSet()
+        self.failure: FailedCall | None = None
+        self.copied: list[ArmedGraph] = []
         """Graphs whose small inputs are copied, the oldest first."""
-        self.produced: dict[int, tuple[Any, Kept, int]] = {}
+        self.produced: dict[int, tuple[Any, ArmedGraph, int]] = {}
         """By id: an output of a compiled graph, which may be an input of another."""
 
     def watch(self, session: Any, graphs: Sequence[Graph], compiled: Any) -> Any:
         """What runs in the place of what Dynamo's backend returned."""
         (graph,) = graphs
         assert graph.record is not None
-        kept = Kept(self, inputs_only(graph.record), _draws(graph.record))
+        kept = ArmedGraph(self, inputs_only(graph.record), _draws(graph.record))
         graph.watched, graph.record = True, None
         self.kept.add(kept)
         self.session.holds_graph(graph.id)
@@ -121,13 +121,13 @@ class Calls:
 
         return instead_of(compiled, run)
 
-    def last_step(self) -> list[Kept]:
+    def last_step(self) -> list[ArmedGraph]:
         """The graphs that ran since the last step, which ended with a backward, and whose calls are held: the newest first. Where
         no backward runs, all whose calls are held."""
         held = [one for one in self.kept if one.newest is not None and one.step == self.step]
         return sorted(held, key=lambda one: -one.sequence)
 
-    def copies_of(self, kept: Kept, inputs: Sequence[Any], places: Sequence[int]) -> None:
+    def copies_of(self, kept: ArmedGraph, inputs: Sequence[Any], places: Sequence[int]) -> None:
         """Begins to copy the small ones of these inputs before each call; of 32 graphs at a time, the newest."""
         if kept.small is not None:
             self.copied.remove(kept)
@@ -151,7 +151,7 @@ class Calls:
             self.produced.clear()
 
 
-class Kept:
+class ArmedGraph:
     """One compiled graph."""
 
     def __init__(self, calls: Calls, record: GraphRecord, draws: bool) -> None:
@@ -224,7 +224,7 @@ class Kept:
         self.calls.allowance.took("generators", time.perf_counter() - began)
         return states
 
-    def _producer(self, tensor: Any) -> tuple[Kept, int, int] | None:
+    def _producer(self, tensor: Any) -> tuple[ArmedGraph, int, int] | None:
         reference, kept, place = self.calls.produced.get(id(tensor), (None, None, 0))
         return (kept, kept.execution, place) if kept is not None and reference is not None and reference() is tensor else None
 
@@ -269,7 +269,7 @@ class Kept:
         if self.newest is None or not isinstance(error, Exception):
             return
         newest = self.newest._replace(inputs=inputs, activations=None)
-        calls.failure = Failure(self, newest, one_line(error))
+        calls.failure = FailedCall(self, newest, one_line(error))
         calls.session.event("failed", self.local, at="run", **told(error, "dynamo"))
 
     def ended(self, result: Any) -> None:
@@ -304,7 +304,7 @@ class Small:
     """Small inputs on the CPU, copied into a file that outlives the process: those from the program before each call, those that
     the graph writes to when there is time."""
 
-    def __init__(self, kept: Kept, places: list[int]) -> None:
+    def __init__(self, kept: ArmedGraph, places: list[int]) -> None:
         self.places = places = sorted(places, key=lambda place: place in kept.written)
         self._always = sum(place not in kept.written for place in places)
         self._executions = [0, 0]
@@ -319,7 +319,7 @@ class Small:
         self._key, self._whole = f"{kept.local} small", f"{kept.local} all"
 
     @classmethod
-    def of(cls, kept: Kept, inputs: Sequence[Any], places: Sequence[int]) -> Small | None:
+    def of(cls, kept: ArmedGraph, inputs: Sequence[Any], places: Sequence[int]) -> Small | None:
         """Those of the places that are small; None when there are none."""
         chosen: list[int] = []
         total = 0
@@ -335,7 +335,7 @@ class Small:
                 total += size
         return cls(kept, chosen) if chosen else None
 
-    def copy(self, kept: Kept, inputs: Sequence[Any]) -> None:
+    def copy(self, kept: ArmedGraph, inputs: Sequence[Any]) -> None:
         """Copies them, where there is time for it: a few always, unless their shapes are others than before."""
         allowance = kept.calls.allowance
         if self._spans and self._start > _FREE_BYTES and not allowance.may(self._key):
@@ -359,7 +359,7 @@ class Small:
         self._executions = [execution, execution if everything else self._executions[1]]
         allowance.took(self._whole if everything else self._key, time.perf_counter() - began)
 
-    def _lay_out(self, kept: Kept, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> bool:
+    def _lay_out(self, kept: ArmedGraph, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> bool:
         allowance = kept.calls.allowance
         if self._shapes and not allowance.may("layout"):
             return False

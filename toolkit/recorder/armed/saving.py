@@ -37,7 +37,7 @@ from ..summary import shown_path
 from . import rings
 
 if TYPE_CHECKING:
-    from .calls import Kept, Newest
+    from .calls import ArmedGraph, Newest
     from .session import Armed
 
 _MOST_BYTES = 4 << 30
@@ -64,7 +64,7 @@ def save(session: Armed, fn: Callable[..., Any] | None, path: Path | None) -> Sa
         raise UsageError("cannot save a repro", "nothing was compiled since graphdbg.arm()", "arm before the first compiled call")
     new = sorted(local for local in failed - session.saved if _is_of(session, local, fn))
     failure = calls.failure if calls is not None else None
-    pairs: list[tuple[Kept, Newest]] = []
+    pairs: list[tuple[ArmedGraph, Newest]] = []
     if failure is not None and failure.kept.local in new:
         pairs = [(failure.kept, failure.newest)]
     elif calls is not None and not new:
@@ -124,7 +124,7 @@ class _Read(NamedTuple):
     newest: Newest
 
 
-def _inputs(kept: Kept, newest: Newest, known: dict[Kept, Any], depth: int = 0) -> _Read:
+def _inputs(kept: ArmedGraph, newest: Newest, known: dict[ArmedGraph, Any], depth: int = 0) -> _Read:
     producers = dict(zip(kept.activations, newest.producers, strict=True))
     number = {place: index for index, place in enumerate(kept.tensors)}
     values: list[Any] = []
@@ -154,12 +154,12 @@ def _inputs(kept: Kept, newest: Newest, known: dict[Kept, Any], depth: int = 0) 
     return _Read(kept.record, kept.first, values, notes, newest)
 
 
-def _called(kept: Kept, name: str) -> str:
+def _called(kept: ArmedGraph, name: str) -> str:
     item = next((item for item in kept.record.inputs if item.name == name), None)
     return item.source if item is not None and item.source else name
 
 
-def _by(kept: Kept, place: int, tensor: torch.Tensor) -> str:
+def _by(kept: ArmedGraph, place: int, tensor: torch.Tensor) -> str:
     """Who may have written to it: an optimizer that has it, a graph that is known to write to it."""
     if place in kept.written:
         return f", by {kept.local} itself"
@@ -175,7 +175,7 @@ def _by(kept: Kept, place: int, tensor: torch.Tensor) -> str:
     return ", by code that is not compiled"
 
 
-def _made_again(producer: Any, known: dict[Kept, Any], depth: int) -> Any:
+def _made_again(producer: Any, known: dict[ArmedGraph, Any], depth: int) -> Any:
     """What the graph that made an activation makes of its own last inputs, in eager."""
     if producer is None or depth > _MOST_DEEP:
         return _MISSING

@@ -17,11 +17,11 @@ import numpy as np
 
 from ..interpreting.memory import Access
 from ..interpreting.session import Launch
-from .findings import Finding, UserLine
+from .findings import KernelFault, UserLine
 
 
 @dataclass
-class Place:
+class LaunchPlace:
     """The launch that runs, with its nodes and the user's lines; `number`: the program, in the order in which they run."""
 
     launch: Launch
@@ -65,17 +65,17 @@ class Collected:
     """All findings of a run. `Finding.programs` counts programs that have it, `count` accesses."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str, int, str], Finding] = {}
+        self._found: dict[tuple[str, str, int, str], KernelFault] = {}
         self._last: dict[tuple[str, str, int, str], tuple[int, int]] = {}
 
-    def all(self) -> list[Finding]:
+    def all(self) -> list[KernelFault]:
         """In the order in which they came."""
         return list(self._found.values())
 
     def add(
-        self, kind: str, at: Place, access: Access | None, lanes: np.ndarray, *, line: int = 0, detail: str = "",
+        self, kind: str, at: LaunchPlace, access: Access | None, lanes: np.ndarray, *, line: int = 0, detail: str = "",
         note: bool = False,
-    ) -> Finding:  # fmt: skip
+    ) -> KernelFault:  # fmt: skip
         """One more. `lanes`: those of the program that it befell."""
         line = line or at.line()
         text = at.text(line)
@@ -89,7 +89,7 @@ class Collected:
             known.note &= note
             self._last[key] = program
             return known
-        made = Finding(kind, at.launch.kernel, at.launch.number, at.program, line, text, note=note, detail=detail)
+        made = KernelFault(kind, at.launch.kernel, at.launch.number, at.program, line, text, note=note, detail=detail)
         made.nodes, made.lines = at.nodes, at.lines
         places = np.flatnonzero(lanes)
         made.lanes = int(places.size)
@@ -109,7 +109,7 @@ def argument_of(launch: Launch, access: Access | None, text: str) -> str:
     return next((name for name in names if name in text), names[0] if names else "")
 
 
-def _argument(made: Finding, at: Place, access: Access | None, argument: str, lanes: np.ndarray) -> None:
+def _argument(made: KernelFault, at: LaunchPlace, access: Access | None, argument: str, lanes: np.ndarray) -> None:
     if access is None or access.zone is None:
         return
     tensor = at.launch.tensors.get(argument)

@@ -16,13 +16,13 @@ import torch
 
 from ....dumps.wording import counted
 from ...eager import GraphRunError, clone_inputs
-from ..interpreting.memory import Access, Watch
+from ..interpreting.memory import Access, AccessWatch
 from ..interpreting.on_cpu import running
-from ..interpreting.session import Launch, Observer, Session
+from ..interpreting.session import Interpretation, Launch, Observer
 from .building import LenientBuilder, checking_builder
-from .collecting import Collected, Place
-from .findings import Finding
-from .watching import Checking, Run
+from .collecting import Collected, LaunchPlace
+from .findings import KernelFault
+from .watching import Checking, WrapperCall
 
 _SEED = 0
 """Both draw from it, in the order of the graph."""
@@ -54,10 +54,10 @@ def eager_beside(checking: Checking) -> None:
 
 
 def departures(
-    session: Session | None, checking: Checking, verdict: str, around: Callable[[], AbstractContextManager[None]]
-) -> list[Finding]:
+    session: Interpretation | None, checking: Checking, verdict: str, around: Callable[[], AbstractContextManager[None]]
+) -> list[KernelFault]:
     """Runs each wrapper again and compares what kernels leave with eager's values of the nodes: the first that departs."""
-    found: list[Finding] = []
+    found: list[KernelFault] = []
     for run in checking.runs:
         if run.wrapper is None or session is None:
             continue
@@ -83,14 +83,14 @@ def departures(
 class Beside(Observer):
     """Compares until one departs."""
 
-    def __init__(self, run: Run, eager: dict[str, torch.Tensor], verdict: str) -> None:
+    def __init__(self, run: WrapperCall, eager: dict[str, torch.Tensor], verdict: str) -> None:
         self.run, self.eager, self.verdict = run, eager, verdict
-        self.found: list[Finding] = []
+        self.found: list[KernelFault] = []
         self._collected = Collected()
         self._launched: Counter[str] = Counter()
         self._watch: _Stores | None = None
 
-    def before(self, launch: Launch) -> Watch | None:
+    def before(self, launch: Launch) -> AccessWatch | None:
         assert self.run.wrapper is not None
         self._watch = _Stores(self.run.wrapper.place(launch, self._launched[launch.kernel]))
         self._launched[launch.kernel] += 1
@@ -126,10 +126,10 @@ class Beside(Observer):
         self.found.append(finding)
 
 
-class _Stores(Watch):
+class _Stores(AccessWatch):
     """The last line that stored to each storage."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: LaunchPlace) -> None:
         self.place = place
         self.last: dict[int, tuple[int, Access]] = {}
 

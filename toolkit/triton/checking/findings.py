@@ -35,7 +35,7 @@ class UserLine(msgspec.Struct, frozen=True):
     code: str = ""
 
 
-class Finding(msgspec.Struct, omit_defaults=True):
+class KernelFault(msgspec.Struct, omit_defaults=True):
     """One fault: all that befell one line of one kernel and one argument. `launch`, `program`, lanes: of the first time.
 
     `lanes`: how many of the program, from `first_lane` to `last_lane`; `programs`: how many programs in all; `count`: how many
@@ -79,8 +79,8 @@ class Checked(msgspec.Struct, omit_defaults=True):
     by themselves; `unchecked`: what was not looked at, in sentences; `verdict`: the judge's of the results; `wrong`: that they
     are wrong, and no kernel was found to be; `cannot`: why the run did not come to its end."""
 
-    findings: list[Finding] = []
-    notes: list[Finding] = []
+    findings: list[KernelFault] = []
+    notes: list[KernelFault] = []
     kernels: int = 0
     names: list[str] = []
     launches: int = 0

@@ -30,7 +30,7 @@ from ...signature import from_exception
 from ...spec import ReplaySpec, in_force, no_caches, settings
 from ...verdict import WHOLE, judged, skipped
 from ..interpreting.builder import Builder
-from ..interpreting.session import Session
+from ..interpreting.session import Interpretation
 from .building import checking_builder
 from .findings import Checked
 from .watching import Checking
@@ -50,13 +50,13 @@ class CheckedRung(TritonInterpret):
     def __init__(self, kernel: str | None, edit: Edit | None, *, plain: bool) -> None:
         self.kernel, self.edit, self.plain = kernel, edit, plain
         self.checking: Checking | None = None
-        self.known: Session | None = None
+        self.known: Interpretation | None = None
         self.seconds_plain: float | None = None
         self.seconds_checked = 0.0
 
-    def session(self) -> Session:
+    def session(self) -> Interpretation:
         assert self.checking is not None
-        made = Session(self.checking, edit=self.edit)
+        made = Interpretation(self.checking, edit=self.edit)
         self.known = self.known or made
         return made
 

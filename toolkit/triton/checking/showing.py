@@ -23,7 +23,7 @@ from ...signature import how_ended
 from ...triage.words import address
 from ...verdict_words import first_line
 from ..needs import require_interpreter
-from .findings import Checked, Finding
+from .findings import Checked, KernelFault
 
 if TYPE_CHECKING:
     from ....dumps.store import SavedGraph
@@ -121,7 +121,7 @@ def headline(found: Checked) -> str:
     return f"kernels checked: {amount}: no finding"
 
 
-def lines_of(one: Finding, graph: str, number: int) -> list[str]:
+def lines_of(one: KernelFault, graph: str, number: int) -> list[str]:
     """A finding: what and where, the kernel's line, what it accesses, nodes, the user's lines, and what to look at next."""
     head = f"{number} {'note: ' if one.note else ''}{one.what}"
     rows = [f"{head}   {one.kernel}, {_where(one)}"]
@@ -141,14 +141,14 @@ def lines_of(one: Finding, graph: str, number: int) -> list[str]:
     return rows
 
 
-def _next(one: Finding, graph: str) -> str:
+def _next(one: KernelFault, graph: str) -> str:
     """The command that shows the whole kernel: a generated one is written anew, a user's is in the dump."""
     if one.kernel.startswith("triton_"):
         return with_flags(f"graphdbg compile {graph} --target cuda:90 --emit source --kernel {one.kernel}")
     return f"graphdbg show {graph} --kernel {one.kernel}"
 
 
-def _where(one: Finding) -> str:
+def _where(one: KernelFault) -> str:
     parts = [f"launch {one.launch}"]
     if one.programs:
         parts.append(f"program ({','.join(map(str, one.program))})")
@@ -160,11 +160,11 @@ def _where(one: Finding) -> str:
     return ", ".join(parts)
 
 
-def _verb(one: Finding) -> str:
+def _verb(one: KernelFault) -> str:
     return {"load": "reads", "uninitialised": "reads", "overflow": "address", "assert": ""}.get(one.kind, "writes")
 
 
-def _accessed(one: Finding) -> str:
+def _accessed(one: KernelFault) -> str:
     named = one.argument + (f" = {one.buffer}" if one.buffer else "")
     if one.node and one.node != one.buffer:
         named += f" ({one.node})"

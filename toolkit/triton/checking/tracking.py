@@ -21,11 +21,11 @@ import triton.language as tl
 from ...torch_private import all_replaced
 from ..interpreting._triton import Handle
 from ..interpreting.builder import BUILDER
-from ..interpreting.memory import Access, Memory, Watch
+from ..interpreting.memory import Access, AccessWatch, Memory
 from ..interpreting.rounding import is_float, not_finite, numbers
 from .building import CheckingBuilder, checking_builder
-from .collecting import Collected, Place
-from .findings import Finding
+from .collecting import Collected, LaunchPlace
+from .findings import KernelFault
 
 CAME_IN = -1
 """Not finite when it was loaded."""
@@ -45,13 +45,13 @@ class Event(NamedTuple):
     line: int
 
 
-class Tracker(Watch):
+class Tracker(AccessWatch):
     """Watches the memory and hears of every operation of the builder."""
 
-    def __init__(self, place: Place, collected: Collected) -> None:
+    def __init__(self, place: LaunchPlace, collected: Collected) -> None:
         self.place, self.collected = place, collected
         self.events: list[Event] = [Event("", 0)]
-        self.found: list[tuple[Finding, str]] = []
+        self.found: list[tuple[KernelFault, str]] = []
         self.paused = False
 
     # the memory
@@ -210,7 +210,7 @@ class Tracker(Watch):
         return self.events.index(event)
 
 
-def followed(memory: Memory, place: Place, collected: Collected) -> list[tuple[Finding, str]]:
+def followed(memory: Memory, place: LaunchPlace, collected: Collected) -> list[tuple[KernelFault, str]]:
     """Runs the current program of a kernel again; findings of values, each with the argument that it reached."""
     assert memory.again is not None
     tracker = Tracker(place, collected)

@@ -19,11 +19,11 @@ import torch
 
 from ....dumps.wording import counted
 from ...eager import clone_inputs
-from ..interpreting.memory import Access, Watch, Zone
+from ..interpreting.memory import Access, AccessWatch, Zone
 from ..interpreting.rounding import not_finite
 from ..interpreting.session import Launch, Observer
-from .collecting import Collected, Place
-from .findings import Finding
+from .collecting import Collected, LaunchPlace
+from .findings import KernelFault
 from .shadow import SEVERAL, Shadow, Shadows
 from .tracking import followed
 from .wrapper import Wrapper, Wrappers
@@ -31,7 +31,7 @@ from .wrapper import Wrapper, Wrappers
 _OWN = "{}, whose index names a place twice, does so in the graph itself"
 
 
-class Run(NamedTuple):
+class WrapperCall(NamedTuple):
     """One call of a wrapper, with copies of what it was given."""
 
     call: Callable[..., Any]
@@ -46,13 +46,13 @@ class Checking(Observer):
         self.wrappers, self.only = wrappers, only
         self.collected = Collected()
         self.shadows = Shadows()
-        self.runs: list[Run] = []
+        self.runs: list[WrapperCall] = []
         self.kernels: set[str] = set()
         self.launches = self.calls = 0
         self.operators: Counter[str] = Counter()
-        self.born: list[tuple[Finding, Place, str, torch.Tensor]] = []
+        self.born: list[tuple[KernelFault, LaunchPlace, str, torch.Tensor]] = []
         """Findings of values, with the elements of the buffer that are not finite when the kernel has run."""
-        self.outside: dict[tuple[str, int], Finding] = {}
+        self.outside: dict[tuple[str, int], KernelFault] = {}
         self.watch: LaunchWatch | None = None
         self.active = True
         self._again: Counter[tuple[str, int]] = Counter()
@@ -78,9 +78,9 @@ class Checking(Observer):
             return
         self.shadows.clear()
         self._launched.clear()
-        self.runs.append(Run(call, self.wrappers.of(call), clone_inputs(list(inputs))))
+        self.runs.append(WrapperCall(call, self.wrappers.of(call), clone_inputs(list(inputs))))
 
-    def before(self, launch: Launch) -> Watch | None:
+    def before(self, launch: Launch) -> AccessWatch | None:
         if not self.active:
             return None
         self._inside = True
@@ -89,7 +89,7 @@ class Checking(Observer):
         self.kernels.add(launch.kernel)
         self.launches += 1
         wrapper = self.runs[-1].wrapper if self.runs else None
-        place = wrapper.place(launch, self._launched[launch.kernel]) if wrapper is not None else Place(launch)
+        place = wrapper.place(launch, self._launched[launch.kernel]) if wrapper is not None else LaunchPlace(launch)
         self._launched[launch.kernel] += 1
         self.watch = LaunchWatch(self, place)
         return self.watch
@@ -137,7 +137,7 @@ class Checking(Observer):
         if not holes or by is None:
             return
         kernel, line, text = by
-        made = Finding(
+        made = KernelFault(
             "uninitialised", kernel, max(0, self.launches - 1), line=line, text=text, lanes=holes, node=node, programs=0,
             detail=f"it leaves out {holes} of {counted(tensor.numel(), 'element')} of what {who}",
             shape=[int(one) for one in tensor.shape], dtype=str(tensor.dtype).removeprefix("torch."),
@@ -147,7 +147,7 @@ class Checking(Observer):
             made.nodes, made.lines = wrapper.behind(kernel, max(0, self._launched[kernel] - 1))
         self.outside.setdefault((kernel, line), made)
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[KernelFault]:
         """All of them, notes among them."""
         return [*self.collected.all(), *self.outside.values()]
 
@@ -158,15 +158,15 @@ class Checking(Observer):
         return count & (count - 1) == 0
 
 
-class _Lenient(Watch):
+class _Lenient(AccessWatch):
     def access(self, access: Access) -> bool:
         return True
 
 
-class LaunchWatch(Watch):
+class LaunchWatch(AccessWatch):
     """Sees one launch."""
 
-    def __init__(self, checking: Checking, place: Place) -> None:
+    def __init__(self, checking: Checking, place: LaunchPlace) -> None:
         self.checking, self.place = checking, place
         self.launch = place.launch
         x, y, z = (int(one) for one in self.launch.grid)
@@ -177,7 +177,7 @@ class LaunchWatch(Watch):
         self.synchronised: set[int] = set()
         """Programs that did an atomic: what they wrote before it may be read by others after one of their own."""
         self.read_only = self._read_only()
-        self.births: list[tuple[Finding, str]] = []
+        self.births: list[tuple[KernelFault, str]] = []
 
     def _read_only(self) -> set[int]:
         """Storages that generated code only reads: nobody has to remember who did."""
@@ -298,7 +298,7 @@ class LaunchWatch(Watch):
 
     # how
 
-    def _add(self, kind: str, access: Access, lanes: np.ndarray, **more: Any) -> Finding:
+    def _add(self, kind: str, access: Access, lanes: np.ndarray, **more: Any) -> KernelFault:
         return self.checking.collected.add(kind, self.place, access, lanes, **more)
 
     def _places(self, access: Access, shadow: Shadow) -> np.ndarray:

@@ -23,7 +23,7 @@ from ...eager import clone_inputs, is_uninitialised, run_graph
 from .. import pretended
 from ..interpreting.on_cpu import devices_on_cpu
 from ..interpreting.session import Launch
-from .collecting import Place
+from .collecting import LaunchPlace
 from .findings import UserLine
 
 _SCATTERS = frozenset({
@@ -54,10 +54,10 @@ class Wrapper:
         nodes = sorted(nodes, key=lambda node: order.get(node, len(order)))
         return [node.name for node in nodes], list(dict.fromkeys(line for node in nodes if (line := line_of(node))))
 
-    def place(self, launch: Launch, call: int) -> Place:
+    def place(self, launch: Launch, call: int) -> LaunchPlace:
         """The `call`th launch of a kernel, with what is known of it."""
         nodes, lines = self.behind(launch.kernel, call)
-        return Place(launch, nodes, lines, self.nodes, is_empty=self.is_empty, scattering=self.scattering(nodes))
+        return LaunchPlace(launch, nodes, lines, self.nodes, is_empty=self.is_empty, scattering=self.scattering(nodes))
 
     @property
     def outputs(self) -> list[str]:

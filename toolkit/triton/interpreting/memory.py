@@ -84,7 +84,7 @@ class Access:
         return f"{self.kind} out of bounds: element {int(bad[0])} of {name}, whose storage has {count} ({lanes})"
 
 
-class Watch:
+class AccessWatch:
     """Sees accesses. `access` comes before values are read or written; True: the fault is noted, go on without those lanes."""
 
     def access(self, access: Access) -> bool:
@@ -101,8 +101,8 @@ class Watch:
 class Memory:
     """Zones by storage, for the time that their tensors live. `watch` may be replaced between kernels."""
 
-    def __init__(self, watch: Watch | None = None) -> None:
-        self.watch = watch or Watch()
+    def __init__(self, watch: AccessWatch | None = None) -> None:
+        self.watch = watch or AccessWatch()
         self.again: Callable[[], None] | None = None
         """Runs the program once more that the builder's grid index names, while a kernel runs."""
         self.zones: list[Zone] = []

@@ -25,7 +25,7 @@ from ....dumps.wording import counted
 from ...rungs.base import CannotRun
 from .. import pretended
 from ..loading import loaded
-from .memory import KernelMistake, Memory, Watch
+from .memory import AccessWatch, KernelMistake, Memory
 
 LIMIT = 100_000
 """Programs of one run: each takes the interpreter some milliseconds."""
@@ -68,7 +68,7 @@ class Observer:
     def ended(self, outputs: Any) -> None:
         """A wrapper has returned."""
 
-    def before(self, launch: Launch) -> Watch | None:
+    def before(self, launch: Launch) -> AccessWatch | None:
         """Called before a kernel runs."""
         return None
 
@@ -85,7 +85,7 @@ class Observer:
 class Kernel:
     """What a wrapper gets for `async_compile.triton(...)`: `run` interprets, with the first configuration."""
 
-    def __init__(self, session: Session, name: str, source: str) -> None:
+    def __init__(self, session: Interpretation, name: str, source: str) -> None:
         self.session, self.name, self.source = session, name, source
         session.made += 1
         self.autotuner = loaded(name, source, session.folder / str(session.made))  # two wrappers may use one name
@@ -125,7 +125,7 @@ def _names(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, str]
     return {name: buffer for name, buffer in called.items() if buffer}
 
 
-class Session:
+class Interpretation:
     """The run of wrappers: which kernels there are, how many launches ran, who looks on.
 
     `edit(name, source)` may give a kernel another source than the one that was generated.
@@ -147,7 +147,7 @@ class Session:
         return Path(self._folder.name)
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[Session]:
+    def open(self) -> Iterator[Interpretation]:
         """Kernels that are defined from now on are interpreted. Open it inside `pretending`."""
         from .drawing import drawing_like_cpu
         from .language import interpreted

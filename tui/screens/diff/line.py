@@ -12,7 +12,7 @@ from rich.cells import set_cell_size
 
 from ....dumps.browse.short import shorten
 from ....dumps.diff.beside import SIGNS
-from ....dumps.diff.sideways import OWN, Side, Sideways
+from ....dumps.diff.sideways import OWN, SideColumns, Sideways
 from ....dumps.tables import plain
 
 STYLES = {
@@ -23,7 +23,7 @@ STYLES = {
 
 
 @dataclass(frozen=True)
-class Layout:
+class DiffWidths:
     """The widths of what a line holds, by the width of the screen; 0 leaves it out."""
 
     mark: int
@@ -33,7 +33,7 @@ class Layout:
     value: int
 
     @classmethod
-    def of(cls, width: int, nodes: int = 1) -> Layout:
+    def of(cls, width: int, nodes: int = 1) -> DiffWidths:
         """The layout for a screen of that width and graphs of so many nodes."""
         mark = 11 if width >= 90 else 2
         number = max(3, len(str(nodes)))
@@ -68,7 +68,7 @@ class Layout:
         quiet = style if row.mark in OWN or row.mark == "follows" else ""
         return [(set_cell_size(sign, self.mark), style), (a, quiet), (" │ ", "dim"), (b, quiet)]
 
-    def _node(self, made: Sideways, side: Side, at: int) -> str:
+    def _node(self, made: Sideways, side: SideColumns, at: int) -> str:
         if at < 0:
             return " " * self.side
         parts = [f"{at:>{self.number}}", set_cell_size(shorten(plain(side.names[at]), self.name), self.name)]

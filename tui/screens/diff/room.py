@@ -28,7 +28,7 @@ from ...settings import mark
 from ...verdicts import beside
 from ...widgets.rows import Parts, Rows
 from ...widgets.virtual_list import VirtualList
-from .line import Layout
+from .line import DiffWidths
 
 QUIET = (MARKS.index(""), MARKS.index("moved"))
 DIFFERENCE_EXIT = 1
@@ -61,7 +61,7 @@ class DiffRoom(ListRoom):
         self.job: Job | None = None
         self.judged = ""
         """The verdicts on A and B."""
-        self._layout = Layout.of(80)
+        self._layout = DiffWidths.of(80)
 
     def content(self) -> ComposeResult:
         """In a sentence how they differ, both names, the lines, the difference under the cursor."""
@@ -183,7 +183,7 @@ class DiffRoom(ListRoom):
     def _lay_out(self) -> None:
         if self.made is not None:
             nodes = max(len(side.names) for side in self.made.sides)
-            self._layout = Layout.of(self.size.width - 1, nodes)
+            self._layout = DiffWidths.of(self.size.width - 1, nodes)
             self.query_one("#heads", Static).update(self._layout.head(self.made))
 
     def on_resize(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 
-from ....dumps.browse.listing import GRAPHS, Line
+from ....dumps.browse.listing import GRAPHS, ListingLine
 from ....dumps.tables import plain
 
 MARKS = {
@@ -28,7 +28,7 @@ _BOTH = 100
 
 
 @dataclass(frozen=True)
-class Layout:
+class HomeColumns:
     """Which columns there are, and how wide: by the compiles and graphs there are and the width of the screen."""
 
     name: int
@@ -40,7 +40,7 @@ class Layout:
     width: int = 80
 
     @classmethod
-    def of(cls, lines: Sequence[Line], width: int) -> Layout:
+    def of(cls, lines: Sequence[ListingLine], width: int) -> HomeColumns:
         """The layout for these lines."""
         graphs = [line for line in lines if line.kind in GRAPHS]
         gone = {name for limit, name in _DROPPED if width < limit}
@@ -63,7 +63,7 @@ class Layout:
         parts += [set_cell_size("function", self.function)] * bool(self.function)
         return "  ".join([*parts, "error" if self.function else "function, error"])
 
-    def parts(self, line: Line, *, folded: bool, kernels: int | None = None) -> list[tuple[str, str]]:
+    def parts(self, line: ListingLine, *, folded: bool, kernels: int | None = None) -> list[tuple[str, str]]:
         """One line as parts with styles."""
         if line.kind in GRAPHS:
             return self._graph(line, folded, kernels)
@@ -80,7 +80,7 @@ class Layout:
             name = middle(name, max(20, self.width - 2 * line.depth - cell_len(sign + status + text) - 1))
         return [("  " * line.depth + sign, ""), (name, "bold"), (status, style), (text, "dim")]
 
-    def _graph(self, line: Line, folded: bool, kernels: int | None) -> list[tuple[str, str]]:
+    def _graph(self, line: ListingLine, folded: bool, kernels: int | None) -> list[tuple[str, str]]:
         mark = "✗" if line.bad else MARKS.get(line.status.partition(",")[0], "·")
         sign = ("▸ " if folded else "▾ ") if line.folds else "  "
         name = "  " * line.depth + sign + middle(plain(_name(line)), max(4, self.name - 2 * line.depth - 3))
@@ -107,7 +107,7 @@ class Layout:
         ]  # fmt: skip
 
 
-def _name(line: Line) -> str:
+def _name(line: ListingLine) -> str:
     """A graph is shown below its compile by its stage alone."""
     return line.name.partition("/")[2] or line.name if line.kind == "graph" else line.name
 

@@ -20,7 +20,7 @@ import msgspec
 from ....dumps import index
 from ....dumps.amounts import ago_text
 from ....dumps.browse.follow import Following
-from ....dumps.browse.listing import GRAPHS, Line, aged, run_lines
+from ....dumps.browse.listing import GRAPHS, ListingLine, aged, run_lines
 from ....dumps.store import Run, resolve
 from ... import job_files
 from ...jobs import ending
@@ -41,9 +41,9 @@ class Overview:
         self.run = run
         self.runs: dict[str, Following] = {}
         """By the name a user types."""
-        self.lines: list[Line] = []
-        self._made: dict[str, list[Line]] = {}
-        self._others: list[Line] = []
+        self.lines: list[ListingLine] = []
+        self._made: dict[str, list[ListingLine]] = {}
+        self._others: list[ListingLine] = []
         """Packed runs, searches and jobs, each with the run that it is about."""
         self._outs: Outs | None = None
         self.verdicts = Verdicts()
@@ -92,7 +92,7 @@ class Overview:
         outs, jobs = ([line for line in others if line.kind == kind] for kind in ("out", "job"))
         self.lines = [*lines, *packed, *_section("minifications", outs), *_section("jobs", jobs)]
 
-    def _of_run(self, name: str) -> list[Line]:
+    def _of_run(self, name: str) -> list[ListingLine]:
         """A run with its searches and what runs, its compiles, and the jobs that ended."""
         head, *made = self._made.get(name, [_unread(name)])
         mine = [line for line in self._others if line.run == name]
@@ -108,7 +108,7 @@ class Overview:
                     )
         return [head, *(line for line in mine if line not in ended), *lines, *_section("jobs", ended, f"{head.key} jobs", 1)]
 
-    def _with_verdict(self, line: Line) -> Line:
+    def _with_verdict(self, line: ListingLine) -> ListingLine:
         """What was found of a graph that ran says more than that it ran."""
         found = self.verdicts.of(line.target) if line.kind in GRAPHS and not line.bad and not line.since else None
         if found is None or (line.kind == "compile" and line.folds):
@@ -141,7 +141,7 @@ class Overview:
             self.runs = dict(sorted(self.runs.items()))
         return bool(new)
 
-    def _other_lines(self, jobs: list[job_files.Kept]) -> list[Line]:
+    def _other_lines(self, jobs: list[job_files.JobFile]) -> list[ListingLine]:
         if self._outs is None:
             from ...outs import Outs  # late: the first paint does not need it
 
@@ -153,33 +153,33 @@ class Overview:
         return packed + outs + _jobs(more[:_RECENT_JOBS])
 
 
-def _unread(name: str) -> Line:
-    return Line(f"run {name}", "run", name, text="not read yet", target=name, path=Path(name))
+def _unread(name: str) -> ListingLine:
+    return ListingLine(f"run {name}", "run", name, text="not read yet", target=name, path=Path(name))
 
 
-def _section(name: str, lines: list[Line], key: str = "", depth: int = 0) -> list[Line]:
+def _section(name: str, lines: list[ListingLine], key: str = "", depth: int = 0) -> list[ListingLine]:
     if not lines:
         return []
-    head = Line(key or f"section {name}", "section", name, depth, text=str(len(lines)), folds=bool(depth))
+    head = ListingLine(key or f"section {name}", "section", name, depth, text=str(len(lines)), folds=bool(depth))
     return [head, *(msgspec.structs.replace(line, depth=depth + 1) for line in lines)]
 
 
-def _packed(known: set[str]) -> list[Line]:
+def _packed(known: set[str]) -> list[ListingLine]:
     try:
         names = sorted(path.name for path in Path().glob(f"[!.]*{PACKED}") if path.is_file())
     except OSError:
         return []
     return [
-        Line(f"packed {name}", "run", name, text="packed; enter opens it", target=name, path=Path(name))
+        ListingLine(f"packed {name}", "run", name, text="packed; enter opens it", target=name, path=Path(name))
         for name in names if name not in known
     ]  # fmt: skip
 
 
-def _jobs(jobs: list[job_files.Kept]) -> list[Line]:
-    lines: list[Line] = []
+def _jobs(jobs: list[job_files.JobFile]) -> list[ListingLine]:
+    lines: list[ListingLine] = []
     for kept in jobs:
         about = kept.record.words[1] if len(kept.record.words) > 1 else ""
-        line = Line(f"job {kept.folder.name}", "job", kept.line, 1, status=kept.state, path=kept.folder, run=about)
+        line = ListingLine(f"job {kept.folder.name}", "job", kept.line, 1, status=kept.state, path=kept.folder, run=about)
         if kept.state == "running":
             line.text, line.since = "", kept.record.started
         else:

@@ -16,17 +16,17 @@ from pathlib import Path
 
 from rich.text import Text
 
-from ....dumps.browse.listing import GRAPHS, Line
+from ....dumps.browse.listing import GRAPHS, ListingLine
 from ....dumps.compiles import of_rows
 from ....dumps.errors import GraphdbgError
-from ....dumps.index import Row
+from ....dumps.index import ListedGraph
 from ....dumps.journal import IN_FLIGHT
 from ....dumps.opening import opened
 from ....dumps.tables import plain
 from ....dumps.walk import Frame, calls
 from ....dumps.why.text import of_compile
 from ....dumps.wording import counted
-from ....minifier.options import Options
+from ....minifier.options import MinifyOptions
 from ....toolkit import verdict_words
 from ....toolkit.rungs import NAMES
 from ...job_files import ERR_FILE
@@ -39,7 +39,7 @@ FEW, SHORT = 12, 3
 _SAID_BYTES = 4000
 
 
-def preview(line: Line, overview: Overview, width: int, rows: int = 20) -> list[Text]:
+def preview(line: ListingLine, overview: Overview, width: int, rows: int = 20) -> list[Text]:
     """What there is to say of a line, the most telling first. Raises nothing for what cannot be read: it is left out."""
     if line.kind in GRAPHS and line.compiled is not None:
         return _graph(line, overview, width, AROUND - (rows < FEW))
@@ -52,7 +52,7 @@ def preview(line: Line, overview: Overview, width: int, rows: int = 20) -> list[
     return [Text(plain(line.text or line.name))]
 
 
-def _graph(line: Line, overview: Overview, width: int, around: int) -> list[Text]:
+def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> list[Text]:
     compiled = line.compiled
     assert compiled is not None
     row = next((row for row in compiled.rows if row.id == line.graph), compiled.main)
@@ -91,7 +91,7 @@ def _verdict(found: Judged) -> list[Text]:
     return texts
 
 
-def _frame(line: Line, stack: list[Frame], found: Judged | None) -> Frame | None:
+def _frame(line: ListingLine, stack: list[Frame], found: Judged | None) -> Frame | None:
     """The user's line that the failure, the verdict or else the compile is about."""
     told = line.compiled.told if line.compiled else None
     mine = [frame for frame in stack if frame.user]
@@ -105,7 +105,7 @@ def _frame(line: Line, stack: list[Frame], found: Judged | None) -> Frame | None
     return Frame(told[0].file, told[0].line, told[0].name, "") if told and told[0].file else None
 
 
-def _source(row: Row, frame: Frame | None, around: int) -> list[Text]:
+def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
     """The lines around that one, from the copy that the run keeps; else what the stack quotes."""
     from ....dumps.sources import Sources
 
@@ -125,7 +125,7 @@ def _source(row: Row, frame: Frame | None, around: int) -> list[Text]:
     return quoted
 
 
-def _next(line: Line, row: Row, found: Judged | None) -> list[tuple[str, str, str]]:
+def _next(line: ListingLine, row: ListedGraph, found: Judged | None) -> list[tuple[str, str, str]]:
     """Key, what it does, the command that does the same."""
     target = shlex.quote(line.target)
     triage = ("t", "judge it at every rung", f"graphdbg triage {target}")
@@ -136,7 +136,11 @@ def _next(line: Line, row: Row, found: Judged | None) -> list[tuple[str, str, st
     if found is not None and found.bad:
         shrink = [one for one in found.record.next if one.startswith("graphdbg minify ")][:1]
         if not shrink and found.rung in NAMES:
-            shrink = [shlex.join(["graphdbg", "minify", line.target, *Options(rung=found.rung, imports=found.imports).words()])]
+            shrink = [
+                shlex.join(
+                    ["graphdbg", "minify", line.target, *MinifyOptions(rung=found.rung, imports=found.imports).words()]
+                )
+            ]
         others = [one for one in found.record.next if one not in shrink]
         return [*(("5", "shrink it to a repro", one) for one in shrink), *(("then", "", one) for one in others)]
     if row.status == "failed" or row.lost:
@@ -146,7 +150,7 @@ def _next(line: Line, row: Row, found: Judged | None) -> list[tuple[str, str, st
     return [triage]
 
 
-def _minified(line: Line, overview: Overview) -> list[tuple[str, str, str]]:
+def _minified(line: ListingLine, overview: Overview) -> list[tuple[str, str, str]]:
     """The newest finished minification of the graph."""
     ended = [one for one in overview.lines if (one.kind, one.run, one.status) == ("out", line.target, "finished")]
     repros = [one for one in ended if one.path is not None and (one.path / "repro.py").exists()][:1]
@@ -157,7 +161,7 @@ def _do(key: str, what: str, command: str) -> Text:
     return Text(f"{key:>5}  {what}  " if what else f"{key:>5}  ", "bold").append(plain(command), "not bold cyan")
 
 
-def _run(line: Line, overview: Overview) -> list[Text]:
+def _run(line: ListingLine, overview: Overview) -> list[Text]:
     run = overview.runs[line.target]
     if run.record is None:
         return [Text(plain(line.text))]
@@ -175,7 +179,7 @@ def _run(line: Line, overview: Overview) -> list[Text]:
     return texts
 
 
-def _job(line: Line) -> list[Text]:
+def _job(line: ListingLine) -> list[Text]:
     """What a job said to people, its last lines; what it found stands in front."""
     assert line.path is not None
     texts = [Text("$ ", "dim").append(plain(line.name), "bold"), *([Text(plain(line.text))] if line.text else [])]

@@ -16,7 +16,16 @@ from textual.app import ComposeResult
 from textual.widgets import Input, Static
 
 from ....dumps.browse.follow import POLL_S
-from ....dumps.browse.listing import GRAPHS, Line, filtered, first_bad, following_text, kernels_of, suggestion, visible
+from ....dumps.browse.listing import (
+    GRAPHS,
+    ListingLine,
+    filtered,
+    first_bad,
+    following_text,
+    kernels_of,
+    suggestion,
+    visible,
+)
 from ....dumps.errors import UsageError
 from ....dumps.tables import plain
 from ....dumps.wording import counted
@@ -29,7 +38,7 @@ from ...widgets.lines import Lines, wrapped
 from ...widgets.note_panel import NotePanel
 from ...widgets.rows import Parts, Rows
 from ...widgets.virtual_list import VirtualList
-from .line import Layout
+from .line import HomeColumns
 from .overview import Overview
 from .preview import preview
 
@@ -65,7 +74,7 @@ class HomeRoom(ListRoom):
         self.overview = Overview(here.run)
         self.words = ""
         """Of the filter."""
-        self.lines: list[Line] = []
+        self.lines: list[ListingLine] = []
         """What is listed now: folded and filtered."""
         self.folded: set[str] = set()
         self.pinned = False
@@ -75,7 +84,7 @@ class HomeRoom(ListRoom):
         self._placed = False
         """Whether the cursor was put on what failed; after that only keys move it."""
         self._seen: set[str] = set()
-        self._layout = Layout.of([], 80)
+        self._layout = HomeColumns.of([], 80)
         self._kernels: dict[Path, int | None] = {}
         self._hinted = ""
         self._previewed: tuple[object, ...] = ()
@@ -100,7 +109,7 @@ class HomeRoom(ListRoom):
         self.set_interval(POLL_S if self.follow else LOOK_S, self.do_home_again)
 
     @property
-    def line(self) -> Line | None:
+    def line(self) -> ListingLine | None:
         """The line under the cursor."""
         return self.lines[self.rows.cursor] if self.lines else None
 
@@ -157,7 +166,7 @@ class HomeRoom(ListRoom):
         self._stand_on()
         self.tell_where()
 
-    def _fold(self, lines: list[Line]) -> None:
+    def _fold(self, lines: list[ListingLine]) -> None:
         """Of several runs all but one begin folded, and compiles and ended jobs."""
         inner = {line.key for line in lines if line.folds and line.kind in ("compile", "section")}
         self.folded |= inner - self._seen
@@ -170,7 +179,7 @@ class HomeRoom(ListRoom):
             self.folded = inner | {line.key for line in runs if line is not newest}
         self._seen |= {line.key for line in runs}
 
-    def _started(self, line: Line) -> float:
+    def _started(self, line: ListingLine) -> float:
         run = self.overview.runs.get(line.target)
         return run.record.started if run is not None and run.record is not None else 0.0
 
@@ -185,7 +194,7 @@ class HomeRoom(ListRoom):
         """Whether what is below of a line is shown."""
         return index + 1 < len(self.lines) and self.lines[index + 1].depth > self.lines[index].depth
 
-    def _kernels_of(self, line: Line) -> int | None:
+    def _kernels_of(self, line: ListingLine) -> int | None:
         if line.kind not in GRAPHS or line.path is None or not line.saved or line.since:
             return None
         if line.path not in self._kernels:
@@ -208,7 +217,7 @@ class HomeRoom(ListRoom):
 
     def _lay_out(self) -> None:
         lines = self.lines if self.size.width < 100 else self.overview.lines  # with room, what is folded takes its place, too
-        self._layout = Layout.of(lines, self.size.width)
+        self._layout = HomeColumns.of(lines, self.size.width)
         self.query_one("#heads", Static).update(self._layout.head() if any(line.kind in GRAPHS for line in self.lines) else "")
 
     def _stand_on(self) -> None:
@@ -287,7 +296,7 @@ class HomeRoom(ListRoom):
             return f"nothing has all of these words: {self.words}; esc shows everything"
         return f"No runs in {Path.cwd()}. graphdbg dump -o myrun train.py · F1 tour"
 
-    def _following(self, line: Line) -> str:
+    def _following(self, line: ListingLine) -> str:
         run = next(iter(self.overview.runs.values()), None)
         pin = "pinned to the newest: F lets go" if self.pinned else "F pins the newest"
         return "" if run is None else f"{following_text(run)} · {suggestion(line) or pin}"
@@ -337,7 +346,7 @@ class HomeRoom(ListRoom):
         elif line.bad:
             raise UsageError(f"{line.name} cannot be opened", line.text or line.name, "the others can")
 
-    def _to_graph_of(self, line: Line) -> None:
+    def _to_graph_of(self, line: ListingLine) -> None:
         """Of a compile that was opened, the graph to look at."""
         inside = self.lines[self.rows.cursor + 1 :]
         found = next((place for place, below in enumerate(inside, self.rows.cursor + 1) if below.target == line.target), None)
@@ -462,7 +471,7 @@ class HomeRoom(ListRoom):
         if code not in NORMAL:
             self.job_failed(job, code, "t tries again", doing="triage")
 
-    def _open_job(self, line: Line) -> None:
+    def _open_job(self, line: ListingLine) -> None:
         """The screen that shows jobs of its kind; of others what they say, as long as the panel is open."""
         assert line.path is not None
         there = self._room_of(line.path)

@@ -22,7 +22,7 @@ from textual.widgets import Static
 
 from ....dumps.errors import GraphdbgError, UsageError
 from ....dumps.tables import plain
-from ....minifier.events import Asked
+from ....minifier.events import QueryAnswered
 from ....minifier.progress import telling
 from ....minifier.progress.candidates import atoms_of, parsed
 from ....minifier.progress.watched import Bite, State, Watched, watched
@@ -36,7 +36,7 @@ from ...widgets.lines import Lines, wrapped
 from ...widgets.plot import Plot
 from .form import MinifyForm
 from .steering import MinifySteering
-from .views import VIEWS, Looked, View, candidate, output, picture
+from .views import VIEWS, ListView, Looked, candidate, output, picture
 
 LOOK_S = 0.3
 """Between two looks at OUT."""
@@ -320,7 +320,7 @@ class MinifyRoom(ViewsRoom):
         texts = wrapped(output(found, self.looked), below.scrollable_content_region.width)
         below.show([*texts[:1], *texts[1:][1 - below.size.height :]])
 
-    def _show_candidate(self, found: Watched, view: View, keep: bool) -> None:
+    def _show_candidate(self, found: Watched, view: ListView, keep: bool) -> None:
         if len(self.looked.atoms.nodes) < MANY:
             self.lines.show(view.lines(found, self.looked), keep=keep)
             return
@@ -378,7 +378,7 @@ class MinifyRoom(ViewsRoom):
         self.looked.shown, self.looked.title, self.looked.against, self.looked.number = case, title, against, number
         self.to_view(self.views.index("Candidate"))
 
-    def _best_before(self, query: Asked) -> str:
+    def _best_before(self, query: QueryAnswered) -> str:
         story = self.steering.following().story
         earlier = [item.case for item in story.history if item.queries < query.queries]
         return earlier[-1] if earlier else "original"

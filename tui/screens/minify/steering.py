@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ....dumps.errors import UsageError
 from ....dumps.wording import counted
-from ....minifier.options import Options
+from ....minifier.options import MinifyOptions
 from ....minifier.progress import telling
 from ....minifier.progress.story import StepCount
 from ....minifier.progress.watched import Watched
@@ -83,7 +83,7 @@ class MinifySteering:
             raise UsageError("it runs already", "", "space pauses it, x stops it")
         if found.state == "elsewhere":
             raise UsageError("it cannot be resumed from here", "it runs, or ran, on another host", "resume it there")
-        resumed(found.out, Options(), ())
+        resumed(found.out, MinifyOptions(), ())
         self.room.run(["minify", "--resume", "-o", str(found.out), "--json"], found.out)
 
     # -- steering

@@ -17,11 +17,11 @@ from ....dumps.amounts import size_text
 from ....dumps.errors import GraphdbgError
 from ....dumps.tables import plain
 from ....dumps.wording import counted
-from ....minifier.events import Asked
+from ....minifier.events import QueryAnswered
 from ....minifier.minified import Also
 from ....minifier.progress import telling
 from ....minifier.progress.candidates import NUMBERS_ONLY, Atoms, Line, difference, parsed, state, whole
-from ....minifier.progress.outcome import Outcome, others_on_disk, outcome_of
+from ....minifier.progress.outcome import Conclusion, others_on_disk, outcome_of
 from ....minifier.progress.story import Story
 from ....minifier.progress.watched import Watched
 from ....toolkit.verdict_words import query_words
@@ -50,7 +50,7 @@ class Looked:
     """What it is compared with; empty: it is shown whole."""
     output: tuple[str, list[str]] = ("", [])
     """Of the query that runs: its stage, the last lines that it printed."""
-    outcome: Outcome | None = None
+    outcome: Conclusion | None = None
     repro: str = ""
     """The text of repro.py."""
     others: list[Also] = field(default_factory=list[Also])
@@ -64,7 +64,7 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class View:
+class ListView:
     """One list: its name, its lines, how many of them are a heading, whether one can be chosen. `follows`: the cursor stays on
     the newest line."""
 
@@ -153,12 +153,12 @@ def _queries(watched: Watched, looked: Looked) -> Sequence[Text]:
     return Made(len(queries), lambda index: _query(queries[index], ascii_only), QUERY_WIDTH)
 
 
-def _mark(query: Asked, ascii_only: bool) -> tuple[str, str]:
+def _mark(query: QueryAnswered, ascii_only: bool) -> tuple[str, str]:
     said = query_words(query.verdict)
     return (said.letter if ascii_only else said.mark), said.style
 
 
-def _query(query: Asked, ascii_only: bool) -> Text:
+def _query(query: QueryAnswered, ascii_only: bool) -> Text:
     said = query_words(query.verdict)
     numbers = f"{counted(query.nodes, 'node', form='>7'):<13} {size_text(query.input_bytes):>12} {query.seconds:>7.1f} s"
     known = ", known from before" if query.recalled else ""
@@ -203,13 +203,13 @@ def _result(watched: Watched, looked: Looked) -> list[Text]:
 
 
 VIEWS = (
-    View("Steps", _steps, first=1, chooses=True, count=lambda seen, _: sum(step.begun for step in seen.story.steps.values())),
-    View("History", _history, chooses=True, count=lambda watched, looked: len(watched.story.history)),
-    View("Candidate", lambda watched, looked: candidate(watched.story, looked)),
-    View("Queries", _queries, chooses=True, follows=True, count=lambda watched, looked: len(watched.story.queries)),
-    View("Other failures", _others, chooses=True, count=lambda watched, looked: len(others(watched, looked))),
-    View("Log", _said, count=lambda watched, looked: len(watched.story.said)),
-    View("Result", _result),
+    ListView("Steps", _steps, first=1, chooses=True, count=lambda seen, _: sum(step.begun for step in seen.story.steps.values())),
+    ListView("History", _history, chooses=True, count=lambda watched, looked: len(watched.story.history)),
+    ListView("Candidate", lambda watched, looked: candidate(watched.story, looked)),
+    ListView("Queries", _queries, chooses=True, follows=True, count=lambda watched, looked: len(watched.story.queries)),
+    ListView("Other failures", _others, chooses=True, count=lambda watched, looked: len(others(watched, looked))),
+    ListView("Log", _said, count=lambda watched, looked: len(watched.story.said)),
+    ListView("Result", _result),
 )
 
 

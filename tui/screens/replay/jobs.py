@@ -19,7 +19,7 @@ from ....dumps.errors import UsageError
 from ....dumps.tables import plain
 from ....toolkit.node_values.seen import ValuesSeen
 from ....toolkit.triage.seen import LadderSeen
-from ...job_files import NORMAL, Kept, conditions, of_graph, rungs_so_far
+from ...job_files import NORMAL, JobFile, conditions, of_graph, rungs_so_far
 from ...jobs import Job, ending
 from ...settings import mark
 
@@ -110,7 +110,7 @@ class ReplayJobs:
             last = lambda: (rungs_so_far(graph), of_graph(graph))  # noqa: E731
             self.room.work(last, self._attach_all, group="last", doing="looking for the last ladder")
 
-    def _attach_all(self, last: tuple[list[Data], dict[str, Kept]]) -> None:
+    def _attach_all(self, last: tuple[list[Data], dict[str, JobFile]]) -> None:
         before, found = last
         for line in before if "triage" not in self.slots else ():
             self.ladder.take(line)

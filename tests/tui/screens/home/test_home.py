@@ -13,13 +13,13 @@ import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
-from graphdbg.dumps.browse.listing import Line, filtered
+from graphdbg.dumps.browse.listing import ListingLine, filtered
 from graphdbg.toolkit.verdict import Where, fails
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.job_files import look, new_folder
 from graphdbg.tui.jobs import Job
-from graphdbg.tui.screens.home.line import Layout
+from graphdbg.tui.screens.home.line import HomeColumns
 from graphdbg.tui.screens.home.overview import Overview
 from graphdbg.tui.screens.home.room import HomeRoom
 from graphdbg.tui.screens.minify.room import MinifyRoom
@@ -203,9 +203,9 @@ def test_packed_runs_minifications_and_jobs_are_listed_and_opened(work: Path) ->
 
 def test_what_became_of_a_job_is_seen_behind_a_long_command_line() -> None:
     words = "graphdbg replay myrun/0_0_a1/forward --values --rung inductor --device cpu --json-lines"
-    line = Line("job 1", "job", words, 1, status="ended", text="2 min ago, ended with exit code 1", bad=True)
+    line = ListingLine("job 1", "job", words, 1, status="ended", text="2 min ago, ended with exit code 1", bad=True)
     for width in (60, 80, 250):
-        text = "".join(part for part, _ in Layout.of([line], width).parts(line, folded=False))
+        text = "".join(part for part, _ in HomeColumns.of([line], width).parts(line, folded=False))
         assert cell_len(text) < width or width == 60
         assert "✗ ended  2 min ago" in text[:width]
         assert ("…" in text) == (width < 250)
@@ -271,8 +271,8 @@ def test_what_target_may_be(work: Path) -> None:
 
 
 def test_the_filter_finds_a_run_by_its_name_and_command() -> None:
-    run = Line("run died", "run", "died", text="2 graphs · 1 failed · train.py --plant accuracy", folds=True)
-    graph = Line("g", "graph", "0_0/forward", 1, status="ran")
+    run = ListingLine("run died", "run", "died", text="2 graphs · 1 failed · train.py --plant accuracy", folds=True)
+    graph = ListingLine("g", "graph", "0_0/forward", 1, status="ran")
     for words, found in {"died": True, "accuracy": True, "died ran": True, "failed": False, "-ran died": False}.items():
         assert (graph in filtered([run, graph], words)) is found, words
 

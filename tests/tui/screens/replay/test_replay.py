@@ -17,7 +17,7 @@ from torch import fx
 from graphdbg.dumps.live import save_graph
 from graphdbg.toolkit.node_values.seen import ValuesSeen
 from graphdbg.toolkit.signature import Signature
-from graphdbg.toolkit.triage.records import Row
+from graphdbg.toolkit.triage.records import RungResult
 from graphdbg.toolkit.triage.seen import LadderSeen
 from graphdbg.toolkit.verdict import Where, fails, judged, skipped
 from graphdbg.tui.app import Workbench
@@ -32,11 +32,11 @@ WRONG = Signature("accuracy", "compare", size=0.03)
 RUNGS = [
     {"event": "start", "rungs": ["eager", "lazy", "inductor"]},
     {"event": "running", "rung": "eager"},
-    Row("eager", error=1e-7, eager_error=1e-7, seconds=0.1, peak_bytes=9999).event(),
-    Row("lazy", skipped("no kernel: sin")).event(),
+    RungResult("eager", error=1e-7, eager_error=1e-7, seconds=0.1, peak_bytes=9999).event(),
+    RungResult("lazy", skipped("no kernel: sin")).event(),
     {"event": "running", "rung": "inductor"},
     "WAIT",
-    Row("inductor", judged(WRONG, "inductor"), error=0.03, eager_error=1e-7).event(),
+    RungResult("inductor", judged(WRONG, "inductor"), error=0.03, eager_error=1e-7).event(),
     {"event": "end", "first_failing": "inductor", "summary": "`inductor` is wrong.",
      "next": ["graphdbg bisect myrun/0_0/forward"]},
 ]
