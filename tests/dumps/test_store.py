@@ -328,3 +328,10 @@ def test_the_first_name_that_is_free(tmp_path: Path) -> None:
     for name in ("case.svg", "case", "case-2"):
         (tmp_path / name).touch()
     assert free_path(stem, ".svg").name == "case-1.svg" and free_path(stem, first=2).name == "case-3"
+
+
+def test_what_a_minified_program_left_is_told_from_a_graph(tmp_path: Path) -> None:
+    (tmp_path / "small" / "repro").mkdir(parents=True)
+    (tmp_path / "small" / "repro" / "repro.py").touch()
+    with pytest.raises(UsageError, match=r"holds the repro of a program.*Run: python .*small/repro/repro\.py"):
+        resolve(str(tmp_path / "small"))

@@ -7,11 +7,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.wording import counted
 from ..spec import FULL_STAGES
 from ..verdict import ROUNDING, Layer, Where, cannot_tell
@@ -148,7 +151,7 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
         result.sentence, result.meaning = _sentence(first), _meaning(first, result)
         if first.kind == "fusion" and node is not None and node.alone is False:
             result.sentence = f"{node.sentence} Without fusion the graph is right (verified)."
-        result.verdict = _record(result, saved).then(f"graphdbg minify {name}")
+        result.verdict = _record(result, saved).then(go_on(saved))
     elif node is not None and (by == "node" or node.node is not None or node.verdict.fault == "model"):
         result.by = "node" if node.verdict.failed else ""
         result.sentence = node.sentence
@@ -169,6 +172,13 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
         other = _again(name, "node") if by == "pass" else f"graphdbg minify {name}"
         go_on = _again(name, by) if result.stopped else other
         result.verdict = cannot_tell(f"it fails ({result.failure}), but {why}").then(go_on)
+
+
+def go_on(saved: SavedGraph) -> str:
+    """Minify it, or report what a minification left."""
+    out = Path(saved.name).parent
+    is_minified = saved.run is None and saved.path.name == "case" and (saved.path.parent / JOURNAL_FILE).is_file()
+    return f"graphdbg report {shlex.quote(str(out))}" if is_minified else f"graphdbg minify {saved.name}"
 
 
 def _needs_fusion(result: Bisection) -> bool:

@@ -11,13 +11,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from graphdbg.dumps.graph_folder import JOURNAL_FILE
 from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.blame.bisect import INTERRUPTED, bisect
 from graphdbg.toolkit.blame.bisect_asking import same_failure
 from graphdbg.toolkit.blame.bisect_records import Bisection
+from graphdbg.toolkit.blame.bisect_words import go_on
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 from graphdbg.toolkit.signature import Signature
 
@@ -170,6 +174,14 @@ def test_time_that_is_over_and_an_interrupt_leave_what_was_found(recorded: Path,
     assert result.stopped == INTERRUPTED
     assert [row.verdict for row in result.rows if row.subsystem == "post_grad_passes"] == ["same"]
     assert "before the search ended" in result.sentence
+
+
+def test_what_is_minified_is_reported_next(tmp_path: Path) -> None:
+    (tmp_path / "small" / "case").mkdir(parents=True)
+    saved: Any = SimpleNamespace(run=None, path=tmp_path / "small" / "case", name="small/case")
+    assert go_on(saved) == "graphdbg minify small/case"
+    (tmp_path / "small" / JOURNAL_FILE).touch()
+    assert go_on(saved) == "graphdbg report small"
 
 
 def test_an_output_that_was_wrong_behind_another_is_the_same_failure() -> None:
