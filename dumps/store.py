@@ -308,7 +308,8 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
         raise UsageError(f"{text!r} names nothing", str(error)) from error
     if (program := path / "repro" / "repro.py").is_file():
         why = "the layer it fails in is all there is to blame"
-        raise UsageError(f"{text} holds the repro of a program, which is no graph", why, f"run: python {shlex.quote(str(program))}")
+        what = f"{text} holds the repro of a program, which is no graph"
+        raise UsageError(what, why, f"run: python {shlex.quote(str(program))}")
     why = "the folder holds neither run.json nor graph.json" if folder else "there is no such folder"
     raise UsageError(f"{text} is neither a run, a graph of a run nor a case folder", why, _hint(Path(cwd or ".")))
 
