@@ -290,8 +290,9 @@ class _Work:
             self.heard(graph.id, ladder.climb(rung, all=all))
         ladder.forget()
         found = ladder.found()
-        if (row.verdict.kind, found.verdict.kind) == ("nan", "wrong_numbers"):  # what the narrower graph hands on becomes the NaN
-            found.verdict = msgspec.structs.replace(found.verdict, kind=row.verdict.kind)
+        if (row.verdict.kind, found.verdict.kind) == ("nan", "wrong_numbers"):
+            reason = f"{found.verdict.reason}; that becomes the NaN of {row.id}: {row.verdict.reason}"
+            found.verdict = msgspec.structs.replace(found.verdict, kind=row.verdict.kind, reason=reason)
         self.found.append(found)
         self.boundaries.append(boundary)
 
