@@ -151,7 +151,7 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
         result.sentence, result.meaning = _sentence(first), _meaning(first, result)
         if first.kind == "fusion" and node is not None and node.alone is False:
             result.sentence = f"{node.sentence} Without fusion the graph is right (verified)."
-        result.verdict = _record(result, saved).then(go_on(saved))
+        result.verdict = _record(result, saved).then(next_for(saved))
     elif node is not None and (by == "node" or node.node is not None or node.verdict.fault == "model"):
         result.by = "node" if node.verdict.failed else ""
         result.sentence = node.sentence
@@ -174,7 +174,7 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
         result.verdict = cannot_tell(f"it fails ({result.failure}), but {why}").then(go_on)
 
 
-def go_on(saved: SavedGraph) -> str:
+def next_for(saved: SavedGraph) -> str:
     """Minify it, or report what a minification left."""
     out = Path(saved.name).parent
     is_minified = saved.run is None and saved.path.name == "case" and (saved.path.parent / JOURNAL_FILE).is_file()

@@ -218,8 +218,8 @@ def _held_cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
 def _commands(rows: list[index.ListedGraph], name: str) -> list[str]:
     bad = [row for row in rows if row.status == "failed" or row.lost]
     chosen = best(bad or rows)
-    last = f"graphdbg minify {name}/{chosen.id}" if bad else f"graphdbg triage {name}"
-    return [f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}", last]
+    first = f"graphdbg minify {name}/{chosen.id}" if bad else f"graphdbg triage {name}"
+    return [first, f"graphdbg ls {name}", f"graphdbg replay {name}/{chosen.id}"]
 
 
 def best(rows: list[index.ListedGraph]) -> index.ListedGraph:

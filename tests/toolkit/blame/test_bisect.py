@@ -21,7 +21,7 @@ from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.blame.bisect import INTERRUPTED, bisect
 from graphdbg.toolkit.blame.bisect_asking import same_failure
 from graphdbg.toolkit.blame.bisect_records import Bisection
-from graphdbg.toolkit.blame.bisect_words import go_on
+from graphdbg.toolkit.blame.bisect_words import next_for
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
 from graphdbg.toolkit.signature import Signature
 
@@ -179,9 +179,9 @@ def test_time_that_is_over_and_an_interrupt_leave_what_was_found(recorded: Path,
 def test_what_is_minified_is_reported_next(tmp_path: Path) -> None:
     (tmp_path / "small" / "case").mkdir(parents=True)
     saved: Any = SimpleNamespace(run=None, path=tmp_path / "small" / "case", name="small/case")
-    assert go_on(saved) == "graphdbg minify small/case"
+    assert next_for(saved) == "graphdbg minify small/case"
     (tmp_path / "small" / JOURNAL_FILE).touch()
-    assert go_on(saved) == "graphdbg report small"
+    assert next_for(saved) == "graphdbg report small"
 
 
 def test_an_output_that_was_wrong_behind_another_is_the_same_failure() -> None:

@@ -44,11 +44,11 @@ def closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *events: str, name:
 @pytest.mark.parametrize(
     ("events", "wanted"),
     [
-        (("compiling", "compiled", "ran"), ["ls myrun", "replay myrun/0_0/forward", "triage myrun"]),
-        (("compiling", "failed"), ["ls myrun", "replay myrun/1_0/forward", "minify myrun/1_0/forward"]),
+        (("compiling", "compiled", "ran"), ["triage myrun", "ls myrun", "replay myrun/0_0/forward"]),
+        (("compiling", "failed"), ["minify myrun/1_0/forward", "ls myrun", "replay myrun/1_0/forward"]),
     ],
 )
-def test_the_next_commands_end_with_minify_only_where_something_failed(
+def test_the_next_commands_begin_with_minify_only_where_something_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: tuple[str, ...], wanted: list[str]
 ) -> None:
     told = closing(tmp_path, monkeypatch, *events)
@@ -57,7 +57,7 @@ def test_the_next_commands_end_with_minify_only_where_something_failed(
 
 def test_names_are_quoted_and_what_is_lost_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = closing(tmp_path, monkeypatch, name="my run")
-    assert told[-1] == "  graphdbg triage 'my run'"
+    assert told[-3] == "  graphdbg triage 'my run'"
     (line,) = [line for line in told if "cannot be saved" in line]
     assert line.startswith("graphdbg: setting inductor.post_grad_custom_post_pass (mypass.P) ")
 
