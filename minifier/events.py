@@ -21,6 +21,7 @@ from msgspec.structs import force_setattr
 from ..dumps.lines import LineWriter
 from ..dumps.opening import opened
 from ..dumps.wording import counted
+from .passes import PASSES
 from .problem import Answer
 
 VERSION = 1
@@ -37,7 +38,6 @@ EXPLAINING = "needs"
 WORDS = {
     "sanity": "checking that it fails",
     "hint": "looking near what the failure names",
-    "switches": "turning off settings that are not needed",
     "windows": "looking for the place: windows of neighbouring nodes",
     "labels": "looking for the place: one kind of operation at a time",
     "grow": "finding what else is needed",
@@ -46,18 +46,6 @@ WORDS = {
     "blocks": "dropping blocks of nodes",
     "polish": "bypassing nodes that are left",
     "outputs": "dropping outputs",
-    "dims": "smaller shapes",
-    "values": "simpler values",
-    "strides": "plainer strides",
-    "symbols": "symbolic sizes made numbers",
-    "bodies": "smaller graphs inside higher-order operators",
-    "operands": "what nobody reads of higher-order operators",
-    "ranks": "fewer dimensions",
-    "dtypes": "plainer dtypes",
-    "operators": "simpler operators and numbers",
-    "program": "entering through torch.compile, as a plain program",
-    "names": "plain names",
-    "inputs": "one input in place of several",
     "together": "smaller shapes, simpler values, plainer strides at once",
     "axes": "smaller shapes, simpler values, plainer strides",
     "explain": "checking that each part is needed",
@@ -65,6 +53,7 @@ WORDS = {
     "measuring": "measuring how often it fails",
     "verification": "checking the saved case in fresh processes",
     "report": "writing repro.py and issue.md, and trying the repro",
+    **{one.name: one.words for one in PASSES if one.words},
 }
 """Step of the search -> plain words."""
 

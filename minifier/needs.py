@@ -21,6 +21,7 @@ from ..dumps.wording import counted
 from ..toolkit.verdict_words import NEEDS, query_words
 from .budget import Stopped
 from .passes import NEUTRAL
+from .passes import unneeded as lost_by
 from .problem import Answer, Candidate, Ruling
 
 if TYPE_CHECKING:
@@ -214,13 +215,7 @@ def base_of(case: Candidate) -> Candidate:
 
 def unneeded(edits: Sequence[str]) -> list[str]:
     """What the original had and the case has not, by the edits that were kept."""
-    words = {
-        "switches static": "dynamic sizes", "symbols": "dynamic sizes", "switches grad": "gradients",
-        "switches autocast": "autocast", "switches regions": "mode switches", "dims": "the original sizes",
-        "values": "recorded values", "strides": "recorded strides", "bodies inline": "operators that hold graphs",
-        "inputs": "inputs that differ",
-    }  # fmt: skip
-    found = [next((told for begin, told in words.items() if f"{edit} ".startswith(f"{begin} ")), "") for edit in edits]
+    found = [lost_by(edit) for edit in edits]
     settings = [edit.split(" ") for edit in edits if edit.startswith("switches config")]
     found += ["all non-default settings" if len(words) == 2 else f"{words[2]}.{words[3]}" for words in settings]
     found += [edit.split(" ")[1] for edit in edits if edit.startswith("dtypes ")]

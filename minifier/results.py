@@ -15,7 +15,6 @@ import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ from .flaky import Rate
 from .minified import Also, Minified
 from .needs import Needs, Neighbour, neighbour, parts, unneeded
 from .options import MinifyOptions
-from .passes import NEUTRAL
+from .passes import NEUTRAL, edit_words
 from .places import blamed
 from .problem import Answer, Candidate
 
@@ -205,50 +204,6 @@ def needed(parts: list[dict[str, Any]]) -> list[str]:
         for part in parts
         if (does := without(part["verdict"]))
     ]
-
-
-EDIT_WORDS = (
-    ("switches config * *", "the setting {2}.{3} at its default"),
-    ("switches static", "fixed sizes"),
-    ("switches grad", "gradients off"),
-    ("switches inference", "inference mode off"),
-    ("switches autocast", "autocast off"),
-    ("switches autocast *", "autocast off for {2}"),
-    ("switches regions *", "the regions of another {2} mode left out"),
-    ("switches dtype * *", "autocast to {3} in place of {2}"),
-    ("switches state *", "{2} at its default"),
-    ("ranks 1", "inputs of at most 1 dimension"),
-    ("ranks *", "inputs of at most {1} dimensions"),
-    ("operands *", "{1} without what nobody reads"),
-    ("dims * * *", "sizes of {1} made {2}, those of windows too"),
-    ("dims * *", "sizes of {1} made {2}"),
-    ("values * *", "input {1} filled with {2}"),
-    ("strides *", "input {1} laid out plainly"),
-    ("symbols *", "the symbolic size {1} made a number"),
-    ("bodies inline", "the operators that hold graphs inlined"),
-    ("bodies * * *", "{1} without {2}"),
-    ("dtypes * *", "{1} made {2}"),
-    ("operators * to *", "{3} in place of {1}"),
-    ("operators * default *", "{1} without its argument {3}"),
-    ("operators * * *", "the argument {2} of {1} made {3}"),
-    ("program enter", "the graph entered through torch.compile"),
-    ("program *", "the graph entered through torch.compile, with functions of torch"),
-    ("names *", "other names"),
-    ("inputs * *", "{2} in place of {1}"),
-    ("probes operator * * *", "{3} in place of {2}"),
-    ("probes size *", "a size of {2} made {3}"),
-    ("probes cut *", "without {2}"),
-    ("probes constant * * *", "{4} in place of a constant of {2}"),
-    ("probes fill * *", "input {2} filled with {3}"),
-    ("probes transposed *", "input {2} transposed"),
-)
-"""An edit of a pass -> the same for people, with its words by their place."""
-
-
-def edit_words(edit: str) -> str:
-    """An edit of a pass for people; as it is where there are no words for it."""
-    told = next((told for pattern, told in EDIT_WORDS if fnmatchcase(edit, pattern)), "")
-    return told.format(*edit.split(" ")) if told else repr(edit)
 
 
 def _listed(names: list[str]) -> str:

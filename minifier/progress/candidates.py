@@ -20,8 +20,9 @@ from typing import Any
 from ...dumps.errors import GraphdbgError
 from ...dumps.sidecar import Table, dims_text
 from ...dumps.tables import plain
+from ..passes import edit_words
 from ..problem import Candidate
-from ..results import edit_words, read_atoms
+from ..results import read_atoms
 
 CONTEXT = 3
 """Nodes that are shown around a change."""

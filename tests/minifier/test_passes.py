@@ -8,7 +8,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.schema import Ambient
-from graphdbg.minifier.passes import NAMES, pass_of
+from graphdbg.minifier.passes import NAMES, PASSES, edit_words, pass_of
 from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.spec import ReplaySpec
 
@@ -33,6 +33,15 @@ def test_every_pass_is_listed_and_starts_its_edits_with_its_name() -> None:
     given = case(lambda x: x.relu(), torch.randn(4, 3).t())
     for name in NAMES:
         assert all(edit.split()[0] == name for edits in pass_of(name).propose(given) for edit in edits)
+
+
+def test_a_row_of_a_pass_is_of_its_module_and_its_edits() -> None:
+    for row in PASSES:
+        assert {"propose", "apply"} <= vars(pass_of(row.name)).keys() and bool(row.words) != row.explains
+        assert all(glob.partition(" ")[0] == row.name for glob in [*row.edits, *row.unneeded])
+        for glob in row.edits:
+            words = edit_words(glob.replace("*", "x"))
+            assert words and "{" not in words and not words.startswith("'"), glob
 
 
 def test_dims_follow_products_into_size_arguments() -> None:
