@@ -36,7 +36,7 @@ _MAX_TEXT = 60
 _MISSING = {"missing": True}
 
 
-class Difference(NamedTuple):
+class ArgumentDifference(NamedTuple):
     """One place in the arguments: what stands there in both, the nodes meant (-1: none), plain values where there are some."""
 
     place: str
@@ -77,10 +77,10 @@ def short(arg: Arg, strings: list[str] | None = None) -> str:
     return found if len(found) <= _MAX_TEXT else found[: _MAX_TEXT - 3] + "..."
 
 
-def differences(found: Alignment, i: int, j: int) -> list[Difference]:
+def differences(found: Alignment, i: int, j: int) -> list[ArgumentDifference]:
     """Every place where the arguments of two partners differ."""
     one, two = found.a.nodes[i], found.b.nodes[j]
-    made: list[Difference] = []
+    made: list[ArgumentDifference] = []
     for index in range(max(len(one.args), len(two.args))):
         left = one.args[index] if index < len(one.args) else _MISSING
         right = two.args[index] if index < len(two.args) else _MISSING
@@ -90,7 +90,7 @@ def differences(found: Alignment, i: int, j: int) -> list[Difference]:
     return made
 
 
-def _between(found: Alignment, place: str, one: Arg, two: Arg) -> Iterator[Difference]:
+def _between(found: Alignment, place: str, one: Arg, two: Arg) -> Iterator[ArgumentDifference]:
     a_items, b_items = items(one), items(two)
     if a_items is not None and b_items is not None and len(a_items) == len(b_items):
         for index, (left, right) in enumerate(zip(a_items, b_items, strict=True)):
@@ -101,7 +101,7 @@ def _between(found: Alignment, place: str, one: Arg, two: Arg) -> Iterator[Diffe
     both = node_a >= 0 and node_b >= 0
     alone = node_a >= 0 or node_b >= 0 or _known(a, one) != _known(b, two)
     if found.to_b[node_a] != node_b if both else alone:
-        yield Difference(place, one, two, node_a, node_b, _plain(a, one), _plain(b, two))
+        yield ArgumentDifference(place, one, two, node_a, node_b, _plain(a, one), _plain(b, two))
 
 
 def _node(facts: NodeColumns, arg: Arg) -> int:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from ..schema import GraphRecord, SymValue, TensorValue
 from . import settings
 from .align import Alignment, align
-from .arguments import Change, Departure, Difference, Kind, changes, differences, short, substitutions
+from .arguments import ArgumentDifference, Change, Departure, Kind, changes, differences, short, substitutions
 from .facts import NodeColumns, device_names, symbol_names
 
 TRACED = frozenset({"dynamo", "pre_grad"})
@@ -201,7 +201,7 @@ class _Judge:
         names = list(dict.fromkeys(facts.nodes[place].name for place in places))
         return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") if names else "nothing"
 
-    def _explained(self, i: int, j: int, found: list[Difference]) -> bool:
+    def _explained(self, i: int, j: int, found: list[ArgumentDifference]) -> bool:
         """Whether every difference of a pair comes from its inputs."""
         led = any((k, self.found.to_b[k]) in self.valued for k in self.a.inputs[i] if self.found.to_b[k] >= 0)
         for difference in found:

@@ -29,7 +29,7 @@ from ..store import Run
 from ..times import CompileTime, Span
 from ..why import frequent, wording
 from ..why.model import Compile, Function, Guard, ProcessWhy, ProgramLine, Skipped
-from ..why.text import Writer
+from ..why.text import ProcessText
 from ..wording import counted
 from ..worst import Told
 from .page_data import PageGraph, cut, read
@@ -86,7 +86,7 @@ def _entries(run: Run, told: Iterable[ProcessWhy], known: Mapping[str, CompileTi
     """The compiles in the order in which they began, process by process; then the graphs that came without Dynamo."""
     rows = {row.id: row for row in run.rows}
     for process in told:
-        writer = Writer(process, _WIDTH)
+        writer = ProcessText(process, _WIDTH)
         found: list[CompileLine] = []
         for function, item in [(one, item) for one in process.functions for item in one.compiles]:
             mine = [rows[line.id] for line in item.graphs if line.id in rows]

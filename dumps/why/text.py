@@ -97,7 +97,7 @@ def render(found: Why, width: int = WIDTH) -> str:
     """The whole text. Processes that tell the same are told once."""
     same: dict[str, tuple[str, list[ProcessWhy]]] = {}
     for process in found.processes:
-        text = Writer(process, width).text()
+        text = ProcessText(process, width).text()
         same.setdefault(wording.ADDRESS.sub("", text), (text, []))[1].append(process)
     if len(found.processes) <= 1:
         return next((text for text, _ in same.values()), "")
@@ -110,12 +110,12 @@ def render(found: Why, width: int = WIDTH) -> str:
 
 def of_compile(function: Function, item: Compile, width: int) -> str:
     """Why one compile is there: its own lines alone, with the graph break behind which it goes on."""
-    lines = Writer(ProcessWhy("", None, ""), width + _SET_IN).alone(function, item)
+    lines = ProcessText(ProcessWhy("", None, ""), width + _SET_IN).alone(function, item)
     first, *rest = [line.removeprefix(" " * _SET_IN) for line in lines]
     return "\n".join([first.strip().removeprefix(f"{item.id}  "), *rest])
 
 
-class Writer:
+class ProcessText:
     """Writes one process: paragraphs of a fixed width, from top to bottom, and files as a person names them."""
 
     def __init__(self, process: ProcessWhy, width: int) -> None:

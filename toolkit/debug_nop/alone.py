@@ -24,7 +24,7 @@ from .. import torch_private as t
 from ..eager import attribute
 from ..values import reach
 from .layout import Layout, evaluate, layout_of
-from .plan import Leaf, Place, Plan, Step, leaf_of, value_of
+from .plan import Leaf, NodeStep, Place, Plan, leaf_of, value_of
 
 
 class Says(NamedTuple):
@@ -39,7 +39,7 @@ class Says(NamedTuple):
     error: str = ""
 
 
-def on_real(step: Step, given: Mapping[fx.Node, Any]) -> Says:
+def on_real(step: NodeStep, given: Mapping[fx.Node, Any]) -> Says:
     """The op's fake function on fakes of its real arguments."""
     mode = _alone_mode()
 
@@ -49,13 +49,13 @@ def on_real(step: Step, given: Mapping[fx.Node, Any]) -> Says:
     return _run(step, mode, lambda: {node: t.tree_map(fake, value) for node, value in given.items()})
 
 
-def on_traced(plan: Plan, step: Step, values: Mapping[str, Any]) -> Says:
+def on_traced(plan: Plan, step: NodeStep, values: Mapping[str, Any]) -> Says:
     """The op's fake function on its arguments as they were recorded, with numbers for symbols."""
     mode = _alone_mode()
     return _run(step, mode, lambda: _recorded(plan, step, values, mode))
 
 
-def really_on_traced(plan: Plan, step: Step, given: Mapping[fx.Node, Any], values: Mapping[str, Any]) -> Says:
+def really_on_traced(plan: Plan, step: NodeStep, given: Mapping[fx.Node, Any], values: Mapping[str, Any]) -> Says:
     """What the op itself makes of its arguments when they are laid out as recorded: copies, so that nothing else is changed.
 
     Not for ops that draw random numbers, for arguments of another size than recorded, or in lists.
@@ -77,7 +77,7 @@ def really_on_traced(plan: Plan, step: Step, given: Mapping[fx.Node, Any], value
     return _run(step, None, lambda: known)
 
 
-def on_symbols(plan: Plan, step: Step, values: Mapping[str, Any]) -> Says:
+def on_symbols(plan: Plan, step: NodeStep, values: Mapping[str, Any]) -> Says:
     """The op's fake function on the recorded fake values: it may branch on a symbol otherwise than on a number."""
     with _quietly(plan.graph) as mode:
         if mode is None:
@@ -86,7 +86,7 @@ def on_symbols(plan: Plan, step: Step, values: Mapping[str, Any]) -> Says:
 
 
 def _run(
-    step: Step, mode: Any, arguments: Callable[[], Mapping[fx.Node, Any]], values: Mapping[str, Any] | None = None
+    step: NodeStep, mode: Any, arguments: Callable[[], Mapping[fx.Node, Any]], values: Mapping[str, Any] | None = None
 ) -> Says:
     try:
         with torch.no_grad():
@@ -144,7 +144,7 @@ def _call(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
     raise NotImplementedError(f"{node.op} has no fake function of its own")
 
 
-def _recorded(plan: Plan, step: Step, values: Mapping[str, Any], mode: Any) -> Mapping[fx.Node, Any]:
+def _recorded(plan: Plan, step: NodeStep, values: Mapping[str, Any], mode: Any) -> Mapping[fx.Node, Any]:
     """Static fakes of the recorded arguments; those of one storage are views of one."""
     wanted: dict[fx.Node, list[Any]] = {}
     spans: dict[tuple[Place, torch.dtype], int] = {}

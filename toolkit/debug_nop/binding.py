@@ -18,7 +18,7 @@ import torch
 
 from .findings import NodeMismatch
 from .layout import evaluate, layout_of
-from .plan import Leaf, Place, Plan, Step, value_of
+from .plan import Leaf, NodeStep, Place, Plan, value_of
 
 
 @dataclass
@@ -70,7 +70,7 @@ def bind(
     return Binding(seen, symbols, shifts, expected, [None] * len(expected), layouts, unbound=unbound)
 
 
-def at(step: Step, symbols: Mapping[str, Any], shifts: Mapping[Place, int]) -> list[Any] | None:
+def at(step: NodeStep, symbols: Mapping[str, Any], shifts: Mapping[Place, int]) -> list[Any] | None:
     """What a step's leaves are under symbol values; None while a symbol of it has no value."""
     try:
         return [
@@ -81,7 +81,7 @@ def at(step: Step, symbols: Mapping[str, Any], shifts: Mapping[Place, int]) -> l
         return None
 
 
-def _shift(step: Step, value: Any, symbols: Mapping[str, Any], shifts: dict[Place, int]) -> None:
+def _shift(step: NodeStep, value: Any, symbols: Mapping[str, Any], shifts: dict[Place, int]) -> None:
     """How far the storage of an input lies from where it was traced: a program may pass any slice of a tensor."""
     leaf = step.leaves[0] if len(step.leaves) == 1 else None
     if not isinstance(leaf, Leaf) or not isinstance(value, torch.Tensor) or leaf.layout is not torch.strided:
@@ -102,6 +102,6 @@ def differs(*values: Any) -> bool:
     return False
 
 
-def single(step: Step) -> bool:
+def single(step: NodeStep) -> bool:
     """Whether a step's value is one value, not a tuple of them."""
     return not isinstance(value_of(step.node), (tuple, list, dict))

@@ -22,7 +22,7 @@ from .. import torch_private as t
 from .alone import Says, on_real, on_symbols, on_traced, really_on_traced, shared
 from .findings import Mismatch, NodeMismatch
 from .layout import Expression, differences, layout_of, text_of
-from .plan import Leaf, Plan, Step
+from .plan import Leaf, NodeStep, Plan
 
 SHOWN_SYMBOLS = 8
 _SIZED = {"size", "stride", "offset", "value"}
@@ -35,7 +35,7 @@ class Blame:
     those among them whose record is stale; `path`: of the subgraph; `foreign`: it lies in memory that others had."""
 
     plan: Plan
-    step: Step
+    step: NodeStep
     place: int
     symbols: Mapping[str, Any]
     tainted: Mapping[str, list[str]]

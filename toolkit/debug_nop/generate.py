@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import fx
 
-from .plan import Plan, Step
+from .plan import NodeStep, Plan
 
 RUN = "graphdbg_run"
 _MARKER = re.compile(r"^(\s*)(\w+) = (?:\w+_)?graphdbg_marker\((\d+)((?:, \w+)*)\)(?:;  (.*))?$")
@@ -96,7 +96,7 @@ def marked(
     copies: dict[fx.Node, fx.Node] = {}
     begun = False
 
-    def call(method: str, step: Step, *values: fx.Node) -> None:
+    def call(method: str, step: NodeStep, *values: fx.Node) -> None:
         calls[len(templates)] = method, step.index
         mark(lambda names: f"graphdbg_r.{method}({', '.join([str(step.index), *names])})", *values)
 
@@ -132,12 +132,12 @@ def _begin(names: list[str]) -> str:
     return f"graphdbg_r, graphdbg_k, graphdbg_o, graphdbg_al = {run}, {run}.expected, {run}.offsets, {run}.is_alias_of"
 
 
-def _number(step: Step) -> Template:
+def _number(step: NodeStep) -> Template:
     index = step.index
     return lambda names: f"if {names[0]} != graphdbg_k[{index}]: graphdbg_r.bad({', '.join([str(index), *names])})"
 
 
-def _parts(step: Step) -> Template:
+def _parts(step: NodeStep) -> Template:
     index, count = step.index, len(step.leaves)
 
     def template(names: list[str]) -> str:
@@ -150,7 +150,7 @@ def _parts(step: Step) -> Template:
     return template
 
 
-def _inline(step: Step) -> Template:
+def _inline(step: NodeStep) -> Template:
     index, inputs = step.index, list(step.node.all_input_nodes)
     asked = [] if step.by_layout else [inputs.index(node) + 1 for node in (*step.aliased, *step.apart)]
 
@@ -164,5 +164,5 @@ def _inline(step: Step) -> Template:
     return template
 
 
-_QUICK: dict[str, Callable[[Step], Template]] = {"inline": _inline, "parts": _parts, "number": _number}
+_QUICK: dict[str, Callable[[NodeStep], Template]] = {"inline": _inline, "parts": _parts, "number": _number}
 """Way of a step -> what its marker becomes in generated code."""

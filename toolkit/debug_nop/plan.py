@@ -1,6 +1,6 @@
 """What every value of a graph must look like, worked out once from the traced metadata.
 
-A Step per node: expected leaves with compiled sizes, the place where each storage first appears in the trace, the
+A step per node: expected leaves with compiled sizes, the place where each storage first appears in the trace, the
 arguments it shares memory with, the arguments that its schema writes to. Must not run anything, and must not add guards.
 
 >>> plan = plan_of(fx_g)
@@ -41,7 +41,7 @@ def may_alias(node: fx.Node) -> bool:
     return any(returned.alias_info is not None for returned in node.target._schema.returns)
 
 
-def makes_its_own(step: Step) -> bool:
+def makes_its_own(step: NodeStep) -> bool:
     """Whether an op of torch's own cannot return memory of another value: a record that says so was copied from elsewhere."""
     return step.region or (step.torchs and isinstance(step.node.target, t.OpOverload) and not may_alias(step.node))
 
@@ -121,7 +121,7 @@ class Leaf(NamedTuple):
 
 
 @dataclass
-class Step:
+class NodeStep:
     """One node. `leaves`: what its value flattens to (a Leaf, an Expression, a number; None where nothing is known).
 
     `way`: inline (one strided tensor: one comparison in the generated code), number, parts (a flat tuple of those: one
@@ -162,14 +162,14 @@ class Plan:
     before the graph runs. `unchecked`: sentences on what is left out."""
 
     graph: fx.Graph
-    steps: list[Step]
-    by_node: dict[fx.Node, Step]
-    inputs: list[Step]
+    steps: list[NodeStep]
+    by_node: dict[fx.Node, NodeStep]
+    inputs: list[NodeStep]
     bound: dict[str, Callable[[list[Any]], Any]]
     free: frozenset[str]
     unchecked: list[str]
 
-    def source(self, node: fx.Node) -> tuple[Step, int] | None:
+    def source(self, node: fx.Node) -> tuple[NodeStep, int] | None:
         """The step and leaf that a node's value comes from, through `getitem`s of a checked tuple; None where there is none."""
         step = self.by_node[node]
         return (step, 0) if step.leaves and step.way != "none" else self.item(node)
@@ -179,7 +179,7 @@ class Plan:
         source = self.source(node)
         return [source[0].leaves[source[1]]] if source is not None and source[0].node is not node else self.by_node[node].leaves
 
-    def item(self, node: fx.Node) -> tuple[Step, int] | None:
+    def item(self, node: fx.Node) -> tuple[NodeStep, int] | None:
         """The part of a checked tuple that a `getitem` takes; None for other nodes."""
         if is_getitem(node) and isinstance(owner := node.args[0], fx.Node):
             parent = self.by_node[owner]
@@ -192,7 +192,7 @@ class Plan:
 
 def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
     """The plan of one graph; its subgraphs have plans of their own. `device`: where a graph traced elsewhere was moved to."""
-    steps = [Step(index, node) for index, node in enumerate(gm.graph.nodes)]
+    steps = [NodeStep(index, node) for index, node in enumerate(gm.graph.nodes)]
     by_node = {step.node: step for step in steps}
     roots: dict[int, Place] = {}
     unchecked: list[str] = []
@@ -291,7 +291,7 @@ def _symbols(leaf: Any) -> Iterator[str]:
             yield from part.symbols
 
 
-def _bound(inputs: list[Step]) -> dict[str, Callable[[list[Any]], Any]]:
+def _bound(inputs: list[NodeStep]) -> dict[str, Callable[[list[Any]], Any]]:
     """Symbol -> how to read it off the real inputs. A plain symbol is read; one inside "2*s0 + 1" is solved for, if linear."""
     found: dict[str, Callable[[list[Any]], Any]] = {}
     rest: list[tuple[Expression, Callable[[list[Any]], Any]]] = []
@@ -310,7 +310,7 @@ def _bound(inputs: list[Step]) -> dict[str, Callable[[list[Any]], Any]]:
     return found
 
 
-def _readings(step: Step, place: int) -> Iterator[tuple[Any, Callable[[list[Any]], Any]]]:
+def _readings(step: NodeStep, place: int) -> Iterator[tuple[Any, Callable[[list[Any]], Any]]]:
     if len(step.leaves) != 1:
         return
     leaf = step.leaves[0]
@@ -334,7 +334,7 @@ def _linear(part: Expression, name: str, read: Callable[[list[Any]], Any]) -> Ca
     return lambda values: (read(values) - low) // slope + 64
 
 
-def _describe(step: Step, plan: Plan) -> None:
+def _describe(step: NodeStep, plan: Plan) -> None:
     """How a step is checked, and what its schema says."""
     node = step.node
     step.tensors = tuple(one for one in node.all_input_nodes if one.op != "output" and _holds_tensor(one))
@@ -355,7 +355,7 @@ def _describe(step: Step, plan: Plan) -> None:
         step.way = "parts" if _is_flat(step) else "several"
 
 
-def _is_flat(step: Step) -> bool:
+def _is_flat(step: NodeStep) -> bool:
     """Whether a value is one list or tuple of strided tensors and what is not looked at."""
     value = value_of(step.node)
     return (
@@ -370,7 +370,7 @@ def _holds_tensor(node: fx.Node) -> bool:
     return any(isinstance(leaf, torch.Tensor) for leaf in t.tree_leaves(value_of(node)))
 
 
-def _aliases(step: Step, leaf: Leaf, plan: Plan) -> None:
+def _aliases(step: NodeStep, leaf: Leaf, plan: Plan) -> None:
     if leaf.offset is None:
         return
     aliased: list[fx.Node] = []
@@ -384,7 +384,7 @@ def _aliases(step: Step, leaf: Leaf, plan: Plan) -> None:
     step.apart = tuple(apart) if may_alias(step.node) or not step.torchs else ()
 
 
-def parts_sharing(plan: Plan, step: Step) -> list[tuple[int, fx.Node]]:
+def parts_sharing(plan: Plan, step: NodeStep) -> list[tuple[int, fx.Node]]:
     """For a value of several parts: (part, argument) where the part was traced to share the argument's memory."""
     found: list[tuple[int, fx.Node]] = []
     for node in step.tensors:

@@ -23,7 +23,7 @@ from .binding import Binding, at, single
 from .blame import Blame
 from .findings import NodeMismatch
 from .layout import Layout, differences, layout_guard, layout_of
-from .plan import Leaf, Place, Plan, Step, parts_sharing
+from .plan import Leaf, NodeStep, Place, Plan, parts_sharing
 
 if TYPE_CHECKING:
     from .checking import CheckedGraph
@@ -77,7 +77,7 @@ class KernelExecution:
         elif isinstance(value, torch.Tensor):  # it differs where nothing depends on it: strides of one element
             self._accept(step, [value], given)
 
-    def failed(self, step: Step, error: Exception, arguments: Mapping[fx.Node, Any]) -> Any:
+    def failed(self, step: NodeStep, error: Exception, arguments: Mapping[fx.Node, Any]) -> Any:
         """A node could not be run; says so, and gives a value like the one that was traced so that the run can go on."""
         first = (str(error).strip().splitlines() or [""])[0][:200]
         layouts = self._layouts(step)
@@ -131,7 +131,7 @@ class KernelExecution:
         if clean and step.torchs and not step.late and layouts is not None:
             self._accept(step, leaves, given)
 
-    def _accept(self, step: Step, leaves: Sequence[Any], given: Mapping[fx.Node, Any]) -> None:
+    def _accept(self, step: NodeStep, leaves: Sequence[Any], given: Mapping[fx.Node, Any]) -> None:
         """What was found right is what the generated code compares with from now on."""
         if step.way not in ("inline", "parts"):
             return
@@ -147,7 +147,7 @@ class KernelExecution:
             self.offsets[step.index] = offsets
         self.expected[step.index] = layout_guard(tensors)
 
-    def _layouts(self, step: Step) -> list[Any] | None:
+    def _layouts(self, step: NodeStep) -> list[Any] | None:
         found = self.binding.layouts[step.index]
         if found is not None or not step.leaves:
             return found
@@ -159,7 +159,7 @@ class KernelExecution:
                 self.binding.late[key] = known
         return known
 
-    def _bind(self, step: Step, value: Any, leaves: list[Any]) -> None:
+    def _bind(self, step: NodeStep, value: Any, leaves: list[Any]) -> None:
         """Gives the symbols that begin at this step their numbers; one that nothing binds is taken from where it stands alone."""
         for name, path in step.binds:
             try:
@@ -175,7 +175,7 @@ class KernelExecution:
                 elif getattr(traced, "text", None) == name and isinstance(leaf, (int, float)):
                     self.symbols.setdefault(name, leaf)
 
-    def _memory(self, step: Step, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
+    def _memory(self, step: NodeStep, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
         """Whether a value shares memory with its arguments as it was traced to."""
         if not isinstance(value, torch.Tensor) or 0 in value.shape:
             return {}
@@ -188,14 +188,14 @@ class KernelExecution:
                 return {"alias": ("memory of its own", f"the memory of `{node.name}`")}
         return {}
 
-    def _part(self, step: Step, place: int, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
+    def _part(self, step: NodeStep, place: int, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
         """Whether one part of a tuple shares memory with the arguments that it was traced to share it with."""
         for part, node in parts_sharing(self.plan, step):
             if part == place and 0 not in value.shape and not _aliases(value, given[node]):
                 return {"alias": (f"the memory of `{node.name}`", "memory of its own")}
         return {}
 
-    def _storage(self, step: Step, place: int, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
+    def _storage(self, step: NodeStep, place: int, value: Any, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
         """Whether a value lies in the storage that it was traced in, among all storages seen so far."""
         leaf = step.leaves[place] if place < len(step.leaves) else None
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not isinstance(leaf, Leaf):
@@ -214,7 +214,7 @@ class KernelExecution:
             return {}
         return {"alias": ("memory of its own", self._whose(key, own, given))}
 
-    def _note_storage(self, step: Step, place: int, value: Any) -> int | None:
+    def _note_storage(self, step: NodeStep, place: int, value: Any) -> int | None:
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             return None
         try:
@@ -238,7 +238,7 @@ class KernelExecution:
     def _named(self, place: Place) -> str:
         return self.plan.steps[place[0]].name
 
-    def _changed(self, step: Step, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
+    def _changed(self, step: NodeStep, given: Mapping[fx.Node, Any]) -> dict[str, Any]:
         """Whether an argument that the op does not say it writes to holds something else than before."""
         kept = self.kept.pop(step.index, None)
         if kept is None:
@@ -249,7 +249,7 @@ class KernelExecution:
                 return {"mutation": (f"`{node.name}` left as it is", f"`{node.name}` changed in place")}
         return {}
 
-    def _record(self, step: Step, place: int, found: dict[str, Any], given: Mapping[fx.Node, Any], value: Any) -> None:
+    def _record(self, step: NodeStep, place: int, found: dict[str, Any], given: Mapping[fx.Node, Any], value: Any) -> None:
         """Finds out whose fault it is, once for each way in which a value may be wrong."""
         key = (step.index, place, *((name, str(pair)) for name, pair in found.items()), *sorted(self._tainted(step)))
         if found.keys() & {"kind", "layout"}:
@@ -294,14 +294,14 @@ class KernelExecution:
             finding.mismatches = [one for one in finding.mismatches if one not in stale]
         return finding
 
-    def _counted_from_storage(self, step: Step, place: int, finding: NodeMismatch) -> bool:
+    def _counted_from_storage(self, step: NodeStep, place: int, finding: NodeMismatch) -> bool:
         """Whether an op (as_strided) counts its offset from the start of the storage: an input that lies elsewhere in its
         storage than when it was traced then moves nothing. The op itself says so."""
         leaf = step.leaves[place] if place < len(step.leaves) else None
         moved = isinstance(leaf, Leaf) and leaf.root in self.binding.shifts
         return moved and all(one.property == "offset" and one.cause == "stale" for one in finding.mismatches)
 
-    def _tainted(self, step: Step) -> dict[str, list[str]]:
+    def _tainted(self, step: NodeStep) -> dict[str, list[str]]:
         """The arguments of a step that a finding was made at -> the origins of that finding."""
         found: dict[str, list[str]] = {}
         for name, finding in self._found_at(step):
@@ -309,7 +309,7 @@ class KernelExecution:
             names += [one for one in (*([finding.name] if finding.origin else []), *finding.under) if one not in names]
         return found
 
-    def _found_at(self, step: Step) -> Iterator[tuple[str, NodeMismatch]]:
+    def _found_at(self, step: NodeStep) -> Iterator[tuple[str, NodeMismatch]]:
         """The arguments of a step that a finding was made at, with it."""
         for node in step.node.all_input_nodes:
             source = self.plan.source(node)

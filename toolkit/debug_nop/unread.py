@@ -19,7 +19,7 @@ from torch import fx
 
 from .. import torch_private as t
 from .findings import Mismatch, NodeMismatch
-from .plan import Leaf, Plan, Step, is_getitem
+from .plan import Leaf, NodeStep, Plan, is_getitem
 
 if TYPE_CHECKING:
     from .checking import CheckedCallable
@@ -44,7 +44,7 @@ def read_by_someone(findings: Sequence[NodeMismatch], plan: Plan, session: Check
     return kept
 
 
-def _quiet(finding: NodeMismatch, step: Step | None, plan: Plan, rewritten: bool) -> bool:
+def _quiet(finding: NodeMismatch, step: NodeStep | None, plan: Plan, rewritten: bool) -> bool:
     if step is None or not step.torchs or step.node.op in ("placeholder", "get_attr"):
         return False
     if finding.output >= 0 and _not_taken(step.node, finding.output):
@@ -74,7 +74,7 @@ def _goes_by_record(user: fx.Node, plan: Plan) -> bool:
     return user.op == "output" or not step.torchs or step.region or str(user.target).startswith(_BY_RECORD)
 
 
-def _last_use(step: Step, plan: Plan) -> bool:
+def _last_use(step: NodeStep, plan: Plan) -> bool:
     """Whether the memory of the arguments is the graph's own, and no other node reads it from here on."""
     if not isinstance(step.node.target, (t.OpOverload, t.OpOverloadPacket)):
         return False

@@ -31,7 +31,7 @@ from ... import torch_private as t
 from ...unseen import alone, seen, unseen
 from .contexts import enable
 from .passes import CaptureRecord, PassReport, watched
-from .places import BackwardNames, Calls, Places, agrees, forward_of, roots_of, shape_of, walk
+from .places import BackwardNames, Calls, TapePlaces, agrees, forward_of, roots_of, shape_of, walk
 from .symbols import with_symbols
 from .tape import Tape
 
@@ -222,7 +222,7 @@ class Capturer:
             order = [None]
         try:
             names = BackwardNames(args[0] if args else ())
-            places = Places(order, names.source)
+            places = TapePlaces(order, names.source)
             tape = Tape(places.now, names.name, self.kept)
             self.begun(number, look.graph)
         except Exception as error:  # noqa: BLE001 - the script must not fail of it; said at the end

@@ -56,7 +56,7 @@ class TapePlace:
     gradient: str = ""
 
 
-class Places:
+class TapePlaces:
     """Place of the operator that is about to run. `order` is what `walk` gave, `called` names a parameter."""
 
     def __init__(self, order: Sequence[Any], called: Callable[[Any], str]) -> None:
@@ -91,7 +91,7 @@ class Calls:
     Dynamo is at work, which passes over what runs under a profiler.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: TapePlaces) -> None:
         self.found: list[dict[str, str]] = []
         self._places = places
         self._on = False

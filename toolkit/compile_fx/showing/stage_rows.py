@@ -142,7 +142,7 @@ _HEAD_LINES = 4
 """Of a side-by-side text: both graphs, the verdict, an empty line; they stand above it already."""
 
 
-class Difference(msgspec.Struct):
+class StageDifference(msgspec.Struct):
     """One part: the stage's row, the departures, and both graphs line by line."""
 
     row: StageRow
@@ -150,9 +150,9 @@ class Difference(msgspec.Struct):
     beside: Sideways
 
 
-def differences(folder: Path, told: CompileRecord, stage: str) -> list[Difference]:
+def differences(folder: Path, told: CompileRecord, stage: str) -> list[StageDifference]:
     """One for each part in which the stage ran to its end."""
-    found: list[Difference] = []
+    found: list[StageDifference] = []
     for part in told.parts:
         for row in part.stages:
             files = [folder / part.part / f"{when}_{stage}.json" for when in ("before", "after")]
@@ -162,15 +162,15 @@ def differences(folder: Path, told: CompileRecord, stage: str) -> list[Differenc
     return found
 
 
-def _difference(row: StageRow, before: GraphRecord, after: GraphRecord, graph: str) -> Difference:
+def _difference(row: StageRow, before: GraphRecord, after: GraphRecord, graph: str) -> StageDifference:
     names = (f"{graph}, {row.part} before {row.stage}", f"{graph}, {row.part} after {row.stage}")
     found = compare(before, after)
     view = graph_view(found, *names)
     tables = (sidecar.build(before), sidecar.build(after))
-    return Difference(row, view, aligned(found, *tables, graphs=names, summary=verdict_text(view)))
+    return StageDifference(row, view, aligned(found, *tables, graphs=names, summary=verdict_text(view)))
 
 
-def difference_text(found: list[Difference], *, terminal: bool) -> str:
+def difference_text(found: list[StageDifference], *, terminal: bool) -> str:
     """All parts, each under a line that says what changed and by which passes."""
     blocks: list[str] = []
     for one in found:
@@ -203,6 +203,6 @@ def _details(view: GraphView, terminal: bool) -> str:
     ).rstrip()
 
 
-def difference_data(found: list[Difference]) -> list[dict[str, Any]]:
+def difference_data(found: list[StageDifference]) -> list[dict[str, Any]]:
     """The same for JSON."""
     return [{"part": one.row.part, **msgspec.to_builtins(one.view)} for one in found]
