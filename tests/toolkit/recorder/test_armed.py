@@ -119,6 +119,25 @@ def test_a_model_that_is_deleted_is_freed(ring: Armed) -> None:
     assert any("weight" in note and "was let go, and is made up" in note for note in notes)
 
 
+def test_a_parameter_that_took_the_place_of_another_is_the_one_that_is_held(ring: Armed) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+    compiled = torch.compile(model, backend="eager")
+    compiled(torch.ones(2, 3))
+    assert ring.calls is not None
+    (kept,) = ring.calls.last_step()
+    again = 0
+    for number in range(40):
+        value = torch.full((3, 3), float(number))
+        before = id(model[0].weight)
+        del model[0].weight
+        model[0].weight = torch.nn.Parameter(value)
+        again += before == id(model[0].weight)
+        compiled(torch.ones(2, 3))
+        assert kept.newest is not None
+        assert any(one is model[0].weight for one in kept.values(kept.newest)), number
+    assert again, "no parameter came to lie where another had been: the test shows nothing"
+
+
 def test_the_ring_is_bounded(ring: Armed, monkeypatch: pytest.MonkeyPatch) -> None:
     entry.end()
     monkeypatch.setattr(armed_session, "RING_BYTES", 1 << 18)

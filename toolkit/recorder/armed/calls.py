@@ -3,9 +3,8 @@ is small.
 
 Strong references hold what the program passes in, until the graph runs again or has not run for 64 calls of others; weak ones
 hold parameters and buffers, which their model holds, and what compiled code made (an activation that goes on behind a graph
-break). Small inputs from the
-program, and small ones that the graph writes to, are copied into a file that outlives the process, before each call. Must not
-keep an activation alive, and must not raise into the program.
+break). Small inputs from the program, and small ones that the graph writes to, are copied into a file that outlives the process,
+before each call. Must not keep an activation alive, and must not raise into the program.
 
 >>> session.watch = calls.watch
 >>> calls.last_step()
@@ -173,6 +172,8 @@ class ArmedGraph:
         self._tensors = self._strong = self._model = self._activations = _picking([])
         self._ids: tuple[int, ...] = ()
         self._references: tuple[Any, ...] = ()
+        self._gone: list[Any] = []
+        """References of those whose tensor is gone: another may have its id."""
         self._passes = False
 
     def begins(self, inputs: tuple[Any, ...]) -> bool:
@@ -212,8 +213,9 @@ class ArmedGraph:
         """Weak references to parameters and buffers: those of the call before as long as the objects are the same."""
         tensors = self._model(inputs)
         ids = tuple(map(id, tensors))
-        if ids != self._ids or (ids and self._references[-1]() is not tensors[-1]):
-            self._ids, self._references = ids, tuple(map(weakref.ref, tensors))
+        if ids != self._ids or self._gone:
+            self._gone = []
+            self._ids, self._references = ids, tuple([weakref.ref(one, self._gone.append) for one in tensors])
         return self._references
 
     def _generators(self) -> list[tuple[str, Any]]:
