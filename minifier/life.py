@@ -42,6 +42,14 @@ def live_file(work: Path, case: str) -> Path:
     return work / LIVE / name[:16]
 
 
+def refuse_taken(out: Path, *, resume: bool = False) -> None:
+    """Raises UsageError where OUT is a file, or has something in it that is not to be gone on with."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"cannot write into {out}", "it is a file", "choose another -o")
+    if out.exists() and not resume and any(path.name not in BEFORE_ANYTHING for path in out.iterdir()):
+        raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
+
+
 class Life(AbstractContextManager["Life"]):
     """A context manager. Raises UsageError where OUT is another's, or in use. `complain` takes what is wrong and ends nothing."""
 
@@ -50,10 +58,7 @@ class Life(AbstractContextManager["Life"]):
         self._complain = complain
         self._ended: Ended | None = None
         self._began = False
-        if out.exists() and not out.is_dir():
-            raise UsageError(f"cannot write into {out}", "it is a file", "choose another -o")
-        if out.exists() and not resume and any(path.name not in BEFORE_ANYTHING for path in out.iterdir()):
-            raise UsageError(f"{out} exists already", "", "choose another -o, or --resume an unfinished one")
+        refuse_taken(out, resume=resume)
         self.made = not out.exists()
         """Whether the folder is new."""
         try:

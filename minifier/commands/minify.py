@@ -22,7 +22,7 @@ from ...toolkit.recorder.options import size_of
 from ...toolkit.recorder.summary import shown_path
 from ..control import STEPS, known_step
 from ..events import Stepped
-from ..life import Life
+from ..life import Life, refuse_taken
 from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, MinifyOptions
 from ..problem import CannotJudgeError, NothingToReduceError
 from ..starting import again as go_on
@@ -166,6 +166,8 @@ def minify(
     if graph is None:
         raise UsageError("no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is")
     options = options.checked()
+    if out is not None:
+        refuse_taken(Path(out), resume=resume)  # before the graphs of a run are judged, which takes minutes
     search_here(options.imports)
     try:
         saved, found = _graph(graph, options)

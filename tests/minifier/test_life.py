@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from graphdbg.dumps.errors import UnreadableError, UsageError
 from graphdbg.dumps.process import FILE, describe
+from graphdbg.minifier.commands.minify import minify
 from graphdbg.minifier.commands.steer import steer
 from graphdbg.minifier.control import NobodyThereError, append, give, outcome
 from graphdbg.minifier.events import EVENTS_FILE, Ended, EventsFile, Said, Started, Steered, Stepped
@@ -74,6 +75,13 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     assert lines(out)[-1]["verdict"] == "failed"
     with pytest.raises(UsageError, match="exists already"):
         Life(out)
+
+
+def test_a_folder_that_is_taken_is_told_before_anything_is_judged(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").touch()
+    with pytest.raises(UsageError, match="exists already"):
+        minify.main(["no/such/run", "-o", str(tmp_path / "out")], standalone_mode=False)
 
 
 def test_the_lock_goes_with_its_process(tmp_path: Path) -> None:
