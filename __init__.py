@@ -39,7 +39,8 @@ _HOME = {
 }
 
 __all__ = [
-    "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "Verdict", "__version__", "arm", "assert_graphs",
+    "GraphdbgError", "Minified", "Outcome", "Run", "SavedGraph", "Triage", "Verdict", "__version__", "arm",
+    "assert_graphs",
     "load_graph", "minify", "observe", "open_run", "record", "replay", "save_graph", "save_repro", "shadow", "triage",
 ]  # fmt: skip
 
@@ -64,13 +65,15 @@ def _shown(module: str, maker: str, value: Any) -> str:
     return getattr(import_module(f".{module}", __name__), maker)(value)
 
 
-makers.update({
-    "SavedGraph": partial(_shown, "dumps.display", "of_graph"),
-    "Run": partial(_shown, "dumps.display", "of_run"),
-    "Outcome": partial(_shown, "toolkit.notebook", "of_outcome"),
-    "Triage": partial(_shown, "toolkit.notebook", "of_triage"),
-    "Minified": partial(_shown, "minifier.progress.outcome", "of_minified"),
-})  # fmt: skip
+makers.update(
+    {
+        "SavedGraph": partial(_shown, "dumps.display", "of_graph"),
+        "Run": partial(_shown, "dumps.display", "of_run"),
+        "Outcome": partial(_shown, "toolkit.notebook", "of_outcome"),
+        "Triage": partial(_shown, "toolkit.notebook", "of_triage"),
+        "Minified": partial(_shown, "minifier.progress.outcome", "of_minified"),
+    }
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -29,25 +29,30 @@ from .dumps.errors import EnvironmentLackError, GraphdbgError
 from .dumps.output import make_ready, say, settle
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
-    "dump": ("Record", "toolkit.commands.dump:dump", "Run a command and record every graph that its compiler stack builds."),
+    "dump": ("Record", "toolkit.commands.dump:dump", "Run a command and record every graph that its compiler stack "
+    "builds."),
     "import": (
         "Record", "toolkit.commands.import_:import_",
         "Turn a repro script or exported program of torch's into a case, a trace into a run.",
     ),
     "demo": (
-        "Record", "minifier.commands.demo:demo", "Record a training run with a planted compiler bug, shrink and report it.",
+        "Record", "minifier.commands.demo:demo", "Record a training run with a planted compiler bug, shrink and "
+        "report it.",
     ),
     "doctor": ("Record", "toolkit.commands.doctor:doctor", "Say what works on this machine and what is missing."),
     "ls": ("Look", "dumps.commands.ls:ls", "List the compiles and graphs of a run, or the runs here."),
     "show": ("Look", "minifier.commands.show:show", "Show the nodes, inputs or generated code of one graph."),
     "draw": ("Look", "toolkit.commands.draw:draw", "Draw a graph, a part of it or its modules: svg, png, pdf or dot."),
     "diff": ("Look", "dumps.commands.diff:diff", "Compare two graphs, runs, processes, recompiles or stages."),
-    "tui": ("Look", "tui.commands.tui:tui", "Look at runs and graphs, replay, minify and report, in the terminal or a browser."),
+    "tui": ("Look", "tui.commands.tui:tui", "Look at runs and graphs, replay, minify and report, in the terminal or "
+    "a browser."),
     "triage": (
-        "Judge", "toolkit.commands.triage:triage", "Say which layer is to blame: a graph under every rung, a run, a script.",
+        "Judge", "toolkit.commands.triage:triage", "Say which layer is to blame: a graph under every rung, a run, a "
+        "script.",
     ),
     "replay": ("Judge", "toolkit.commands.replay:replay", "Run a saved graph again, isolated, and judge its result."),
-    "check": ("Judge", "toolkit.commands.check:check", "Compare every value of a saved graph with its traced metadata."),
+    "check": ("Judge", "toolkit.commands.check:check", "Compare every value of a saved graph with its traced "
+    "metadata."),
     "minify": (
         "Shrink and share", "minifier.commands.minify:minify",
         "Shrink a failing graph to the smallest case that fails the same way.",
@@ -61,13 +66,16 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Write repro.py, issue.md and artifacts.zip for a failing graph.",
     ),
     "verify": (
-        "Shrink and share", "minifier.commands.verify:verify", "Run a repro again, under a torch of your own, after each build.",
+        "Shrink and share", "minifier.commands.verify:verify", "Run a repro again, under a torch of your own, after "
+        "each build.",
     ),
     "same": (
-        "Shrink and share", "minifier.commands.same:same", "Say whether two cases, repros or runs are the same failure.",
+        "Shrink and share", "minifier.commands.same:same", "Say whether two cases, repros or runs are the same "
+        "failure.",
     ),
     "pack": (
-        "Shrink and share", "dumps.commands.pack:pack", "Write one redacted file of a run, for somebody else to look into.",
+        "Shrink and share", "dumps.commands.pack:pack", "Write one redacted file of a run, for somebody else to look "
+        "into.",
     ),
     "bisect": (
         "Compiler engineers", "toolkit.commands.bisect:bisect",
@@ -82,7 +90,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Check a graph's Triton kernels, or run one alone: right, and how fast?",
     ),
 }  # fmt: skip
-"""name -> (its heading in `graphdbg --help`, or "" for one that is not listed there, room.commands.module:command, its line).
+"""name -> (its heading in `graphdbg --help`, or "" for one that is not listed there, room.commands.module:command, its
+line).
 A new command adds one row."""
 
 PLANNED: tuple[str, ...] = ()
@@ -181,18 +190,30 @@ def _lacking(error: ModuleNotFoundError) -> int:
 
 
 _OF_THE_SYSTEM = {
-    errno.ENOSPC: "free some space or choose another folder", errno.EDQUOT: "free some space or choose another folder",
-    errno.EROFS: "choose another folder", errno.EACCES: "choose another folder, or ask its owner",
-    errno.EPERM: "choose another folder, or ask its owner", errno.ENAMETOOLONG: "choose a shorter path",
-    errno.ENOTDIR: "choose another folder", errno.EMFILE: "raise the limit with ulimit -n", errno.ENFILE: "", errno.EIO: "",
-    errno.EFBIG: "choose another folder, or raise the limit with ulimit -f", errno.EAGAIN: "",
-    errno.EBADF: "", errno.ELOOP: "", errno.EPIPE: "", errno.ENOMEM: "", errno.ESTALE: "",
-}  # fmt: skip
+    errno.ENOSPC: "free some space or choose another folder",
+    errno.EDQUOT: "free some space or choose another folder",
+    errno.EROFS: "choose another folder",
+    errno.EACCES: "choose another folder, or ask its owner",
+    errno.EPERM: "choose another folder, or ask its owner",
+    errno.ENAMETOOLONG: "choose a shorter path",
+    errno.ENOTDIR: "choose another folder",
+    errno.EMFILE: "raise the limit with ulimit -n",
+    errno.ENFILE: "",
+    errno.EIO: "",
+    errno.EFBIG: "choose another folder, or raise the limit with ulimit -f",
+    errno.EAGAIN: "",
+    errno.EBADF: "",
+    errno.ELOOP: "",
+    errno.EPIPE: "",
+    errno.ENOMEM: "",
+    errno.ESTALE: "",
+}
 """What a system refuses that has nothing to do with us, and what to do about it."""
 
 
 def _refused(error: OSError) -> int:
-    """What no command has a sentence of its own for: a full disk, a folder without permission to write, a path too long."""
+    """What no command has a sentence of its own for: a full disk, a folder without permission to write, a path too
+    long."""
     if error.errno not in _OF_THE_SYSTEM:
         return _defect()
     what = f"cannot use {error.filename}" if error.filename else "cannot write"
@@ -209,7 +230,7 @@ def _defect() -> int:
 
 def _keep(
     words: Sequence[str], began: float, asked: str, target: str, lines: Iterable[dict[str, Any]], code: int
-) -> None:  # fmt: skip
+) -> None:
     from .tui.job_files import keep  # late: most commands judge nothing
 
     keep(words, began, asked, target, lines, code)

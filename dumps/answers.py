@@ -1,7 +1,9 @@
 """What every `--json` answer has: `next`, commands to paste, and at most 6 kB, unless `--full` was given.
 
-What is too long is cut, the largest part first: of a list the end, of a text the middle. `cut` says how many items or letters
-of what are left out, and `next` ends with the command that gives all. A line of a stream (it has an `event`) is left as it
+What is too long is cut, the largest part first: of a list the end, of a text the middle. `cut` says how many items or
+letters
+of what are left out, and `next` ends with the command that gives all. A line of a stream (it has an `event`) is left as
+it
 is, but for the last one of a minification. docs/json.md describes the answers. Prints nothing.
 
 >>> finished({"nodes": list(range(9000))}, [], json.dumps)["cut"]
@@ -87,7 +89,8 @@ def _again(context: click.Context) -> list[str]:
 
 
 def _largest(answer: dict[str, Any], size: Callable[[Any], int]) -> tuple[Any, Any, str] | None:
-    """Where the largest part lies that can be cut: its holder, its key in that, and its path; a mapping or the last item of a
+    """Where the largest part lies that can be cut: its holder, its key in that, and its path; a mapping or the last
+    item of a
     list only where there is nothing else."""
     found: list[tuple[bool, int, Any, Any, str]] = []
 
@@ -120,6 +123,6 @@ def _shorter(value: str | list[Any] | dict[str, Any], over: int, size: Callable[
     if isinstance(value, str):
         keep = max(_TEXT if count > 2 * _TEXT else _LEAST // 2, min(keep - 40, count - 1))
         head = keep * 2 // 3
-        return count - keep, f"{value[:head]} [... {count - keep} letters ...] {value[count - keep + head:]}"
+        return count - keep, f"{value[:head]} [... {count - keep} letters ...] {value[count - keep + head :]}"
     keep = max(min(keep, count - 1), 1 if isinstance(value, list) and count > 1 else 0)
     return count - keep, value[:keep] if isinstance(value, list) else dict([*value.items()][:keep])

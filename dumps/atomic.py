@@ -2,7 +2,8 @@
 
 Where somebody else syncs the file later (`later`, see `syncing`), the fsync is left out.
 Folders are not synced: after a power cut the newest files may be missing, but none is half there.
-Must not know what the bytes mean. Names that start with `.tmp-` are unfinished work of somebody and are ignored by every reader.
+Must not know what the bytes mean. Names that start with `.tmp-` are unfinished work of somebody and are ignored by
+every reader.
 
 >>> write_file(Path("run/run.json"), b"{}")
 """
@@ -45,7 +46,8 @@ def sync(path: Path) -> None:
 
 
 def _sync_files(folder: Path) -> None:
-    """Syncs every file below a folder that has no other name; after all were written, so that the first sync carries most of
+    """Syncs every file below a folder that has no other name; after all were written, so that the first sync carries
+    most of
     the others' data. (A file with a second name was synced before it got that.)"""
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -94,13 +96,17 @@ def check_folder(folder: Path) -> None:
 
 
 def write_file(
-    path: Path, data: bytes | Iterable[bytes | memoryview], *, exclusive: bool = False,
+    path: Path,
+    data: bytes | Iterable[bytes | memoryview],
+    *,
+    exclusive: bool = False,
     later: Callable[[Path], object] | None = None,
-) -> bool:  # fmt: skip
+) -> bool:
     """Writes `data` to `path` whole or not at all; replaces an existing file.
 
     `later` is told the path, and has it synced.
-    With `exclusive` an existing file stays as it is and False is returned. Raises EnvironmentLackError when the disk refuses.
+    With `exclusive` an existing file stays as it is and False is returned. Raises EnvironmentLackError when the disk
+    refuses.
     """
     parts = [data] if isinstance(data, bytes) else list(data)
     temporary = temporary_beside(path)
@@ -140,7 +146,8 @@ def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
         raise cannot_write(path, error) from error
     try:
         yield temporary
-        # An empty folder at `path` would be replaced by rename, anything else makes it fail; both mean a race that was lost.
+        # An empty folder at `path` would be replaced by rename, anything else makes it fail; both mean a race that was
+        # lost.
         if path.exists():
             raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")
         if synced:

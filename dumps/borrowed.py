@@ -1,6 +1,8 @@
-"""Inputs of a graph that never runs by itself: those of the graphs of its compile that do, by the names of their placeholders.
+"""Inputs of a graph that never runs by itself: those of the graphs of its compile that do, by the names of their
+placeholders.
 
-A post-grad graph runs as the forward, backward or inference graph it was made of, a pre-grad graph as Dynamo's, a joint graph as
+A post-grad graph runs as the forward, backward or inference graph it was made of, a pre-grad graph as Dynamo's, a joint
+graph as
 its forward and its backward. Must not look at graphs: names of placeholders are all that is compared.
 
 >>> borrowed(run.graph("0_0/joint")).inputs[0].stored is not None      # recorded with --inputs first
@@ -26,9 +28,10 @@ def borrowed(saved: SavedGraph) -> InputsRecord | None:
         return None
     compile_name = saved.local_id.partition("/")[0]
     mine = [
-        graph for graph in saved.run.graphs()
+        graph
+        for graph in saved.run.graphs()
         if graph.process == saved.process and graph.local_id.partition("/")[0] == compile_name
-    ]  # fmt: skip
+    ]
     found: dict[str, InputRecord] = {}
     first: InputsRecord | None = None
     groups = 0
@@ -54,7 +57,8 @@ def _placeholders(saved: SavedGraph) -> list[str]:
 
 
 def _lenders(saved: SavedGraph, mine: Sequence[SavedGraph]) -> Iterator[SavedGraph]:
-    """The graphs that ran in this one's place; numbers (".N") count per stage, so some are found by the order of capture."""
+    """The graphs that ran in this one's place; numbers (".N") count per stage, so some are found by the order of
+    capture."""
     places = [graph.local_id for graph in mine]
     if saved.local_id not in places:
         return

@@ -1,6 +1,8 @@
-"""What generated code holds at once: the peak of the buffers that Inductor's wrapper allocates, and the largest of them there.
+"""What generated code holds at once: the peak of the buffers that Inductor's wrapper allocates, and the largest of them
+there.
 
-Read from the text of the wrapper, line by line; nothing is run. It is the least: a buffer whose size is a symbol, or which an
+Read from the text of the wrapper, line by line; nothing is run. It is the least: a buffer whose size is a symbol, or
+which an
 operator of torch's allocates, counts as nothing.
 
 >>> peak(wrapper).largest
@@ -82,7 +84,7 @@ def _body(source: str) -> Iterable[str]:
 
 def _bytes(shape: str, stride: str, dtype: str) -> int:
     sizes, steps = ([one.strip() for one in text.split(",") if one.strip()] for text in (shape, stride))
-    if not all(one.isdecimal() for one in [*sizes, *steps]) :
+    if not all(one.isdecimal() for one in [*sizes, *steps]):
         return 0
     if any(one == "0" for one in sizes):
         return 0

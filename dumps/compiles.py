@@ -1,4 +1,5 @@
-"""The graphs of a run by the compile that they belong to: one row for a function that was compiled once. From journals alone.
+"""The graphs of a run by the compile that they belong to: one row for a function that was compiled once. From journals
+alone.
 
 >>> [(one.id, one.stages, one.worst.status) for one in of_rows(open_run("myrun"))]
 [('0_0', 'forward+backward', 'ran'), ('0_1', 'forward+backward', 'failed')]
@@ -32,8 +33,10 @@ _WORST = ("failed", *IN_FLIGHT, "captured", "skipped", "ran", "compiled")
 
 
 class Compiled(msgspec.Struct):
-    """One compile: its `id` as commands take it ("0_0", "1:0_0"), its graphs, the function's name and line, empty where they are
-    not known. `seconds`: from Dynamo's graph to the compiled one, and those of a backward that was compiled later. `told`: what
+    """One compile: its `id` as commands take it ("0_0", "1:0_0"), its graphs, the function's name and line, empty where
+    they are
+    not known. `seconds`: from Dynamo's graph to the compiled one, and those of a backward that was compiled later.
+    `told`: what
     Dynamo did to get there, the last of its attempts."""
 
     id: str
@@ -50,7 +53,8 @@ class Compiled(msgspec.Struct):
 
     @property
     def main(self) -> ListedGraph:
-        """The graph that what is asked of the compile is asked of: one that failed or hangs, else the first that it came to."""
+        """The graph that what is asked of the compile is asked of: one that failed or hangs, else the first that it
+        came to."""
         bad = [row for row in self.rows if row.status == "failed" or row.lost]
         flying = [row for row in self.rows if row.status in IN_FLIGHT]
         return telling(bad or flying[-1:] or self.rows)

@@ -21,14 +21,16 @@ from .journal import Event
 from .wording import counted
 
 Status = Literal["running", "ended", "failed", "killed", "died", "unknown"]
-"""failed: by an exception or with an exit code; killed: by a signal; died: gone, nobody saw how; unknown: on another host."""
+"""failed: by an exception or with an exit code; killed: by a signal; died: gone, nobody saw how; unknown: on another
+host."""
 
 _MOST = 12
 _SAME_MOMENT_S = 0.05
 
 
 class Ending(msgspec.Struct):
-    """How one process ended. `behind_s` is how long before `leader`'s last event its own last was (None: it has the last)."""
+    """How one process ended. `behind_s` is how long before `leader`'s last event its own last was (None: it has the
+    last)."""
 
     process: Process
     status: Status
@@ -41,12 +43,19 @@ class Ending(msgspec.Struct):
         """The process as `ls --json` prints it."""
         process, last = self.process, self.process.last
         return {
-            "process": process.name, "rank": process.rank, "restart": process.record.restart, "pid": process.record.pid,
-            "host": process.record.host, "status": self.status, "exit_code": self.code, "signal": self.signal,
-            "error": process.uncaught, "graphs": len(process.states),
+            "process": process.name,
+            "rank": process.rank,
+            "restart": process.record.restart,
+            "pid": process.record.pid,
+            "host": process.record.host,
+            "status": self.status,
+            "exit_code": self.code,
+            "signal": self.signal,
+            "error": process.uncaught,
+            "graphs": len(process.states),
             "last": None if last is None else {"graph": last.graph, "event": last.kind, "time": last.time},
             "seconds_behind": self.behind_s,
-        }  # fmt: skip
+        }
 
 
 def endings(found: Sequence[Process]) -> list[Ending]:
@@ -60,7 +69,8 @@ def endings(found: Sequence[Process]) -> list[Ending]:
 
 
 def lines(found: Sequence[Process]) -> list[str]:
-    """A line for each process that did not end well, the first to end first, and one for all that cannot be asked from here."""
+    """A line for each process that did not end well, the first to end first, and one for all that cannot be asked from
+    here."""
     bad = [ending for ending in endings(found) if ending.status in ("failed", "killed", "died")]
     bad.sort(key=lambda ending: ending.process.exit.time if ending.process.exit else _moment(ending.process.last))
     hosts = {process.record.host for process in found}
@@ -70,8 +80,12 @@ def lines(found: Sequence[Process]) -> list[str]:
     unknown = [process for process in found if process.liveness == "unknown"]
     if unknown:
         where = ", ".join(sorted({process.record.host for process in unknown})[:4])
-        many = f"{_name(unknown[0])} has" if len(unknown) == 1 else counted(len(unknown), "process has", "processes have")
-        told.append(f"{many} no end in the journal so far, and whether they live can be told on their host only ({where})")
+        many = (
+            f"{_name(unknown[0])} has" if len(unknown) == 1 else counted(len(unknown), "process has", "processes have")
+        )
+        told.append(
+            f"{many} no end in the journal so far, and whether they live can be told on their host only ({where})"
+        )
     return told
 
 

@@ -1,10 +1,14 @@
-"""What a graph needs of the program that it comes from, cut out of its text: operators and passes, and all that those use.
+"""What a graph needs of the program that it comes from, cut out of its text: operators and passes, and all that those
+use.
 
-An abstract syntax tree is cut: imports, definitions, the names that they reach, and the calls that register an operator. What the
-program does beside (training) is left out: no statement is taken for its own sake, and one whose value is computed by a loss's
+An abstract syntax tree is cut: imports, definitions, the names that they reach, and the calls that register an
+operator. What the
+program does beside (training) is left out: no statement is taken for its own sake, and one whose value is computed by a
+loss's
 backward or an optimizer's step is named in `missing`. Nothing is executed here. No torch.
 
->>> cut('import torch\\n@torch.library.custom_op("my::twice", mutates_args=())\\ndef twice(x): ...\\ntwice(1)', {"my"}).program
+>>> program = 'import torch\\n@torch.library.custom_op("my::twice", mutates_args=())\\ndef twice(x): ...\\ntwice(1)'
+>>> cut(program, {"my"}).program
 'import torch\\n\\n\\n@torch.library.custom_op("my::twice", mutates_args=())\\ndef twice(x): ...\\n'
 """
 
@@ -22,7 +26,8 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class CutProgram(NamedTuple):
-    """`program` is a module. `values`: what was asked for -> an expression over it. `missing`: what could not be taken along."""
+    """`program` is a module. `values`: what was asked for -> an expression over it. `missing`: what could not be taken
+    along."""
 
     program: str
     values: dict[str, str]
@@ -39,9 +44,11 @@ class _Unit(NamedTuple):
 
 
 def cut(text: str, spaces: Collection[str] = (), values: Mapping[str, str] | None = None) -> CutProgram | None:
-    """What registers the operators of the namespaces, and makes the values; None where the text has neither, or is no Python.
+    """What registers the operators of the namespaces, and makes the values; None where the text has neither, or is no
+    Python.
 
-    `values`: what a value is given to (by the last part of "inductor.post_grad_custom_post_pass") -> the name of its function or
+    `values`: what a value is given to (by the last part of "inductor.post_grad_custom_post_pass") -> the name of its
+    function or
     class.
     """
     try:
@@ -77,17 +84,22 @@ class _Cutting:
             return None
         for unit in roots:
             self._take(unit, "")
-        later = [one for one in roots if not _makes(one.node)]  # what is registered for an operator comes after the operator
+        later = [
+            one for one in roots if not _makes(one.node)
+        ]  # what is registered for an operator comes after the operator
         ordered = sorted(self.taken, key=lambda one: (one in later, len(one.scopes) > 1, one.node.lineno))
         statements = [self._text(one.node) for one in ordered]
-        future = [ast.unparse(one) for one in self.scope if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+        future = [
+            ast.unparse(one) for one in self.scope if isinstance(one, ast.ImportFrom) and one.module == "__future__"
+        ]
         imports = sorted(self.imports, key=lambda one: (one.startswith("from "), one))
         head = "\n".join([*future, *imports])
         program = "\n\n\n".join(one for one in (head, *statements) if one) + "\n"
         return CutProgram(program, found, list(self.missing), statements, imports)
 
     def _registrations(self, spaces: Collection[str]) -> list[_Unit]:
-        """The statements that register operators of the namespaces, those that speak of the operator by a variable too."""
+        """The statements that register operators of the namespaces, those that speak of the operator by a variable
+        too."""
         variables: set[str] = set()
         found: list[_Unit] = []
         for _ in range(4):
@@ -106,7 +118,9 @@ class _Cutting:
             if isinstance(unit.node, _SCOPES):
                 continue
             for node in ast.walk(unit.node):
-                assigned = isinstance(node, ast.Assign) and any(getattr(one, "attr", "") == name for one in node.targets)
+                assigned = isinstance(node, ast.Assign) and any(
+                    getattr(one, "attr", "") == name for one in node.targets
+                )
                 if isinstance(node, (ast.Assign, ast.keyword)) and (assigned or getattr(node, "arg", None) == name):
                     yield unit, node.value
                 elif isinstance(node, ast.Dict):
@@ -117,8 +131,14 @@ class _Cutting:
         """Whether an expression speaks of the function or class, itself or by a variable."""
         names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
         names |= {node.attr for node in ast.walk(expression) if isinstance(node, ast.Attribute)}
-        behind = {node.id for name in names for one in self._binding(name, scopes) if isinstance(one, ast.Assign)
-                  for node in ast.walk(one.value) if isinstance(node, ast.Name)}  # fmt: skip
+        behind = {
+            node.id
+            for name in names
+            for one in self._binding(name, scopes)
+            if isinstance(one, ast.Assign)
+            for node in ast.walk(one.value)
+            if isinstance(node, ast.Name)
+        }
         return wanted.rpartition(".")[2] in names | behind
 
     def _take(self, unit: _Unit, why: str) -> None:
@@ -163,7 +183,8 @@ class _Cutting:
         return scopes[:depth]
 
     def _trains(self, node: ast.AST, seen: set[str]) -> bool:
-        """Whether running the statement runs a backward or a step: itself, or in the program's own functions that it calls."""
+        """Whether running the statement runs a backward or a step: itself, or in the program's own functions that it
+        calls."""
         for call in (one for one in ast.walk(node) if isinstance(one, ast.Call)):
             if getattr(call.func, "attr", "") in _TRAINS:
                 return True
@@ -197,7 +218,8 @@ def _units(body: Sequence[ast.stmt], around: tuple[tuple[ast.stmt, ...], ...]) -
 
 
 def _flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements, the inner ones of conditions and blocks in their place; what only defines (`try: import ...`) stays whole."""
+    """Statements, the inner ones of conditions and blocks in their place; what only defines (`try: import ...`) stays
+    whole."""
     for one in body:
         parts = [*getattr(one, "body", []), *getattr(one, "orelse", []), *getattr(one, "finalbody", [])]
         parts += [inner for handler in getattr(one, "handlers", []) for inner in handler.body]
@@ -218,14 +240,18 @@ def _defines(statement: ast.stmt) -> bool:
 
 def _makes(statement: ast.stmt) -> bool:
     """Whether a registration makes an operator, or a library of operators."""
-    heads = [*getattr(statement, "decorator_list", []), *([found] if (found := getattr(statement, "value", None)) else [])]
+    heads = [
+        *getattr(statement, "decorator_list", []),
+        *([found] if (found := getattr(statement, "value", None)) else []),
+    ]
     functions = [one.func if isinstance(one, ast.Call) else one for one in heads]
     words = {getattr(one, "attr", getattr(one, "id", "")) for one in functions}
     return not words.isdisjoint(("custom_op", "triton_op", "define", "Library"))
 
 
 def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collection[str]) -> bool:
-    """Whether a statement registers something for an operator: by its name as text, by `torch.ops.namespace`, or by a variable
+    """Whether a statement registers something for an operator: by its name as text, by `torch.ops.namespace`, or by a
+    variable
     that another such statement bound (the function under custom_op, a Library)."""
     heads: list[ast.expr] = list(getattr(statement, "decorator_list", []))
     if isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign)) and statement.value is not None:
@@ -241,7 +267,9 @@ def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collecti
         owner = function.value if isinstance(function, ast.Attribute) else None
         listed = [item for one in given for item in (one.elts if isinstance(one, (ast.List, ast.Tuple)) else [one])]
         named = [one for one in (owner, *listed) if one is not None]
-        if any(isinstance(one, ast.Name) and one.id in variables for one in named) or any(_means(one, spaces) for one in listed):
+        if any(isinstance(one, ast.Name) and one.id in variables for one in named) or any(
+            _means(one, spaces) for one in listed
+        ):
             return True
     return False
 
@@ -249,7 +277,9 @@ def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collecti
 def _means(argument: ast.expr, spaces: Collection[str]) -> bool:
     if isinstance(argument, ast.Constant):
         return str(argument.value).partition("::")[0] in spaces
-    return isinstance(argument, ast.Attribute) and ast.unparse(argument).startswith(tuple(f"torch.ops.{one}." for one in spaces))
+    return isinstance(argument, ast.Attribute) and ast.unparse(argument).startswith(
+        tuple(f"torch.ops.{one}." for one in spaces)
+    )
 
 
 def _first(node: ast.stmt) -> int:

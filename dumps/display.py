@@ -1,7 +1,9 @@
-"""What a notebook shows of graphs, runs, verdicts and minifications: one element of HTML with its own colours, light or dark as
+"""What a notebook shows of graphs, runs, verdicts and minifications: one element of HTML with its own colours, light or
+dark as
 the notebook is; no script, nothing that is fetched.
 
-The colours and the look of texts and tables are those of the page of `graphdbg pack`. Must not judge or choose: who calls brings
+The colours and the look of texts and tables are those of the page of `graphdbg pack`. Must not judge or choose: who
+calls brings
 the words, columns and cells that a terminal gets.
 
 >>> shown("FAILS: wrong numbers", "bad", table([Column("rung")], [("inductor",)]), commands(["graphdbg ls myrun"]))
@@ -36,7 +38,8 @@ _OF_LIGHT, _OF_DARK = (
 )
 """Where JupyterLab or VS Code says which it is; elsewhere the system does."""
 _HERE = (
-    "background: var(--bg); color: var(--fg); font: 14px/1.45 system-ui, sans-serif; padding: 8px 12px; border-radius: 6px; "
+    "background: var(--bg); color: var(--fg); font: 14px/1.45 system-ui, sans-serif; padding: 8px 12px; "
+    "border-radius: 6px; "
     "tr { background: none !important; } td, th { text-align: left; } pre { background: none; color: inherit; } "
     "p { margin: 2px 0; }"
 )
@@ -44,7 +47,9 @@ _HERE = (
 
 def shown(title: str, tone: str, *inside: str) -> str:
     """The element. `tone`: "bad", "ok", "doubt", or "" of a title that is no verdict."""
-    return tag("div", tag("style", _style()), tag("p", tag("b", title), class_=tone or None), *inside, class_="graphdbg")
+    return tag(
+        "div", tag("style", _style()), tag("p", tag("b", title), class_=tone or None), *inside, class_="graphdbg"
+    )
 
 
 @cache

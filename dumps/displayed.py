@@ -1,4 +1,5 @@
-"""Objects that a notebook shows: what is shown is made by a room that may know all of them, so that these know none of it.
+"""Objects that a notebook shows: what is shown is made by a room that may know all of them, so that these know none of
+it.
 
 >>> makers["Run"] = lambda run: f"<b>{run.path}</b>"
 >>> run._repr_html_()

@@ -1,4 +1,5 @@
-"""Errors that a user sees as one sentence: what failed, why, what to do. Each carries the exit code of the command line.
+"""Errors that a user sees as one sentence: what failed, why, what to do. Each carries the exit code of the command
+line.
 
 Raise one of these for anything the user can cause; anything else is a defect of graphdbg and shows its traceback.
 

@@ -1,6 +1,7 @@
 """Symbol expressions as torch prints them ("2*s0 + 1", "((s0 + 1)//2)", "Eq(Mod(s0, 2), 0)"): a parser of our own.
 
-Must never hand a stored string to `eval`, `sympify` or anything that looks names up: only the functions of ARITY exist, sizes
+Must never hand a stored string to `eval`, `sympify` or anything that looks names up: only the functions of ARITY exist,
+sizes
 and depths are bounded. `dumps.expr_values` has the arithmetic, `dumps.torchside` turns the parsed form into sympy.
 
 >>> parse("s0 - 1")
@@ -33,7 +34,8 @@ class Name(msgspec.Struct, frozen=True):
 
 
 class Apply(msgspec.Struct, frozen=True):
-    """A function of ARITY on its arguments. Operators are functions too: `a - b` is Add(a, Neg(b)), `a//b` is FloorDiv(a, b)."""
+    """A function of ARITY on its arguments. Operators are functions too: `a - b` is Add(a, Neg(b)), `a//b` is
+    FloorDiv(a, b)."""
 
     function: str
     args: tuple[Expr, ...]
@@ -53,8 +55,21 @@ CONSTANTS: dict[str, float] = {
 
 _MANY = 10_000
 UNARY_OPAQUE = (
-    "sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp", "log", "log2", "asinh",
-)  # fmt: skip
+    "sqrt",
+    "cos",
+    "cosh",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+    "asin",
+    "acos",
+    "atan",
+    "exp",
+    "log",
+    "log2",
+    "asinh",
+)
 _BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 
 ARITY: dict[str, tuple[int, int]] = {
@@ -70,17 +85,42 @@ ARITY: dict[str, tuple[int, int]] = {
     **dict.fromkeys(UNARY_OPAQUE, (1, 1)), **{f"OpaqueUnaryFn_{name}": (1, 1) for name in UNARY_OPAQUE},
     **{f"BitwiseFn_{name}": (2, 2) for name in _BITWISE},
 }  # fmt: skip
-"""The functions that exist, with the least and greatest number of arguments. Piecewise takes pairs: value, condition, ..."""
+"""The functions that exist, with the least and greatest number of arguments. Piecewise takes pairs: value, condition,
+..."""
 
-_ALIASES = {"Equality": "Eq", "Unequality": "Ne", "StrictLessThan": "Lt", "LessThan": "Le", "StrictGreaterThan": "Gt",
-            "GreaterThan": "Ge", "ceil": "ceiling", "trunc": "TruncToInt"}  # fmt: skip
+_ALIASES = {
+    "Equality": "Eq",
+    "Unequality": "Ne",
+    "StrictLessThan": "Lt",
+    "LessThan": "Le",
+    "StrictGreaterThan": "Gt",
+    "GreaterThan": "Ge",
+    "ceil": "ceiling",
+    "trunc": "TruncToInt",
+}
 _COMPARISON = 4
 _BINARY: dict[str, tuple[int, str]] = {
-    "or": (1, "Or"), "and": (2, "And"), "==": (4, "Eq"), "!=": (4, "Ne"), "<": (4, "Lt"), "<=": (4, "Le"), ">": (4, "Gt"),
-    ">=": (4, "Ge"), "|": (5, "Or"), "^": (6, "Xor"), "&": (7, "And"), "<<": (8, "LShift"), ">>": (8, "RShift"),
-    "+": (9, "Add"), "-": (9, "Add"), "*": (10, "Mul"), "/": (10, "Div"), "//": (10, "FloorDiv"), "%": (10, "PythonMod"),
+    "or": (1, "Or"),
+    "and": (2, "And"),
+    "==": (4, "Eq"),
+    "!=": (4, "Ne"),
+    "<": (4, "Lt"),
+    "<=": (4, "Le"),
+    ">": (4, "Gt"),
+    ">=": (4, "Ge"),
+    "|": (5, "Or"),
+    "^": (6, "Xor"),
+    "&": (7, "And"),
+    "<<": (8, "LShift"),
+    ">>": (8, "RShift"),
+    "+": (9, "Add"),
+    "-": (9, "Add"),
+    "*": (10, "Mul"),
+    "/": (10, "Div"),
+    "//": (10, "FloorDiv"),
+    "%": (10, "PythonMod"),
     "**": (12, "Pow"),
-}  # fmt: skip
+}
 """Operator -> how tightly it binds (Python's order) and its function."""
 _PREFIX = {"not": (3, "Not"), "-": (11, "Neg"), "+": (11, ""), "~": (11, "Not")}
 _FLAT = frozenset({"Add", "Mul", "And", "Or", "Xor"})
@@ -95,7 +135,9 @@ _TOKEN = re.compile(
 def parse(text: str) -> Expr:
     """The parsed form. Raises RefusedError for an unknown function, UnreadableError for text that is no expression."""
     if len(text) > MAX_LENGTH:
-        raise UnreadableError("cannot read an expression", f"it has {counted(len(text), 'character')}, more than {MAX_LENGTH}")
+        raise UnreadableError(
+            "cannot read an expression", f"it has {counted(len(text), 'character')}, more than {MAX_LENGTH}"
+        )
     try:
         return _Parser(text).whole()
     except RecursionError:
@@ -155,7 +197,8 @@ class _Parser:
         return expr
 
     def expression(self, level: int) -> Expr:
-        """Precedence climbing: takes operators that bind at least as tightly as `level`; sums and the like come out flat."""
+        """Precedence climbing: takes operators that bind at least as tightly as `level`; sums and the like come out
+        flat."""
         self.open += 1
         if self.open > MAX_DEPTH:
             self.fail(f"it is nested more than {MAX_DEPTH} deep")

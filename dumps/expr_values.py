@@ -138,7 +138,8 @@ def _odd(args: list[Any]) -> bool:
 
 
 def _dense(args: list[Any]) -> int:
-    """Sizes, then strides: whether the tensor has no holes and no overlap (torch: IsNonOverlappingAndDenseIndicator)."""
+    """Sizes, then strides: whether the tensor has no holes and no overlap (torch:
+    IsNonOverlappingAndDenseIndicator)."""
     half = len(args) // 2
     expected = 1
     for stride, size in sorted(zip(args[half:], args[:half], strict=False)):
@@ -153,9 +154,15 @@ _untyped: Any = operator  # the stubs leave the types of some open
 _OPAQUE: dict[str, Callable[..., Any]] = {name: getattr(math, name) for name in UNARY_OPAQUE}
 
 _FOLDS: dict[str, Callable[[list[Any]], Any]] = {
-    "Add": sum, "Mul": _product, "Min": min, "Max": max, "And": all, "Or": any, "Xor": _odd,
+    "Add": sum,
+    "Mul": _product,
+    "Min": min,
+    "Max": max,
+    "And": all,
+    "Or": any,
+    "Xor": _odd,
     "IsNonOverlappingAndDenseIndicator": _dense,
-}  # fmt: skip
+}
 """Functions of any number of arguments."""
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -1,6 +1,7 @@
 """What a judging command found, handed to who keeps it: the workbench shows it, wherever the command was typed.
 
-Prints, keeps and judges nothing itself. Only a command line that a person started has a keeper: none in a program that calls
+Prints, keeps and judges nothing itself. Only a command line that a person started has a keeper: none in a program that
+calls
 graphdbg, in a job of the workbench (its output is read anyhow), or in a command that a search asks again and again.
 
 >>> found("bisect", "myrun", "myrun/0_0/forward", [result.to_json()], code=1)
@@ -12,7 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 KEPT_ELSEWHERE = "_GRAPHDBG_KEPT_ELSEWHERE"
-"""Set in the environment of commands whose findings nobody needs to keep. (What begins with GRAPHDBG may change a judgement.)"""
+"""Set in the environment of commands whose findings nobody needs to keep. (What begins with GRAPHDBG may change a
+judgement.)"""
 
 Keeper = Callable[[str, str, Iterable[dict[str, Any]], int], object]
 _keepers: list[Keeper] = []
@@ -24,7 +26,8 @@ def keep_by(keeper: Keeper) -> None:
 
 
 def found(asked: str, target: str, lines: Iterable[dict[str, Any]], code: int) -> None:
-    """A command is done. `asked`: its run or graph as it was typed; `target`: that one's path; `lines`: what was found, as
+    """A command is done. `asked`: its run or graph as it was typed; `target`: that one's path; `lines`: what was found,
+    as
     `--json-lines` (of bisect and check `--json`) prints it; `code`: how it exits."""
     for keeper in _keepers:
         keeper(asked, target, lines, code)

@@ -36,7 +36,8 @@ TENSORS_FOLDER = "tensors"
 
 
 def encode(record: object) -> bytes:
-    """The bytes of a JSON file of the saved form: the record, and a newline. Raises UsageError for text without UTF-8 form."""
+    """The bytes of a JSON file of the saved form: the record, and a newline. Raises UsageError for text without UTF-8
+    form."""
     try:
         return msgspec.json.encode(record) + b"\n"
     except UnicodeEncodeError as error:
@@ -67,7 +68,8 @@ def copy_storages(names: Iterator[str], source: TensorSink, target: TensorStore)
 
 
 class GraphText:
-    """graph.json of a record that is added to once it was written: all nodes but the last are encoded, and compressed, once.
+    """graph.json of a record that is added to once it was written: all nodes but the last are encoded, and compressed,
+    once.
 
     Those nodes, and what stands before them in the record, must stay as they are.
     """
@@ -83,7 +85,8 @@ class GraphText:
 
 
 def program_bytes(record: GraphRecord, on_failure: Callable[[Exception], object]) -> bytes:
-    """The bytes of graph.py; empty when the graph has no runnable program (an argument without a saved form), which is told."""
+    """The bytes of graph.py; empty when the graph has no runnable program (an argument without a saved form), which is
+    told."""
     from .program.module import program  # late: a process that records needs it when it ends
 
     try:
@@ -94,10 +97,13 @@ def program_bytes(record: GraphRecord, on_failure: Callable[[Exception], object]
 
 
 def write_programs(
-    process: Path, write: Callable[[Path, bytes], None], room: Callable[[int], bool] | None = None,
+    process: Path,
+    write: Callable[[Path, bytes], None],
+    room: Callable[[int], bool] | None = None,
     on_failure: Callable[[str, Exception], object] = lambda _local, _error: None,
-) -> None:  # fmt: skip
-    """graph.py beside each graph.json of a process that has none yet: it is derived, so nothing waits for it and nothing goes for
+) -> None:
+    """graph.py beside each graph.json of a process that has none yet: it is derived, so nothing waits for it and
+    nothing goes for
     it. `room` says whether there is some for so many bytes, `on_failure` is told of a graph without a program."""
     for path in sorted((process / GRAPHS_FOLDER).glob("*/*")):
         if (path / PROGRAM_FILE).exists() or stored(path / GRAPH_FILE) is None:
@@ -119,12 +125,17 @@ def _say_no_program(error: Exception) -> None:
 
 
 def write_graph_folder(
-    path: Path, record: GraphRecord, inputs: InputsRecord | None = None, tensors: TensorSink | None = None,
-    *, on_failure: Callable[[Exception], None] = _say_no_program,
-) -> None:  # fmt: skip
+    path: Path,
+    record: GraphRecord,
+    inputs: InputsRecord | None = None,
+    tensors: TensorSink | None = None,
+    *,
+    on_failure: Callable[[Exception], None] = _say_no_program,
+) -> None:
     """Writes a folder that `load_graph` reads; it appears whole or not at all. Raises UsageError when `path` exists.
 
-    Storages that the records name are copied from `tensors` into the folder's own tensors/. `on_failure` is told when the graph
+    Storages that the records name are copied from `tensors` into the folder's own tensors/. `on_failure` is told when
+    the graph
     has no runnable program; the rest is written.
     """
     with new_folder(path) as folder:

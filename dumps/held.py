@@ -1,6 +1,8 @@
-"""The newest inputs of a graph in a file that its process overwrites before each execution and that outlives a `kill -9`.
+"""The newest inputs of a graph in a file that its process overwrites before each execution and that outlives a `kill
+-9`.
 
-<process>/held/<id>: a head that says "torn" while a copy is being made and which execution it is of once it is whole; the bytes
+<process>/held/<id>: a head that says "torn" while a copy is being made and which execution it is of once it is whole;
+the bytes
 of each storage; then a HeldRecord. When the process ended, it becomes inputs.json and content-addressed tensors, and is
 removed. Must not import torch, and must not touch the file of a process that may still write to it.
 
@@ -42,7 +44,8 @@ _HEAD = struct.Struct("<16sQQQQ")
 
 
 class HeldRecord(Record, kw_only=True):
-    """The inputs of one execution. Their storages are named "#0", "#1", ... after their places (start, size) in `spans`;
+    """The inputs of one execution. Their storages are named "#0", "#1", ... after their places (start, size) in
+    `spans`;
     `generators` are the states of the random generators: (device, start, size)."""
 
     format: int = FORMAT
@@ -63,7 +66,8 @@ class Held(NamedTuple):
 class HeldFile:
     """The file of one compiled callable, open for writing: a name for each graph that it is the compiled form of.
 
-    `buffer` is the whole file in memory; its blocks are reserved, so that a full disk is an OSError of `reserve` and no signal
+    `buffer` is the whole file in memory; its blocks are reserved, so that a full disk is an OSError of `reserve` and no
+    signal
     later.
     """
 
@@ -86,7 +90,8 @@ class HeldFile:
             return
 
     def reserve(self, size_bytes: int) -> None:
-        """Makes the file at least that large; `buffer` is then another one. Raises OSError when the disk has no room."""
+        """Makes the file at least that large; `buffer` is then another one. Raises OSError when the disk has no
+        room."""
         if size_bytes <= self.size_bytes:
             return
         if hasattr(os, "posix_fallocate"):
@@ -113,7 +118,8 @@ class HeldFile:
 
 
 def read(path: Path, *, live: bool = False) -> Held:
-    """Reads a held file; with `live`, of a process that may write to it meanwhile. Raises UnreadableError when it is torn or
+    """Reads a held file; with `live`, of a process that may write to it meanwhile. Raises UnreadableError when it is
+    torn or
     damaged."""
     what = f"cannot read the last inputs in {path}"
     try:
@@ -150,7 +156,9 @@ def _head(mapped: mmap.mmap, what: str) -> tuple[int, int, int]:
     if magic != _MAGIC:
         raise UnreadableError(what, "the file is damaged")
     if not whole:
-        raise UnreadableError(what, f"they are torn: its process died while those of execution {execution} were being copied")
+        raise UnreadableError(
+            what, f"they are torn: its process died while those of execution {execution} were being copied"
+        )
     return execution, start, size
 
 
@@ -181,7 +189,8 @@ def packed_state(data: Bytes) -> str:
 
 
 def keep(held_path: Path, graph_path: Path, tensors: TensorStore) -> InputsRecord:
-    """Turns the held file of a process that ended into the graph's inputs.json, and removes it; where inputs.json tells of a step
+    """Turns the held file of a process that ended into the graph's inputs.json, and removes it; where inputs.json tells
+    of a step
     that went wrong, into inputs.<execution>.json beside it.
 
     Raises UnreadableError when it is torn or damaged, EnvironmentLackError when the run cannot be written.
@@ -202,7 +211,8 @@ def keep(held_path: Path, graph_path: Path, tensors: TensorStore) -> InputsRecor
 
 
 def keep_run(run: Path, tensors: TensorStore) -> list[str]:
-    """Does `keep` for every process of a run that ended; a sentence for each graph whose last inputs could not be kept."""
+    """Does `keep` for every process of a run that ended; a sentence for each graph whose last inputs could not be
+    kept."""
     damage: list[str] = []
     left: dict[str, list[str]] = {}
     for process in index.processes(run):
@@ -228,7 +238,8 @@ _INSTEAD = "What was seen of its first execution is there still."
 def of_graph(held_path: Path, graph_path: Path, liveness: str, tensors: TensorStore) -> tuple[InputsRecord | None, str]:
     """The last inputs of a graph whose held file is still there, and a sentence when they are of no use.
 
-    Of a process that ended they are kept; of one that may live, or in a run that cannot be written, they are read as they lie.
+    Of a process that ended they are kept; of one that may live, or in a run that cannot be written, they are read as
+    they lie.
     """
     try:
         if liveness in ("dead", "ended"):

@@ -1,6 +1,8 @@
-"""A number for every symbol of a graph, so that inputs can be made and sizes shown: as seen in an execution, else the hint.
+"""A number for every symbol of a graph, so that inputs can be made and sizes shown: as seen in an execution, else the
+hint.
 
-And which integer inputs are used as indices, and how large an index may be: one past the end of a table is another bug than the
+And which integer inputs are used as indices, and how large an index may be: one past the end of a table is another bug
+than the
 one looked for. Read from the graph, no torch needed.
 
 >>> numbers(record)["s0"], size("2*s0 + 1", {"s0": 8})
@@ -45,14 +47,24 @@ _KEEPS_VALUES = frozenset(_SAME_INTEGERS.split())
 """Ops whose result holds the same integers as their input."""
 
 _ROWS_OF_FIRST = {"embedding": (0, 1), "embedding_bag": (0, 1), "_embedding_bag": (0, 1)}
-_BY_DIM = {"gather": (1, 2), "index_select": (1, 2), "scatter": (1, 2), "scatter_add": (1, 2), "scatter_reduce": (1, 2),
-           "index_add": (1, 2), "index_copy": (1, 2), "index_fill": (1, 2), "take_along_dim": (2, 1)}  # fmt: skip
+_BY_DIM = {
+    "gather": (1, 2),
+    "index_select": (1, 2),
+    "scatter": (1, 2),
+    "scatter_add": (1, 2),
+    "scatter_reduce": (1, 2),
+    "index_add": (1, 2),
+    "index_copy": (1, 2),
+    "index_fill": (1, 2),
+    "take_along_dim": (2, 1),
+}
 _LISTS = frozenset({"index", "index_put", "_unsafe_index", "_unsafe_index_put", "index_put_"})
 _CLASSES = {"nll_loss": 1, "nll_loss_forward": 1, "nll_loss2d_forward": 1, "cross_entropy": 1}
 
 
 def numbers(record: GraphRecord, seen: InputsRecord | None = None) -> dict[str, int | float | bool]:
-    """Symbol name -> number. An observed input wins over the hint; a symbol with neither gets a number inside its range."""
+    """Symbol name -> number. An observed input wins over the hint; a symbol with neither gets a number inside its
+    range."""
     found: dict[str, int | float | bool] = {}
     for symbol in record.symbols:
         if symbol.hint is not None:
@@ -134,7 +146,8 @@ def value_of_input(node: NodeRecord, item: InputRecord | None) -> Value | None:
 def numbers_and_bounds(
     record: GraphRecord, seen: InputsRecord | None = None
 ) -> tuple[dict[str, int | float | bool], dict[str, int]]:
-    """The numbers, and name of an integer placeholder -> number of valid indices (exclusive upper bound), for those that end up
+    """The numbers, and name of an integer placeholder -> number of valid indices (exclusive upper bound), for those
+    that end up
     as indices."""
     known = numbers(record, seen)
     search = _Search(record.graph, known)

@@ -1,7 +1,9 @@
 """Names of graphs and processes: how they are made, checked, shown and found again.
 
-A graph's local id is `<frame>_<recompile>[_a<attempt>]/<stage>[.N]`; `x<K>_0` stands for no compile id, `ca<K>_0` for compiled
-autograd, `case` for a graph saved by hand. Every id and process name that reaches the file system passes through here, so a name
+A graph's local id is `<frame>_<recompile>[_a<attempt>]/<stage>[.N]`; `x<K>_0` stands for no compile id, `ca<K>_0` for
+compiled
+autograd, `case` for a graph saved by hand. Every id and process name that reaches the file system passes through here,
+so a name
 can never leave its folder.
 
 >>> compile_name("0/0_1"), compile_name("!2")
@@ -68,7 +70,8 @@ def number_of(local: str) -> int:
 
 
 def check_file_name(name: str, what: str = "file name") -> str:
-    """Returns a name of one path component made of letters, digits, `_ . + -`; raises RefusedError for anything else."""
+    """Returns a name of one path component made of letters, digits, `_ . + -`; raises RefusedError for anything
+    else."""
     if len(name) > _MAX_NAME or not _PLAIN.fullmatch(name):
         raise RefusedError(f"{name!r} is not a {what}", "only letters, digits and _ . + - are allowed, and no path")
     return name
@@ -91,27 +94,28 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def shown(addresses: Sequence[Address]) -> list[str]:
-    """The ids to show: local ones when one process recorded graphs, else prefixed by rank, or by folder where ranks repeat."""
+    """The ids to show: local ones when one process recorded graphs, else prefixed by rank, or by folder where ranks
+    repeat."""
     processes = {(address.process, address.rank) for address in addresses}
     if len(processes) <= 1:
         return [address.local for address in addresses]
     ranks = Counter(rank for _, rank in processes)
-    return [
-        f"{a.process if a.rank is None or ranks[a.rank] > 1 else a.rank}:{a.local}" for a in addresses
-    ]  # fmt: skip
+    return [f"{a.process if a.rank is None or ranks[a.rank] > 1 else a.rank}:{a.local}" for a in addresses]
 
 
 def find(text: str, addresses: Sequence[Address], where: str = "this run") -> int:
     """The position of the one address that `text` names: exact ids win over prefixes; a prefix must be unambiguous.
 
-    `text` is a local id or its beginning, optionally after `<rank or process folder>:`. Raises UsageError with the candidates.
+    `text` is a local id or its beginning, optionally after `<rank or process folder>:`. Raises UsageError with the
+    candidates.
     """
     names = shown(addresses)
     process, colon, local = text.rpartition(":")
     inside = [
-        i for i, a in enumerate(addresses)
+        i
+        for i, a in enumerate(addresses)
         if not colon or a.process == process or (a.rank is not None and process == str(a.rank))
-    ]  # fmt: skip
+    ]
     exact = [i for i in inside if addresses[i].local == local]
     found = exact or [i for i in inside if local and addresses[i].local.startswith(local)]
     if len(found) == 1:

@@ -28,13 +28,15 @@ from .sidecar import TABLE, read_table
 from .wording import counted
 
 _SETTLED_NS = 2_000_000_000
-"""A folder that changed so recently may change again without another time of change: clocks of file systems are coarse."""
+"""A folder that changed so recently may change again without another time of change: clocks of file systems are
+coarse."""
 
 
 class Process(msgspec.Struct):
     """One recorded process: its folder, whether it lives, the states of its graphs, and what of it is damaged.
 
-    `last` is its last event about a graph, `exit` how it ended as seen from outside, `uncaught` the exception that ended it,
+    `last` is its last event about a graph, `exit` how it ended as seen from outside, `uncaught` the exception that
+    ended it,
     `left_out` how many graphs are not there, by the limit that was asked for."""
 
     name: str
@@ -52,8 +54,10 @@ class Process(msgspec.Struct):
 
 
 class ListedGraph(msgspec.Struct):
-    """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder does;
-    `since` is when it came to its status; `lost`: in flight when its process ended; `died`: which was no end of its own; `at` and
+    """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder
+    does;
+    `since` is when it came to its status; `lost`: in flight when its process ended; `died`: which was no end of its
+    own; `at` and
     `stack`: where its compile was last seen; `word`: the program's own for the stage (graphdbg.observe)."""
 
     id: str
@@ -75,12 +79,20 @@ class ListedGraph(msgspec.Struct):
     word: str = ""
 
     def fixed(self) -> dict[str, Any]:
-        """The row as `ls --json` prints it; with where its compile was last seen, if it is long, and the program's word."""
+        """The row as `ls --json` prints it; with where its compile was last seen, if it is long, and the program's
+        word."""
         return {
-            "id": self.id, "process": self.process, "rank": self.rank, "stage": self.stage, "nodes": self.nodes,
-            "status": self.status, "error": self.error, "seconds": self.seconds,
-            **({"at": self.at, "stack": self.stack} if self.at else {}), **({"word": self.word} if self.word else {}),
-        }  # fmt: skip
+            "id": self.id,
+            "process": self.process,
+            "rank": self.rank,
+            "stage": self.stage,
+            "nodes": self.nodes,
+            "status": self.status,
+            "error": self.error,
+            "seconds": self.seconds,
+            **({"at": self.at, "stack": self.stack} if self.at else {}),
+            **({"word": self.word} if self.word else {}),
+        }
 
 
 def is_run(path: Path) -> bool:
@@ -98,7 +110,8 @@ def runs(folder: Path) -> list[Path]:
 
 
 def processes(run: Path) -> list[Process]:
-    """The processes of a run by rank, then start time. Damaged journals and process files are told in `damage`, not raised."""
+    """The processes of a run by rank, then start time. Damaged journals and process files are told in `damage`, not
+    raised."""
     return in_order(process_at(run / entry, journal.read(run / entry / JOURNAL_FILE)) for entry in process_folders(run))
 
 
@@ -106,9 +119,10 @@ def process_folders(run: Path) -> list[str]:
     """The names of a run's folders that belong to processes."""
     files = (PROCESS_FILE, JOURNAL_FILE, GRAPHS_FOLDER)
     return [
-        entry for entry in _folders(run)
+        entry
+        for entry in _folders(run)
         if entry != TENSORS_FOLDER and any((run / entry / name).exists() for name in files)
-    ]  # fmt: skip
+    ]
 
 
 def in_order(found: Iterable[Process]) -> list[Process]:
@@ -148,7 +162,8 @@ def _folders(path: Path) -> list[str]:
 
 
 def process_at(path: Path, contents: journal.JournalContents, folders: Folders | None = None) -> Process:
-    """The process of a folder whose journal was read already; what of it is damaged is told in `damage`, not raised. `folders`:
+    """The process of a folder whose journal was read already; what of it is damaged is told in `damage`, not raised.
+    `folders`:
     what an earlier look found of its graphs."""
     damage = list(contents.damage)
     try:
@@ -174,7 +189,18 @@ def process_at(path: Path, contents: journal.JournalContents, folders: Folders |
     end = contents.ending()
     alive = "dead" if left is not None and not end.ended else liveness(record, ended=end.ended)
     return Process(
-        path.name, path, record.rank, record, alive, states, saved, damage, end.last, left, end.uncaught, dict(end.left_out)
+        path.name,
+        path,
+        record.rank,
+        record,
+        alive,
+        states,
+        saved,
+        damage,
+        end.last,
+        left,
+        end.uncaught,
+        dict(end.left_out),
     )
 
 
@@ -184,13 +210,15 @@ def left_out(found: Iterable[Process]) -> Counter[str]:
 
 
 def left_out_text(counts: Counter[str]) -> str:
-    """The same for people: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when nothing was."""
+    """The same for people: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when nothing
+    was."""
     parts = [f"{counted(count, 'graph')} by {reason}" for reason, count in counts.most_common()]
     return f"left out: {', '.join(parts)}" if parts else ""
 
 
 def exit_record(path: Path, damage: list[str]) -> ExitRecord | None:
-    """How the process of a folder, or for a run's folder its command, ended as seen from outside; None when nobody saw it."""
+    """How the process of a folder, or for a run's folder its command, ended as seen from outside; None when nobody saw
+    it."""
     try:
         return read_if_there(path / EXIT_FILE, ExitRecord)
     except GraphdbgError as error:
@@ -212,7 +240,9 @@ def _row(process: Process, local: str, name: str) -> ListedGraph:
     if nodes is None and local in process.saved:  # a journal that lost its line
         try:
             many = stored(path / TABLE) is not None
-            nodes = len(read_table(path / TABLE)) if many else len(read_record(path / GRAPH_FILE, GraphRecord).graph.nodes)
+            nodes = (
+                len(read_table(path / TABLE)) if many else len(read_record(path / GRAPH_FILE, GraphRecord).graph.nodes)
+            )
         except GraphdbgError as error:
             process.damage.append(str(error))
     lost = state.status in journal.IN_FLIGHT and process.liveness in ("dead", "ended")
@@ -221,7 +251,21 @@ def _row(process: Process, local: str, name: str) -> ListedGraph:
         how = "died" if process.liveness == "dead" else "ended"  # with a thread of it at work
         error = f"process {process.record.pid} {how} while this graph was {state.status}"
     return ListedGraph(
-        name, local, process.name, process.rank, ids.stage_of(local), nodes, state.status, error, state.seconds,
-        local in process.saved, path, state.since, lost, process.liveness == "dead",
-        state.at, state.stack, state.word,
-    )  # fmt: skip
+        name,
+        local,
+        process.name,
+        process.rank,
+        ids.stage_of(local),
+        nodes,
+        state.status,
+        error,
+        state.seconds,
+        local in process.saved,
+        path,
+        state.since,
+        lost,
+        process.liveness == "dead",
+        state.at,
+        state.stack,
+        state.word,
+    )

@@ -1,9 +1,14 @@
-"""Text of a dump that ends up in generated source, made inert: the one function between a record's words and a compiler.
+"""Text of a dump that ends up in generated source, made inert: the one function between a record's words and a
+compiler.
 
-Inductor writes names, metadata, messages and string arguments into C++, Python and Triton source: into literals, raw and triple
-quoted ones, comments and templates, some of them one inside the other, and most of them unescaped. So nothing that could end any
-of these is left, in any number of unescapings; what a person reads stays readable. `dumps.torchside` calls it for all that it
-gives FX, `ReplaySpec.of` for settings, and `record` for a program that is compiled. Under `--trust` text stays as recorded.
+Inductor writes names, metadata, messages and string arguments into C++, Python and Triton source: into literals, raw
+and triple
+quoted ones, comments and templates, some of them one inside the other, and most of them unescaped. So nothing that
+could end any
+of these is left, in any number of unescapings; what a person reads stays readable. `dumps.torchside` calls it for all
+that it
+gives FX, `ReplaySpec.of` for settings, and `record` for a program that is compiled. Under `--trust` text stays as
+recorded.
 Must not import torch.
 
 >>> text('say "hi" */ \\\\ \\n')
@@ -38,7 +43,8 @@ _PROGRAMS = ("kernels", "definitions")
 
 
 def text(words: str) -> str:
-    """One line without quotes, backslashes, braces, control characters and ends of comments. Twice is as good as once."""
+    """One line without quotes, backslashes, braces, control characters and ends of comments. Twice is as good as
+    once."""
     if trust.given() or (words.isprintable() and not _UNSAFE.search(words)):
         return words
     shown = "".join(c if c.isprintable() else f"<0x{ord(c):02x}>" for c in words.translate(_WORDS))
@@ -54,12 +60,14 @@ def name(words: str) -> str:
 
 
 def option(words: str) -> str:
-    """A word, maybe in quotes, for keys and texts of the options of kernels, which Inductor writes into Triton source as code."""
+    """A word, maybe in quotes, for keys and texts of the options of kernels, which Inductor writes into Triton source
+    as code."""
     return words if trust.given() or _OPTION.fullmatch(words) else f"{_NOT_IN_NAMES.sub('_', words)[:_LONGEST_NAME]}_"
 
 
 def lines(words: str) -> str:
-    """A text of several lines, such as a stack trace, line by line. Inductor puts it into R"(...)" with its line breaks; the
+    """A text of several lines, such as a stack trace, line by line. Inductor puts it into R"(...)" with its line
+    breaks; the
     quotes of a frame's file stay, by which torch and we know a frame."""
     return "\n".join(map(_line, words.split("\n")))
 

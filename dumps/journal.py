@@ -1,6 +1,7 @@
 """The journal of one process: append-only JSON lines that say how far each graph got, whatever happened to the process.
 
-Every line is one os.write on an O_APPEND descriptor, so it survives `kill -9` and never interleaves with another thread's.
+Every line is one os.write on an O_APPEND descriptor, so it survives `kill -9` and never interleaves with another
+thread's.
 Must not buffer, must not raise into the recorded program because of a value it cannot encode.
 
 >>> journal = Journal(Path("run/pid1/journal.jsonl"))
@@ -25,8 +26,22 @@ from .errors import EnvironmentLackError, UnreadableError
 from .lines import LineWriter
 from .reading import refuse_many
 
-KINDS = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped", "left_out", "note", "why", "begin", "end")
-"""What an event can be. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state; `left_out`
+KINDS = (
+    "captured",
+    "compiling",
+    "compiled",
+    "failed",
+    "running",
+    "ran",
+    "skipped",
+    "left_out",
+    "note",
+    "why",
+    "begin",
+    "end",
+)
+"""What an event can be. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state;
+`left_out`
 says that a graph is not there, or no longer, to stay within a limit; the others are states of a graph. A reader passes
 over kinds that it does not know."""
 
@@ -47,7 +62,8 @@ class Journal:
             raise EnvironmentLackError(f"cannot write {path}", error.strerror or str(error)) from error
 
     def event(self, kind: str, graph: str | None = None, **fields: Any) -> None:
-        """Writes one line {"t": seconds since 1970, "kind", "graph", ...}; values JSON lacks are written as their text."""
+        """Writes one line {"t": seconds since 1970, "kind", "graph", ...}; values JSON lacks are written as their
+        text."""
         if kind not in KINDS:
             raise ValueError(f"unknown journal event {kind!r}")
         line = msgspec.json.encode(_clean({"t": time.time(), "kind": kind, "graph": graph, **fields}))
@@ -96,11 +112,14 @@ class Event(msgspec.Struct):
 
 def line(event: Event) -> bytes:
     """The line of an event that was read, as it would be written: for whoever copies a journal."""
-    return msgspec.json.encode(_clean({"t": event.time, "kind": event.kind, "graph": event.graph, **event.fields})) + b"\n"
+    return (
+        msgspec.json.encode(_clean({"t": event.time, "kind": event.kind, "graph": event.graph, **event.fields})) + b"\n"
+    )
 
 
 class GraphState(msgspec.Struct):
-    """What the journal says of one graph. `seconds`: the compile time, once it is known; `at` and `stack`: where it was last
+    """What the journal says of one graph. `seconds`: the compile time, once it is known; `at` and `stack`: where it was
+    last
     seen; `word`: the program's own for its stage."""
 
     status: str = ""
@@ -149,7 +168,8 @@ def _error_text(fields: dict[str, Any]) -> str:
 
 
 class Ending(NamedTuple):
-    """`ended`: the process closed its journal itself; `uncaught`: the exception that ended it, if it said so; `left_out`: reason
+    """`ended`: the process closed its journal itself; `uncaught`: the exception that ended it, if it said so;
+    `left_out`: reason
     -> how many graphs are not there because of it; `last`: the last event of a graph's state."""
 
     ended: bool
@@ -159,7 +179,8 @@ class Ending(NamedTuple):
 
 
 class JournalContents(msgspec.Struct):
-    """A journal as read: its events in order, and one sentence per damaged line. Events may be added: states are moved on by the
+    """A journal as read: its events in order, and one sentence per damaged line. Events may be added: states are moved
+    on by the
     new ones alone."""
 
     events: list[Event]
@@ -202,7 +223,9 @@ class JournalContents(msgspec.Struct):
                 counted[str(event.fields.get("reason"))] += int(event.fields["left_out"])
             if event.kind == "note" and event.fields.get("uncaught"):
                 uncaught = str(event.fields.get("message"))
-        return Ending(any(event.kind == "end" for event in self.events), uncaught, Counter(reasons.values()) + counted, last)
+        return Ending(
+            any(event.kind == "end" for event in self.events), uncaught, Counter(reasons.values()) + counted, last
+        )
 
 
 def read(path: Path) -> JournalContents:

@@ -1,6 +1,7 @@
 """Generated code, one file per kernel where they can be told apart.
 
-Inductor's wrapper assigns each kernel as `name = async_compile.<language>(..., "source", ...)`; that is read with `ast`, nothing
+Inductor's wrapper assigns each kernel as `name = async_compile.<language>(..., "source", ...)`; that is read with
+`ast`, nothing
 is run.
 
 >>> sorted(split("k = async_compile.cpp_pybinding(['float*'], 'void f() {}')"))
@@ -13,12 +14,20 @@ import ast
 import re
 
 WHOLE = "output_code.py"
-_SUFFIX = {"triton": ".py", "cpp": ".cpp", "cpp_pybinding": ".cpp", "metal": ".metal", "pallas": ".py", "cutedsl": ".py"}
+_SUFFIX = {
+    "triton": ".py",
+    "cpp": ".cpp",
+    "cpp_pybinding": ".cpp",
+    "metal": ".metal",
+    "pallas": ".py",
+    "cutedsl": ".py",
+}
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def split(source: str) -> dict[str, str]:
-    """File name -> text: the whole wrapper as output_code.py, and each kernel found in it. Never raises on odd source."""
+    """File name -> text: the whole wrapper as output_code.py, and each kernel found in it. Never raises on odd
+    source."""
     files = {WHOLE: source}
     try:
         tree = ast.parse(source)
@@ -34,7 +43,9 @@ def split(source: str) -> dict[str, str]:
 def _kernel(statement: ast.stmt) -> tuple[str, str] | None:
     match statement:
         case ast.Assign([ast.Name(name)], ast.Call(ast.Attribute(ast.Name("async_compile"), language), args, keywords)):
-            constants = [node for node in [*args, *(keyword.value for keyword in keywords)] if isinstance(node, ast.Constant)]
+            constants = [
+                node for node in [*args, *(keyword.value for keyword in keywords)] if isinstance(node, ast.Constant)
+            ]
             source = max((node.value for node in constants if isinstance(node.value, str)), key=len, default="")
             plain = _PLAIN.fullmatch(name) and source.strip()
             return (name + _SUFFIX.get(language, ".txt"), source.lstrip("\n")) if plain else None

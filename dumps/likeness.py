@@ -20,6 +20,7 @@ SOURCE = inspect.getsource(like).splitlines()
 
 
 def telling(message: str) -> set[str]:
-    """The first words of a normalised message that `like` finds in it; none where it says nothing but numbers and names."""
+    """The first words of a normalised message that `like` finds in it; none where it says nothing but numbers and
+    names."""
     words = dict.fromkeys(re.findall(r"[^\W\d_]+", message.lower()))
     return set([word for word in words if like({word}, message)][:MOST])

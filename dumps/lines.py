@@ -1,4 +1,5 @@
-"""Files of lines that grow: each line appended with one write, and read on by others, whole lines only, while that goes on.
+"""Files of lines that grow: each line appended with one write, and read on by others, whole lines only, while that goes
+on.
 
 Must not wait, and must not know what the lines say, but that most are JSON objects.
 
@@ -23,7 +24,8 @@ BITE_BYTES = 256 * 1024
 
 
 class LineWriter:
-    """Appends lines. What a dead process or a full disk left of a line is ended first: no other is lost. Raises OSError."""
+    """Appends lines. What a dead process or a full disk left of a line is ended first: no other is lost. Raises
+    OSError."""
 
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT if create else 0)
@@ -55,9 +57,11 @@ def append(path: Path | str, line: bytes, *, create: bool = True) -> None:
 
 
 class Tail:
-    """Hands out each line of a growing file once. Another file of that name, or one that became shorter, is read from its start.
+    """Hands out each line of a growing file once. Another file of that name, or one that became shorter, is read from
+    its start.
 
-    `at`: the byte where reading begins, None for the present end. `bite`: the bytes that are read at once, all where None.
+    `at`: the byte where reading begins, None for the present end. `bite`: the bytes that are read at once, all where
+    None.
     """
 
     def __init__(self, path: Path, at: int | None = 0, *, bite: int | None = None) -> None:
@@ -74,7 +78,8 @@ class Tail:
         self._rest: list[bytes] = []
 
     def read(self, *, last: bool = False) -> list[bytes]:
-        """The lines that were finished since, without their ends; with `last` what the file ends with, too. Raises OSError."""
+        """The lines that were finished since, without their ends; with `last` what the file ends with, too. Raises
+        OSError."""
         head, *others = self._data().split(b"\n")
         self._rest += [head] if head else []
         lines: list[bytes] = []

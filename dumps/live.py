@@ -1,4 +1,5 @@
-"""The only door from records to torch: graphs and inputs out of records, and records out of graphs. torch is imported late.
+"""The only door from records to torch: graphs and inputs out of records, and records out of graphs. torch is imported
+late.
 
 Loading is safe: nothing found in a dump is imported, evaluated or run; what is off the allow-list is refused by name.
 
@@ -25,7 +26,8 @@ def module(record: GraphRecord, tensors: TensorSink | None, *, where: str = "") 
     """The live graph with real parameters, buffers and constants; `node.meta` has no fake values.
 
     Tensors whose bytes were not recorded are made up; their names are in `gm.meta["graphdbg"]["made_up"]`.
-    Raises RefusedError for what is off the allow-list, UnreadableError for what makes no sense, EnvironmentLackError for what
+    Raises RefusedError for what is off the allow-list, UnreadableError for what makes no sense, EnvironmentLackError
+    for what
     this torch or process lacks.
     """
     from .torchside.decode import Decoder
@@ -36,9 +38,11 @@ def module(record: GraphRecord, tensors: TensorSink | None, *, where: str = "") 
 def fake_module(
     record: GraphRecord, tensors: TensorSink | None, *, where: str = ""
 ) -> tuple[GraphModule, list[Any], Any]:
-    """The same with fake values on every node: (module, fake inputs, FakeTensorMode), ready for Inductor's inner compile.
+    """The same with fake values on every node: (module, fake inputs, FakeTensorMode), ready for Inductor's inner
+    compile.
 
-    Symbols keep their names, hints, ranges and guards; `gm.shape_env` and the mode's shape_env are the rebuilt ShapeEnv.
+    Symbols keep their names, hints, ranges and guards; `gm.shape_env` and the mode's shape_env are the rebuilt
+    ShapeEnv.
     """
     from .torchside.decode import fake_module as build
 
@@ -46,27 +50,46 @@ def fake_module(
 
 
 def inputs(
-    record: GraphRecord, inputs_record: InputsRecord | None, tensors: TensorSink | None, seed: int = 0, *, where: str = ""
+    record: GraphRecord,
+    inputs_record: InputsRecord | None,
+    tensors: TensorSink | None,
+    seed: int = 0,
+    *,
+    where: str = "",
 ) -> list[Any]:
-    """Real inputs in placeholder order: stored ones as they were, the others made up from `seed` (see torchside.make_inputs)."""
+    """Real inputs in placeholder order: stored ones as they were, the others made up from `seed` (see
+    torchside.make_inputs)."""
     from .torchside.make_inputs import make
 
     return make(record, inputs_record, tensors, seed, where)
 
 
 def encode(
-    gm: GraphModule, *, id: str, stage: str, compile_id: str | None = None,
-    compile_kwargs: Mapping[str, Any] | None = None, ambient: Ambient | None = None,
-    config: Mapping[str, Mapping[str, Any]] | None = None, roles: Iterable[InputRecord] = (),
+    gm: GraphModule,
+    *,
+    id: str,
+    stage: str,
+    compile_id: str | None = None,
+    compile_kwargs: Mapping[str, Any] | None = None,
+    ambient: Ambient | None = None,
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    roles: Iterable[InputRecord] = (),
     sink: TensorSink | None = None,
-) -> GraphRecord:  # fmt: skip
+) -> GraphRecord:
     """The record of a live graph, which is left untouched; adds no guard. Of `roles`, role and source count."""
     from .torchside.encode import encode as build
 
     return build(
-        gm, id=id, stage=stage, compile_id=compile_id, compile_kwargs=compile_kwargs, ambient=ambient, config=config,
-        roles=roles, sink=sink,
-    )  # fmt: skip
+        gm,
+        id=id,
+        stage=stage,
+        compile_id=compile_id,
+        compile_kwargs=compile_kwargs,
+        ambient=ambient,
+        config=config,
+        roles=roles,
+        sink=sink,
+    )
 
 
 def observe(
@@ -79,14 +102,22 @@ def observe(
 
 
 def save_graph(
-    gm: GraphModule | ExportedProgram, inputs: Sequence[Any], path: str | Path, *, like: GraphRecord | None = None,
-    stage: str | None = None, compile_kwargs: Mapping[str, Any] | None = None, ambient: Ambient | None = None,
-) -> Path:  # fmt: skip
-    """Writes a case folder (graph.json, graph.py, inputs.json, tensors/) that `load_graph` reads; keeps the inputs whole.
+    gm: GraphModule | ExportedProgram,
+    inputs: Sequence[Any],
+    path: str | Path,
+    *,
+    like: GraphRecord | None = None,
+    stage: str | None = None,
+    compile_kwargs: Mapping[str, Any] | None = None,
+    ambient: Ambient | None = None,
+) -> Path:
+    """Writes a case folder (graph.json, graph.py, inputs.json, tensors/) that `load_graph` reads; keeps the inputs
+    whole.
 
     `gm` may be an ExportedProgram; `inputs` are then its user inputs, () for its example inputs.
 
-    Stage, compile kwargs, ambient state and config come from `like`, else from the record that `gm` was loaded from, else from
+    Stage, compile kwargs, ambient state and config come from `like`, else from the record that `gm` was loaded from,
+    else from
     what is being asked for. Raises UsageError when `path` exists.
     """
     from .torchside.case import save

@@ -22,7 +22,8 @@ class Markup(str):
 
 
 def escaped(text: str) -> Markup:
-    """The text for the inside of an element or of an attribute in quotes; control characters are shown, line breaks stay."""
+    """The text for the inside of an element or of an attribute in quotes; control characters are shown, line breaks
+    stay."""
     return text if isinstance(text, Markup) else Markup(html.escape(visible(text), quote=True))
 
 
@@ -30,8 +31,9 @@ def tag(name: str, *inside: str, **attributes: str | bool | None) -> Markup:
     """An element; `class_` is class, `data_x` is data-x, and an attribute that is None or False is left out."""
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escaped(str(value))}"')
-        for key, value in attributes.items() if value is not None and value is not False
-    )  # fmt: skip
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
     return Markup(f"<{name}{given}>{joined(*inside)}</{name}>")
 
 

@@ -1,7 +1,9 @@
-"""What people call the inputs and the results of a graph: "emb.weight", "logits", "grad of emb.weight", "saved for backward:
+"""What people call the inputs and the results of a graph: "emb.weight", "logits", "grad of emb.weight", "saved for
+backward:
 mul_2, model.py:10". Where their program has no name for one, it is the node and the user's line, never a number alone.
 
-Reads records only: Dynamo's sources, AOTAutograd's descriptors, and what the recorder kept of Dynamo's outputs (NAMES). No torch.
+Reads records only: Dynamo's sources, AOTAutograd's descriptors, and what the recorder kept of Dynamo's outputs (NAMES).
+No torch.
 
 >>> result_names(saved.record)
 ['loss', 'logits', 'saved for backward: tanh, model.py:7']
@@ -21,7 +23,8 @@ from .schema import GraphBody, GraphRecord, InputRecord, NodeRecord
 from .walk import leaves, plain, string, tag_of, user_frame
 
 NAMES = "user_names"
-"""Key in GraphBody.meta: {"outputs": [[node of Dynamo's graph, name], ..], "inputs": [name, ..]}, as Dynamo's graph has them."""
+"""Key in GraphBody.meta: {"outputs": [[node of Dynamo's graph, name], ..], "inputs": [name, ..]}, as Dynamo's graph has
+them."""
 
 
 def input_names(record: GraphRecord) -> dict[str, str]:
@@ -72,7 +75,9 @@ def of_module(gm: Any) -> GraphNames:
         known = made[place][1] if place < len(made) and made[place][0] == name else ""
         line = user_frame(node.meta.get("stack_trace") or "")[0] if name else ""
         called.append(known or (inputs.get(name) or at(name, line) if name else f"the constant {node}"))
-    return GraphNames({node.name: inputs.get(node.name, node.name) for node in nodes if node.op == "placeholder"}, called)
+    return GraphNames(
+        {node.name: inputs.get(node.name, node.name) for node in nodes if node.op == "placeholder"}, called
+    )
 
 
 def _flat(value: Any) -> list[Any]:
@@ -149,4 +154,3 @@ def _table(body: GraphBody) -> tuple[list[tuple[str, str]], list[str]]:
 class _Table(msgspec.Struct):
     outputs: list[tuple[str, str]] = []
     inputs: list[str] = []
-

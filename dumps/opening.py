@@ -1,8 +1,11 @@
 """The one way to open a file of what was recorded: a run, a case, a pack, the folder of a minification.
 
-Dumps come from strangers. Opened is only a regular file that lies where it seems to: a FIFO would block, a device could give
-without end, a link could lead to a file that is nobody else's business and from there into a pack. And no more is read than fits:
-a file with holes or a small archive may claim to hold terabytes. Whatever is wrong is an OSError that says so in its `strerror`.
+Dumps come from strangers. Opened is only a regular file that lies where it seems to: a FIFO would block, a device could
+give
+without end, a link could lead to a file that is nobody else's business and from there into a pack. And no more is read
+than fits:
+a file with holes or a small archive may claim to hold terabytes. Whatever is wrong is an OSError that says so in its
+`strerror`.
 Must not write, and must not be passed by: other modules that open files are named in tests/house/test_opening.py.
 
 >>> with opened(Path("myrun/run.json")) as file:
@@ -35,9 +38,12 @@ _MOST_ABOVE = 8
 _RUN = "run.json"
 _GRAPH = ("graph.json", "graph.json.gz")
 _KINDS = {
-    stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
     stat.S_IFDIR: "a folder",
-}  # fmt: skip
+}
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_RDONLY", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 
 
@@ -55,7 +61,9 @@ def opened(path: Path, *, named: bool = False, freely: int = FREELY_BYTES) -> Bi
         _regular(found, path)
         if found.st_size > freely and (there := _on_disk(descriptor, found)) * MOST_TIMES < found.st_size:
             sizes = f"{size_text(found.st_size)} by its size, of which {size_text(there)} are there"
-            raise OSError(errno.EFBIG, f"it has holes, {sizes}; if that is right, copy it with `cp --sparse=never`", str(path))
+            raise OSError(
+                errno.EFBIG, f"it has holes, {sizes}; if that is right, copy it with `cp --sparse=never`", str(path)
+            )
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -67,7 +75,9 @@ def read(path: Path, *, named: bool = False) -> bytes:
     with opened(path, named=named) as file:
         size = os.fstat(file.fileno()).st_size
         if size > FREELY_BYTES and size > (most := most_in_memory()):
-            raise OSError(errno.EFBIG, f"it has {size_text(size)}, and {size_text(most)} at most are read here", str(path))
+            raise OSError(
+                errno.EFBIG, f"it has {size_text(size)}, and {size_text(most)} at most are read here", str(path)
+            )
         return file.read()
 
 
@@ -77,7 +87,8 @@ def read_text(path: Path, *, named: bool = False) -> str:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raises UsageError where something right inside a folder that is about to be written into is a link or no regular file:
+    """Raises UsageError where something right inside a folder that is about to be written into is a link or no regular
+    file:
     what is written would go elsewhere."""
     with os.scandir(folder) as entries:
         plain = (stat.S_IFREG, stat.S_IFDIR)
@@ -137,7 +148,9 @@ def _here(path: Path) -> None:
     if path.is_symlink():
         place = os.path.realpath(path)
     if place != root and not place.startswith(root.rstrip(os.sep) + os.sep):
-        raise OSError(errno.EPERM, f"a link leads out of {root}, to {place}; copy what it leads to into its place", str(path))
+        raise OSError(
+            errno.EPERM, f"a link leads out of {root}, to {place}; copy what it leads to into its place", str(path)
+        )
 
 
 @lru_cache(maxsize=1024)

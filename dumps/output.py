@@ -1,9 +1,11 @@
 """The one place that prints. stdout is data, stderr is narration.
 
-Whatever they lead to: a full disk or a closed stdout is a sentence and a code, where nobody reads stderr nothing is told, and
+Whatever they lead to: a full disk or a closed stdout is a sentence and a code, where nobody reads stderr nothing is
+told, and
 what the encoding of a stream has no letters for is written as escapes.
 
-What is printed may quote a dump, a folder's name or a key in it: no control character but line breaks gets to a terminal or into
+What is printed may quote a dump, a folder's name or a key in it: no control character but line breaks gets to a
+terminal or into
 a file, whoever made the text; a JSON document has them all as \\u escapes.
 
 >>> emit({"run": "myrun"}, as_json=True)      # one JSON document on stdout, finished as `answers` says
@@ -33,7 +35,8 @@ READER_GONE_EXIT = 141
 
 
 def emit(data: Any, *, as_json: bool, next: Sequence[str] = ()) -> None:
-    """Prints data on stdout: a JSON document when `as_json`, else its text as it is (no newline added to an empty text).
+    """Prints data on stdout: a JSON document when `as_json`, else its text as it is (no newline added to an empty
+    text).
     `next`: commands to paste, for a document that has none of its own."""
     text = json_text(finished(data, next, json_text)) if as_json else visible(str(data), colours=on_terminal())
     try:
@@ -48,7 +51,9 @@ def emit(data: Any, *, as_json: bool, next: Sequence[str] = ()) -> None:
 
 
 def _cannot_write(error: OSError) -> EnvironmentLackError:
-    return EnvironmentLackError("cannot write stdout", error.strerror or str(error), "free some space or send it elsewhere")
+    return EnvironmentLackError(
+        "cannot write stdout", error.strerror or str(error), "free some space or send it elsewhere"
+    )
 
 
 def _has_all_letters() -> bool:
@@ -69,7 +74,8 @@ class _Closed(io.TextIOBase):
 
 
 def make_ready() -> None:
-    """Once, before anything is opened: stdin, stdout and stderr that are closed lead nowhere, else the next file that is opened
+    """Once, before anything is opened: stdin, stdout and stderr that are closed lead nowhere, else the next file that
+    is opened
     would be what is written to."""
     for number in range(3):
         try:

@@ -1,6 +1,7 @@
 """Which settings, compiler arguments and values of them a dump may set: by a list, everything else is refused.
 
-Paths, commands, flags, libraries, callbacks and names that nobody has looked at are shown, and put in force only where the user
+Paths, commands, flags, libraries, callbacks and names that nobody has looked at are shown, and put in force only where
+the user
 trusts the dump. Values are plain ones (`walk.plain`). Imports no torch, and must not look at what torch would take.
 
 >>> refusal("inductor", "cpp.cxx", [None, "./x.sh"]), refusal("inductor", "max_autotune", True)
@@ -21,7 +22,8 @@ from .permitted_names import REFUSED, ROWS
 
 _COUNT, _OPTIONAL = Number(0, 2**31), "?"
 ARGUMENTS: dict[str, Kind] = {
-    **dict.fromkeys(("is_backward", "is_inference", "cpp_wrapper", "fx_wrapper", "layout_opt", "cudagraphs", "aot_mode"),
+    **dict.fromkeys(("is_backward", "is_inference", "cpp_wrapper", "fx_wrapper", "layout_opt", "cudagraphs",
+        "aot_mode"),
                     Switch()),
     **dict.fromkeys(("graph_id", "num_fwd_outputs", "num_example_inputs", "num_orig_model_outputs",
                      "num_mutated_inp_runtime_indices", "boxed_forward_device_index"), _COUNT),
@@ -31,15 +33,28 @@ ARGUMENTS: dict[str, Kind] = {
 """Arguments of the compilers that a graph was given to, and notes of its outputs beside them; others reach none."""
 
 _OF_THE_PROCESS = (
-    "compile_threads", "worker_", "trace.", "fx_graph_cache", "fx_graph_remote_cache", "enable_autograd_cache",
-    "enable_remote_autograd_cache", "force_disable_caches", "bundled_autograd_cache", "caching_precompile", "repro_",
-    "debug_dir_root", "verbose", "suppress_errors", "fresh_cache",
-)  # fmt: skip
+    "compile_threads",
+    "worker_",
+    "trace.",
+    "fx_graph_cache",
+    "fx_graph_remote_cache",
+    "enable_autograd_cache",
+    "enable_remote_autograd_cache",
+    "force_disable_caches",
+    "bundled_autograd_cache",
+    "caching_precompile",
+    "repro_",
+    "debug_dir_root",
+    "verbose",
+    "suppress_errors",
+    "fresh_cache",
+)
 _SHOWN, _MOST_SHOWN = 60, 8
 
 
 def of_the_process(name: str) -> bool:
-    """Whether a setting says how a process works or what it writes, not what a graph becomes: a replay leaves it alone."""
+    """Whether a setting says how a process works or what it writes, not what a graph becomes: a replay leaves it
+    alone."""
     return name.startswith(_OF_THE_PROCESS)
 
 
@@ -48,8 +63,10 @@ def known() -> dict[str, tuple[Kind, bool]]:
     """`room.name` -> what it takes, and whether None is taken too."""
     return {
         f"{under}.{name.removesuffix(_OPTIONAL)}": (row.kind, name.endswith(_OPTIONAL))
-        for row in ROWS for under in row.under.split() for name in row.names.split()
-    }  # fmt: skip
+        for row in ROWS
+        for under in row.under.split()
+        for name in row.names.split()
+    }
 
 
 def refused_by_name(room: str, name: str) -> str:

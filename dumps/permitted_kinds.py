@@ -1,4 +1,5 @@
-"""What a setting takes: true or false, numbers of a range, words of a fixed set, plain names, and lists and tables of these.
+"""What a setting takes: true or false, numbers of a range, words of a fixed set, plain names, and lists and tables of
+these.
 
 Everything takes plain Python values, and none accepts text that could be a path, a command or code.
 
@@ -45,7 +46,8 @@ class Number(NamedTuple):
 
 
 class Words(NamedTuple):
-    """One word of a fixed set; `several`: any number of them between commas, in any case; `or_bool`: true and false besides."""
+    """One word of a fixed set; `several`: any number of them between commas, in any case; `or_bool`: true and false
+    besides."""
 
     words: str
     several: bool = False
@@ -127,7 +129,8 @@ Kind = Switch | Number | Words | PlainNames | Each | NumberTable
 
 
 class Alike(NamedTuple):
-    """Settings that take the same. `under`: what their names begin with, one or several; `names`: between spaces, with a `?`
+    """Settings that take the same. `under`: what their names begin with, one or several; `names`: between spaces, with
+    a `?`
     where None is taken too."""
 
     kind: Kind

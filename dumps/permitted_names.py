@@ -1,7 +1,10 @@
-"""The settings of torch's compiler that a dump may set, each by its name and with what it takes; and names that are refused.
+"""The settings of torch's compiler that a dump may set, each by its name and with what it takes; and names that are
+refused.
 
-A name that stands in no row is refused, whatever its type: a setting of a newer torch waits until somebody has looked at it.
-Names: those of torch 2.11.0, 2.12.1, 2.13.0 and 2.14.1; tests/hostile/test_settings.py says which are missing of the torch that
+A name that stands in no row is refused, whatever its type: a setting of a newer torch waits until somebody has looked
+at it.
+Names: those of torch 2.11.0, 2.12.1, 2.13.0 and 2.14.1; tests/hostile/test_settings.py says which are missing of the
+torch that
 it runs with, and which take something else there.
 """
 
@@ -22,33 +25,43 @@ _FORM = Words("svg png pdf dot")
 
 ROWS = (
     Alike(_SWITCH, "inductor",
-        "TYPE_CHECKING inplace_padding can_inplace_pad_graph_input enable_auto_functionalized_v2 debug disable_progress "
+        "TYPE_CHECKING inplace_padding can_inplace_pad_graph_input enable_auto_functionalized_v2 debug "
+        "disable_progress "
         "verbose_progress fx_graph_cache bundle_triton_into_fx_graph_cache? autotune_local_cache force_disable_caches "
         "unsafe_skip_cache_dynamic_shape_guards cpp_wrapper cpp_wrapper_build_separate fx_wrapper "
         "cpp_cache_precompile_headers online_softmax apply_gumbel_max_trick dce static_weight_shapes size_asserts "
         "nan_asserts runtime_triton_nan_asserts scalar_asserts alignment_asserts pick_loop_orders inplace_buffers "
-        "allow_buffer_reuse memory_planning use_fast_math benchmark_harness epilogue_fusion epilogue_fusion_with_atomic_add "
-        "prologue_fusion epilogue_fusion_first epilogue_fusion_user_defined_triton_kernel pattern_matcher b2b_gemm_pass "
-        "split_cat_fx_passes efficient_conv_bn_eval_fx_passes is_predispatch group_fusion batch_fusion reorder_for_locality "
+        "allow_buffer_reuse memory_planning use_fast_math benchmark_harness epilogue_fusion "
+        "epilogue_fusion_with_atomic_add "
+        "prologue_fusion epilogue_fusion_first epilogue_fusion_user_defined_triton_kernel pattern_matcher "
+        "b2b_gemm_pass "
+        "split_cat_fx_passes efficient_conv_bn_eval_fx_passes is_predispatch group_fusion batch_fusion "
+        "reorder_for_locality "
         "dynamic_scale_rblock force_fuse_int_mm_with_mul keep_addmm_fused_for_half_dtypes use_mixed_mm "
         "reorder_for_compute_comm_overlap reorder_for_peak_memory reorder_for_peak_memory_debug dedup_reduce_scatters "
         "runtime_estimations_mms_benchmark use_experimental_benchmarker distributed_max_autotune_gemm "
-        "pipeline_max_autotune_gemm use_torch_profiler_benchmarker max_autotune max_autotune_pointwise max_autotune_gemm "
+        "pipeline_max_autotune_gemm use_torch_profiler_benchmarker max_autotune max_autotune_pointwise "
+        "max_autotune_gemm "
         "incremental_autotune? max_autotune_report_choices_stats max_autotune_prune_choices_based_on_shared_mem "
         "triton_disable_device_detection graph_partition max_autotune_allow_flexible_layouts nvgemm_supplement_configs "
-        "fallback_by_default selective_decompose use_dce use_pre_grad_passes use_joint_graph_passes use_post_grad_passes "
+        "fallback_by_default selective_decompose use_dce use_pre_grad_passes use_joint_graph_passes "
+        "use_post_grad_passes "
         "cutedsl_enable_autotuning autotune_fallback_to_aten search_autotune_cache autotune_in_subproc "
-        "autotune_multi_device coordinate_descent_tuning coordinate_descent_check_all_directions run_jit_post_compile_hook "
+        "autotune_multi_device coordinate_descent_tuning coordinate_descent_check_all_directions "
+        "run_jit_post_compile_hook "
         "layout_optimization force_layout_optimization cache_sdpa_constraint keep_output_stride warn_mix_layout "
         "delay_realize_cheap_outputs fallback_random align_random_eager fallback_embedding_bag_byte_unpack "
         "implicit_fallbacks assume_unaligned_fallback_output aggressive_fusion debug_fusion benchmark_fusion "
-        "loop_ordering_after_fusion loop_reindexing_after_fusion loop_index_inversion_in_fusion benchmark_epilogue_fusion "
-        "force_pointwise_cat comment_origin conv_1x1_as_mm split_reductions deterministic batch_invariant benchmark_kernel "
+        "loop_ordering_after_fusion loop_reindexing_after_fusion loop_index_inversion_in_fusion "
+        "benchmark_epilogue_fusion "
+        "force_pointwise_cat comment_origin conv_1x1_as_mm split_reductions deterministic batch_invariant "
+        "benchmark_kernel "
         "constant_and_index_propagation always_keep_tensor_constants assert_indirect_indexing "
         "do_not_emit_runtime_assertions compute_all_bounds combo_kernels benchmark_combo_kernel "
         "combo_kernel_foreach_dynamic_shapes combo_kernel_per_subkernel_blocks combo_kernel_autotune_grouping "
         "combo_kernels_pointwise_only joint_graph_constant_folding debug_index_asserts is_nightly_or_source "
-        "developer_warnings optimize_scatter_upon_const_tensor worker_suppress_logging log_tlparse _fuse_ddp_communication "
+        "developer_warnings optimize_scatter_upon_const_tensor worker_suppress_logging log_tlparse "
+        "_fuse_ddp_communication "
         "_micro_pipeline_tp partitioned_scatter_enabled quiesce_async_compile_pool use_static_cuda_launcher "
         "use_static_triton_launcher static_launch_user_defined_triton_kernels strict_static_cuda_launcher "
         "strict_static_triton_launcher keep_static_cubin_raw use_fast_triton_launcher use_launch_metadata_schema "
@@ -56,7 +69,8 @@ ROWS = (
         "expand_dimension_for_pointwise_nodes pad_outputs bw_outputs_user_visible force_shape_pad permute_fusion "
         "profiler_mark_wrapper_call generate_intermediate_hooks debug_ir_traceback _raise_error_for_testing "
         "_use_fp64_for_unbacked_floats profile_bandwidth profile_bandwidth_with_do_bench_using_profiling "
-        "disable_cpp_codegen freezing freezing_discard_parameters decompose_mem_bound_mm wrap_inductor_compiled_regions "
+        "disable_cpp_codegen freezing freezing_discard_parameters decompose_mem_bound_mm "
+        "wrap_inductor_compiled_regions "
         "assume_aligned_inputs assume_32bit_indexing unsafe_ignore_unsupported_triton_autotune_args "
         "check_stack_no_cycles_TESTING_ONLY force_disable_cudagraph_TESTING_ONLY enable_linear_binary_folding "
         "annotate_training enable_caching_generated_triton_templates enable_autograd_for_aot "
@@ -72,26 +86,34 @@ ROWS = (
         "auto_select"),
     Alike(_SWITCH, "inductor.aten_distributed_optimizations",
         "enable_overlap_scheduling collective_bucketing? insert_overlap_deps? log_final_collectives_estimations "
-        "bucket_exposed_first? bucket_only_internode_comms enable_fusion_regions? prioritize_bucketing_during_scheduling "
-        "spmd_check overlap_scheduling_autofix_cycles enable_low_contention_collectives low_contention_skip_overlap_check "
+        "bucket_exposed_first? bucket_only_internode_comms enable_fusion_regions? "
+        "prioritize_bucketing_during_scheduling "
+        "spmd_check overlap_scheduling_autofix_cycles enable_low_contention_collectives "
+        "low_contention_skip_overlap_check "
         "pre_bucketing_fsdp_collectives pre_bucketing_fsdp_collectives_verbose allow_comms_decompositions "
         "enable_simple_overlap low_contention_all_gather_ce_multicast"),
     Alike(_SWITCH, "inductor.auto_chunker",
         "enable"),
     Alike(_SWITCH, "inductor.cpp",
-        "no_redundant_loops dynamic_threads enable_kernel_profile weight_prepack vec_isa_ok? fallback_scatter_reduce_sum "
+        "no_redundant_loops dynamic_threads enable_kernel_profile weight_prepack vec_isa_ok? "
+        "fallback_scatter_reduce_sum "
         "enable_unsafe_math_opt_flag enable_tiling_heuristics enable_grouped_gemm_template enable_loop_tail_vec "
-        "enable_concat_linear use_decompose_tanh use_small_dequant_buffer force_inline_kernel use_constexpr_for_int_array "
+        "enable_concat_linear use_decompose_tanh use_small_dequant_buffer force_inline_kernel "
+        "use_constexpr_for_int_array "
         "enable_kernel_context_guard"),
     Alike(_SWITCH, "inductor.triton",
         "cudagraphs cudagraph_trees cudagraph_skip_dynamic_graphs slow_path_cudagraph_asserts "
-        "cudagraph_trees_history_recording cudagraph_support_input_mutation force_cudagraph_sync force_cudagraphs_warmup "
+        "cudagraph_trees_history_recording cudagraph_support_input_mutation force_cudagraph_sync "
+        "force_cudagraphs_warmup "
         "cudagraph_or_error reorder_for_reducing_graph_partitions fast_path_cudagraph_asserts skip_cudagraph_warmup "
-        "debug_sync_graph debug_sync_kernel dense_indexing coalesce_tiling_analysis prefer_nd_tiling autotune_pointwise "
+        "debug_sync_graph debug_sync_kernel dense_indexing coalesce_tiling_analysis prefer_nd_tiling "
+        "autotune_pointwise "
         "autotune_cublasLt autotune_at_compile_time? autotune_with_sample_inputs tile_reductions native_matmul "
-        "tiling_prevents_pointwise_fusion tiling_prevents_reduction_fusion unique_kernel_names unique_user_kernel_names "
+        "tiling_prevents_pointwise_fusion tiling_prevents_reduction_fusion unique_kernel_names "
+        "unique_user_kernel_names "
         "persistent_reductions decompose_sort_ops cooperative_reductions force_cooperative_reductions divisible_by_16 "
-        "emit_pointer_range_32 store_cubin use_block_ptr use_tensor_descriptor transpose_discontiguous_tensor_descriptor "
+        "emit_pointer_range_32 store_cubin use_block_ptr use_tensor_descriptor "
+        "transpose_discontiguous_tensor_descriptor "
         "codegen_upcast_to_fp32 enable_persistent_tma_matmul enable_template_tma_store "
         "enable_tma_load_for_template_epilogue skip_l1_cache disallow_failing_autotune_kernels_TESTING_ONLY enable_pdl "
         "mix_order_reduction mix_order_reduction_autotune_split_size mix_order_reduction_non_strict_mode "
@@ -99,20 +121,24 @@ ROWS = (
         "enable_host_side_tma enable_template_autows"),
     Alike(_SWITCH, "inductor.aot_inductor",
         "autotune_per_kernel_alloc debug_compile debug_symbols enable_frame_pointer enable_line_tables "
-        "use_runtime_constant_folding force_mmap_weights use_consts_asm_build package package_cpp_only? dynamic_linkage "
+        "use_runtime_constant_folding force_mmap_weights use_consts_asm_build package package_cpp_only? "
+        "dynamic_linkage "
         "raise_error_on_ignored_optimization check_lowerbound allow_stack_allocation use_minimal_arrayref_interface "
         "weight_use_caching_allocator package_constants_in_so precompile_headers embed_kernel_binary? "
         "emit_multi_arch_kernel? enable_lto link_libtorch"),
     Alike(_SWITCH, "inductor.aot_inductor_mode",
         "compile_standalone"),
     Alike(_SWITCH, "inductor.cutlass",
-        "enable_debug_info use_fast_math cutlass_epilogue_fusion_enabled cutlass_tma_only cutlass_hash_with_compile_cmd "
+        "enable_debug_info use_fast_math cutlass_epilogue_fusion_enabled cutlass_tma_only "
+        "cutlass_hash_with_compile_cmd "
         "cutlass_prescreening enable_caching_codegen"),
     Alike(_SWITCH, "inductor.cuda",
-        "enable_cuda_lto enable_ptxas_info enable_debug_info use_fast_math cutlass_epilogue_fusion_enabled cutlass_tma_only "
+        "enable_cuda_lto enable_ptxas_info enable_debug_info use_fast_math cutlass_epilogue_fusion_enabled "
+        "cutlass_tma_only "
         "cutlass_hash_with_compile_cmd cutlass_prescreening enable_caching_codegen"),
     Alike(_SWITCH, "inductor.xpu",
-        "enable_debug_info use_fast_math cutlass_epilogue_fusion_enabled cutlass_tma_only cutlass_hash_with_compile_cmd "
+        "enable_debug_info use_fast_math cutlass_epilogue_fusion_enabled cutlass_tma_only "
+        "cutlass_hash_with_compile_cmd "
         "cutlass_prescreening enable_caching_codegen"),
     Alike(_SWITCH, "inductor.rocm",
         "is_debug use_fast_math flush_denormals print_kernel_resource_usage use_preselected_instances origami"),
@@ -142,7 +168,8 @@ ROWS = (
         "unlift_effect_tokens fake_tensor_crossref fake_tensor_propagate_real_tensors donated_buffer "
         "generate_fake_kernels_from_real_mismatches graphsafe_rng_functionalization force_non_lazy_backward_lowering "
         "_test_disable_functionalization strict_autograd_cache unsafe_allow_optimization_of_collectives "
-        "disable_guess_zero_tangent_for_mutated_input_subclass guess_tangent_strides_as_outputs _sync_decision_cross_ranks "
+        "disable_guess_zero_tangent_for_mutated_input_subclass guess_tangent_strides_as_outputs "
+        "_sync_decision_cross_ranks "
         "force_autograd_cache selective_decompose enable_complex_wrapper"),
     Alike(_SWITCH, "dynamo",
         "TYPE_CHECKING verbose verify_correctness leaf_function_validate_outputs leaf_function_check_escaped_gradients "
@@ -156,13 +183,17 @@ ROWS = (
         "allow_unspec_int_on_nn_module optimize_ddp do_not_emit_runtime_asserts skip_torchrec dont_skip_tracing "
         "optimize_ddp_lazy_compile use_lamba_guard_for_object_aliasing skip_fsdp_guards skip_nnmodule_hook_guards "
         "skip_no_tensor_aliasing_guards_on_parameters skip_tensor_guards_with_matching_dict_tags "
-        "skip_guards_on_constant_func_defaults assume_dunder_attributes_remain_unchanged use_recursive_dict_tags_for_guards "
+        "skip_guards_on_constant_func_defaults assume_dunder_attributes_remain_unchanged "
+        "use_recursive_dict_tags_for_guards "
         "raise_on_ctx_manager_usage raise_on_unsafe_aot_autograd error_on_nested_jit_trace error_on_nested_fx_trace "
         "force_compile_during_fx_trace allow_rnn capture_sparse_compute error_on_recompile report_guard_failures "
-        "trace_numpy trace_autograd_ops use_numpy_random_stream enable_cpp_guard_manager enable_cpp_symbolic_shape_guards "
-        "enable_trace_contextlib enable_trace_unittest enable_trace_load_build_class enable_faithful_generator_behavior "
+        "trace_numpy trace_autograd_ops use_numpy_random_stream enable_cpp_guard_manager "
+        "enable_cpp_symbolic_shape_guards "
+        "enable_trace_contextlib enable_trace_unittest enable_trace_load_build_class "
+        "enable_faithful_generator_behavior "
         "inline_inbuilt_nn_modules nested_graph_breaks error_on_dynamo_callback_in_fullgraph_compiled_code "
-        "install_free_tensors install_free_tensors_for_export enable_cpp_framelocals_guard_eval use_graph_deduplication "
+        "install_free_tensors install_free_tensors_for_export enable_cpp_framelocals_guard_eval "
+        "use_graph_deduplication "
         "track_nodes_for_deduplication graph_deduplication_lint issue_3_13_0_warning allow_empty_graphs "
         "debug_force_nested_calls debug_force_graph_break_on_leaf_return debug_disable_compile_counter "
         "record_compile_time_instruction_count cudagraph_backend_keep_input_mutation "
@@ -177,20 +208,25 @@ ROWS = (
         "enable_invoke_subgraph_regional_compile inline_invoke_subgraph inline_single_use_invoke_subgraph "
         "invalidate_compile_context_weakrefs? skip_fsdp_hooks canonicalize_output_graph_node_order"),
     Alike(_COUNT, "inductor",
-        "realize_reads_threshold _realize_opcount_threshold_default realize_opcount_threshold? realize_cpu_opcount_threshold "
+        "realize_reads_threshold _realize_opcount_threshold_default realize_opcount_threshold? "
+        "realize_cpu_opcount_threshold "
         "_realize_acc_reads_threshold_default realize_acc_reads_threshold? realize_cpu_acc_reads_threshold "
-        "realize_opusers_threshold reorder_prefetch_limit? size_threshold_for_succ_based_strategy score_fusion_memory_threshold "
+        "realize_opusers_threshold reorder_prefetch_limit? size_threshold_for_succ_based_strategy "
+        "score_fusion_memory_threshold "
         "max_epilogue_benchmarked_choices max_fusion_size max_fusion_buffer_group_pairwise_attempts "
-        "max_fusion_unique_io_buffers? max_complex_pointwise_cat_inputs max_pointwise_cat_inputs unroll_reductions_threshold "
+        "max_fusion_unique_io_buffers? max_complex_pointwise_cat_inputs max_pointwise_cat_inputs "
+        "unroll_reductions_threshold "
         "min_num_split combo_kernels_autotune combo_kernel_allow_mixed_sizes combo_kernel_max_num_args "
         "combo_kernel_max_num_nodes kernel_name_max_ops padding_alignment_bytes padding_stride_threshold "
-        "unbacked_symint_fallback autotune_num_choices_displayed? _fuse_ddp_bucket_size partitioned_scatter_min_partitions "
+        "unbacked_symint_fallback autotune_num_choices_displayed? _fuse_ddp_bucket_size "
+        "partitioned_scatter_min_partitions "
         "partitioned_scatter_max_partitions partitioned_scatter_min_index_size"),
     Alike(_BYTES, "inductor",
         "small_memory_access_threshold realize_acc_reads_size_threshold? partitioned_scatter_non_model_floor_bytes"),
     Alike(_REAL, "inductor",
         "intra_node_bw? inter_node_bw? cpu_gpu_bw min_overlap_ratio combo_kernel_peak_memory_increase_gb? "
-        "combo_kernel_peak_memory_pct_threshold? partitioned_scatter_memory_budget partitioned_scatter_min_contention_ratio"),
+        "combo_kernel_peak_memory_pct_threshold? partitioned_scatter_memory_budget "
+        "partitioned_scatter_min_contention_ratio"),
     Alike(_SIGNED, "inductor", "combo_kernel_max_distance"),
     Alike(_SEARCH, "inductor",
         "coordinate_descent_search_radius collective_benchmark_nruns nvgemm_max_profiling_configs? compile_threads?"),
@@ -204,10 +240,12 @@ ROWS = (
     Alike(_LAYOUTS, "inductor", "triton_kernel_default_layout_constraint"),
     Alike(Words("none intermediates outputs combined"), "inductor", "memory_pool"),
     Alike(Words("default triton aten heuristic"), "inductor", "mixed_mm_choice"),
-    Alike(Words("none all only_fsdp"), "inductor", "bucket_all_gathers_fx bucket_reduce_scatters_fx bucket_all_reduces_fx"),
+    Alike(Words("none all only_fsdp"), "inductor", "bucket_all_gathers_fx bucket_reduce_scatters_fx "
+        "bucket_all_reduces_fx"),
     Alike(_BUCKETS, "inductor", "bucket_all_gathers_bucket_mode bucket_reduce_scatters_bucket_mode"),
     Alike(_BACKENDS, "inductor",
-        "max_autotune_gemm_backends _conv_default_backends max_autotune_conv_backends max_autotune_conv_bwd_weight_backends "
+        "max_autotune_gemm_backends _conv_default_backends max_autotune_conv_backends "
+        "max_autotune_conv_bwd_weight_backends "
         "max_autotune_conv_bwd_input_backends"),
     Alike(Words("DEFAULT EXHAUSTIVE"), "inductor", "max_autotune_gemm_search_space max_autotune_flex_search_space"),
     Alike(Words("early late default"), "inductor", "pre_grad_pass_timing"),
@@ -216,9 +254,11 @@ ROWS = (
     Alike(Words("0 1"), "inductor", "layout_opt_default _partitioned_scatter_default"),
     Alike(Words("subprocess fork spawn"), "inductor", "worker_start_method"),
     Alike(Words("cpp triton halide pallas"), "inductor", "cpu_backend cuda_backend tpu_backend xpu_backend"),
-    # Torch calls a pass of this list by its name among all functions of a module of its own, so that only these may be named.
+    # Torch calls a pass of this list by its name among all functions of a module of its own, so that only these may be
+    # named.
     Alike(Each(Words("reorder_compute_for_overlap sink_waits raise_comms sink_waits_iterative "
-                   "reorder_communication_preserving_peak_memory")), "inductor", "reorder_for_compute_comm_overlap_passes"),
+                   "reorder_communication_preserving_peak_memory")), "inductor",
+                   "reorder_for_compute_comm_overlap_passes"),
     Alike(Each(Words("fuse_ddp_with_concat_op fuse_ddp_with_coalesced_op schedule_comm_wait")),
         "inductor", "_fuse_ddp_communication_passes"),
     # Compared with the names of passes and operators, and nothing else.
@@ -234,13 +274,15 @@ ROWS = (
         "low_contention_min_bytes_per_rank pre_bucketing_fsdp_collectives_bucket_cap_mb? "
         "pre_bucketing_fsdp_collectives_min_bucket_cap_mb pre_bucketing_fsdp_collectives_max_bucket_cap_mb "
         "pre_bucketing_fsdp_collectives_saturation_calibration_multiplier"),
-    Alike(Words("analytical benchmark"), "inductor.aten_distributed_optimizations", "collective_estimator compute_estimator"),
+    Alike(Words("analytical benchmark"), "inductor.aten_distributed_optimizations",
+        "collective_estimator compute_estimator"),
     Alike(_BUCKETS, "inductor.aten_distributed_optimizations", "bucket_mode?"),
     Alike(Words("warn error"), "inductor.aten_distributed_optimizations", "spmd_mismatch"),
     Alike(_BYTES, "inductor.auto_chunker", "output_size_threshold amplify_ratio_threshold num_chunk?"),
     Alike(Number(-1, 1024), "inductor.cpp", "threads"),
     Alike(Number(0, 2048), "inductor.cpp", "simdlen?"),
-    Alike(_COUNT, "inductor.cpp", "min_chunk_size max_horizontal_fusion_size gemm_max_k_slices use_two_step_variance_threshold"),
+    Alike(_COUNT, "inductor.cpp", "min_chunk_size max_horizontal_fusion_size gemm_max_k_slices "
+        "use_two_step_variance_threshold"),
     Alike(Words("off on fast fast-honor-pragmas"), "inductor.cpp", "enable_floating_point_contract_flag"),
     Alike(_NAMES, "inductor.cpp inductor.triton", "descriptive_names"),
     Alike(_BUGS, "inductor.cpp inductor.triton", "inject_relu_bug_TESTING_ONLY?"),
@@ -249,7 +291,8 @@ ROWS = (
     Alike(_COUNT, "inductor.triton",
         "cudagraph_min_partition_size cudagraph_unexpected_rerecord_limit cudagraph_dynamic_shape_warn_limit? "
         "use_two_step_variance_min_numel use_two_step_variance_threshold min_split_scan_rblock spill_threshold "
-        "num_decompose_k_splits decompose_k_threshold mix_order_reduction_initial_xblock mix_order_reduction_split_size? "
+        "num_decompose_k_splits decompose_k_threshold mix_order_reduction_initial_xblock "
+        "mix_order_reduction_split_size? "
         "mix_order_reduction_max_reads"),
     Alike(Number(1, 3), "inductor.triton", "max_tiles?"),
     Alike(Number(0, 3), "inductor.triton", "multi_kernel"),
@@ -265,7 +308,8 @@ ROWS = (
     Alike(_BYTES, "inductor.cutlass inductor.cuda inductor.xpu", "cutlass_backend_min_gemm_size"),
     Alike(Each(_COUNT), "inductor.cutlass inductor.cuda inductor.xpu",
         "cutlass_max_profiling_swizzle_options cutlass_dynamic_cluster_shape cutlass_dynamic_cluster_fallback"),
-    Alike(PlainNames(), "inductor.cutlass inductor.cuda inductor.xpu", "cutlass_instantiation_level cutlass_enabled_ops"),
+    Alike(PlainNames(), "inductor.cutlass inductor.cuda inductor.xpu", "cutlass_instantiation_level "
+        "cutlass_enabled_ops"),
     Alike(_SEARCH, "inductor.rocm",
         "n_max_profiling_configs? ck_max_profiling_configs? ck_tile_max_profiling_configs? split_k_threshold "
         "contiguous_threshold origami_topk"),
@@ -284,7 +328,8 @@ ROWS = (
     Alike(Words("cpu cuda xpu mps mtia hpu meta"), "functorch", "fake_tensor_prefer_device_type?"),
     Alike(Words("donated no_static all"), "functorch", "saved_tensors_hooks_filtering_mode"),
     Alike(_SWITCH, "dynamo",
-        "dynamo_profiler dead_code_elimination? rewrite_assert_with_torch_assert repro_forward_only repro_ignore_non_fp"),
+        "dynamo_profiler dead_code_elimination? rewrite_assert_with_torch_assert repro_forward_only "
+        "repro_ignore_non_fp"),
     Alike(_COUNT, "dynamo",
         "minimum_call_count recompile_limit accumulated_recompile_limit cache_size_limit accumulated_cache_size_limit "
         "max_saved_pointers_for_recursive_dict_tags_check computed_lazy_constant_max_nodes"),
@@ -301,22 +346,26 @@ ROWS = (
 )  # fmt: skip
 
 REFUSED = {
-    "code": r"custom_(pre_|post_)?pass|custom_partitioner_fn|size_determinator|custom_runtime_estimation|external_matmul"
-            r"|choices_class|cudagraph_policy|joint_custom|custom_ops_(to_c_shims|profile)|tensor_subclasses"
-            r"|logging_functions|logger_methods|(allow|ignore)list$|_shapes_spec|_banned_ops|kwargs_override"
-            r"|unsafe_marked_cacheable|^inductor\.trace\.upload",
+    "code": r"custom_(pre_|post_)?pass|custom_partitioner_fn|size_determinator|custom_runtime_estimation"
+    r"|external_matmul"
+    r"|choices_class|cudagraph_policy|joint_custom|custom_ops_(to_c_shims|profile)|tensor_subclasses"
+    r"|logging_functions|logger_methods|(allow|ignore)list$|_shapes_spec|_banned_ops|kwargs_override"
+    r"|unsafe_marked_cacheable|^inductor\.trace\.upload",
     "commands": r"\.cxx$|cuda_cxx|_override$|worker_start",
     "libraries": r"_libs?$|_library(_path)?$|_home$|_root$|oneapi",
-    "paths": r"_dir$|_path$|logpath|file_name|_files$|^dynamo\.(base_dir|debug_dir_root)|pareto_dir|output_dir|bandwidth_output",
+    "paths": r"_dir$|_path$|logpath|file_name|_files$|^dynamo\.(base_dir|debug_dir_root)|pareto_dir|output_dir"
+    r"|bandwidth_output",
     "flags of a compiler": r"\.march$|\.arch$|\.version$|_arch$|_target(_platform)?$",
-    "files that are written": r"^inductor\.trace\.|save_args|objgraph|proton|kernel_dump|dump_kernel|dump_aoti|save_temps"
-                              r"|repro_after|visualize_memory|replay_record|cprofile|generate_test_runner|metric_tables"
-                              r"|value_printer|provenance|on_disk_format",
+    "files that are written": r"^inductor\.trace\.|save_args|objgraph|proton|kernel_dump|dump_kernel|dump_aoti"
+    r"|save_temps"
+    r"|repro_after|visualize_memory|replay_record|cprofile|generate_test_runner|metric_tables"
+    r"|value_printer|provenance|on_disk_format",
     "the network": r"remote",
     "text for generated code": r"serialized_(in|out)_spec|\.metadata$|\.presets$|lookup_table|kernel_names$|id_prefix",
     "a pattern to search with": r"_regex$|_profile_var",
     "a time to wait": r"sleep_sec",
     "how settings are kept": r"_config_(ignore|factory)",
 }
-"""What a setting that no dump may set names -> its name, as a regular expression (`room.name`). It gives the reason alone: what
+"""What a setting that no dump may set names -> its name, as a regular expression (`room.name`). It gives the reason
+alone: what
 is refused stands in no row."""

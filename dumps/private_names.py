@@ -1,7 +1,8 @@
 """Private names of torch: rows of a table, each name looked up when it is first used.
 
 A room has one table. Its names are attributes of the module whose `__getattr__` is the table's; nothing of torch is
-imported until one is taken. Where a torch lacks a name, taking it raises LacksName, which is no finding about the compiler.
+imported until one is taken. Where a torch lacks a name, taking it raises LacksName, which is no finding about the
+compiler.
 
 >>> NAMES = Names([Row("torch._guards", "CompileContext start_tracing=tracing", "record")])
 >>> NAMES.look_up("start_tracing")  # torch._guards.tracing
@@ -23,15 +24,18 @@ SEEN = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
 
 _KEPT = (type, ModuleType, BuiltinFunctionType)
 _HOOKED = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch.autograd")
-"""Classes and modules are remembered once they were looked up, and functions except in these modules, where somebody may have
+"""Classes and modules are remembered once they were looked up, and functions except in these modules, where somebody
+may have
 put their own; values may change."""
 
 
 class Row(NamedTuple):
     """Names of one torch module, for one purpose.
 
-    `names`: between spaces, each an attribute, a path through a class, or `ours=theirs`. `needed_by`: commands, rungs, backends.
-    `lost`: what is not done or not known without one; empty where they are refused. `seen`: "2.13-" (since), "-2.11" (until),
+    `names`: between spaces, each an attribute, a path through a class, or `ours=theirs`. `needed_by`: commands, rungs,
+    backends.
+    `lost`: what is not done or not known without one; empty where they are refused. `seen`: "2.13-" (since), "-2.11"
+    (until),
     "CUDA" (such builds). `stages`: those that are not recorded without it.
     """
 
@@ -136,13 +140,17 @@ class Names:
         return LacksName(f"torch {version} has no {self.whole(name)}{why}, which is needed by {needed_by}", "", fix)
 
     def lacking(self, version: str, *, cuda: bool) -> list[tuple[str, Row]]:
-        """(torch's whole name, row) of each name that a torch of this version should have and the installed one has not."""
-        places = [(row, path) for row in self.rows if row.expected(version, cuda=cuda) for path in row.places().values()]
+        """(torch's whole name, row) of each name that a torch of this version should have and the installed one has
+        not."""
+        places = [
+            (row, path) for row in self.rows if row.expected(version, cuda=cuda) for path in row.places().values()
+        ]
         return [(f"{row.module}.{path}", row) for row, path in places if not exists(row.module, path)]
 
 
 def found(module: str, path: str) -> tuple[Any, str]:
-    """(owner, attribute) of a path inside a module, imported. Raises ImportError or AttributeError where there is none."""
+    """(owner, attribute) of a path inside a module, imported. Raises ImportError or AttributeError where there is
+    none."""
     owner: Any = importlib.import_module(module)
     *outer, last = path.split(".")
     for part in outer:

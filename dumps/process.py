@@ -1,6 +1,7 @@
 """Whether a recorded process still lives: process.json, written at its start, and what this host says about it now.
 
-A process id alone is no proof (ids are used again, and two hosts or containers have the same), so the kernel's start time, boot
+A process id alone is no proof (ids are used again, and two hosts or containers have the same), so the kernel's start
+time, boot
 and process namespace are kept with it. Says "unknown" for another host. Must not signal or trace anything.
 
 >>> liveness(ProcessRecord(format=1, name="pid1", pid=1, host="elsewhere"), ended=False)
@@ -21,12 +22,15 @@ Liveness = Literal["ended", "alive", "dead", "unknown"]
 
 FILE = "process.json"
 EXIT_FILE = "exit.json"
-"""How a process ended, as `graphdbg dump` saw it from outside: beside process.json, and for its command beside run.json."""
+"""How a process ended, as `graphdbg dump` saw it from outside: beside process.json, and for its command beside
+run.json."""
 
 
 class ProcessRecord(Record, kw_only=True):
-    """process.json: one recorded process. `start_ticks` is its start time since boot, in clock ticks (0: unknown); `where` says
-    which boot of which machine, and which namespace of process ids, the id belongs to; `gone` that it was seen to be dead by
+    """process.json: one recorded process. `start_ticks` is its start time since boot, in clock ticks (0: unknown);
+    `where` says
+    which boot of which machine, and which namespace of process ids, the id belongs to; `gone` that it was seen to be
+    dead by
     whoever copied the record to where nobody can ask."""
 
     format: int
@@ -66,7 +70,8 @@ def boot_and_namespace() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """The start time of a live process of this host in clock ticks since boot; 0 when unknown, None when there is none."""
+    """The start time of a live process of this host in clock ticks since boot; 0 when unknown, None when there is
+    none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except FileNotFoundError:
@@ -102,14 +107,22 @@ def describe(name: str, rank: int | None = None, restart: int = 0) -> ProcessRec
 
     pid = os.getpid()
     return ProcessRecord(
-        format=FORMAT, name=name, pid=pid, host=host_name(), rank=rank, restart=restart,
-        start_ticks=start_ticks(pid) or 0, started=time.time(),
-        argv=[argument.encode("utf-8", "backslashreplace").decode() for argument in sys.argv], where=boot_and_namespace(),
-    )  # fmt: skip
+        format=FORMAT,
+        name=name,
+        pid=pid,
+        host=host_name(),
+        rank=rank,
+        restart=restart,
+        start_ticks=start_ticks(pid) or 0,
+        started=time.time(),
+        argv=[argument.encode("utf-8", "backslashreplace").decode() for argument in sys.argv],
+        where=boot_and_namespace(),
+    )
 
 
 def liveness(process: ProcessRecord, *, ended: bool) -> Liveness:
-    """Whether the process closed its journal ("ended"), still runs, is gone without that, or cannot be asked from here."""
+    """Whether the process closed its journal ("ended"), still runs, is gone without that, or cannot be asked from
+    here."""
     if ended:
         return "ended"
     if process.gone:
@@ -117,7 +130,8 @@ def liveness(process: ProcessRecord, *, ended: bool) -> Liveness:
     if process.host != host_name():
         return "unknown"
     if process.where and process.where != (here := boot_and_namespace()):
-        # Another boot: restarted since then, or another machine of the same name, which only differs in having been up before.
+        # Another boot: restarted since then, or another machine of the same name, which only differs in having been up
+        # before.
         other_boot = process.where.partition(" ")[0] != here.partition(" ")[0]
         return "dead" if other_boot and process.started and process.started < _boot_time() else "unknown"
     ticks = start_ticks(process.pid)

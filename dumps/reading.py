@@ -1,9 +1,13 @@
-"""Reading the texts of a run: unpacked where they are kept as gzip files, and JSON so that whatever is wrong with a file becomes
+"""Reading the texts of a run: unpacked where they are kept as gzip files, and JSON so that whatever is wrong with a
+file becomes
 one sentence that names the file and the place in it.
 
-Large texts of recorded runs are kept as `graph.json.gz` in place of `graph.json`, found by the plain name; a case folder stays
-plain. Compression is a function of the bytes alone (no time, no name), so that equal texts give equal files. Must not execute,
-import or guess anything, nor unpack or decode without bound: a small file may claim to hold terabytes, and a text of brackets
+Large texts of recorded runs are kept as `graph.json.gz` in place of `graph.json`, found by the plain name; a case
+folder stays
+plain. Compression is a function of the bytes alone (no time, no name), so that equal texts give equal files. Must not
+execute,
+import or guess anything, nor unpack or decode without bound: a small file may claim to hold terabytes, and a text of
+brackets
 becomes thirty times as large. The format version is checked first, so a newer file is refused as newer.
 
 >>> record = read_record(Path("run/run.json"), RunRecord)
@@ -142,7 +146,8 @@ class Packer:
 def packed(
     name: str, data: bytes, group_bytes: int | None = None, compress: Callable[[bytes], bytes] | None = None
 ) -> tuple[str, bytes]:
-    """A text of a run as it is stored: its file name and its bytes. `group_bytes`: the size of all files that belong together."""
+    """A text of a run as it is stored: its file name and its bytes. `group_bytes`: the size of all files that belong
+    together."""
     if (len(data) if group_bytes is None else group_bytes) < LARGE_BYTES:
         return name, data
     return name + SUFFIX, (compress or Packer())(data)
@@ -162,7 +167,8 @@ def plain_name(name: str) -> str:
 
 
 def read(path: Path) -> bytes:
-    """The text of that name. Raises FileNotFoundError, OSError, or UnreadableError for a file that cannot be unpacked."""
+    """The text of that name. Raises FileNotFoundError, OSError, or UnreadableError for a file that cannot be
+    unpacked."""
     found = path if path.suffix == SUFFIX else stored(path)
     if found is None:
         raise FileNotFoundError(path)
@@ -173,7 +179,8 @@ def read(path: Path) -> bytes:
 
 
 def refuse_many(text: bytes, packed_bytes: int, where: str) -> None:
-    """Raises UnreadableError for a text whose values would take too much memory, as its commas and brackets say; of a table,
+    """Raises UnreadableError for a text whose values would take too much memory, as its commas and brackets say; of a
+    table,
     whose every byte can be a value, as its length says."""
     if len(text) <= _SURELY_BYTES:
         return
@@ -184,7 +191,10 @@ def refuse_many(text: bytes, packed_bytes: int, where: str) -> None:
     most = max(DECODED_FREELY_BYTES // 2, opening.most_in_memory())
     most = min(most, max(DECODED_FREELY_BYTES, DECODED_TIMES * packed_bytes))
     if needed > most:
-        why = f"its {counted(values, 'value')} would take {size_text(needed)} of memory; {size_text(most)} at most are used here"
+        why = (
+            f"its {counted(values, 'value')} would take {size_text(needed)} of memory; {size_text(most)} at most "
+            "are used here"
+        )
         raise UnreadableError(f"cannot read {where}", why)
 
 

@@ -2,7 +2,8 @@
 
 Reports use it as it is; `pack` takes more away, by the same rules for paths (`pack.places`) and
 credentials (`secrets`). It must not need torch, and must not touch anything but the text given to it.
-What it cannot judge (your source lines, names of your modules and classes) stays in: that is what the privacy warning is for.
+What it cannot judge (your source lines, names of your modules and classes) stays in: that is what the privacy warning
+is for.
 
 >>> Redactor(here="/home/ann/code").text('File "/home/ann/code/train.py", line 3; /data/ann/model.py')
 'File "train.py", line 3; .../model.py'
@@ -29,13 +30,19 @@ COMMON_USERS = frozenset({"root", "user", "runner", "ubuntu", "admin", "nobody",
 
 
 class Redactor:
-    """Replaces credentials by `<secret>` and paths by what they are (`<site-packages>`, `<tmp>`), by their place in the working
+    """Replaces credentials by `<secret>` and paths by what they are (`<site-packages>`, `<tmp>`), by their place in the
+    working
     folder `here`, or by `.../file.py`; then the user name."""
 
     def __init__(
-        self, *, home: str | None = None, user: str | None = None, folders: Iterable[tuple[str, str]] | None = None,
-        here: str | None = None, secrets: Secrets | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        home: str | None = None,
+        user: str | None = None,
+        folders: Iterable[tuple[str, str]] | None = None,
+        here: str | None = None,
+        secrets: Secrets | None = None,
+    ) -> None:
         self.home = home if home is not None else str(Path.home())
         self.user = user if user is not None else user_name()
         self.secrets = secrets if secrets is not None else Secrets(os.environ)
@@ -53,12 +60,14 @@ class Redactor:
                 text = _at(folder).sub(lambda _, name=name: name, text)
         text = ANY_HOME.sub("<path>", self.places.text(text))
         if len(self.user) >= 3 and self.user not in COMMON_USERS:
-            # As a part of a path or of an Inductor cache folder only: a user called "ann" must not eat words of the program.
+            # As a part of a path or of an Inductor cache folder only: a user called "ann" must not eat words of the
+            # program.
             text = re.sub(rf"(?<=[/\\_=@]){re.escape(self.user)}(?=[/\\_@\s\"':]|$)", "<user>", text)
         return text
 
     def leaks(self, text: str) -> list[str]:
-        """What of this machine's folders, of absolute paths and credentials a text still shows; empty after `text`. For a last
+        """What of this machine's folders, of absolute paths and credentials a text still shows; empty after `text`. For
+        a last
         check: a credential is named by its kind."""
         named = [self.home, *(folder for folder, _ in self._folders)]
         found = [folder for folder in named if len(folder) > 1 and _at(folder).search(text)]

@@ -1,6 +1,7 @@
 """The saved form, version 1: typed, validated records of graphs, values, inputs, symbols and ambient state.
 
-Knows nothing of torch: dtypes, devices, targets and expressions are strings. `dumps.live` turns records into fx graphs and back.
+Knows nothing of torch: dtypes, devices, targets and expressions are strings. `dumps.live` turns records into fx graphs
+and back.
 
 Arguments of nodes are JSON values with one-key objects for what JSON lacks (see ARGUMENT_TAGS):
 a node is {"node": "add_1"}, a tuple {"tuple": [...]}, a slice {"slice": [0, null, 2]}, a dtype {"dtype": "float32"}.
@@ -17,9 +18,18 @@ import msgspec
 FORMAT = 1
 
 STAGES = (
-    "dynamo", "pre_grad", "joint", "joint_passed", "forward", "backward", "inference", "compiled_autograd",
-    "post_grad_forward", "post_grad_backward", "post_grad_inference",
-)  # fmt: skip
+    "dynamo",
+    "pre_grad",
+    "joint",
+    "joint_passed",
+    "forward",
+    "backward",
+    "inference",
+    "compiled_autograd",
+    "post_grad_forward",
+    "post_grad_backward",
+    "post_grad_inference",
+)
 
 Dim = int | str
 """A size, stride or offset: an int, or the text of an expression over the graph's symbols ("2*s0 + 1")."""
@@ -27,23 +37,31 @@ Dim = int | str
 Arg = Any
 """An encoded argument: null, bool, int, float, str, a list, or an object with exactly one key of ARGUMENT_TAGS."""
 
-ARGUMENT_TAGS = frozenset({
-    "node",  # {"node": name}
-    "tuple", "size",  # {"tuple": [..]}, {"size": [..]} (torch.Size)
-    "dict",  # {"dict": [[key, value], ..]}
-    "slice", "range",  # {"slice": [start, stop, step]}
-    "float",  # {"float": "nan" | "inf" | "-inf"}
-    "complex",  # {"complex": [re, im]} where each part is an encoded float
-    "dtype", "device", "layout", "memory_format", "qscheme",  # {"dtype": "float32"}, {"device": "cuda:0"}
-    "sym",  # {"sym": ["int" | "float" | "bool", "s0 + 1"]}
-    "function",  # {"function": "aten.add.Tensor"}: a target used as an argument
-    "tensor",  # {"tensor": name in GraphBody.attrs}: a tensor written straight into the arguments
-    "ellipsis",  # {"ellipsis": true}
-    "value",  # {"value": a Value}: metadata of a value, where node metadata holds fake tensors
-    "policy",  # {"policy": "MUST_SAVE"}: a member of torch.utils.checkpoint.CheckpointPolicy
-    "string",  # {"string": index into GraphRecord.strings}: a long text that repeats
-    "opaque",  # {"opaque": [type name, repr]}: shown; refused when a live graph is asked for
-})  # fmt: skip
+ARGUMENT_TAGS = frozenset(
+    {
+        "node",  # {"node": name}
+        "tuple",
+        "size",  # {"tuple": [..]}, {"size": [..]} (torch.Size)
+        "dict",  # {"dict": [[key, value], ..]}
+        "slice",
+        "range",  # {"slice": [start, stop, step]}
+        "float",  # {"float": "nan" | "inf" | "-inf"}
+        "complex",  # {"complex": [re, im]} where each part is an encoded float
+        "dtype",
+        "device",
+        "layout",
+        "memory_format",
+        "qscheme",  # {"dtype": "float32"}, {"device": "cuda:0"}
+        "sym",  # {"sym": ["int" | "float" | "bool", "s0 + 1"]}
+        "function",  # {"function": "aten.add.Tensor"}: a target used as an argument
+        "tensor",  # {"tensor": name in GraphBody.attrs}: a tensor written straight into the arguments
+        "ellipsis",  # {"ellipsis": true}
+        "value",  # {"value": a Value}: metadata of a value, where node metadata holds fake tensors
+        "policy",  # {"policy": "MUST_SAVE"}: a member of torch.utils.checkpoint.CheckpointPolicy
+        "string",  # {"string": index into GraphRecord.strings}: a long text that repeats
+        "opaque",  # {"opaque": [type name, repr]}: shown; refused when a live graph is asked for
+    }
+)
 
 
 FROM_TRACE = "trace"
@@ -58,11 +76,15 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 class TensorValue(Record, tag="tensor", tag_field="value_kind"):
     """Metadata of one tensor value. Sizes and strides in elements.
 
-    A tensor that holds others (a traceable wrapper) has them as `inner`, by attribute; `context` is what else it is made of.
+    A tensor that holds others (a traceable wrapper) has them as `inner`, by attribute; `context` is what else it is
+    made of.
 
-    `storage` names the alias group inside the graph (None: alone); `storage_bytes` is written where the storage is larger than
-    what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point and axis. Of an input
-    that was seen: whether it is a `leaf` to autograd, and its `subclass` where it is more than a Tensor or Parameter. `base`: the
+    `storage` names the alias group inside the graph (None: alone); `storage_bytes` is written where the storage is
+    larger than
+    what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point and axis. Of
+    an input
+    that was seen: whether it is a `leaf` to autograd, and its `subclass` where it is more than a Tensor or Parameter.
+    `base`: the
     tensor that an input is a view of, where autograd knows it.
     """
 
@@ -133,7 +155,8 @@ class NodeRecord(Record):
 
 
 class StoredTensor(Record):
-    """A tensor whose bytes lie in tensors/<storage> (the whole storage), and the view on it. No storage: metadata only, or a
+    """A tensor whose bytes lie in tensors/<storage> (the whole storage), and the view on it. No storage: metadata only,
+    or a
     tensor that holds others, which are `inner`; of an input that is a list, the tensors in it by place."""
 
     storage: str
@@ -153,7 +176,8 @@ class ModuleRecord(Record):
 
 
 class GraphBody(Record):
-    """Nodes in order, and what they refer to by name: tensors (`attrs`), leaf modules, subgraphs of higher-order ops."""
+    """Nodes in order, and what they refer to by name: tensors (`attrs`), leaf modules, subgraphs of higher-order
+    ops."""
 
     nodes: list[NodeRecord]
     attrs: dict[str, StoredTensor] = {}
@@ -163,11 +187,15 @@ class GraphBody(Record):
 
 
 class TritonKernel(Record):
-    """A Triton kernel of the user's own that the graph calls: node.kwargs["kernel_idx"] is its place in GraphRecord.kernels.
+    """A Triton kernel of the user's own that the graph calls: node.kwargs["kernel_idx"] is its place in
+    GraphRecord.kernels.
 
-    `program` is a whole Python module that defines `name`: imports, constants, helpers, and the function with the decorators that
-    were in force. `decorators` are those that the user wrote, `file` where ("model.py:12"). `missing`: what the program lacks and
-    cannot run without; `dropped`: what it runs without. Constants of a call are in its node's meta["triton_constants"], as Python
+    `program` is a whole Python module that defines `name`: imports, constants, helpers, and the function with the
+    decorators that
+    were in force. `decorators` are those that the user wrote, `file` where ("model.py:12"). `missing`: what the program
+    lacks and
+    cannot run without; `dropped`: what it runs without. Constants of a call are in its node's meta["triton_constants"],
+    as Python
     expressions over the program.
     """
 
@@ -180,10 +208,12 @@ class TritonKernel(Record):
 
 
 class DefinitionRecord(Record):
-    """What a graph needs of a module of the user's: operators that it registers (`spaces` are their namespaces) and settings that
+    """What a graph needs of a module of the user's: operators that it registers (`spaces` are their namespaces) and
+    settings that
     have no saved form, such as a custom pass (`values`: setting -> expression over the program).
 
-    `program` is cut out of the module, with all that it uses; `module` is its name ("__main__" for the script itself), `file` the
+    `program` is cut out of the module, with all that it uses; `module` is its name ("__main__" for the script itself),
+    `file` the
     path. `missing`: what the program lacks and cannot run without.
     """
 
@@ -198,7 +228,8 @@ class DefinitionRecord(Record):
 class SymbolRecord(Record):
     """One symbol: the number it had, and the range it may take (None: unbounded).
 
-    `assume` are the properties it was made with ("integer positive"); `replacement` is the expression that took its place;
+    `assume` are the properties it was made with ("integer positive"); `replacement` is the expression that took its
+    place;
     `renamed` the symbol it was renamed to; `order` its place in the order in which unbacked symbols came up.
     """
 
@@ -220,7 +251,8 @@ class SymbolRecord(Record):
 class GuardRecord(Record):
     """One fact that was assumed while the graph was traced: the expression and, where known, the user line.
 
-    A guard is checked before the graph runs; an assert while it runs, once `symbol` is known; `divisible` says that expr is 0.
+    A guard is checked before the graph runs; an assert while it runs, once `symbol` is known; `divisible` says that
+    expr is 0.
     `message` is what a failed assert says, and the user line that a guard comes from.
     """
 
@@ -264,9 +296,11 @@ class InputRecord(Record):
 
 
 class InputsRecord(Record, kw_only=True):
-    """inputs.json: the inputs of one execution, in placeholder order. Written after graph.json, when the graph first ran.
+    """inputs.json: the inputs of one execution, in placeholder order. Written after graph.json, when the graph first
+    ran.
 
-    `execution` counts the graph's executions from 1, `step` the optimizer's steps (0: unknown); `reason` says why they were kept.
+    `execution` counts the graph's executions from 1, `step` the optimizer's steps (0: unknown); `reason` says why they
+    were kept.
     """
 
     format: int

@@ -1,6 +1,8 @@
-"""Credentials in texts: known forms by rules, values of variables and arguments whose names look secret, and what looks random.
+"""Credentials in texts: known forms by rules, values of variables and arguments whose names look secret, and what looks
+random.
 
-Used by `pack` and `report` alike; needs no torch. A rule is a name, texts without which it cannot match, and an expression for
+Used by `pack` and `report` alike; needs no torch. A rule is a name, texts without which it cannot match, and an
+expression for
 what is replaced: a new kind of token is one more line in RULES.
 
 >>> Secrets({"DB_PASSWORD": "hunter22"}).text("login with hunter22 failed, token ghp_abcdefghijklmnopqrstuvwxyz0123")
@@ -38,7 +40,8 @@ RULES = (
     _rule("private key", "-----BEGIN",
           r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|\Z)"),
     _rule("AWS key", "AKIA ASIA ABIA ACCA", _START + r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}" + _END),
-    _rule("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", _START + r"(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}"),
+    _rule("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
+        _START + r"(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}"),
     _rule("GitLab token", "gl", _START + r"gl(?:pat|ptt|dt|rt|rtr|cbt|ft|soat|imt|agent|oas|ffct)-[A-Za-z0-9_.-]{16,}"),
     _rule("Hugging Face token", "hf_ api_org_", _START + r"(?:hf|api_org)_[A-Za-z0-9]{16,}"),
     _rule("OpenAI or Anthropic key", "sk-", _START + r"sk-(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"),
@@ -75,9 +78,12 @@ _VALUE = r"(?:[^\s\"'`,;&)}\]\\<>]|\\(?![nrt\"'\\]))"
 _ASSIGNED = re.compile(
     rf"(?i)(?P<head>(?<![A-Za-z0-9])[\w.-]{{0,40}}?(?:{_NAME})(?:\\?[\"'])?\s?[=:]\s?\\?[\"']?)(?P<value>{_VALUE}{{4,}})"
 )
-_EXPORTED = re.compile(rf"(?P<head>\b(?P<name>[A-Z][A-Z0-9_]{{2,60}})(?:\\?[\"'])?[=:]\s?\\?[\"']?)(?P<value>{_VALUE}{{4,}})")
+_EXPORTED = re.compile(
+    rf"(?P<head>\b(?P<name>[A-Z][A-Z0-9_]{{2,60}})(?:\\?[\"'])?[=:]\s?\\?[\"']?)(?P<value>{_VALUE}{{4,}})"
+)
 _FLAGGED = re.compile(
-    rf"(?P<head>(?<![\w-])--?(?P<name>[A-Za-z][\w-]{{0,60}})(?:\\?[\"'],)?(?:=| )\s?\\?[\"']?)(?P<value>(?!-){_VALUE}{{4,}})"
+    rf"(?P<head>(?<![\w-])--?(?P<name>[A-Za-z][\w-]{{0,60}})(?:\\?[\"'],)?(?:=| "
+    rf")\s?\\?[\"']?)(?P<value>(?!-){_VALUE}{{4,}})"
 )
 _LIKELY = re.compile(
     r"(?i)(?P<head>(?<![A-Za-z0-9])(?:[\w-]{0,40}[_-])?(?:token|auth|cookie|session|key)(?:\\?[\"'])?\s?[=:]\s?(?P<quote>\\?[\"'])?)"
@@ -89,7 +95,8 @@ _ATTACHED = re.compile(r"-p(?=\S*\d)[^\s=]{5,}")
 _PAIR = re.compile(r"[^\s:]+:\S+")
 _HEADER = re.compile(r"(?P<name>[\w-]+)\s*:\s*(?P<value>.+)", re.DOTALL)
 _ORDINARY = frozenset({
-    "true", "false", "none", "null", "auto", "default", "enabled", "disabled", "required", "optional", "localhost", "system",
+    "true", "false", "none", "null", "auto", "default", "enabled", "disabled", "required", "optional", "localhost",
+    "system",
     "basic", "bearer", "string", "python", "forward", "backward", "inference", "joint", "tensor", "pytest", "plugin",
 })  # fmt: skip
 """Values that are no secret, whatever holds them."""
@@ -108,7 +115,8 @@ def looks_secret(name: str) -> bool:
 
 
 class Secrets:
-    """Replaces credentials; knows the values of the variables of `environment` with a secret name, and those `learn` has seen."""
+    """Replaces credentials; knows the values of the variables of `environment` with a secret name, and those `learn`
+    has seen."""
 
     def __init__(self, *environments: Mapping[str, str]) -> None:
         self.values: set[str] = set()
@@ -118,7 +126,8 @@ class Secrets:
                     self.add(value)
 
     def add(self, value: str) -> None:
-        """A value that is replaced wherever it occurs, also as JSON and as a part of an address; ordinary words are not."""
+        """A value that is replaced wherever it occurs, also as JSON and as a part of an address; ordinary words are
+        not."""
         value = value.strip()
         if len(value) < _LEAST or value.lower() in _ORDINARY or value.isdecimal():
             return
@@ -187,13 +196,16 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def random_looking(text: str) -> list[str]:
-    """Words of a text that look as if a machine had made them at random: for a person to look at, since no rule knows them."""
+    """Words of a text that look as if a machine had made them at random: for a person to look at, since no rule knows
+    them."""
     return [word for word in dict.fromkeys(_WORDS.findall(text)) if _is_random(word)]
 
 
 def _is_random(word: str) -> bool:
     digits, upper, lower = (sum(map(kind, word)) for kind in (str.isdigit, str.isupper, str.islower))
-    if _KERNEL_FILE.fullmatch(word) or word.count("/") > _MOST_SLASHES:  # Inductor's name by a hash of the contents; a path
+    if (
+        _KERNEL_FILE.fullmatch(word) or word.count("/") > _MOST_SLASHES
+    ):  # Inductor's name by a hash of the contents; a path
         return False
     if re.fullmatch(r"[0-9a-f]{32,}|[0-9A-F]{32,}", word):
         return digits > 0

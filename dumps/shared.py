@@ -1,7 +1,10 @@
-"""Files with the same bytes are one file: ranks that compile the same graph, and recompiles that change nothing, share it.
+"""Files with the same bytes are one file: ranks that compile the same graph, and recompiles that change nothing, share
+it.
 
-Equal files are hard links to each other. Each process lists what it wrote in `<process>/files.txt` (hash and path), where the
-others look; what is listed is compared byte by byte before it is linked, so a list may be out of date. Where the file system has
+Equal files are hard links to each other. Each process lists what it wrote in `<process>/files.txt` (hash and path),
+where the
+others look; what is listed is compared byte by byte before it is linked, so a list may be out of date. Where the file
+system has
 no hard links every file stands by itself. Must not change the bytes of a file that is there.
 
 >>> files = SharedFiles(run_path, "rank1_pid12")
@@ -44,7 +47,8 @@ class SharedFiles:
     def place(self, path: Path, data: bytes) -> str:
         """Makes `path`, which must not exist: a link where the bytes are in the run already, else a file, not synced.
 
-        Returns the name to `publish` it under; empty when there is nothing to publish. Raises OSError when the disk refuses.
+        Returns the name to `publish` it under; empty when there is nothing to publish. Raises OSError when the disk
+        refuses.
         """
         name = hash_bytes(data) if len(data) >= SMALL_BYTES else ""
         if name and self._linked(name, path, data):
@@ -65,7 +69,8 @@ class SharedFiles:
         append(self.run / self.process / LIST_FILE, line)
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Writes a file that may exist; a reader sees the old bytes or the new ones, whole. Nobody waits for the disk."""
+        """Writes a file that may exist; a reader sees the old bytes or the new ones, whole. Nobody waits for the
+        disk."""
         temporary = temporary_beside(path)
         try:
             name = self.place(temporary, data)
@@ -82,7 +87,8 @@ class SharedFiles:
         self._count(-freed)
 
     def unite(self) -> None:
-        """Links what this process and one with a smaller name wrote at the same moment; called when the process ends."""
+        """Links what this process and one with a smaller name wrote at the same moment; called when the process
+        ends."""
         self._look(below=self.process)
         for name, below in _listed(Tail(self.run / self.process / LIST_FILE)):
             path = self.run / below

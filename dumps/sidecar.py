@@ -1,6 +1,8 @@
-"""What tables show of a graph, as columns beside graph.json, so that `ls`, `show` and the TUI never parse a whole graph.json.
+"""What tables show of a graph, as columns beside graph.json, so that `ls`, `show` and the TUI never parse a whole
+graph.json.
 
-`table.msgpack` holds the columns with interned strings. It is derived and can be rebuilt from the record at any time; nothing may
+`table.msgpack` holds the columns with interned strings. It is derived and can be rebuilt from the record at any time;
+nothing may
 read it as the truth. (`ls` does not need it either: the journal says how many nodes a graph has.)
 
 >>> table = build(record)
@@ -36,7 +38,8 @@ MANY_NODES = 4000
 class NodeRow(msgspec.Struct):
     """One node as a table shows it. `inputs` are positions of the nodes it uses; `size_bytes` is as recorded.
 
-    `shape` and `stride` are JSON text: [2, "s0"] for a tensor, a list of those for a multi-output node, "s0" for a symbol.
+    `shape` and `stride` are JSON text: [2, "s0"] for a tensor, a list of those for a multi-output node, "s0" for a
+    symbol.
     """
 
     index: int
@@ -83,11 +86,22 @@ class Table(msgspec.Struct):
         """The node at that position."""
         text = self.strings
         return NodeRow(
-            index, self.name[index], text[self.op[index]], text[self.target[index]], text[self.dtype[index]],
-            text[self.shape[index]], text[self.stride[index]], text[self.device[index]], self.size_bytes[index],
-            self.users[index], self.inputs[index], text[self.module[index]], text[self.where[index]],
-            text[self.code[index]], self.seq_nr[index],
-        )  # fmt: skip
+            index,
+            self.name[index],
+            text[self.op[index]],
+            text[self.target[index]],
+            text[self.dtype[index]],
+            text[self.shape[index]],
+            text[self.stride[index]],
+            text[self.device[index]],
+            self.size_bytes[index],
+            self.users[index],
+            self.inputs[index],
+            text[self.module[index]],
+            text[self.where[index]],
+            text[self.code[index]],
+            self.seq_nr[index],
+        )
 
     def rows(self) -> Iterator[NodeRow]:
         """All nodes in order."""
@@ -184,7 +198,8 @@ def read_table(path: Path) -> Table:
 
 
 def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator[tuple[Table, str]]:
-    """Reads the bytes of table.msgpack column by column, in slices: the table, and the name of the column that was read last."""
+    """Reads the bytes of table.msgpack column by column, in slices: the table, and the name of the column that was read
+    last."""
     try:
         head = msgspec.msgpack.decode(data, type=_Head)
         raw = msgspec.msgpack.decode(data, type=dict[str, msgspec.Raw])
@@ -199,7 +214,9 @@ def reading(data: bytes, where: str, order: Sequence[str] = COLUMNS) -> Iterator
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise _damaged(where, str(error).replace("`$", f"`$.{name}")) from error
         count = len(column) if count < 0 else count
-        if len(column) != count or (name in _TEXTS and count and not 0 <= min(column) <= max(column) < len(table.strings)):
+        if len(column) != count or (
+            name in _TEXTS and count and not 0 <= min(column) <= max(column) < len(table.strings)
+        ):
             raise _damaged(where, "its columns do not fit together")
         if name in ("shape", "stride"):
             _check_dims(where, name, table.strings, set(column))
@@ -221,4 +238,6 @@ def _check_dims(where: str, name: str, strings: list[str], used: set[int]) -> No
 
 
 def _damaged(where: str, why: str) -> UnreadableError:
-    return UnreadableError(f"cannot read {where}", f"it is damaged ({why})", "delete it: graphdbg then reads graph.json instead")
+    return UnreadableError(
+        f"cannot read {where}", f"it is damaged ({why})", "delete it: graphdbg then reads graph.json instead"
+    )

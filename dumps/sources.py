@@ -1,7 +1,10 @@
-"""Copies of the user's source files that stacks of a process name: written once each, by content, and found again by their path.
+"""Copies of the user's source files that stacks of a process name: written once each, by content, and found again by
+their path.
 
-`<process>/sources/<sha1>.py` are the texts, `<process>/sources.jsonl` says which file each one is. Bounded in size and number;
-what was left out is said there. Must not open a file that a dump names: who records hands over the text, who reads a copy gets.
+`<process>/sources/<sha1>.py` are the texts, `<process>/sources.jsonl` says which file each one is. Bounded in size and
+number;
+what was left out is said there. Must not open a file that a dump names: who records hands over the text, who reads a
+copy gets.
 
 >>> SourceWriter(process_folder).keep("/home/ann/train.py", "import torch\\n")
 True
@@ -53,7 +56,8 @@ class SourceWriter:
         self._texts: set[str] = set()
 
     def keep(self, file: str, text: str) -> bool:
-        """Keeps a copy of a file; False for one that is known already or left out. Raises EnvironmentLackError, OSError."""
+        """Keeps a copy of a file; False for one that is known already or left out. Raises EnvironmentLackError,
+        OSError."""
         if file in self.known:
             return False
         self.known.add(file)

@@ -33,7 +33,6 @@ class Statistics(msgspec.Struct):
     largest: list[dict[str, Any]]
 
 
-
 def of(table: Table) -> Statistics:
     """Counts over all nodes of a table."""
     rows = list(table.rows())
@@ -42,14 +41,22 @@ def of(table: Table) -> Statistics:
     targets = Counter(row.target for row in rows if row.op not in (*inputs, "output"))
     dtypes = Counter(row.dtype for row in rows if row.dtype)
     devices = Counter(row.device for row in rows if row.device)
-    largest = [row for row in sorted(rows, key=lambda row: row.size_bytes or 0, reverse=True)[:LARGEST] if row.size_bytes]
+    largest = [
+        row for row in sorted(rows, key=lambda row: row.size_bytes or 0, reverse=True)[:LARGEST] if row.size_bytes
+    ]
     return Statistics(
-        len(rows), dict(ops.most_common()), dict(targets.most_common()), dict(dtypes.most_common()), dict(devices.most_common()),
+        len(rows),
+        dict(ops.most_common()),
+        dict(targets.most_common()),
+        dict(dtypes.most_common()),
+        dict(devices.most_common()),
         input_bytes=sum(row.size_bytes or 0 for row in rows if row.op in inputs),
         computed_bytes=sum(row.size_bytes or 0 for row in rows if row.op not in (*inputs, "output")),
         unknown_sizes=sum(bool(row.dtype) and row.size_bytes is None for row in rows),
-        largest=[{"name": r.name, "size_bytes": r.size_bytes, "dtype": r.dtype, "shape": dims_text(r.shape)} for r in largest],
-    )  # fmt: skip
+        largest=[
+            {"name": r.name, "size_bytes": r.size_bytes, "dtype": r.dtype, "shape": dims_text(r.shape)} for r in largest
+        ],
+    )
 
 
 def text(found: Statistics) -> str:

@@ -1,4 +1,5 @@
-"""Opening what was recorded: a run with its graphs, or one graph by its folder or by what a user typed. Reading needs no torch.
+"""Opening what was recorded: a run with its graphs, or one graph by its folder or by what a user typed. Reading needs
+no torch.
 
 Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use.
 Must not execute, import or trust anything found in a dump.
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 
 
 class CodeFile:
-    """One file of generated code by the name of its text; `path` is the file that holds it, maybe with others and compressed."""
+    """One file of generated code by the name of its text; `path` is the file that holds it, maybe with others and
+    compressed."""
 
     def __init__(self, path: Path, name: str = "") -> None:
         self.path = path
@@ -176,7 +178,8 @@ class SavedGraph(Displayed):
 
     @property
     def has_table(self) -> bool:
-        """Whether there is a table.msgpack; otherwise the whole graph.json is read, which takes a while and does not pause."""
+        """Whether there is a table.msgpack; otherwise the whole graph.json is read, which takes a while and does not
+        pause."""
         return stored(self.path / sidecar.TABLE) is not None
 
     @cached_property
@@ -190,7 +193,8 @@ class SavedGraph(Displayed):
         return self.path / PROGRAM_FILE
 
     def program(self) -> str:
-        """The text of graph.py, from the record where there is none yet. Raises RefusedError when the graph has no program."""
+        """The text of graph.py, from the record where there is none yet. Raises RefusedError when the graph has no
+        program."""
         if self.program_path.is_file():
             return read_bytes(self.program_path).decode("utf-8", "backslashreplace")
         from .program.module import program
@@ -278,8 +282,10 @@ def open_run(path: str | Path) -> Run:
 
 
 def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
-    """What `text` names, relative to `cwd`: a run folder, RUN/ID (an id or its unambiguous beginning, with `1:` before it
-    where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as `case/`. A file that `pack`
+    """What `text` names, relative to `cwd`: a run folder, RUN/ID (an id or its unambiguous beginning, with `1:` before
+    it
+    where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as `case/`. A file that
+    `pack`
     wrote stands for the run in it.
 
     Raises UsageError saying what was looked for and where.
@@ -315,7 +321,8 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
 
 
 def is_script(text: str, cwd: str | Path | None = None) -> bool:
-    """Whether `text` names a program in the place of something saved: a name that ends in .py, or an executable text with #!."""
+    """Whether `text` names a program in the place of something saved: a name that ends in .py, or an executable text
+    with #!."""
     path = Path(cwd or "") / text
     try:
         if path.is_dir():
@@ -329,7 +336,8 @@ def is_script(text: str, cwd: str | Path | None = None) -> bool:
 
 
 def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
-    """The same where a graph is wanted: a run gives the worst graph known, which is said. Raises UsageError for an empty run."""
+    """The same where a graph is wanted: a run gives the worst graph known, which is said. Raises UsageError for an
+    empty run."""
     found = resolve(text, cwd)
     if isinstance(found, SavedGraph):
         return found

@@ -1,6 +1,8 @@
-"""Files that are whole already are put on the disk in the background, so that nobody waits for the disk while compiling.
+"""Files that are whole already are put on the disk in the background, so that nobody waits for the disk while
+compiling.
 
-A process that dies loses nothing, for the system has the bytes; a power cut takes the last seconds. Must not open a file for
+A process that dies loses nothing, for the system has the bytes; a power cut takes the last seconds. Must not open a
+file for
 writing. A file that went meanwhile, because a graph was left out or replaced, is passed over.
 
 >>> syncing = Syncing(failed)

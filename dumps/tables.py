@@ -44,7 +44,8 @@ def plain(text: str) -> str:
 
 
 def visible(text: str, *, colours: bool = False) -> str:
-    """A text of several lines as a terminal may get it: line breaks and tabs stay, and with `colours` the colours and weights
+    """A text of several lines as a terminal may get it: line breaks and tabs stay, and with `colours` the colours and
+    weights
     that our own tables have; every other control character is written as an escape."""
     return (_SEEN if colours else CONTROL).sub(_seen, text) if CONTROL.search(text) else text
 
@@ -71,7 +72,8 @@ def on_terminal() -> bool:
 def render(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], *, terminal: bool = False, styles: Sequence[str] = ()
 ) -> str:
-    """The table as text, one line per row; for a terminal coloured (`styles`: of whole rows) and wrapped to its width."""
+    """The table as text, one line per row; for a terminal coloured (`styles`: of whole rows) and wrapped to its
+    width."""
     cells = [[plain(cell) for cell in row] for row in rows]
     if terminal and len(cells) <= RICH_ROWS:
         return _rich(columns, cells, styles)
@@ -108,9 +110,12 @@ def _rich(columns: Sequence[Column], cells: list[list[str]], styles: Sequence[st
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for column in (columns[i] for i in kept):
         table.add_column(
-            column.title, justify="right" if column.right else "left", style=column.style or None, no_wrap=not column.fold,
+            column.title,
+            justify="right" if column.right else "left",
+            style=column.style or None,
+            no_wrap=not column.fold,
             overflow="fold" if column.fold else "ellipsis",
-        )  # fmt: skip
+        )
     for row, style in zip_longest(cells, styles[: len(cells)]):
         table.add_row(*(Text(row[i]) for i in kept), style=style or None)
     stream = StringIO()

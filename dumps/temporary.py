@@ -1,7 +1,9 @@
 """Temporary folders that do not outlive their owners, whatever ends them.
 
-A folder has a file `alive` that every process working in it holds locked. The kernel lets go of the lock when a process ends in
-any way, so a folder that nobody holds is left over: the next start of a command removes it. SIGTERM and SIGHUP remove the folders
+A folder has a file `alive` that every process working in it holds locked. The kernel lets go of the lock when a process
+ends in
+any way, so a folder that nobody holds is left over: the next start of a command removes it. SIGTERM and SIGHUP remove
+the folders
 of a command before they end it. Must never remove a folder that is not named like ours.
 
 >>> with folder("graphdbg-pack-") as work:
@@ -27,19 +29,35 @@ ALIVE = "alive"
 PREFIXES = tuple(
     f"graphdbg-{what}-"
     for what in (
-        "zip", "pack", "values", "bisect", "compile", "import", "launches", "tour", "doctor", "repro", "test", "handed",
+        "zip",
+        "pack",
+        "values",
+        "bisect",
+        "compile",
+        "import",
+        "launches",
+        "tour",
+        "doctor",
+        "repro",
+        "test",
+        "handed",
     )
 )
 """How folders are named whose removal ends no process."""
 
 _mine: dict[Path, tuple[int, int, Callable[[Path], object]]] = {}
-"""The folders that go with the process that made them: it, the descriptor that holds the folder, and how it is removed."""
+"""The folders that go with the process that made them: it, the descriptor that holds the folder, and how it is
+removed."""
 
 
 def _remove_tree(path: Path) -> None:
-    """Holds one descriptor at a time, `shutil.rmtree` one for every level: there may be no more. Nobody else can write in it."""
+    """Holds one descriptor at a time, `shutil.rmtree` one for every level: there may be no more. Nobody else can write
+    in it."""
     for place, folders, files in os.walk(path, topdown=False):
-        for remove, names in ((os.unlink, (*files, *folders)), (os.rmdir, folders)):  # of folders, first those that are links
+        for remove, names in (
+            (os.unlink, (*files, *folders)),
+            (os.rmdir, folders),
+        ):  # of folders, first those that are links
             for name in names:
                 with contextlib.suppress(OSError):
                     remove(os.path.join(place, name))  # noqa: PTH118 - there may be 100,000 of them
@@ -48,21 +66,25 @@ def _remove_tree(path: Path) -> None:
 
 
 def make(prefix: str, removal: Callable[[Path], object] = _remove_tree) -> Path:
-    """A fresh folder that goes with this process. Raises OSError, and EnvironmentLackError where nothing can be made anywhere."""
+    """A fresh folder that goes with this process. Raises OSError, and EnvironmentLackError where nothing can be made
+    anywhere."""
     path, handle = held(prefix)
     _mine[path] = os.getpid(), handle, removal
     return path
 
 
 def held(prefix: str) -> tuple[Path, int]:
-    """A fresh folder for temporary files and the descriptor that holds it; raises as `make` does, and then leaves none."""
+    """A fresh folder for temporary files and the descriptor that holds it; raises as `make` does, and then leaves
+    none."""
     import tempfile  # late: most commands need none
 
     try:
         path = Path(tempfile.mkdtemp(prefix=prefix))
     except FileNotFoundError as error:
         why = error.strerror or str(error)
-        raise EnvironmentLackError("cannot make a temporary folder", why, "set TMPDIR to a folder with space") from error
+        raise EnvironmentLackError(
+            "cannot make a temporary folder", why, "set TMPDIR to a folder with space"
+        ) from error
     try:
         return path, hold(path)
     except BaseException:
@@ -102,7 +124,8 @@ def remove_mine() -> None:
 
 
 def hold(path: Path) -> int:
-    """Says that this process works in the folder, as long as the returned descriptor is open; children of a fork say so too.
+    """Says that this process works in the folder, as long as the returned descriptor is open; children of a fork say so
+    too.
 
     The file is held before it gets its name: one that is there and free is never seen, not even for a moment.
     """
@@ -156,7 +179,7 @@ def nobody_holds(path: Path) -> bool:
 
 def remove_left_over(
     prefixes: tuple[str, ...] = PREFIXES, removal: Callable[[Path], object] = _remove_tree
-) -> list[Path]:  # fmt: skip
+) -> list[Path]:
     """Removes folders so named that nobody holds, where temporary folders are made; returns them."""
     with contextlib.suppress(OSError), os.scandir(_place()) as entries:
         found = [Path(entry.path) for entry in entries if entry.name.startswith(prefixes)]

@@ -1,6 +1,8 @@
-"""Tensor storages by content: each file is named by the hash of its bytes and written once, by whichever process comes first.
+"""Tensor storages by content: each file is named by the hash of its bytes and written once, by whichever process comes
+first.
 
-A file is a valid safetensors file with one uint8 tensor called `data`; what the bytes mean (dtype, shape, stride) is said by
+A file is a valid safetensors file with one uint8 tensor called `data`; what the bytes mean (dtype, shape, stride) is
+said by
 the records that refer to it. Must not import torch or numpy; reading maps the file and checks its hash.
 
 >>> store = TensorStore(Path("run/tensors"))
@@ -55,7 +57,8 @@ def hash_bytes(data: Bytes) -> str:
 
 
 def check_hash(name: str, place: str = "") -> str:
-    """Returns a storage name that is 40 hexadecimal digits, hence safe as a path; raises RefusedError for anything else."""
+    """Returns a storage name that is 40 hexadecimal digits, hence safe as a path; raises RefusedError for anything
+    else."""
     if not HASH.fullmatch(name):
         raise RefusedError(
             f"{name!r} is not a tensor name" + (f" ({place})" if place else ""), "names are 40 hexadecimal digits"
@@ -155,7 +158,8 @@ def _verified(path: Path, name: str) -> memoryview:
 
 
 def data_start(mapped: memoryview, what: str) -> int:
-    """Where the bytes begin in a safetensors file with the one tensor `data`; raises UnreadableError for any other file."""
+    """Where the bytes begin in a safetensors file with the one tensor `data`; raises UnreadableError for any other
+    file."""
     length = int.from_bytes(mapped[:8], "little")
     if len(mapped) < 8 or length > _MAX_HEADER_BYTES or 8 + length > len(mapped):
         raise UnreadableError(what, "the file is cut off or its header is damaged", "record the run again")

@@ -1,4 +1,5 @@
-"""Where the time of a run went: each compile by phase, with its cause, cache and graph breaks, from the journals; beside it what
+"""Where the time of a run went: each compile by phase, with its cause, cache and graph breaks, from the journals;
+beside it what
 one execution takes in the steady state, where that was measured (`triage RUN --symptom slow`). Imports no torch.
 
 >>> [one.inductor_s for one in of_run(open_run("myrun"))]
@@ -31,9 +32,12 @@ _PHASES = {"dynamo": "aot", "forward": "inductor", "inference": "inductor", "bac
 
 
 class CompileTime(msgspec.Struct):
-    """One compile of a function. `id`: the graph that Dynamo made; `cause`: why it was compiled; seconds of Dynamo's tracing,
-    AOTAutograd with its passes, Inductor's forward and backward; `cache`: hit, miss, or off while it was recorded; `run_s` and
-    `eager_s`: one execution in the steady state; `spans`: when it was at work (that of Inductor lies within that of AOTAutograd).
+    """One compile of a function. `id`: the graph that Dynamo made; `cause`: why it was compiled; seconds of Dynamo's
+    tracing,
+    AOTAutograd with its passes, Inductor's forward and backward; `cache`: hit, miss, or off while it was recorded;
+    `run_s` and
+    `eager_s`: one execution in the steady state; `spans`: when it was at work (that of Inductor lies within that of
+    AOTAutograd).
     """
 
     id: str
@@ -86,32 +90,60 @@ def of_run(run: Run) -> list[CompileTime]:
                 spans = _spans(moments, compiled.began, [row for row in mine if row.local.startswith(f"{local}/")])
                 at = {phase: (start, end) for phase, start, end in spans}
                 tracing = at["dynamo"][1] - at["dynamo"][0] if "dynamo" in at else None
-                within = "backward" in at and "aot" in at and at["backward"][0] < at["aot"][1]  # else it was compiled when it ran
+                within = (
+                    "backward" in at and "aot" in at and at["backward"][0] < at["aot"][1]
+                )  # else it was compiled when it ran
                 others = (inner or 0.0) + (backward or 0.0) * within
                 aot = max(0.0, outer.seconds - others) if outer.seconds is not None else None
                 run_s, eager_s = steady.get(outer.id, (None, None))
-                found.append(CompileTime(
-                    outer.id, f"{function.name}, {place}", cause, tracing, aot, inner, backward,
-                    caches.get(local, caches[""]), len(compiled.breaks), run_s, eager_s, spans,
-                ))  # fmt: skip
+                found.append(
+                    CompileTime(
+                        outer.id,
+                        f"{function.name}, {place}",
+                        cause,
+                        tracing,
+                        aot,
+                        inner,
+                        backward,
+                        caches.get(local, caches[""]),
+                        len(compiled.breaks),
+                        run_s,
+                        eager_s,
+                        spans,
+                    )
+                )
     return sorted(found, key=lambda one: -one.compile_s)
 
 
 def table(found: Iterable[CompileTime]) -> str:
     """The compiles as a table."""
     columns = [
-        Column("id", style="bold"), *(Column(name, right=True) for name in ("dynamo", "aot", "inductor", "backward")),
-        Column("cache"), Column("breaks", right=True), Column("run", right=True), Column("eager", right=True),
-        Column("function", expendable=1), Column("compiled because", fold=True),
-    ]  # fmt: skip
-    return render(columns, [
-        (
-            one.id, *(_shown(value) for value in (one.dynamo_s, one.aot_s, one.inductor_s, one.backward_s)), one.cache,
-            str(one.breaks or ""), _shown(one.run_s, 1000, " ms"), _shown(one.eager_s, 1000, " ms"), one.function,
-            one_line(one.cause, 160),
-        )
-        for one in found
-    ], terminal=on_terminal())  # fmt: skip
+        Column("id", style="bold"),
+        *(Column(name, right=True) for name in ("dynamo", "aot", "inductor", "backward")),
+        Column("cache"),
+        Column("breaks", right=True),
+        Column("run", right=True),
+        Column("eager", right=True),
+        Column("function", expendable=1),
+        Column("compiled because", fold=True),
+    ]
+    return render(
+        columns,
+        [
+            (
+                one.id,
+                *(_shown(value) for value in (one.dynamo_s, one.aot_s, one.inductor_s, one.backward_s)),
+                one.cache,
+                str(one.breaks or ""),
+                _shown(one.run_s, 1000, " ms"),
+                _shown(one.eager_s, 1000, " ms"),
+                one.function,
+                one_line(one.cause, 160),
+            )
+            for one in found
+        ],
+        terminal=on_terminal(),
+    )
 
 
 def _shown(value: float | None, factor: float = 1.0, unit: str = "") -> str:
@@ -128,7 +160,8 @@ _ENDS = ("compiled", "failed")
 
 
 def _from_journal(process: Process) -> tuple[dict[tuple[str, str], float], dict[str, str]]:
-    """When each graph came to a state first, "" at the end of the journal, and what the caches said, by compile; "" is for all
+    """When each graph came to a state first, "" at the end of the journal, and what the caches said, by compile; "" is
+    for all
     others."""
     moments: dict[tuple[str, str], float] = {}
     caches = {"": "off"}

@@ -1,6 +1,8 @@
-"""Whether a dump is trusted: its source runs where the user says `--trust`, its settings also where the user recorded it here.
+"""Whether a dump is trusted: its source runs where the user says `--trust`, its settings also where the user recorded
+it here.
 
-Must not be granted by anything that is read from a dump, a journal or the environment: who recorded a run is known by `bound`.
+Must not be granted by anything that is read from a dump, a journal or the environment: who recorded a run is known by
+`bound`.
 
 >>> given()
 False
@@ -29,7 +31,8 @@ def given() -> bool:
 
 
 def trusted(run: Path | None = None) -> bool:
-    """Whether the settings of a run, or of a graph by its folder, may name commands, paths and code (see `permitted`): where this
+    """Whether the settings of a run, or of a graph by its folder, may name commands, paths and code (see `permitted`):
+    where this
     user recorded it here, or says `--trust`. Without one: of the run that this process is about."""
     if given() or run is None:
         return given() or _ours

@@ -1,4 +1,5 @@
-"""The user's own Triton kernels that a graph calls, as text: where they were written, how they are called, their source.
+"""The user's own Triton kernels that a graph calls, as text: where they were written, how they are called, their
+source.
 
 Reads records only; nothing of the source is run.
 
@@ -25,7 +26,8 @@ OLD = "triton_source"
 
 
 class UserKernel:
-    """One kernel; reads like a file of generated code. `name` ends in .py so that a kernel is found by its plain name."""
+    """One kernel; reads like a file of generated code. `name` ends in .py so that a kernel is found by its plain
+    name."""
 
     def __init__(self, kernel: TritonKernel, calls: list[NodeRecord]) -> None:
         self.kernel, self.calls = kernel, calls
@@ -72,7 +74,8 @@ class UserSource:
 
 
 def of(saved: SavedGraph) -> list[UserKernel | UserSource]:
-    """In the order of their first calls, then what else `--trust` runs. The record of a large graph is read only where it calls
+    """In the order of their first calls, then what else `--trust` runs. The record of a large graph is read only where
+    it calls
     a kernel or an operator of the user's."""
     table = saved.table
     calls = any(CALL in table.strings[at] or is_custom(table.strings[at]) for at in set(table.target))

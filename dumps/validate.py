@@ -1,6 +1,8 @@
-"""Checks the structure of a saved graph before anything is built from it: names, references, tags, expressions, tensor names.
+"""Checks the structure of a saved graph before anything is built from it: names, references, tags, expressions, tensor
+names.
 
-FX executes the code it generates from names, so every name that could reach that code is a plain identifier or refused here.
+FX executes the code it generates from names, so every name that could reach that code is a plain identifier or refused
+here.
 Which *functions* a graph may name is decided by `dumps.live`, which knows torch. Must not change or repair anything.
 
 >>> check_graph(record, "run/pid1/graphs/0_0/forward/graph.json")
@@ -227,7 +229,8 @@ class Checker:
             self.argument(arg, f"{place}, {key}", _no_reference)
 
     def ambient(self, ambient: Ambient) -> None:
-        """The global state: words that name a device, a dtype or a precision, and a number of threads that a machine may have."""
+        """The global state: words that name a device, a dtype or a precision, and a number of threads that a machine
+        may have."""
         for device, dtype in ambient.autocast.items():
             self.name(device, "ambient, autocast", _DEVICE, "a device")
             self.one_of(dtype, "ambient, autocast", _FLOATS)
@@ -321,7 +324,10 @@ class Checker:
             if node.op == "call_module":
                 what, fits = "module", there
             else:
-                what, fits = "attribute", there or node.target in body.attrs or isinstance(node.value, (OpaqueValue, ConstValue))
+                what, fits = (
+                    "attribute",
+                    there or node.target in body.attrs or isinstance(node.value, (OpaqueValue, ConstValue)),
+                )
             if not fits:
                 self.fail(place, f"the graph has no {what} {node.target!r}")
 
@@ -351,7 +357,8 @@ def _short(value: Any) -> str:
 
 
 def check_graph(record: GraphRecord, where: str) -> None:
-    """Raises RefusedError for a name that must not reach generated code or the file system, UnreadableError for the rest."""
+    """Raises RefusedError for a name that must not reach generated code or the file system, UnreadableError for the
+    rest."""
     checker = Checker(where)
     if record.stage not in STAGES:
         checker.fail("stage", f"{_short(record.stage)} is not a stage; there are {', '.join(STAGES)}")

@@ -1,6 +1,8 @@
-"""Walks over records: the graphs inside a graph, its nodes and tensors, what an encoded argument holds, the frames of a stack.
+"""Walks over records: the graphs inside a graph, its nodes and tensors, what an encoded argument holds, the frames of a
+stack.
 
-Every tag of `schema.ARGUMENT_TAGS` either holds arguments (NESTED) or is a leaf. Needs no torch, and takes damaged records.
+Every tag of `schema.ARGUMENT_TAGS` either holds arguments (NESTED) or is a leaf. Needs no torch, and takes damaged
+records.
 
 >>> list(references({"tuple": [{"node": "a"}, [{"slice": [{"node": "b"}, None, 1]}]]}))
 ['a', 'b']
@@ -154,7 +156,8 @@ def map_argument(arg: Arg, leaf: Callable[[Arg], Arg]) -> Arg:
 
 
 def plain(arg: Arg) -> Any:
-    """An argument as a Python value: tuples as lists, names of dtypes and devices as text; what has none stays encoded."""
+    """An argument as a Python value: tuples as lists, names of dtypes and devices as text; what has none stays
+    encoded."""
     if isinstance(arg, list):
         return [plain(item) for item in cast("list[Arg]", arg)]
     tag, content = tag_of(arg)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 
 def counted(count: float, one: str, many: str = "", *, form: str = "") -> str:
-    """`count` in the format `form`, and the noun that goes with it; `many` where the plural is not made by the usual rule."""
+    """`count` in the format `form`, and the noun that goes with it; `many` where the plural is not made by the usual
+    rule."""
     return f"{count:{form}} {one if count == 1 else many or plural(one)}"
 
 

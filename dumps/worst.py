@@ -1,6 +1,8 @@
-"""Which graph a command takes where a run was named and one graph is wanted: the worst that is known; and what is known.
+"""Which graph a command takes where a run was named and one graph is wanted: the worst that is known; and what is
+known.
 
-The last verdicts are kept in the cache folder, never in a run. Judges nothing, imports no torch, and fails for no reason: a
+The last verdicts are kept in the cache folder, never in a run. Judges nothing, imports no torch, and fails for no
+reason: a
 verdict that could not be kept or read is not known.
 
 >>> keep(run, {"0_0/forward": (1, "fails: wrong numbers", "relative error 0.5 to float64, eager's own 1e-7")})
@@ -58,7 +60,8 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
 
 
 def last_failing(run: Run) -> tuple[SavedGraph | None, str]:
-    """The graph to begin with of those whose last verdict is that they fail, and that in words; None where there is none."""
+    """The graph to begin with of those whose last verdict is that they fail, and that in words; None where there is
+    none."""
     return _told(run, _FAILS)
 
 

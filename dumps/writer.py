@@ -1,6 +1,8 @@
-"""Writing a run: one RunWriter per run folder, one ProcessWriter per recorded process; several processes share a run safely.
+"""Writing a run: one RunWriter per run folder, one ProcessWriter per recorded process; several processes share a run
+safely.
 
-Must not overwrite anything of anybody else, must not import torch, and must leave every finished graph whole whenever the
+Must not overwrite anything of anybody else, must not import torch, and must leave every finished graph whole whenever
+the
 process dies. All methods may be called from several threads.
 
 >>> run = RunWriter.create(Path("myrun"), RunRecord(format=FORMAT, command=["train.py"]))
@@ -85,7 +87,8 @@ class RunWriter:
 
     @classmethod
     def create(cls, path: str | Path, record: RunRecord, *, join: bool = False, ours: bool = False) -> RunWriter:
-        """Makes the run folder with run.json; with `join`, adds to a run that another process made (its record then holds).
+        """Makes the run folder with run.json; with `join`, adds to a run that another process made (its record then
+        holds).
         `ours`: what is written into it comes from a program that this user runs (see `bound`).
 
         Raises UsageError when `path` is taken, EnvironmentLackError when it cannot be written.
@@ -112,7 +115,8 @@ class RunWriter:
         return cls(path, joined_record(path))
 
     def process(self, name: str | None = None, rank: int | None = None, restart: int = 0) -> ProcessWriter:
-        """Makes a folder for the calling process. A name that is taken (a pid used again) gets `_2`, `_3`, ... at its end."""
+        """Makes a folder for the calling process. A name that is taken (a pid used again) gets `_2`, `_3`, ... at its
+        end."""
         wanted = ids.check_file_name(name or ids.process_name(os.getpid(), rank, restart), "process name")
         if wanted == TENSORS_FOLDER:
             raise UsageError(f"{wanted!r} cannot be a process name", "tensors lie there")
@@ -134,7 +138,8 @@ class RunWriter:
         raise AssertionError("unreachable")
 
     def unite(self, *, programs: bool = True) -> None:
-        """Links equal files of all its processes, those that died before they could included. `programs`: writes graph.py of
+        """Links equal files of all its processes, those that died before they could included. `programs`: writes
+        graph.py of
         graphs that have none."""
         for entry in sorted(self.path.iterdir()) if self.path.is_dir() else ():
             if (entry / process.FILE).exists():
@@ -194,14 +199,16 @@ class ProcessWriter:
         return os.getpid() == self.pid
 
     def fresh_compile(self) -> str:
-        """A compile name for graphs that have no compile id: x0_0, x1_0, ...; give it to `unique_id` for each of their stages."""
+        """A compile name for graphs that have no compile id: x0_0, x1_0, ...; give it to `unique_id` for each of their
+        stages."""
         with self._lock:
             return f"x{next(self._fresh)}_0"
 
     def unique_id(self, compile_id: str | None, stage: str, *, like: str = "") -> str:
         """Reserves the local id for a graph: `.1`, `.2`, ... from the second graph of one stage under one compile id.
 
-        `like` is the graph it belongs to, whose number it gets if that is free: backward.2 is the backward of forward.2.
+        `like` is the graph it belongs to, whose number it gets if that is free: backward.2 is the backward of
+        forward.2.
         """
         name = ids.compile_name(compile_id) if compile_id else self.fresh_compile()
         wanted = [ids.number_of(like)] if like else []
@@ -220,7 +227,8 @@ class ProcessWriter:
     def save_graph(self, record: GraphRecord, tensors: TensorSink | None = None, text: GraphText | None = None) -> Path:
         """Writes the graph's folder whole, without its program, and journals it as `captured`; returns the folder.
 
-        Storages that the record names are copied from `tensors` unless the run has them. `text` is for a record that is to be
+        Storages that the record names are copied from `tensors` unless the run has them. `text` is for a record that is
+        to be
         amended. Raises UsageError when the id is taken.
         """
         path = self.graph_path(record.id)
@@ -239,7 +247,8 @@ class ProcessWriter:
         return path
 
     def amend(self, record: GraphRecord, text: GraphText | None = None) -> Path:
-        """Replaces what was saved of a graph by a fuller record, file by file, each whole; graph.json last, so that it is never
+        """Replaces what was saved of a graph by a fuller record, file by file, each whole; graph.json last, so that it
+        is never
         newer than what is derived from it. `text`: what it was saved with; then only what was added is encoded."""
         path = self._existing(record.id)
         for name, data in _tables(record) if text is None else ():
@@ -250,7 +259,8 @@ class ProcessWriter:
         return path
 
     def write_programs(self) -> None:
-        """graph.py of all graphs, where there is room for it: called when nothing is compiled any more, before `close`."""
+        """graph.py of all graphs, where there is room for it: called when nothing is compiled any more, before
+        `close`."""
         room = self.gate.spare if self.gate is not None else None
         write_programs(self.path, self.shared.replace, room, self._note)
 
@@ -268,14 +278,20 @@ class ProcessWriter:
     def save_code(self, local: str, files: Mapping[str, str]) -> list[Path]:
         """Writes generated code into code/, one file per name; returns their paths.
 
-        Much code is compressed, and kernels that can be told apart in the whole of it when it is read are not written twice.
+        Much code is compressed, and kernels that can be told apart in the whole of it when it is read are not written
+        twice.
         """
         folder = self._existing(local) / CODE_FOLDER
-        texts = {ids.check_file_name(name, "file name"): text.encode("utf-8", "backslashreplace") for name, text in files.items()}
+        texts = {
+            ids.check_file_name(name, "file name"): text.encode("utf-8", "backslashreplace")
+            for name, text in files.items()
+        }
         size = sum(map(len, texts.values()))
         if size >= LARGE_BYTES and kernels.WHOLE in files and len(files) > 1:
             found = kernels.split(files[kernels.WHOLE])
-            texts = {name: data for name, data in texts.items() if name == kernels.WHOLE or files[name] != found.get(name)}
+            texts = {
+                name: data for name, data in texts.items() if name == kernels.WHOLE or files[name] != found.get(name)
+            }
         contents = dict(packed(name, data, size) for name, data in texts.items())
         if self.gate is not None:
             self._ask(local, folder_bytes(contents))

@@ -1,4 +1,5 @@
-"""Which programs graphdbg has written on this machine, by the hash of their text, in the cache folder: these may be run again.
+"""Which programs graphdbg has written on this machine, by the hash of their text, in the cache folder: these may be run
+again.
 
 Imports no torch, and fails for no reason: what could not be kept or read was not written here.
 

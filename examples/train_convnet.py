@@ -31,10 +31,18 @@ def make_batch(batch: int, size: int, device: str) -> tuple[torch.Tensor, torch.
 def make_model(width: int) -> nn.Sequential:
     """Two convolution blocks, global average pooling, a linear classifier."""
     return nn.Sequential(
-        nn.Conv2d(3, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(width, 2 * width, 3, padding=1), nn.BatchNorm2d(2 * width), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(), nn.Dropout(0.1), nn.Linear(2 * width, 2),
-    )  # fmt: skip
+        nn.Conv2d(3, width, 3, padding=1),
+        nn.BatchNorm2d(width),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(width, 2 * width, 3, padding=1),
+        nn.BatchNorm2d(2 * width),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.1),
+        nn.Linear(2 * width, 2),
+    )
 
 
 def main() -> None:

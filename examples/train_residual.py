@@ -1,11 +1,13 @@
 """Train a deep residual network that continues noisy waves: 16 samples in, the next 16 out, made on the spot.
 
-Plain PyTorch, no data file, seeded: two runs print the same losses. It is the script that `graphdbg demo` records: with 24 blocks
+Plain PyTorch, no data file, seeded: two runs print the same losses. It is the script that `graphdbg demo` records: with
+24 blocks
 its forward graph has over 150 nodes, and Inductor makes few kernels of them, so that it compiles in seconds.
 
     python train_residual.py
     python train_residual.py --layers 40 --steps 100 --device cuda
-    python train_residual.py --plant accuracy          # Inductor's own test hook makes relu wrong: the loss is silently off
+    python train_residual.py --plant accuracy          # Inductor's own test hook makes relu wrong: the loss is silently
+    off
     python train_residual.py --plant compile_error     # ... or makes its kernel fail to compile
 """
 

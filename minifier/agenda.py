@@ -1,4 +1,5 @@
-"""The steps that a search still has before it, and what a user may change about that. Knows names only; decides nothing else.
+"""The steps that a search still has before it, and what a user may change about that. Knows names only; decides nothing
+else.
 
 >>> agenda = Agenda(["switches", "windows", "atoms", "dims"], disabled={"windows"})
 >>> agenda.promote("dims")
@@ -20,7 +21,8 @@ LAST = {"explain": REDUCTION, "needs": REDUCTION | {"explain", "outputs", "toget
 
 
 class Agenda:
-    """One round of a search. `disabled` is shared with whoever changes it: a step in it stays ahead, but never comes."""
+    """One round of a search. `disabled` is shared with whoever changes it: a step in it stays ahead, but never
+    comes."""
 
     def __init__(self, names: Sequence[str], disabled: set[str]) -> None:
         self.names, self.disabled = list(names), disabled

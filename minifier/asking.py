@@ -1,6 +1,8 @@
-"""How one judgement is asked of the fork server: its time limits, alone or beside others, once or again. Imports no torch.
+"""How one judgement is asked of the fork server: its time limits, alone or beside others, once or again. Imports no
+torch.
 
-Knows the kind of failure that is looked for, not whether a candidate shows it (`oracle`); how long a candidate may take before it
+Knows the kind of failure that is looked for, not whether a candidate shows it (`oracle`); how long a candidate may take
+before it
 counts as hanging (`Pace`), and which queries must run alone (`Gate`).
 
 >>> asking = Asking(server, Options(), 600.0)
@@ -37,8 +39,10 @@ PER_NODE = 0.05
 class Pace:
     """What passing candidates took in one stage. `jobs` of them at the same time slow each other down.
 
-    A case that hangs costs its whole time limit each time, so the limit is shortened to a multiple of what passing candidates
-    took in the very stage that hangs, with an allowance for size. A wrong guess would take a slow case for a hanging one: what
+    A case that hangs costs its whole time limit each time, so the limit is shortened to a multiple of what passing
+    candidates
+    took in the very stage that hangs, with an allowance for size. A wrong guess would take a slow case for a hanging
+    one: what
     the search ends on is judged once more at the full limit, and if that passes, `distrust` ends the shortening.
 
     >>> pace = Pace(60.0)
@@ -76,7 +80,8 @@ class Pace:
 
 
 def seconds_in(stage: str, marks: Sequence[tuple[str, float]], end_s: float) -> float | None:
-    """How long a child was in a stage, of all its visits; None when it never was. `marks`: stage and second of each beginning."""
+    """How long a child was in a stage, of all its visits; None when it never was. `marks`: stage and second of each
+    beginning."""
     ends = [*(second for _, second in marks[1:]), end_s]
     visits = [end - second for (name, second), end in zip(marks, ends, strict=False) if name == stage]
     return sum(visits) if visits else None
@@ -85,7 +90,8 @@ def seconds_in(stage: str, marks: Sequence[tuple[str, float]], end_s: float) -> 
 class Gate:
     """Many may be inside together, or one alone; who wants to be alone goes before those who come later.
 
-    With several workers a query may run out of time only because the others take the machine (two kernels on one GPU share its
+    With several workers a query may run out of time only because the others take the machine (two kernels on one GPU
+    share its
     time), so what was cut short is asked again alone.
     """
 
@@ -128,7 +134,8 @@ class Gate:
 
 TASKS = f"{__package__}.tasks"
 RUNNING = "running"
-"""The file that names the node whose work is being done while values are recorded: whoever finds the child dead reads it."""
+"""The file that names the node whose work is being done while values are recorded: whoever finds the child dead reads
+it."""
 LEAST_LIMIT_S = 30.0
 LIMIT_FACTOR = 10.0
 """A query may take so many times what the original took."""
@@ -180,7 +187,8 @@ class Querying:
             return reply
 
     def ask(self, function: str, payload: dict[str, Any], limits: Mapping[str, float] | None = None) -> Reply:
-        """One child of a judgement; another where its worker dies. Raises Aborted where `abort` was called before it answered."""
+        """One child of a judgement; another where its worker dies. Raises Aborted where `abort` was called before it
+        answered."""
         for _ in range(LIVES - 1):
             reply = self._answer(function, payload, limits)
             if reply.status != "lost":
@@ -222,15 +230,19 @@ class Querying:
                 asked.kill()
 
     def probe(self, payload: Mapping[str, Any], limits: Mapping[str, float] | None = None) -> Reply:
-        """One child's answer; another one where the first may be late because of others, or is too near to what was asked.
+        """One child's answer; another one where the first may be late because of others, or is too near to what was
+        asked.
 
         `limits`: seconds of single stages, from `limits_of`.
         """
         options = self.options
         more = {
-            "rung": options.rung, "check": options.judged, "slower_than": options.slower_than,
-            "memory_over": options.memory_over, "uncached": self.uncached,
-        }  # fmt: skip
+            "rung": options.rung,
+            "check": options.judged,
+            "slower_than": options.slower_than,
+            "memory_over": options.memory_over,
+            "uncached": self.uncached,
+        }
 
         def once() -> Reply:
             reply = self.ask(f"{TASKS}:probe", {**more, **payload}, limits)
@@ -242,7 +254,9 @@ class Querying:
             return reply
 
         slow = options.slower_than
-        first = options.judged == "hang" and self.wanted is None  # side by side, one of them waits for what the other compiles
+        first = (
+            options.judged == "hang" and self.wanted is None
+        )  # side by side, one of them waits for what the other compiles
         if slow is not None or first or (self.hangs and self._cuda):  # a kernel that never ends takes the device
             with self._gate.alone():
                 reply = once()
@@ -280,13 +294,15 @@ class Querying:
             self.limit_s = min(self.limit_s, max(LEAST_LIMIT_S, LIMIT_FACTOR * seconds))
 
     def limits_of(self, nodes: int) -> dict[str, float]:
-        """The shortened limit of the stage that hangs, for a candidate of that size; empty where nothing is shortened."""
+        """The shortened limit of the stage that hangs, for a candidate of that size; empty where nothing is
+        shortened."""
         if self.pace is None or self.wanted is None:
             return {}
         return {self.wanted.stage: self.pace.limit_s(nodes)}
 
     def limits_of_saved(self) -> dict[str, float]:
-        """The same for a result on the disk: the full limit until that has confirmed it, twice the shortened one then."""
+        """The same for a result on the disk: the full limit until that has confirmed it, twice the shortened one
+        then."""
         if self.pace is None or self.wanted is None or not (self.confirmed and self.pace.known):
             return {}
         return {self.wanted.stage: min(self.limit_s, 2 * self.pace.limit_s(0))}

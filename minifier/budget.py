@@ -1,4 +1,5 @@
-"""How long a minification may go on: seconds of wall time and queries, one object for both; and what ends a step or all of it.
+"""How long a minification may go on: seconds of wall time and queries, one object for both; and what ends a step or all
+of it.
 
 >>> Budget(max_queries=2).check(queries=2)
 Traceback (most recent call last):
@@ -15,7 +16,8 @@ from ..dumps.wording import counted
 
 
 class Stopped(Exception):
-    """The search ends here with what it has; the text says why. Raised by the engine between queries, never inside one."""
+    """The search ends here with what it has; the text says why. Raised by the engine between queries, never inside
+    one."""
 
 
 class Cancelled(Stopped):
@@ -66,6 +68,8 @@ class SearchLimits:
         """Raises Stopped where a limit is reached; `queries` were made so far."""
         if self.left(queries) == 0:
             kept = f", {self.reserved} more are for verification" if self.reserved else ""
-            raise Stopped(f"{counted(queries, 'query was', 'queries were')} made{kept} (--max-queries {self.max_queries})")
+            raise Stopped(
+                f"{counted(queries, 'query was', 'queries were')} made{kept} (--max-queries {self.max_queries})"
+            )
         if self.late():
             raise Stopped(f"{self.seconds():.0f} s have passed (--max-time {self.max_seconds:g})")

@@ -1,6 +1,7 @@
 """The oracle that asks a command of the user's (`--check 'cmd: ./test.sh {case}'`). Imports no torch.
 
-Exit code 0 passes, 1 fails, 2 is ignored; another one, or a signal, is a failure of its own kind; 126 and 127, with which the
+Exit code 0 passes, 1 fails, 2 is ignored; another one, or a signal, is a failure of its own kind; 126 and 127, with
+which the
 shell says that nothing could be run, stop everything. Each query has a case folder and a process group of its own.
 
 >>> CommandOracle(case, work, server, Options("cmd: python {case}/graph.py"), output=Path("small/output"))
@@ -50,10 +51,13 @@ class CommandOracle(Oracle):
         """One run of the command on a candidate; None is the whole case, or that of another folder."""
         number, folder = self._place()
         payload = self._payload(candidate) | {
-            "command": self.options.command, "folder": str(folder), "directory": self.directory,
-            "environment": _environment(), "ready": None if case is None else str(case.absolute()),
+            "command": self.options.command,
+            "folder": str(folder),
+            "directory": self.directory,
+            "environment": _environment(),
+            "ready": None if case is None else str(case.absolute()),
             "input_bytes": self._sizes.get(str(case), 0),
-        }  # fmt: skip
+        }
         try:
             reply = self.asking.ask(TASK, payload)
         finally:
@@ -73,7 +77,9 @@ class CommandOracle(Oracle):
         """The command on the whole case. Raises UsageError where it cannot be run."""
         answer = super().whole()
         if answer.verdict is Ruling.INFRA and answer.detail.startswith("the command"):
-            raise UsageError(f"cannot ask {self.options.command!r}", answer.detail, f"it is run by sh in {self.directory}")
+            raise UsageError(
+                f"cannot ask {self.options.command!r}", answer.detail, f"it is run by sh in {self.directory}"
+            )
         return answer
 
     def refusal(self, answers: Any) -> NothingToReduceError:
@@ -119,14 +125,18 @@ class CommandOracle(Oracle):
             return Answer(Ruling.INVALID, detail=f"exit code {IGNORED}, it printed: {_last_line(reply.output)}")
         if reply.status in ("timeout", "memory"):
             kind = "hang" if reply.status == "timeout" else "memory"
-            signature = Signature(kind, "command", raw=f"the limit was {self.asking.limit_s:g} s" if kind == "hang" else "")
+            signature = Signature(
+                kind, "command", raw=f"the limit was {self.asking.limit_s:g} s" if kind == "hang" else ""
+            )
         else:
             signature = Signature("command", detail=ending(code, reply.signal), raw=reply.output.strip()[-1000:])
         same = self.signature is not None and self._same(signature, self.signature)
         verdict = Ruling.SAME if same else Ruling.TIMEOUT if signature.kind == "hang" else Ruling.OTHER
         text = f"the command: {signature.detail or signature.kind}"
         record = judged(signature, reason=text, detail=WHOLE).plain()
-        return Answer(verdict, text, detail=_last_line(reply.output), failure=msgspec.to_builtins(signature), record=record)
+        return Answer(
+            verdict, text, detail=_last_line(reply.output), failure=msgspec.to_builtins(signature), record=record
+        )
 
     def _place(self) -> tuple[int, Path]:
         """The number of a query, and a fresh folder for its case."""
@@ -162,6 +172,7 @@ def _last_line(output: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The user's variables, those left out that have no JSON form; what graphdbg finds of a candidate is of no interest later."""
+    """The user's variables, those left out that have no JSON form; what graphdbg finds of a candidate is of no interest
+    later."""
     told = {name: value for name, value in os.environ.items() if (name + value).isprintable() or value.isascii()}
     return told | {KEPT_ELSEWHERE: "1"}

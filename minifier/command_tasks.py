@@ -1,10 +1,12 @@
 # pyright: basic
-"""What a child of the fork server does under `--check 'cmd: ...'`: writes the candidate as a case folder and becomes the command.
+"""What a child of the fork server does under `--check 'cmd: ...'`: writes the candidate as a case folder and becomes
+the command.
 
-Eager, rungs and float64 have no part in it: the command alone decides. What is left of the server (its descriptors, variables,
+Eager, rungs and float64 have no part in it: the command alone decides. What is left of the server (its descriptors,
+variables,
 signals) must not reach the command.
 
->>> ask("graphdbg.minifier.command_tasks:run", {"command": "test -d {case}", "folder": ..., "case": ..., ...}, server=server)
+>>> ask("graphdbg.minifier.command_tasks:run", {"command": "test -d {case}", "case": ..., ...}, server=server)
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ SHELL = "/bin/sh"
 
 
 def run(payload: dict[str, Any]) -> dict[str, Any]:
-    """Does not return where the command could be started: its exit code is the answer. `ready`: a case folder to be copied."""
+    """Does not return where the command could be started: its exit code is the answer. `ready`: a case folder to be
+    copied."""
     mark("build")
     case = Path(payload["folder"]) / "case"
     if payload["ready"] is None:

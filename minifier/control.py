@@ -1,6 +1,8 @@
-"""OUT/control.jsonl: what the user wants of a minification that runs, one order per line; it is read between two queries.
+"""OUT/control.jsonl: what the user wants of a minification that runs, one order per line; it is read between two
+queries.
 
-Whoever steers (`graphdbg steer`, a screen) appends; what became of an order is a `steered` line of OUT/events.jsonl with its id,
+Whoever steers (`graphdbg steer`, a screen) appends; what became of an order is a `steered` line of OUT/events.jsonl
+with its id,
 which `outcome` waits for. No torch; needs no screen.
 
 >>> given = give(Path("small"), "disable", step="dims")
@@ -41,7 +43,8 @@ STEPS = tuple(dict.fromkeys([*(name for name, _ in TIERS), "explain", "outputs",
 
 @dataclass(frozen=True)
 class Order:
-    """One order. `step`: which one it is about; of `skip`, the one that ran when it was given. `number`: of `restart`."""
+    """One order. `step`: which one it is about; of `skip`, the one that ran when it was given. `number`: of
+    `restart`."""
 
     id: str
     what: str
@@ -66,7 +69,9 @@ def known_step(name: str) -> str:
     if name not in STEPS:
         near = difflib.get_close_matches(name, STEPS, n=1)
         raise UsageError(
-            f"there is no step {name!r}", f"the steps are {', '.join(STEPS)}", f"did you mean {near[0]}?" if near else ""
+            f"there is no step {name!r}",
+            f"the steps are {', '.join(STEPS)}",
+            f"did you mean {near[0]}?" if near else "",
         )
     return name
 
@@ -134,7 +139,8 @@ def give(out: Path, what: str, *, step: str = "", number: int | None = None) -> 
 
 
 def outcome(out: Path, given: Given, wait_s: float) -> Steered | None:
-    """What became of an order; None where nothing was heard of it for so long (a task between two queries is not ended)."""
+    """What became of an order; None where nothing was heard of it for so long (a task between two queries is not
+    ended)."""
     deadline = time.monotonic() + wait_s
     tail = Tail(out / EVENTS_FILE, given.offset)
     while True:

@@ -1,4 +1,5 @@
-"""Nodes of a saved graph as a case of their own: by the means with which the minifier builds its candidates. Imports no torch.
+"""Nodes of a saved graph as a case of their own: by the means with which the minifier builds its candidates. Imports no
+torch.
 
 Nothing is judged and nothing is reduced. The case appears whole or not at all, and no path is ever overwritten.
 
@@ -30,7 +31,8 @@ TASK = f"{TASKS}:cut"
 
 
 class Cut(msgspec.Struct):
-    """The case at `case`. `nodes`: all of its graph, `kept` those of them that were cut out, `came` what came with those that
+    """The case at `case`. `nodes`: all of its graph, `kept` those of them that were cut out, `came` what came with
+    those that
     were named. `inputs`: each with "graph" (an input of the graph) or "node" (its value); `notes` are sentences."""
 
     case: Path
@@ -45,10 +47,17 @@ class Cut(msgspec.Struct):
 
 
 def cut(
-    saved: SavedGraph, names: Sequence[str], out: Path, *, seed: int = 0, imports: Sequence[str] = (),
-    limit_s: float = DEFAULT_LIMIT_S, server: ForkServer | None = None,
-) -> Cut:  # fmt: skip
-    """Writes the named nodes as a case folder at `out`. Raises UsageError where it exists, and where they make no graph.
+    saved: SavedGraph,
+    names: Sequence[str],
+    out: Path,
+    *,
+    seed: int = 0,
+    imports: Sequence[str] = (),
+    limit_s: float = DEFAULT_LIMIT_S,
+    server: ForkServer | None = None,
+) -> Cut:
+    """Writes the named nodes as a case folder at `out`. Raises UsageError where it exists, and where they make no
+    graph.
 
     Where this machine cannot run the graph eagerly, the case has the forms of its values alone, and `notes` says so.
     """
@@ -56,9 +65,14 @@ def cut(
     with opened(server, warmth("eager"), TASK) as used, temporary.folder("graphdbg-cut-") as work:
         made = work / "made" / "case"
         payload = {
-            "case": str(saved.path.absolute()), "work": str(work), "out": str(made), "names": list(names), "seed": seed,
-            "imports": list(imports), "made_up": False,
-        }  # fmt: skip
+            "case": str(saved.path.absolute()),
+            "work": str(work),
+            "out": str(made),
+            "names": list(names),
+            "seed": seed,
+            "imports": list(imports),
+            "made_up": False,
+        }
         notes: list[str] = []
         reply = ask(TASK, payload, limit_s, server=used).answer()
         try:
@@ -67,7 +81,9 @@ def cut(
             reply = ask(TASK, payload | {"made_up": True}, limit_s, server=used).answer()
             if reply.status != "done":
                 raise
-            notes.append(f"eager cannot run this graph here ({lack.why or lack.what}): of its values the forms alone are kept")
+            notes.append(
+                f"eager cannot run this graph here ({lack.why or lack.what}): of its values the forms alone are kept"
+            )
         _must_be_done(reply, work)
         with new_folder(out) as fresh:
             shutil.copytree(made, fresh, dirs_exist_ok=True)

@@ -1,7 +1,10 @@
-"""The demo: records a small training run with a compiler bug switched on, finds the failing graph, shrinks it, reports it.
+"""The demo: records a small training run with a compiler bug switched on, finds the failing graph, shrinks it, reports
+it.
 
-The bug is Inductor's own test hook (relu is wrong, or its kernel does not compile). Every step is the `graphdbg` command that a
-user would type, run in a process of its own; its narration passes through, its data is read from --json. Nothing is simulated.
+The bug is Inductor's own test hook (relu is wrong, or its kernel does not compile). Every step is the `graphdbg`
+command that a
+user would type, run in a process of its own; its narration passes through, its data is read from --json. Nothing is
+simulated.
 
 >>> outcome = Demo(Path("demo-run-1"), narrate=say).play("accuracy")      # doctest: +SKIP
 >>> outcome.nodes, outcome.original_nodes
@@ -43,7 +46,8 @@ BEAT_S = 4.0
 
 USUAL_S = 600.0
 PATIENCE = 10
-"""Where the recording takes longer than USUAL_S / PATIENCE, triage may take so many times as long as it did, in place of USUAL_S:
+"""Where the recording takes longer than USUAL_S / PATIENCE, triage may take so many times as long as it did, in place
+of USUAL_S:
 the recording compiles the same program, on this machine, under the same load."""
 
 SCRIPT = "train_residual"
@@ -56,7 +60,8 @@ class DemoFailedError(GraphdbgError):
 
 
 class DemoResult(msgspec.Struct):
-    """What the demo showed for one planted bug. `repro_seconds`: until minify had verified its repro; `seconds`: until the
+    """What the demo showed for one planted bug. `repro_seconds`: until minify had verified its repro; `seconds`: until
+    the
     report was there.
     """
 
@@ -83,7 +88,8 @@ class Demo:
         shutil.copyfile(path_of(SCRIPT), folder / f"{SCRIPT}.py")
 
     def play(self, plant: str) -> DemoResult:
-        """Records, finds, shrinks and reports one planted bug; raises DemoFailedError naming the step that went wrong."""
+        """Records, finds, shrinks and reports one planted bug; raises DemoFailedError naming the step that went
+        wrong."""
         began = time.monotonic()
         run, small, report = f"{plant}/run", f"{plant}/small", f"{plant}/report"
         (self.folder / plant).mkdir()
@@ -131,10 +137,13 @@ class Demo:
     def step(
         self, arguments: Sequence[str], codes: Sequence[int] = (0,), *, show: bool = False, terse: bool = False
     ) -> str:
-        """Prints a command, runs it in the demo's folder, returns its stdout; raises DemoFailedError for another exit code.
+        """Prints a command, runs it in the demo's folder, returns its stdout; raises DemoFailedError for another exit
+        code.
 
-        What it says is told as it comes: its stderr, with `show` its stdout too. `terse` keeps of the stderr what graphdbg says
-        and the exception (g++ prints pages). There is no time limit, for this machine may be slow or busy; a step that says
+        What it says is told as it comes: its stderr, with `show` its stdout too. `terse` keeps of the stderr what
+        graphdbg says
+        and the exception (g++ prints pages). There is no time limit, for this machine may be slow or busy; a step that
+        says
         nothing is said to be at work.
         """
         told = f"graphdbg {shlex.join(arguments)}"
@@ -142,8 +151,14 @@ class Demo:
         began = time.monotonic()
         output: list[str] = []
         narration: list[str] = []
-        with Popen([sys.executable, "-m", "graphdbg", *arguments], cwd=self.folder, stdout=PIPE, stderr=PIPE, text=True,
-                   errors="replace") as process:  # fmt: skip
+        with Popen(
+            [sys.executable, "-m", "graphdbg", *arguments],
+            cwd=self.folder,
+            stdout=PIPE,
+            stderr=PIPE,
+            text=True,
+            errors="replace",
+        ) as process:
             spoken = began
             try:
                 for stream, line in _lines(process):
@@ -204,7 +219,8 @@ with opened(None) as server:
 
 @contextmanager
 def prepared(narrate: Callable[[str], None]) -> Generator[None]:
-    """While the program is recorded, a process makes what the steps behind it would wait for on a machine where graphdbg was
+    """While the program is recorded, a process makes what the steps behind it would wait for on a machine where
+    graphdbg was
     never used: Inductor's probes of the toolchain.
     """
     with Popen([sys.executable, "-c", PREPARE], stdout=DEVNULL, stderr=DEVNULL, stdin=DEVNULL) as process:

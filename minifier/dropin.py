@@ -1,8 +1,10 @@
 # pyright: basic
 """A drop-in for functorch.compile.minifier: same parameters, same result, fewer calls of the predicate.
 
-The predicate is called in this process, one call after the other; True means that the case fails. Nodes, inputs and outputs are
-reduced, nothing else: node targets and constants stay as they are. The small case holds no more input bytes than the original
+The predicate is called in this process, one call after the other; True means that the case fails. Nodes, inputs and
+outputs are
+reduced, nothing else: node targets and constants stay as they are. The small case holds no more input bytes than the
+original
 needed for the same nodes (`spared`).
 
 >>> from graphdbg.minifier import minifier
@@ -51,9 +53,12 @@ def minifier(
 ) -> tuple[fx.GraphModule, list[Any]]:
     """The smallest module and inputs found for which `module_fails(module, inputs)` is still true.
 
-    `dump_state` is called with the first case and with each smaller one. `offload_to_disk` keeps recorded values in files
-    under `save_dir` (`skip_offload`: in memory after all). `skip_sanity` does not check the original. `max_granularity`, a
-    power of two, bounds how many nodes one step may drop. Raises UsageError where the original does not fail; exceptions
+    `dump_state` is called with the first case and with each smaller one. `offload_to_disk` keeps recorded values in
+    files
+    under `save_dir` (`skip_offload`: in memory after all). `skip_sanity` does not check the original.
+    `max_granularity`, a
+    power of two, bounds how many nodes one step may drop. Raises UsageError where the original does not fail;
+    exceptions
     of the predicate propagate.
     """
     if max_granularity is not None and (max_granularity < 1 or max_granularity & (max_granularity - 1)):
@@ -65,7 +70,9 @@ def minifier(
         problem = FxProblem.of(fail_f, list(inps), module_fails, spill)
         whole, given = problem.original()
         if not skip_sanity and not module_fails(whole, given):
-            raise UsageError("the graph does not fail", "the predicate is false for it", "check the predicate and the inputs")
+            raise UsageError(
+                "the graph does not fail", "the predicate is false for it", "check the predicate and the inputs"
+            )
         say(f"minifying {counted(len(whole.graph.nodes), 'node')} in {counted(problem.size, 'atom')}")
         dump_state(*problem.original())
 
@@ -105,9 +112,11 @@ def spared(
 ) -> tuple[fx.GraphModule, list[Any], int]:
     """The failing case with fewer input bytes where that is needed and possible, and how often `fails` was asked.
 
-    Cutting a graph between nodes makes an input of each edge that was cut, and these may be larger than what the original
+    Cutting a graph between nodes makes an input of each edge that was cut, and these may be larger than what the
+    original
     computed them from. While they are, one input stands in for others that are alike (`passes/inputs.py`).
-    All stand-ins are tried at once, then one by one, the last input first, until the case holds no more than the original needed.
+    All stand-ins are tried at once, then one by one, the last input first, until the case holds no more than the
+    original needed.
     """
     enough = needed_bytes(whole, given, module)
     case, asked = Live(module, left), 0

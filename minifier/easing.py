@@ -26,7 +26,8 @@ LIMIT_S = 20.0
 
 
 def ease(minified: Minified, server: ForkServer, options: MinifyOptions, told: Callable[[str], object]) -> None:
-    """Adds the work-around to the verdict of a minimised case and to what its folder says of it; nothing where none was seen."""
+    """Adds the work-around to the verdict of a minimised case and to what its folder says of it; nothing where none was
+    seen."""
     measured = any(getattr(options, name) is not None for name in MEASURES)
     if options.command or measured or options.rung != "inductor" or minified.path is None or minified.stopped:
         return

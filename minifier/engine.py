@@ -1,8 +1,11 @@
-"""The engine: asks the oracle, remembers, counts, keeps the best case, and stops in time. Knows no FX and no search order.
+"""The engine: asks the oracle, remembers, counts, keeps the best case, and stops in time. Knows no FX and no search
+order.
 
 Search functions (`search/`) propose candidates through three questions:
-`ask` (one candidate), `first` (which of these fails first) and `smallest` (how much of a growing family is needed). With
-`jobs` workers the engine asks several at once; answers are always consumed in the order of submission, so one seed and one worker
+`ask` (one candidate), `first` (which of these fails first) and `smallest` (how much of a growing family is needed).
+With
+`jobs` workers the engine asks several at once; answers are always consumed in the order of submission, so one seed and
+one worker
 count give one result.
 
 >>> engine = Engine(problem, jobs=2, executor=pool)
@@ -39,7 +42,8 @@ INFRA_ATTEMPTS = 3
 DOUBTS = 3
 """How many contradictions are looked into where the failure seemed sure."""
 DOUBT_RUNS = 4
-"""How often a pass that contradicts a failure is asked again before it is believed: one of 0.6 then escapes in 1 of 100."""
+"""How often a pass that contradicts a failure is asked again before it is believed: one of 0.6 then escapes in 1 of
+100."""
 FLAKY_REPEATS = 9
 """How often passes are asked where nobody measured: a failure that shows in half of the runs is missed in 1 of 500."""
 TURNS = (Skipped, Restarted, Cancelled)
@@ -68,8 +72,10 @@ class Engine:
     """One minification of one problem.
 
     `repeats`: how often a candidate that does not fail is asked in all (flaky failures). `queries` counts oracle runs,
-    those recalled from a journal included; `queries` may start above 0 where the original was checked before. A pass that
-    contradicts a failure is asked again; if it then fails, `measure` says how often passes must be asked, and the search
+    those recalled from a journal included; `queries` may start above 0 where the original was checked before. A pass
+    that
+    contradicts a failure is asked again; if it then fails, `measure` says how often passes must be asked, and the
+    search
     begins anew from the best case. `steering`: carries out what the user wants between two queries.
     """
 
@@ -152,7 +158,8 @@ class Engine:
     ) -> int:
         """The least m in (low, high] for which make(m) fails: low is known to pass, high to fail.
 
-        `chance` weighs the places; without it all are alike. One round asks at `jobs` of them, so that an m of chance p is
+        `chance` weighs the places; without it all are alike. One round asks at `jobs` of them, so that an m of chance p
+        is
         found after about log(1 / p) rounds to the base of jobs + 1.
         """
         total = list(accumulate((chance(m) if chance else 1.0 for m in range(low + 1, high + 1)), initial=0.0))
@@ -169,10 +176,13 @@ class Engine:
         return high
 
     def inspect(self, candidates: Sequence[Candidate]) -> list[Answer]:
-        """Answers to all of them, `jobs` at a time. They change nothing: none becomes the best case or an other failure."""
+        """Answers to all of them, `jobs` at a time. They change nothing: none becomes the best case or an other
+        failure."""
         self._inspecting, step = True, self.jobs
         try:
-            return [answer for at in range(0, len(candidates), step) for answer in self._wave([*candidates[at : at + step]])]
+            return [
+                answer for at in range(0, len(candidates), step) for answer in self._wave([*candidates[at : at + step]])
+            ]
         finally:
             self._inspecting = False
 
@@ -210,7 +220,8 @@ class Engine:
     # -- the run
 
     def run(self, steps: Sequence[tuple[str, Step]], start: Candidate) -> Result:
-        """Applies the steps in order to `start`, which is taken to fail. Raises Interrupted on Ctrl-C, with the best so far."""
+        """Applies the steps in order to `start`, which is taken to fail. Raises Interrupted on Ctrl-C, with the best so
+        far."""
         state, stopped = start, None
         try:
             while True:
@@ -280,7 +291,8 @@ class Engine:
         return min((best for best in self.bests[self._taken :] if best is not None), key=self._order, default=None)
 
     def _take_smallest(self) -> None:
-        """The smallest case is what is concluded, also where it was found before the search was restarted from another one."""
+        """The smallest case is what is concluded, also where it was found before the search was restarted from another
+        one."""
         least = self.least()
         if self._restarted is None or least is None or (self.best and self._order(self.best) <= self._order(least)):
             return
@@ -299,9 +311,17 @@ class Engine:
         """What was found so far."""
         answer = None if self.best is None else self._answers[self.best]
         return Result(
-            self.best, answer, self.queries, self.recalled, list(self.history), Counter(self.verdicts), self._others.listed(),
-            stopped, self.monotone, list(self.notes),
-        )  # fmt: skip
+            self.best,
+            answer,
+            self.queries,
+            self.recalled,
+            list(self.history),
+            Counter(self.verdicts),
+            self._others.listed(),
+            stopped,
+            self.monotone,
+            list(self.notes),
+        )
 
     # -- asking
 
@@ -317,7 +337,8 @@ class Engine:
     def _wave(self, candidates: list[Candidate]) -> list[Answer]:
         """Answers in order, up to the first that fails the same way; the rest is not needed, and not waited for.
 
-        Where queries are limited all are waited for, since whatever was asked counts. New ones run at the same time where there
+        Where queries are limited all are waited for, since whatever was asked counts. New ones run at the same time
+        where there
         is an executor and enough of the budget.
         """
         candidates = candidates[: next((place + 1 for place, one in enumerate(candidates) if self._enough(one)), None)]
@@ -354,7 +375,8 @@ class Engine:
         return self.fails(candidate) and self.budget.left(self.queries) is None and not self._inspecting
 
     def _beside(self, new: list[Candidate], executor: Executor) -> None:
-        """Asks all at the same time, takes the answers in order. None runs on behind the first that fails, or where that ends
+        """Asks all at the same time, takes the answers in order. None runs on behind the first that fails, or where
+        that ends
         early by the user's will: what is not waited for does not count, even where the journal has its answer."""
         self.budget.check(self.queries)
         for ahead, candidate in enumerate(new):
@@ -396,7 +418,8 @@ class Engine:
         self._learn(candidate)
 
     def patient(self, ask: Callable[[], T], future: Future[T] | None = None) -> T:
-        """What is asked, or what who asks it already says. What was ended from outside is asked again, unless what ended it leads
+        """What is asked, or what who asks it already says. What was ended from outside is asked again, unless what
+        ended it leads
         elsewhere."""
         while True:
             try:
@@ -412,7 +435,8 @@ class Engine:
             self._tell(QueryStarted(self.queries + ahead + 1, self._purpose, self.step, candidate.text()))
 
     def _query(self, candidate: Candidate, repeats: int) -> None:
-        """Runs one candidate, a passing one `repeats` times in all; each answer is in the journal before the next is asked.
+        """Runs one candidate, a passing one `repeats` times in all; each answer is in the journal before the next is
+        asked.
 
         Infrastructure failures are retried and not counted. Stops where the budget is used up.
         """
@@ -426,7 +450,8 @@ class Engine:
             runs.append(self._journal.answer(text, len(runs), ask)[0] if self._journal else ask())
 
     def _learn(self, candidate: Candidate) -> None:
-        """Takes in the runs of a candidate that were not counted yet. Raises Stopped where the budget ended within them."""
+        """Takes in the runs of a candidate that were not counted yet. Raises Stopped where the budget ended within
+        them."""
         text = candidate.text()
         runs = self._runs[candidate]
         for run in range(self._learnt[candidate], len(runs)):
@@ -471,7 +496,8 @@ class Engine:
             self.distrust()
 
     def distrust(self) -> None:
-        """The failure is flaky after all: measures it, forgets what passed too few times, and has the search begin anew."""
+        """The failure is flaky after all: measures it, forgets what passed too few times, and has the search begin
+        anew."""
         self.repeats = max(2, self._measure(self))
         for candidate in [one for one, answer in self._answers.items() if answer.verdict in UNSURE]:
             if len(self._runs.get(candidate, ())) < self.repeats:
@@ -482,7 +508,8 @@ class Engine:
         raise FlakyError
 
     def _improves(self, candidate: Candidate, answer: Answer) -> bool:
-        """Smaller, or as small with more edits (an edit makes a case plainer even where it does not make it smaller)."""
+        """Smaller, or as small with more edits (an edit makes a case plainer even where it does not make it
+        smaller)."""
         if self.best is None or self._inspecting:
             return not self._inspecting
         old = self._answers[self.best].size

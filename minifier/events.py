@@ -1,6 +1,7 @@
 """What happens while minifying, as plain records: for progress displays, for --json, and for screens that follow a run.
 
-Each is one line under `graphdbg minify --json` and in OUT/events.jsonl (docs/minify-events.md), which `EventsFile` writes and
+Each is one line under `graphdbg minify --json` and in OUT/events.jsonl (docs/minify-events.md), which `EventsFile`
+writes and
 `progress.watched` reads; `from_json` is the way back. Must not print or count, nor ever end a search.
 
 >>> Stepped("windows", 7).to_json()
@@ -31,7 +32,8 @@ EVENTS_FILE = "events.jsonl"
 _START = b'"event":"start"'
 
 PURPOSES = ("sanity", "search", "explanation", "verification")
-"""What a query is for: does the original fail, does a candidate, what is each part needed for, does the saved result."""
+"""What a query is for: does the original fail, does a candidate, what is each part needed for, does the saved
+result."""
 EXPLAINING = "needs"
 """The step whose queries are no part of the search."""
 
@@ -64,7 +66,8 @@ def words(step: str) -> str:
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """One event. Of one that was written it is known when (seconds since 1970), and in which process's `life`, from 1 on."""
+    """One event. Of one that was written it is known when (seconds since 1970), and in which process's `life`, from 1
+    on."""
 
     time: float = 0.0
     life: int = 0
@@ -116,7 +119,14 @@ class QueryAnswered(Happening, frozen=True, tag="query"):
 
     @classmethod
     def of(
-        cls, queries: int, purpose: str, step: str, case: str, answer: Answer, improved: bool = False, recalled: bool = False
+        cls,
+        queries: int,
+        purpose: str,
+        step: str,
+        case: str,
+        answer: Answer,
+        improved: bool = False,
+        recalled: bool = False,
     ) -> QueryAnswered:
         """The event of an answer."""
         told = answer.to_json()
@@ -153,7 +163,8 @@ class Said(Happening, frozen=True, tag="say"):
 
 
 class Steered(Happening, frozen=True, tag="steered"):
-    """What became of an order of the user's (see `control`): `state` is "applied" or "refused", then with the reason."""
+    """What became of an order of the user's (see `control`): `state` is "applied" or "refused", then with the
+    reason."""
 
     id: str = ""
     what: str = ""
@@ -170,7 +181,9 @@ class Steered(Happening, frozen=True, tag="steered"):
         order = f"{self.what} {about}".strip()
         if self.state == "refused":
             return f"{order}: refused, {self.why}"
-        return f"{order}: done, after {counted(self.queries, 'query')}" + (f" ({words(self.step)})" if self.step else "")
+        return f"{order}: done, after {counted(self.queries, 'query')}" + (
+            f" ({words(self.step)})" if self.step else ""
+        )
 
 
 class Restarted(Improved, frozen=True, tag="restarted"):
@@ -178,7 +191,8 @@ class Restarted(Improved, frozen=True, tag="restarted"):
 
 
 class Ended(Happening, frozen=True, tag="end"):
-    """The process that minifies is done with OUT. `verdict`: "reduced", "interrupted" or "failed"; `why` it ended early."""
+    """The process that minifies is done with OUT. `verdict`: "reduced", "interrupted" or "failed"; `why` it ended
+    early."""
 
     verdict: str = ""
     why: str = ""
@@ -196,16 +210,20 @@ def from_json(line: object) -> Happening | None:
     """The inverse of `to_json`; None for a line that this version does not know, or with other types than promised."""
     try:
         return msgspec.convert(
-            line, Started | Stepped | QueryAnswered | Best | QueryStarted | Said | Steered | Restarted | Ended, strict=False
+            line,
+            Started | Stepped | QueryAnswered | Best | QueryStarted | Said | Steered | Restarted | Ended,
+            strict=False,
         )
     except msgspec.ValidationError:
         return None
 
 
 class EventsFile:
-    """Appends to OUT/events.jsonl; made when the first line comes. `complain` takes the sentence about a disk that refuses.
+    """Appends to OUT/events.jsonl; made when the first line comes. `complain` takes the sentence about a disk that
+    refuses.
 
-    Each line is one write at the end of the file. A line that a dead process left half is ended first. Where the disk refuses,
+    Each line is one write at the end of the file. A line that a dead process left half is ended first. Where the disk
+    refuses,
     writing stops and one sentence says so: it must never end a search.
     """
 
@@ -236,7 +254,9 @@ class EventsFile:
             except OSError as error:
                 self._broken = True
                 why = error.strerror or str(error)
-                self._complain(f"{self.path} is written no more ({why}): who follows it sees nothing new, the search goes on")
+                self._complain(
+                    f"{self.path} is written no more ({why}): who follows it sees nothing new, the search goes on"
+                )
 
     def close(self) -> None:
         """Lets go of the file; later events are dropped."""

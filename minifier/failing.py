@@ -1,6 +1,8 @@
-"""Which graph of a run is minified where none was named: whose last verdict fails, else what failed there, else what fails now.
+"""Which graph of a run is minified where none was named: whose last verdict fails, else what failed there, else what
+fails now.
 
-Says why in words. Judges nothing itself: a run without a recorded failure is screened as `graphdbg triage` does. No torch here.
+Says why in words. Judges nothing itself: a run without a recorded failure is screened as `graphdbg triage` does. No
+torch here.
 
 >>> failing_graph(open_run("myrun"), told=print)
 (SavedGraph('0_0/dynamo'), 'its compile failed and no later graph was made: AssertionError: incorrect out shape ...')
@@ -36,8 +38,10 @@ SCREEN_S, LIMIT_S = 600.0, 300.0
 def failing_graph(
     run: Run, options: MinifyOptions | None = None, told: Callable[[str], object] = lambda text: None
 ) -> tuple[SavedGraph, str]:
-    """The graph, and why it is that one. Of rounding, time and memory, where these were asked for, it is the one that has most.
-    Raises NothingToReduceError where nothing in the run fails as asked, or that cannot be told, UsageError for an empty run.
+    """The graph, and why it is that one. Of rounding, time and memory, where these were asked for, it is the one that
+    has most.
+    Raises NothingToReduceError where nothing in the run fails as asked, or that cannot be told, UsageError for an empty
+    run.
     """
     options = options or MinifyOptions()
     amount = _amount(options)
@@ -47,11 +51,19 @@ def failing_graph(
     rows = index.rows(index.processes(run.path))
     found = suspects(rows, triggered(index.processes(run.path))) if amount is None else []
     if found:
-        others = f"; {counted(len(found) - 1, 'other failure')}: graphdbg ls {shown_path(run.path)}" if len(found) > 1 else ""
+        others = (
+            f"; {counted(len(found) - 1, 'other failure')}: graphdbg ls {shown_path(run.path)}"
+            if len(found) > 1
+            else ""
+        )
         return run.graph(found[0].id), _why(found[0], rows) + others
     if not run.graphs():
         raise UsageError(f"{run.path} holds no graphs", "", f"see graphdbg ls {shown_path(run.path)}")
-    told("no recorded graph failed; judging each of them" if amount is None else "judging each graph by what was asked for")
+    told(
+        "no recorded graph failed; judging each of them"
+        if amount is None
+        else "judging each graph by what was asked for"
+    )
     return _screened(run, options, amount, told)
 
 
@@ -60,7 +72,10 @@ def _why(row: index.ListedGraph, rows: Sequence[index.ListedGraph]) -> str:
     lines = [line.strip() for line in (row.error or "").splitlines() if line.strip()]
     error = f": {lines[0][:120]}" if lines else ""
     if "KeyboardInterrupt" in lines[:1]:
-        return "it was being compiled when the run was interrupted; did it not end? --check hang takes that for the failure"
+        return (
+            "it was being compiled when the run was interrupted; did it not end? --check hang takes that for the "
+            "failure"
+        )
     if row.lost:
         return f"it was in flight when its process ended ({row.status}){error}"
     if row.status != "failed":
@@ -93,16 +108,25 @@ def _screened(
 
     measured = options.memory_over is not None
     how = How(
-        options.seed, None, options.hangs or LIMIT_S, options.imports, measured=measured, anyway=options.anyway,
+        options.seed,
+        None,
+        options.hangs or LIMIT_S,
+        options.imports,
+        measured=measured,
+        anyway=options.anyway,
         known=not options.anyway,
-    )  # fmt: skip
+    )
     limit_s = min(SCREEN_S, options.max_time or SCREEN_S)
     verdict, graph = worst_graph(run, how, amount=amount, max_time_s=limit_s, told=told, rung=options.rung)
     if graph is not None:
-        return graph, text(verdict)[:200] if amount is None or options.check == ROUNDING else "it has most of what was asked for"
+        return graph, text(verdict)[
+            :200
+        ] if amount is None or options.check == ROUNDING else "it has most of what was asked for"
     usual = options.rung == MinifyOptions.rung
     where = shlex.quote(shown_path(run.path))
-    look = with_flags(f"graphdbg triage {where}" if usual else f"graphdbg replay {where} --rung {options.rung}", options.imports)
+    look = with_flags(
+        f"graphdbg triage {where}" if usual else f"graphdbg replay {where} --rung {options.rung}", options.imports
+    )
     if verdict.exit_code:
         told_of = f"whether a graph of {run.path} fails cannot be told"
         what = f"no graph of {run.path} was seen to fail by itself" if verdict.failed else told_of

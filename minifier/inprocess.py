@@ -47,7 +47,8 @@ Predicate = Callable[["fx.GraphModule", Sequence[Any]], Any]
 class FxProblem:
     """A graph, the values of one run of it, its atoms, and a predicate that is True where a case fails.
 
-    A case that the passes edited is asked about only where eager runs it, and a predicate that raises has no verdict on it.
+    A case that the passes edited is asked about only where eager runs it, and a predicate that raises has no verdict on
+    it.
     """
 
     gm: fx.GraphModule
@@ -58,7 +59,9 @@ class FxProblem:
     spec: ReplaySpec = field(default_factory=ReplaySpec)
 
     @classmethod
-    def of(cls, gm: fx.GraphModule, inputs: Sequence[Any], predicate: Predicate, spill: Path | None = None) -> FxProblem:
+    def of(
+        cls, gm: fx.GraphModule, inputs: Sequence[Any], predicate: Predicate, spill: Path | None = None
+    ) -> FxProblem:
         """Runs the graph once and numbers its atoms."""
         values = record_values(gm, inputs, spill)
         return cls(gm, values, Atoms.of(gm, values), predicate, spec=_spec_of(gm))
@@ -139,14 +142,16 @@ class FxProblem:
 
 
 def _spec_of(gm: fx.GraphModule) -> ReplaySpec:
-    """What the passes have to know of a graph that was given without one: from before AOTAutograd or after, dynamic or not."""
+    """What the passes have to know of a graph that was given without one: from before AOTAutograd or after, dynamic or
+    not."""
     nodes = list(gm.graph.nodes)
     full = any("example_value" in node.meta for node in nodes)
     return ReplaySpec("dynamo" if full else "inference", dynamic=any(symbols_in(fake_of(node)) for node in nodes))
 
 
 def loose_outputs(module: fx.GraphModule, atoms: Atoms) -> tuple[list[int], list[int]]:
-    """Positions (in the original graph) of what a candidate returns, and of those outputs that something else keeps alive."""
+    """Positions (in the original graph) of what a candidate returns, and of those outputs that something else keeps
+    alive."""
     names = [node.name for node in output_nodes(module.graph)]
     read = {argument.name for node in module.graph.nodes if node.op != "output" for argument in node.all_input_nodes}
     items = {node.name for node in module.graph.nodes if node.target is operator.getitem}
@@ -173,16 +178,25 @@ def minify_here(
     problem = FxProblem.of(gm, inputs, predicate)
     whole = (len(gm.graph.nodes), input_bytes(inputs))
     if not predicate(*problem.original()):
-        raise UsageError("the graph does not fail", "the predicate is false for it", "check the predicate and the inputs")
+        raise UsageError(
+            "the graph does not fail", "the predicate is false for it", "check the predicate and the inputs"
+        )
     engine = Engine(problem, budget=SearchLimits(max_time, max_queries), queries=1, tell=tell)
     result = search(engine, problem, axes=AXES)
     live = problem.original() if result.best is None else problem.build(result.best)
     size = whole if result.answer is None else result.answer.size
     return Minified(
-        result.queries, [(1, *whole), *result.history], None, *size, stopped=result.stopped, notes=result.notes,
-        verdicts={verdict.value: count for verdict, count in result.verdicts.items()}, live=live, original=whole,
+        result.queries,
+        [(1, *whole), *result.history],
+        None,
+        *size,
+        stopped=result.stopped,
+        notes=result.notes,
+        verdicts={verdict.value: count for verdict, count in result.verdicts.items()},
+        live=live,
+        original=whole,
         verdict=Verdict("fails", reason="the predicate is true for it"),
-    )  # fmt: skip
+    )
 
 
 def search(engine: Engine, problem: FxProblem, max_granularity: int | None = None, axes: Sequence[str] = ()) -> Result:

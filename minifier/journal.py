@@ -1,6 +1,7 @@
 """The minifier's journal: one fsynced JSON line per query, so that nothing asked once is asked again after a kill.
 
-The first line names what the answers depend on (graph, check, rung, torch, seed, signature version). A journal of something
+The first line names what the answers depend on (graph, check, rung, torch, seed, signature version). A journal of
+something
 else is refused. Resuming is a replay: the search starts over, and every answer that the journal has is taken from it.
 
 >>> journal = Journal(path, header={"graph": "c0ffee", "torch": "2.13.0"})
@@ -33,7 +34,8 @@ _LONGEST = 1 << 20
 class Journal:
     """Append-only record of answers, keyed by the candidate's text and the number of the repetition.
 
-    `header`: what the answers depend on; a journal with another one is refused. `about`: what else is worth knowing in order to
+    `header`: what the answers depend on; a journal with another one is refused. `about`: what else is worth knowing in
+    order to
     go on, such as the graph's path; it is not compared. Writing is safe from several threads.
     """
 
@@ -49,7 +51,9 @@ class Journal:
         whole = {"format": FORMAT, **header}
         if path.exists() and path.stat().st_size:
             if not resume:
-                raise UsageError(f"{path} exists", "another minification wrote it", "choose another -o, or pass --resume")
+                raise UsageError(
+                    f"{path} exists", "another minification wrote it", "choose another -o, or pass --resume"
+                )
             self._file = self._reopen(whole)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +107,8 @@ class Journal:
         return self._known.get((case, run))
 
     def answer(self, case: str, run: int, ask: Callable[[], Answer]) -> tuple[Answer, bool]:
-        """The answer to a query, on the disk where it is a new one and our own machinery did not fail; whether it was known."""
+        """The answer to a query, on the disk where it is a new one and our own machinery did not fail; whether it was
+        known."""
         known = self.recall(case, run)
         answer = known or ask()
         if known is None and answer.verdict is not Ruling.INFRA:
@@ -138,4 +143,3 @@ def about(path: Path) -> dict[str, Any] | None:
             return json.loads(file.readline(_LONGEST)).get("about")
     except (OSError, ValueError, AttributeError):
         return None
-

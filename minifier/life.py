@@ -1,6 +1,8 @@
-"""One process at work in OUT: it alone holds OUT/lock, OUT/process.json says which it is, OUT/events.jsonl what it does.
+"""One process at work in OUT: it alone holds OUT/lock, OUT/process.json says which it is, OUT/events.jsonl what it
+does.
 
-A second one is refused in a sentence. Whoever looks on asks `at_work`, and takes no lock for it. Must not search or judge.
+A second one is refused in a sentence. Whoever looks on asks `at_work`, and takes no lock for it. Must not search or
+judge.
 
 >>> with Life(Path("small"), resume=False) as life:
 ...     life.events.tell(Started("myrun/0_0/forward", "small"))
@@ -51,7 +53,8 @@ def refuse_taken(out: Path, *, resume: bool = False) -> None:
 
 
 class Life(AbstractContextManager["Life"]):
-    """A context manager. Raises UsageError where OUT is another's, or in use. `complain` takes what is wrong and ends nothing."""
+    """A context manager. Raises UsageError where OUT is another's, or in use. `complain` takes what is wrong and ends
+    nothing."""
 
     def __init__(self, out: Path, *, resume: bool = False, complain: Callable[[str], None] = lambda text: None) -> None:
         self.out = out
@@ -92,7 +95,9 @@ class Life(AbstractContextManager["Life"]):
         """What is told when the block is left."""
         self._ended = ended
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._began and self.out.is_dir():
             if self._ended is None and isinstance(error, KeyboardInterrupt):
                 self._ended = Ended("interrupted", "interrupted")
@@ -117,7 +122,9 @@ class Life(AbstractContextManager["Life"]):
             if at_work(self.out)[0] != "alive":
                 self._complain(f"{self.out} cannot be locked ({error}): nothing keeps a second process out of it")
                 return
-        raise UsageError(f"{self.out} is in use", _who(at_work(self.out)[1]), f"see what it does: graphdbg tui {self.out}")
+        raise UsageError(
+            f"{self.out} is in use", _who(at_work(self.out)[1]), f"see what it does: graphdbg tui {self.out}"
+        )
 
 
 def at_work(out: Path) -> tuple[Liveness, ProcessRecord | None]:

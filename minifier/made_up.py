@@ -1,7 +1,10 @@
-"""Minifying what eager cannot run here: a custom operator without a kernel, a device that is not there, too little memory.
+"""Minifying what eager cannot run here: a custom operator without a kernel, a device that is not there, too little
+memory.
 
-Only crashes of the compiler are judged then, of graphs whose inputs are fake tensors: nothing is run and nothing compared. Must
-not take for the case's failure what only the missing device makes: a graph of one operator is compiled the same way first.
+Only crashes of the compiler are judged then, of graphs whose inputs are fake tensors: nothing is run and nothing
+compared. Must
+not take for the case's failure what only the missing device makes: a graph of one operator is compiled the same way
+first.
 
 >>> sentence("MemoryError: 3 TB")
 'eager cannot run this graph here (MemoryError: 3 TB): only crashes of the compiler are judged, on made-up values'
@@ -26,14 +29,20 @@ PASSES = ("dims", "switches")
 _MARK = "eager cannot run this graph here: "
 """How the detail of such an answer begins, in the journal too."""
 _LONGEST = 200
-_LACKS = re.compile(r"not compiled with (CUDA|XPU|ROCm)|not linked with support|No CUDA GPUs|NVIDIA driver|No HIP GPUs", re.I)
+_LACKS = re.compile(
+    r"not compiled with (CUDA|XPU|ROCm)|not linked with support|No CUDA GPUs|NVIDIA driver|No HIP GPUs", re.I
+)
 """What torch says where it needs a device that is not there (2.13.0)."""
 
 
 def allowed(options: MinifyOptions) -> bool:
     """Whether a crash of the compiler is among what was asked for."""
     amounts = (options.hangs, options.slower_than, options.memory_over)
-    return options.command is None and options.check in ("auto", "crash") and not any(amount is not None for amount in amounts)
+    return (
+        options.command is None
+        and options.check in ("auto", "crash")
+        and not any(amount is not None for amount in amounts)
+    )
 
 
 def eager_cannot(found: Signature) -> bool:
@@ -44,13 +53,19 @@ def eager_cannot(found: Signature) -> bool:
 def judged(oracle: Oracle, why: str, lack: EnvironmentLackError | None) -> Answer | None:
     """The whole case compiled on made-up values; None where that shows no crash of its own.
 
-    `lack` is what this machine lacks for a run, as far as it was told: raised, with what was tried, where nothing is shown.
+    `lack` is what this machine lacks for a run, as far as it was told: raised, with what was tried, where nothing is
+    shown.
     """
     try:
         answer, found = oracle.judge(None, made_up=True)
     except EnvironmentLackError:
         found = answer = None
-    if answer is None or found is None or (found.kind, found.stage) != ("crash", "compile") or _first_line(found.raw) in why:
+    if (
+        answer is None
+        or found is None
+        or (found.kind, found.stage) != ("crash", "compile")
+        or _first_line(found.raw) in why
+    ):
         if lack is None:
             return None
         seen = "" if answer is None else f"; compiled on made-up values, it {_ended(found)}"

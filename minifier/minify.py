@@ -1,7 +1,10 @@
-"""The minifier's public function: a graph, its inputs, and what "fails" means; the smallest case that fails the same way.
+"""The minifier's public function: a graph, its inputs, and what "fails" means; the smallest case that fails the same
+way.
 
-With a check by name every query runs in a child of its own (`oracle`): sanity, search, other axes, verification, case on disk.
-With a callable the caller's process runs it, one call after the other. Imports torch only where a live graph is given or wanted.
+With a check by name every query runs in a child of its own (`oracle`): sanity, search, other axes, verification, case
+on disk.
+With a callable the caller's process runs it, one call after the other. Imports torch only where a live graph is given
+or wanted.
 
 >>> result = minify(gm, inputs, check="accuracy", rung="inductor", jobs=2)
 >>> result.module, result.inputs, result.queries, result.history
@@ -70,13 +73,18 @@ def minify(
     """Reduces a failing graph and its inputs to the smallest case that fails the same way.
 
     `check`: one of options.CHECKS or "cmd: COMMAND {case}", judged in isolation under `rung`, or a predicate
-    `(module, inputs) -> fails` that is called in this process and whose exceptions propagate (it too is asked about other sizes,
+    `(module, inputs) -> fails` that is called in this process and whose exceptions propagate (it too is asked about
+    other sizes,
     dtypes and the like, which the drop-in `graphdbg.minifier.minifier` leaves alone). `match`: a regular expression
-    that the failure's text must match, in place of the signature. `imports`: modules with custom ops. `max_time` in seconds.
-    `hangs`, `slower_than` (seconds) and `memory_over` (bytes) say what counts as failing in place of `check`; `time_limit` and
+    that the failure's text must match, in place of the signature. `imports`: modules with custom ops. `max_time` in
+    seconds.
+    `hangs`, `slower_than` (seconds) and `memory_over` (bytes) say what counts as failing in place of `check`;
+    `time_limit` and
     `memory_limit` are what a query may take (see the flags of `graphdbg minify`).
-    `executor`: where queries run, `jobs` at a time: "local", "ray", or any concurrent.futures.Executor, each of whose worker
-    processes then keeps a warm fork server of its own; it stays the caller's, and which one it is never changes the result.
+    `executor`: where queries run, `jobs` at a time: "local", "ray", or any concurrent.futures.Executor, each of whose
+    worker
+    processes then keeps a warm fork server of its own; it stays the caller's, and which one it is never changes the
+    result.
     `out`: a folder for the case and the journal; must not exist. Raises UsageError where the original does not fail,
     Interrupted (with the best so far) on Ctrl-C.
     """
@@ -96,17 +104,32 @@ def minify(
     from ..dumps.store import load_graph
 
     options = MinifyOptions(
-        check, rung, seed, match, tuple(imports), hangs, slower_than, memory_over, time_limit, memory_limit,
-        jobs=jobs, max_time=max_time, max_queries=max_queries, executor=executor if isinstance(executor, str) else "local",
-    ).checked()  # fmt: skip
+        check,
+        rung,
+        seed,
+        match,
+        tuple(imports),
+        hangs,
+        slower_than,
+        memory_over,
+        time_limit,
+        memory_limit,
+        jobs=jobs,
+        max_time=max_time,
+        max_queries=max_queries,
+        executor=executor if isinstance(executor, str) else "local",
+    ).checked()
     with owned("graphdbg-minify-") as folder:
         saved = load_graph(_with_settings(save_graph(gm, list(inputs), folder / "original")))
         trust.vouch(saved.path.absolute())
         try:
             result = minify_saved(
-                saved, out=folder / "out" if out is None else Path(out), options=options, tell=tell,
+                saved,
+                out=folder / "out" if out is None else Path(out),
+                options=options,
+                tell=tell,
                 executor=None if isinstance(executor, str) else executor,
-            )  # fmt: skip
+            )
         except Interrupted as interrupted:
             _keep(interrupted.minified, out is None)
             raise
@@ -158,17 +181,28 @@ def minify_saved(
 ) -> Minified:
     """Reduces a saved graph; `out` receives case/, journal.jsonl and events.jsonl. Raises as `minify` does.
 
-    `named`: the graph as the user names it. `directory`: where a command of the user's runs; default: here. `life`: held by a
-    caller who has something to do in OUT afterwards. `executor`: its workers judge, each by a fork server of its own (see
-    `executors`), `options.jobs` at a time; else `options.executor` names one. What candidates are built from lies in OUT/.work
+    `named`: the graph as the user names it. `directory`: where a command of the user's runs; default: here. `life`:
+    held by a
+    caller who has something to do in OUT afterwards. `executor`: its workers judge, each by a fork server of its own
+    (see
+    `executors`), `options.jobs` at a time; else `options.executor` names one. What candidates are built from lies in
+    OUT/.work
     until all is done, so that an interrupted minification needs to record it only once.
     """
     if life is None:
         with Life(out, resume=resume, complain=narrate) as own:
             return minify_saved(
-                saved, out=out, options=options, resume=resume, named=named, directory=directory,
-                narrate=narrate, tell=tell, life=own, executor=executor,
-            )  # fmt: skip
+                saved,
+                out=out,
+                options=options,
+                resume=resume,
+                named=named,
+                directory=directory,
+                narrate=narrate,
+                tell=tell,
+                life=own,
+                executor=executor,
+            )
     from ..toolkit.rungs import NAMES
     from ..toolkit.rungs import rung as known
 
@@ -218,7 +252,9 @@ def minify_saved(
             if options.command is None:
                 oracle = Oracle(*place, named=named or shown_path(path))
             else:
-                oracle = CommandOracle(*place, named=named or shown_path(path), output=out / OUTPUT, directory=directory)
+                oracle = CommandOracle(
+                    *place, named=named or shown_path(path), output=out / OUTPUT, directory=directory
+                )
             steering = stack.enter_context(Steering(out, journal, told, without=options.without, abort=oracle.abort))
             session = Minification(oracle, journal, out, options, narrate=said, tell=told, steering=steering)
             try:
@@ -241,9 +277,7 @@ def minify_saved(
 
 
 def _ended(verdict: str, result: Minified) -> Ended:
-    return Ended(
-        verdict, result.stopped or "", str(result.path), result.nodes, result.input_bytes, result.queries
-    )
+    return Ended(verdict, result.stopped or "", str(result.path), result.nodes, result.input_bytes, result.queries)
 
 
 def _warmth(options: MinifyOptions) -> dict[str, Any]:
@@ -254,6 +288,4 @@ def _warmth(options: MinifyOptions) -> dict[str, Any]:
 
 
 def _header(saved: SavedGraph, options: MinifyOptions) -> dict[str, Any]:
-    return {
-        "case": judged.digest(saved), **options.asked(), "torch": version("torch"), "signature": SIGNATURE_VERSION,
-    }  # fmt: skip
+    return {"case": judged.digest(saved), **options.asked(), "torch": version("torch"), "signature": SIGNATURE_VERSION}

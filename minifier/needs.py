@@ -1,14 +1,19 @@
-"""What each part of a finished case is needed for: others are put in its place, one at a time, and judged as any candidate is.
+"""What each part of a finished case is needed for: others are put in its place, one at a time, and judged as any
+candidate is.
 And the passing case that is nearest to it.
 
-Knows no FX: what could be asked comes as rows from `passes.probes`. Must never change the case, nor claim more than was asked:
-"needed" only where something in its place passed and nothing failed the same way. Most single cuts were asked by the search;
-`certify` asks those that are missing, the smallest and cheapest queries of all, and so finds one that was believed by mistake.
+Knows no FX: what could be asked comes as rows from `passes.probes`. Must never change the case, nor claim more than was
+asked:
+"needed" only where something in its place passed and nothing failed the same way. Most single cuts were asked by the
+search;
+`certify` asks those that are missing, the smallest and cheapest queries of all, and so finds one that was believed by
+mistake.
 
 >>> needs = Needs(base, read(rows))
 >>> needs.ask(engine, most=24)
 >>> needs.told(engine)[0]
-{'what': 'dim', 'name': 'x.shape[0]', 'value': '8', 'verdict': 'needed', 'tried': [{'value': '9', 'verdict': 'pass', ...}], ...}
+{'what': 'dim', 'name': 'x.shape[0]', 'value': '8', 'verdict': 'needed', 'tried': [{'value': '9', 'verdict': 'pass',
+...}], ...}
 """
 
 from __future__ import annotations
@@ -67,7 +72,8 @@ class Probe:
 
 @dataclass
 class Needs:
-    """The questions about one case. `base` is the case before its nodes were renamed, `names` what they are called now."""
+    """The questions about one case. `base` is the case before its nodes were renamed, `names` what they are called
+    now."""
 
     base: Candidate
     probes: list[Probe] = field(default_factory=list[Probe])
@@ -92,7 +98,8 @@ class Needs:
         return f"without {name}" if probe.what == "node" else f"with {name} = {probe.tried} in place of {probe.value}"
 
     def ask(self, engine: Engine, most: int = MOST) -> None:
-        """Asks what is not known yet, the most telling first, as far as the budget goes. Raises what the user's orders raise."""
+        """Asks what is not known yet, the most telling first, as far as the budget goes. Raises what the user's orders
+        raise."""
         most = min(most, MOST_SLOW.get(self.kind, most), MOST_FLAKY if engine.repeats > 1 else most)
         try:
             for soon in ("0", "1"):
@@ -110,9 +117,10 @@ class Needs:
         """What is to be asked now: of a part that is replaceable already, nothing more."""
         replaceable = self._replaceable(engine)
         found = [
-            self.candidate(probe) for probe in self.probes
+            self.candidate(probe)
+            for probe in self.probes
             if probe.soon == soon and not self._pointless(probe) and not _within(probe.part, replaceable)
-        ]  # fmt: skip
+        ]
         return [one for one in dict.fromkeys(found) if not engine.known(one)]
 
     def _replaceable(self, engine: Engine) -> set[tuple[str, str, str]]:
@@ -152,16 +160,22 @@ class Needs:
             if part is not None and part.verdict in ("same", "pass", "other") and not asked:
                 tried.append({"value": LEFT_OUT_BEFORE, "verdict": part.verdict, "signature": part.signature})
             tried += [
-                {"value": f"{edit.split(' ')[1]}, as it was", "verdict": "same", "signature": ""} for edit in self.base.edits
+                {"value": f"{edit.split(' ')[1]}, as it was", "verdict": "same", "signature": ""}
+                for edit in self.base.edits
                 if edit.startswith(f"operators {node} to ")
-            ]  # fmt: skip
+            ]
         verdict, why = self._verdict(first, tried, tied=any(probe.soon == "-" for probe in probes))
         signature = next((one["signature"] for one in tried if one["signature"]), "")
         name = first.name.format_map(_Names(self.names))
         return {
-            "what": first.what, "name": name, "value": first.value, "verdict": verdict, "tried": tried, "signature": signature,
+            "what": first.what,
+            "name": name,
+            "value": first.value,
+            "verdict": verdict,
+            "tried": tried,
+            "signature": signature,
             "why": why,
-        }  # fmt: skip
+        }
 
     def _verdict(self, probe: Probe, tried: list[dict[str, Any]], *, tied: bool) -> tuple[str, str]:
         found = {one["verdict"] for one in tried}
@@ -265,17 +279,30 @@ MOST_EXPLAINED = 6
 SAMPLES = 4
 """Cuts of a larger case that are tried."""
 TELLING = (
-    "probes size", "dims", "probes constant", "symbols", "probes operator", "operators", "probes transposed", "strides", "dtypes",
-    "values", "probes fill", "probes cut", "switches",
+    "probes size",
+    "dims",
+    "probes constant",
+    "symbols",
+    "probes operator",
+    "operators",
+    "probes transposed",
+    "strides",
+    "dtypes",
+    "values",
+    "probes fill",
+    "probes cut",
+    "switches",
 )
-"""Changes, from the one that tells most about a failure that it ends: a size one larger, to a setting at its default."""
+"""Changes, from the one that tells most about a failure that it ends: a size one larger, to a setting at its
+default."""
 NEAR = 3
 """Changes away at which a passing case still says something about the failing one."""
 
 
 @dataclass(frozen=True)
 class AtomNeed:
-    """One atom of a finished case, and what happened without it: a verdict, and the other failure's text where there was one."""
+    """One atom of a finished case, and what happened without it: a verdict, and the other failure's text where there
+    was one."""
 
     atom: int
     verdict: str
@@ -284,7 +311,8 @@ class AtomNeed:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A passing case and its difference to the failing one. `plain`: to that as it was before its other axes were changed."""
+    """A passing case and its difference to the failing one. `plain`: to that as it was before its other axes were
+    changed."""
 
     candidate: Candidate
     dropped: tuple[int, ...] = ()
@@ -321,7 +349,8 @@ def _certified(engine: Engine, state: Candidate) -> Candidate:
 
 
 def _sampled(engine: Engine, state: Candidate) -> Candidate:
-    """Of a larger case a few cuts only: where passes were accidents, most of its atoms are not needed, and that shows."""
+    """Of a larger case a few cuts only: where passes were accidents, most of its atoms are not needed, and that
+    shows."""
     atoms = sorted(state.keep)
     for place in range(SAMPLES):
         smaller = without(state, atoms[place * (len(atoms) - 1) // (SAMPLES - 1)])
@@ -335,14 +364,19 @@ def parts(engine: Engine, case: Candidate) -> list[AtomNeed]:
     found: list[AtomNeed] = []
     for atom in sorted(case.keep):
         smaller = without(case, atom)
-        answer = None if smaller is None else engine.answer(smaller) or engine.answer(replace(smaller, edits=(), returned=None))
+        answer = (
+            None
+            if smaller is None
+            else engine.answer(smaller) or engine.answer(replace(smaller, edits=(), returned=None))
+        )
         verdict = "all" if smaller is None else "unknown" if answer is None else answer.verdict.value
         found.append(AtomNeed(atom, verdict, answer.signature if answer and answer.verdict is Ruling.OTHER else ""))
     return found
 
 
 def neighbour(engine: Engine, case: Candidate) -> Neighbour | None:
-    """The passing case with the fewest changes to `case`, at most NEAR: the most telling (TELLING), then what was asked last.
+    """The passing case with the fewest changes to `case`, at most NEAR: the most telling (TELLING), then what was asked
+    last.
 
     Where there is none, the one nearest to the same atoms before their shapes, values and outputs were changed.
     """
@@ -368,7 +402,9 @@ def _nearest(engine: Engine, case: Candidate, *, plain: bool = False) -> Neighbo
 
 def _place(edit: str) -> int:
     """How telling it is that a case passes with this edit."""
-    return next((place for place, name in enumerate(TELLING) if f"{edit} ".startswith(f"{name} ")), TELLING.index("values"))
+    return next(
+        (place for place, name in enumerate(TELLING) if f"{edit} ".startswith(f"{name} ")), TELLING.index("values")
+    )
 
 
 def _beyond(edits: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:

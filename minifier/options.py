@@ -1,6 +1,8 @@
-"""What the user decides about one minification: one frozen record, used by Python, the command line, case.json and --resume.
+"""What the user decides about one minification: one frozen record, used by Python, the command line, case.json and
+--resume.
 
-Must not read a graph or start anything. A new option is a field here, its flag in `commands/minify.py`, and, where an answer of
+Must not read a graph or start anything. A new option is a field here, its flag in `commands/minify.py`, and, where an
+answer of
 the oracle depends on it, its name in ASKED. Units are in the comments; sizes are bytes, times are seconds.
 
 >>> Options(check="accuracy", jobs=2).checked().words()
@@ -93,7 +95,9 @@ class MinifyOptions:
             what = f"{' and '.join(questions)} contradict each other"
             raise UsageError(what, "each says what counts as failing", "give one of them")
         if self.hangs is not None and self.time_limit is not None:
-            raise UsageError("--hangs and --time-limit contradict each other", "--hangs S is such a limit", "give one of them")
+            raise UsageError(
+                "--hangs and --time-limit contradict each other", "--hangs S is such a limit", "give one of them"
+            )
         for question, limit in (("slower_than", "time_limit"), ("memory_over", "memory_limit")):
             asked, most = getattr(self, question), getattr(self, limit)
             if asked is not None and most is not None and most <= asked:
@@ -121,7 +125,8 @@ class MinifyOptions:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> MinifyOptions:
-        """The inverse of to_json; fields that this version does not know are left out. Raises UsageError for wrong types."""
+        """The inverse of to_json; fields that this version does not know are left out. Raises UsageError for wrong
+        types."""
         known = {field.name for field in fields(cls)}
         try:
             return msgspec.convert({name: value for name, value in data.items() if name in known}, cls)
@@ -151,14 +156,38 @@ class MinifyOptions:
 MEASURES = ("hangs", "slower_than", "memory_over")
 """Fields that say what counts as failing, in place of `check`."""
 
-ASKED = frozenset({
-    "check", "rung", "seed", "match", "imports", "hangs", "slower_than", "memory_over", "time_limit", "memory_limit", "anyway",
-})  # fmt: skip
+ASKED = frozenset(
+    {
+        "check",
+        "rung",
+        "seed",
+        "match",
+        "imports",
+        "hangs",
+        "slower_than",
+        "memory_over",
+        "time_limit",
+        "memory_limit",
+        "anyway",
+    }
+)
 
 FLAGS = {
-    "check": "--check", "rung": "--rung", "seed": "--seed", "match": "--match", "imports": "--import", "hangs": "--hangs",
-    "slower_than": "--slower-than", "memory_over": "--memory-over", "time_limit": "--time-limit",
-    "memory_limit": "--memory-limit", "jobs": "-j", "max_time": "--max-time", "max_queries": "--max-queries",
-    "executor": "--executor", "without": "--without", "anyway": "--anyway",
-}  # fmt: skip
+    "check": "--check",
+    "rung": "--rung",
+    "seed": "--seed",
+    "match": "--match",
+    "imports": "--import",
+    "hangs": "--hangs",
+    "slower_than": "--slower-than",
+    "memory_over": "--memory-over",
+    "time_limit": "--time-limit",
+    "memory_limit": "--memory-limit",
+    "jobs": "-j",
+    "max_time": "--max-time",
+    "max_queries": "--max-queries",
+    "executor": "--executor",
+    "without": "--without",
+    "anyway": "--anyway",
+}
 """Field -> flag of `graphdbg minify`."""

@@ -1,7 +1,9 @@
 """The isolated oracle: a Problem whose every query is a fresh child of the fork server. Imports no torch.
 
-The first query judges the original and gives the signature to look for and the time limit. A candidate is SAME where its
-failure's signature is the same, OTHER where it fails otherwise; INVALID where no verdict is possible (it does not build,
+The first query judges the original and gives the signature to look for and the time limit. A candidate is SAME where
+its
+failure's signature is the same, OTHER where it fails otherwise; INVALID where no verdict is possible (it does not
+build,
 eager refuses it or is not deterministic).
 
 >>> with fork_server(preload=PRELOAD) as server:
@@ -125,9 +127,12 @@ class Oracle:
 
     def _keep_prepared(self) -> None:
         kept = {
-            "atoms": self.atoms, "notes": self.notes, "switches": self.switches, "case": str(self.case),
+            "atoms": self.atoms,
+            "notes": self.notes,
+            "switches": self.switches,
+            "case": str(self.case),
             "made_up": self.made_up,
-        }  # fmt: skip
+        }
         if not self._inlinable:  # with some, it is first asked whether the failure is there without them
             write_file(self.work / PREPARED, msgspec.json.encode(kept))
 
@@ -170,7 +175,9 @@ class Oracle:
         if record is not None and record.skipped:
             value["invalid"] = verdict_words.text(record)
         if "invalid" in value:
-            return Answer(Ruling.INVALID, detail=value["invalid"], seconds=reply.seconds, record=value.get("record")), None
+            return Answer(
+                Ruling.INVALID, detail=value["invalid"], seconds=reply.seconds, record=value.get("record")
+            ), None
         if candidate is None:
             raise_refusal(reply)
         if candidate is None and value.get("culprits") and not (self.work / CULPRITS).exists():
@@ -182,7 +189,9 @@ class Oracle:
         text = "" if signature is None else signature.text()
         if record is None and signature is not None:
             record = verdict.died(signature, self.options.rung)
-        detail = signature.raw or text if signature is not None else verdict_words.text(record) if record is not None else ""
+        detail = (
+            signature.raw or text if signature is not None else verdict_words.text(record) if record is not None else ""
+        )
         if reply.status == "lost":
             ended = f"its process ended with code {reply.exit_code} and no answer: {reply.output[-200:].strip()}"
             detail = reply.error.message if reply.error else ended
@@ -190,7 +199,8 @@ class Oracle:
         return Answer(self._verdict(reply, signature), text, *size, detail, reply.seconds, failure, plain), signature
 
     def _lean(self) -> str:
-        """The cheaper order of judging candidates that finds this failure as surely (see judge.LEAN); the original and the result
+        """The cheaper order of judging candidates that finds this failure as surely (see judge.LEAN); the original and
+        the result
         are judged in full.
         """
         wanted, options = self.signature, self.options
@@ -220,7 +230,9 @@ class Oracle:
     def before(self) -> Answer | None:
         """What an earlier command judged of the whole case, where it was asked the same."""
         options = self.options
-        found = judged.known(load_graph(self.case), options.rung, options.judged, options.seed) if self._lasting else None
+        found = (
+            judged.known(load_graph(self.case), options.rung, options.judged, options.seed) if self._lasting else None
+        )
         if found is None or found.signature is None:
             return None
         return Answer(Ruling.OTHER, found.signature.text(), seconds=found.seconds)
@@ -236,7 +248,12 @@ class Oracle:
         """Whether what the whole case comes to is of use to later commands."""
         options = self.options
         return not (
-            options.imports or options.command or options.slower_than or options.memory_over or options.anyway or self.made_up
+            options.imports
+            or options.command
+            or options.slower_than
+            or options.memory_over
+            or options.anyway
+            or self.made_up
         )
 
     def settle(self, answers: Sequence[Answer]) -> list[Answer]:
@@ -284,10 +301,14 @@ class Oracle:
         if record.skipped:
             why = f"{self.options.rung} is {verdict_words.text(record)}"
             doctor = "graphdbg doctor"
-            return CannotJudgeError(f"cannot judge {named}", why, f"see what is missing here with {doctor}", record.then(doctor))
+            return CannotJudgeError(
+                f"cannot judge {named}", why, f"see what is missing here with {doctor}", record.then(doctor)
+            )
         if record.detail == verdict.UNLIKE:
             record = with_next(load_graph(self.case), record)
-            return CannotJudgeError(f"{named} is not minified", record.reason, f"see {' or '.join(record.next)}", record)
+            return CannotJudgeError(
+                f"{named} is not minified", record.reason, f"see {' or '.join(record.next)}", record
+            )
         look = with_flags(f"graphdbg triage {shlex.quote(named)}", self.options.imports)
         why = answers[0].detail if record.verdict != "ok" or record.reason else ""
         why = why or "it passed"
@@ -295,7 +316,9 @@ class Oracle:
             record = record if record.exit_code else verdict.cannot_tell(why)
             wider = self._wider() if RAISED_TOO in answers[0].signature else ""
             look = with_flags(f"graphdbg minify {shlex.quote(wider)}", self.options.imports) if wider else look
-            error = CannotJudgeError(f"cannot judge {named} under {self.options.rung}", why, f"see {look}", record.then(look))
+            error = CannotJudgeError(
+                f"cannot judge {named} under {self.options.rung}", why, f"see {look}", record.then(look)
+            )
             error.wider = wider
             return error
         what = f"the case does not fail under {self.options.rung}"
@@ -311,7 +334,8 @@ class Oracle:
         return address(first) if first.id != saved.id else ""
 
     def find_hints(self) -> None:
-        """Notes the atoms that the failure names, in the graph that is cut from here on. After `prepare` and `settle`."""
+        """Notes the atoms that the failure names, in the graph that is cut from here on. After `prepare` and
+        `settle`."""
         if self.made_up != (self._prepared or ""):
             self.prepare()
         self.must_be_prepared()
@@ -320,10 +344,13 @@ class Oracle:
         self._inline()
         if self.signature is not None:
             self._get_ready()
-            self.hints = self._raising() or self._culprits() or self._named(f"{self.signature.detail} {self.signature.raw}")
+            self.hints = (
+                self._raising() or self._culprits() or self._named(f"{self.signature.detail} {self.signature.raw}")
+            )
 
     def _get_ready(self) -> None:
-        """What the kind of failure asks for: the pace of a hang, CUDA memory that is not pooled for an access out of bounds."""
+        """What the kind of failure asks for: the pace of a hang, CUDA memory that is not pooled for an access out of
+        bounds."""
         asking = self.asking
         if asking.pace is not None:
             for place in range(PROBES):
@@ -337,7 +364,9 @@ class Oracle:
             answer, found = self.judge(None)
             if found is None or self.signature is None or not self._same(found, self.signature):
                 asking.uncached = False
-                self.notes.append(f"CUDA memory stays pooled: without a pool the failure is {answer.signature or 'gone'}")
+                self.notes.append(
+                    f"CUDA memory stays pooled: without a pool the failure is {answer.signature or 'gone'}"
+                )
 
     def ask(self, task: str, candidate: Candidate | None, **more: Any) -> dict[str, Any]:
         """Another task of `tasks` about a candidate that is known to fail."""
@@ -380,7 +409,9 @@ class Oracle:
             asking.confirmed = answer.verdict is Ruling.SAME
             if answer.verdict is Ruling.PASS:
                 asking.pace.distrust()
-                self.notes.append(f"what was taken for a hang ended within {asking.limit_s:g} s; limits were shortened no more")
+                self.notes.append(
+                    f"what was taken for a hang ended within {asking.limit_s:g} s; limits were shortened no more"
+                )
         return answer
 
     def place(self) -> str:
@@ -396,8 +427,12 @@ class Oracle:
         nodes = self.atoms["nodes"][atom] or [self.atoms["returns"][atom]]
         target, where, code = self._known(nodes[0])
         return {
-            "name": self.name(atom) or f"{nodes[0]} (returned)", "nodes": nodes, "target": target, "where": where, "code": code,
-        }  # fmt: skip
+            "name": self.name(atom) or f"{nodes[0]} (returned)",
+            "nodes": nodes,
+            "target": target,
+            "where": where,
+            "code": code,
+        }
 
     def _known(self, name: str) -> tuple[str, str, str]:
         """What a node calls, where the user wrote it, and that line."""
@@ -446,7 +481,11 @@ class Oracle:
             return Ruling.INFRA
         if signature is None:
             return Ruling.PASS
-        unjudged = ("import", "reference", "build", "") if self._dies_in_eager else ("import", "eager", "reference", "build", "")
+        unjudged = (
+            ("import", "reference", "build", "")
+            if self._dies_in_eager
+            else ("import", "eager", "reference", "build", "")
+        )
         if signature.undecided or signature.stage in unjudged:
             return Ruling.INVALID
         if self.signature is not None and self._same(signature, self.signature):
@@ -463,11 +502,13 @@ class Oracle:
 
     @property
     def _dies_in_eager(self) -> bool:
-        """Whether the failure is that the graph's own operators kill the process, hang or take all memory, compiled or not."""
+        """Whether the failure is that the graph's own operators kill the process, hang or take all memory, compiled or
+        not."""
         return self.signature is not None and self.signature.stage == "eager"
 
     def _raising(self) -> list[int]:
-        """The atom at which eager raises, of an error that is missing, or dies: its run ended there, so it is the last one."""
+        """The atom at which eager raises, of an error that is missing, or dies: its run ended there, so it is the last
+        one."""
         if self.signature is None or not (self.signature.kind == "missing_error" or self._dies_in_eager):
             return []
         return [number for number, nodes in enumerate(self.atoms["nodes"]) if nodes][-1:]
@@ -490,20 +531,29 @@ class Oracle:
         return list(found) if len(operators) <= HINTS else []
 
     def _size(self, candidate: Candidate | None) -> tuple[int, int]:
-        """Where a child died before it could tell: an estimate from the atoms, so that fewer atoms are still smaller."""
+        """Where a child died before it could tell: an estimate from the atoms, so that fewer atoms are still
+        smaller."""
         if not self.atoms:
             return 0, 0
-        names = self.atoms["order"] if candidate is None else [n for atom in candidate.keep for n in self.atoms["nodes"][atom]]
+        names = (
+            self.atoms["order"]
+            if candidate is None
+            else [n for atom in candidate.keep for n in self.atoms["nodes"][atom]]
+        )
         return len(names) + 2, 0
 
     def _payload(self, candidate: Candidate | None) -> dict[str, Any]:
         return {
-            "case": str(self.case), "work": str(self.work), "seed": self.options.seed,
+            "case": str(self.case),
+            "work": str(self.work),
+            "seed": self.options.seed,
             "live": str(live_file(self.work.parent, candidate.text() if candidate else "original")),
-            "imports": list(self.options.imports), "made_up": bool(self.made_up), "anyway": self.options.anyway,
+            "imports": list(self.options.imports),
+            "made_up": bool(self.made_up),
+            "anyway": self.options.anyway,
             "candidate": None if candidate is None else candidate.to_json(),
             "own_nan": self.signature is not None and (self.signature.kind, self.signature.stage) == ("nan", "eager"),
-        }  # fmt: skip
+        }
 
 
 def first_limit_s(options: MinifyOptions) -> float:

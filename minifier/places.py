@@ -1,4 +1,5 @@
-"""Which node a failure's "logits: relative error 0.78" is, the user's line that it comes from, and which pass of the user's is at
+"""Which node a failure's "logits: relative error 0.78" is, the user's line that it comes from, and which pass of the
+user's is at
 fault. Reads records only.
 
 >>> place_of(record, "logits: relative error 0.78 to float64")
@@ -36,12 +37,15 @@ def place_of(record: GraphRecord, text: str) -> str:
 
 
 def blamed(found: Verdict, needs: Sequence[dict[str, Any]], case: Path) -> Verdict:
-    """The verdict on the case in a folder; a pass of the user's is at fault where the case fails with it and passes without."""
+    """The verdict on the case in a folder; a pass of the user's is at fault where the case fails with it and passes
+    without."""
     needed = [row["name"] for row in needs if row["what"] == "setting" and row["verdict"] == "needed"]
     name = next((name for name in needed if name.endswith(_PASSES)), "")
     if found.fault != "compiler" or not name:
         return found
-    homes = [(one.values[name], Path(one.file).name) for one in load_graph(case).record.definitions if name in one.values]
+    homes = [
+        (one.values[name], Path(one.file).name) for one in load_graph(case).record.definitions if name in one.values
+    ]
     node, line = homes[0] if homes else ("", "")
     where = Where(node, found.where.graph if found.where else "", line, name)
     return msgspec.structs.replace(found, fault="custom_pass", layer=None, where=where)

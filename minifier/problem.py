@@ -52,7 +52,8 @@ class Aborted(Exception):
 
 
 class Ruling(enum.Enum):
-    """What one query said. Only SAME is accepted; OTHER is a failure with another signature, and is counted and listed."""
+    """What one query said. Only SAME is accepted; OTHER is a failure with another signature, and is counted and
+    listed."""
 
     SAME = "same"
     PASS = "pass"
@@ -72,9 +73,12 @@ class Ruling(enum.Enum):
 class Candidate:
     """One proposed smaller case.
 
-    `keep` are the atoms that stay. `bypass` are atoms replaced by their first input of the same shape (see Problem.bypasses).
-    `returned` are the atoms whose values are returned; None means the original outputs in `keep` and the sinks of `keep`.
-    An atom in `returned` but not in `keep` is returned as an input. `edits` change other axes; the engine never looks inside.
+    `keep` are the atoms that stay. `bypass` are atoms replaced by their first input of the same shape (see
+    Problem.bypasses).
+    `returned` are the atoms whose values are returned; None means the original outputs in `keep` and the sinks of
+    `keep`.
+    An atom in `returned` but not in `keep` is returned as an input. `edits` change other axes; the engine never looks
+    inside.
     """
 
     keep: frozenset[int]
@@ -130,8 +134,10 @@ def ranges(numbers: Iterable[int]) -> str:
 class Answer:
     """The result of one query: the verdict, the failure's signature as text, and the size of what was tested.
 
-    `detail` is for people (the error text of an OTHER, the reason of an INVALID). `seconds` is the query's own time. `failure`:
-    what the signature is made of, as plain data that only the oracle understands; `record`: the same of the judge's own verdict.
+    `detail` is for people (the error text of an OTHER, the reason of an INVALID). `seconds` is the query's own time.
+    `failure`:
+    what the signature is made of, as plain data that only the oracle understands; `record`: the same of the judge's own
+    verdict.
     """
 
     verdict: Ruling
@@ -149,7 +155,8 @@ class Answer:
         return self.nodes, self.input_bytes
 
     def to_json(self) -> dict[str, Any]:
-        """A line's part of the journal or OUT/events.jsonl: text within limits, no failure where it is the one looked for."""
+        """A line's part of the journal or OUT/events.jsonl: text within limits, no failure where it is the one looked
+        for."""
         failure = None if self.verdict is Ruling.SAME else self.failure
         return msgspec.to_builtins(
             replace(self, detail=self.detail[:DETAIL], seconds=round(self.seconds, 4), failure=failure)
@@ -180,7 +187,8 @@ class Problem(Protocol):
         ...
 
     def test(self, candidate: Candidate) -> Answer:
-        """Builds the candidate and asks the oracle once. Must be thread-safe where the engine has an executor. Raises Aborted
+        """Builds the candidate and asks the oracle once. Must be thread-safe where the engine has an executor. Raises
+        Aborted
         where the query was ended from outside."""
         ...
 

@@ -1,7 +1,10 @@
-"""OUT: what a minification leaves there. case/ is the result, also/ other failures, passes/ the nearest case that does not fail.
+"""OUT: what a minification leaves there. case/ is the result, also/ other failures, passes/ the nearest case that does
+not fail.
 
-Each of them is a case folder that every command opens, with a case.json that tells its failure. OUT/atoms.jsonl says what the
-numbers of a candidate stand for, one line per atom: its nodes by name, what they call, the user's line, the atoms that it reads.
+Each of them is a case folder that every command opens, with a case.json that tells its failure. OUT/atoms.jsonl says
+what the
+numbers of a candidate stand for, one line per atom: its nodes by name, what they call, the user's line, the atoms that
+it reads.
 Nothing is judged here. No torch.
 
 >>> Results(oracle, Path("small"), Options()).case
@@ -62,9 +65,12 @@ class Results:
     def digest(self) -> str:
         """Of the atoms: how many there are, what they are, what they read."""
         subject = self.subject
-        text = msgspec.json.encode([
-            [repr(subject.label(atom)), list(subject.parents(atom)), list(subject.bypasses(atom))] for atom in range(subject.size)
-        ])  # fmt: skip
+        text = msgspec.json.encode(
+            [
+                [repr(subject.label(atom)), list(subject.parents(atom)), list(subject.bypasses(atom))]
+                for atom in range(subject.size)
+            ]
+        )
         return hashlib.blake2b(text, digest_size=16).hexdigest()
 
     def write_case(self, best: Candidate | None, whole: Answer, rate: Rate) -> None:
@@ -74,8 +80,11 @@ class Results:
         original = {"nodes": whole.nodes, "input_bytes": whole.input_bytes, "failing": rate.failing, "runs": rate.runs}
         self._describe(self.case, self.subject.signature, spec, original=original)
 
-    def write_rest(self, minified: Minified, engine: Engine, needs: Needs | None = None, *, brief: bool = False) -> None:
-        """Other failures and the passing neighbour as cases; what each part is needed for. Notes what could not be written."""
+    def write_rest(
+        self, minified: Minified, engine: Engine, needs: Needs | None = None, *, brief: bool = False
+    ) -> None:
+        """Other failures and the passing neighbour as cases; what each part is needed for. Notes what could not be
+        written."""
         merged = _merged(minified.others)
         if brief:
             minified.also = [Also(other.signature, other.count, other.nodes) for other in merged]
@@ -93,7 +102,9 @@ class Results:
             minified.verdict = blamed(minified.verdict, minified.needs, self.case)
         near = neighbour(engine, best)
         if near is not None:
-            self._write_passing(near, minified, needs, [edit for edit in best.edits if edit.partition(" ")[0] in NEUTRAL])
+            self._write_passing(
+                near, minified, needs, [edit for edit in best.edits if edit.partition(" ")[0] in NEUTRAL]
+            )
         self._tell(minified)
 
     def _tell(self, minified: Minified) -> None:
@@ -101,11 +112,19 @@ class Results:
         path = self.case / CASE_FILE
         told = [] if minified.needs else needed(minified.parts)
         told += [f"the nearest case that passes: {minified.difference}"] if minified.passing else []
-        told += [f"met on the way and not followed ({counted(also.count, 'time')}): {also.signature}" for also in minified.also]
+        told += [
+            f"met on the way and not followed ({counted(also.count, 'time')}): {also.signature}"
+            for also in minified.also
+        ]
         data = {
-            **msgspec.json.decode(opening.read(path)), "told": told, "verified": minified.verified, "needs": minified.needs,
-            "unneeded": minified.unneeded, "neighbour": minified.neighbour, "record": minified.verdict.plain(),
-        }  # fmt: skip
+            **msgspec.json.decode(opening.read(path)),
+            "told": told,
+            "verified": minified.verified,
+            "needs": minified.needs,
+            "unneeded": minified.unneeded,
+            "neighbour": minified.neighbour,
+            "record": minified.verdict.plain(),
+        }
         write_file(path, msgspec.json.format(msgspec.json.encode(data), indent=1))
 
     def _write_other(self, number: int, other: Other, notes: list[str]) -> Also:
@@ -121,9 +140,11 @@ class Results:
             return also
         self._describe(path, signature, spec, count=other.count)
         options = MinifyOptions(
-            self.options.check if self.options.command else "auto", self.options.rung, self.options.seed,
+            self.options.check if self.options.command else "auto",
+            self.options.rung,
+            self.options.seed,
             imports=self.options.imports,
-        )  # fmt: skip
+        )
         words = ["graphdbg", "minify", str(path), "-o", f"{self.out}-also-{number}", *options.words()]
         also.path, also.command = path, shlex.join(words)
         return also
@@ -141,7 +162,8 @@ class Results:
         minified.neighbour = {"path": str(path), "difference": minified.difference, "diff": self._diff(path)}
 
     def _emit_renamed(self, candidate: Candidate, renaming: list[str], path: Path) -> Any:
-        """Writes a case with its nodes called as those of the failing case; with their own names where that cannot be."""
+        """Writes a case with its nodes called as those of the failing case; with their own names where that cannot
+        be."""
         if renaming:
             try:
                 return self.subject.emit(replace(candidate, edits=(*candidate.edits, *renaming)), path)
@@ -175,9 +197,15 @@ class Results:
         """case.json: what the report, and whoever opens the case, needs to know besides graph and inputs."""
         options = self.options
         data = {
-            "signature": msgspec.to_builtins(signature), "rung": options.rung, "check": options.check, "seed": options.seed,
-            "match": options.match, "options": options.to_json(), "spec": spec, **more,
-        }  # fmt: skip
+            "signature": msgspec.to_builtins(signature),
+            "rung": options.rung,
+            "check": options.check,
+            "seed": options.seed,
+            "match": options.match,
+            "options": options.to_json(),
+            "spec": spec,
+            **more,
+        }
         write_file(path / CASE_FILE, msgspec.json.format(msgspec.json.encode(data), indent=1))
 
 
@@ -219,7 +247,8 @@ def clear(out: Path) -> None:
 
 
 def write_atoms(out: Path, subject: Subject) -> None:
-    """Writes the file, once, before the first candidate is asked. Raises EnvironmentLackError where the disk refuses."""
+    """Writes the file, once, before the first candidate is asked. Raises EnvironmentLackError where the disk
+    refuses."""
     path = out / ATOMS_FILE
     if not path.exists():
         write_file(path, _lines(subject))
@@ -227,7 +256,12 @@ def write_atoms(out: Path, subject: Subject) -> None:
 
 def _lines(subject: Subject) -> Iterator[bytes]:
     for atom in range(subject.size):
-        line = {"atom": atom, **subject.about(atom), "label": str(subject.label(atom)), "parents": list(subject.parents(atom))}
+        line = {
+            "atom": atom,
+            **subject.about(atom),
+            "label": str(subject.label(atom)),
+            "parents": list(subject.parents(atom)),
+        }
         yield msgspec.json.encode(line) + b"\n"
 
 

@@ -1,6 +1,7 @@
 """Are two failures the same? Of two sides, each a case, a repro.py of ours, or a graph that is judged now.
 
-Equal ids are the same failure. Else what they are made from is compared: what the two say for certain must be equal; where one
+Equal ids are the same failure. Else what they are made from is compared: what the two say for certain must be equal;
+where one
 of them was seen in a graph that is not minimised, that its operations are others says nothing. Judges nothing itself.
 
 >>> compared(Side("a", identity("crash", ...), signature), Side("b", ...)).says                      # doctest: +SKIP
@@ -36,7 +37,8 @@ _HEAD_CHARACTERS = 4000
 
 @dataclass(frozen=True)
 class ComparedFailure:
-    """One of the two. `id`: empty where nothing fails or it cannot be told, then `why`; `failure` and `signature`: None for a
+    """One of the two. `id`: empty where nothing fails or it cannot be told, then `why`; `failure` and `signature`: None
+    for a
     repro.py that lies alone. `sharp`: see `Identity`. `next`: commands that would tell more.
     """
 
@@ -95,8 +97,12 @@ def _compared(one: ComparedFailure, other: ComparedFailure) -> tuple[Says, str]:
         if one.sharp and other.sharp:
             return "another", "both are minimised, and their signatures differ"
         return "cannot_tell", "one of them is not minimised, so its signature is that of its whole graph"
-    for name, first, second in (("kind", a.kind, b.kind), ("stage", a.stage, b.stage), ("exception", a.error, b.error),
-                                ("detail", a.detail, b.detail)):  # fmt: skip
+    for name, first, second in (
+        ("kind", a.kind, b.kind),
+        ("stage", a.stage, b.stage),
+        ("exception", a.error, b.error),
+        ("detail", a.detail, b.detail),
+    ):
         if first != second:
             return "another", f"the {name} differs: {first or 'none'} and {second or 'none'}"
     assert one.signature is not None and other.signature is not None
@@ -117,7 +123,8 @@ def _listed(calls: Sequence[str]) -> str:
 
 
 def side_of(text: str, judge: Callable[[SavedGraph], tuple[Signature | None, str]]) -> ComparedFailure:
-    """What a name stands for. `judge` says how a graph fails that no case.json tells of, or why that is not known. Raises
+    """What a name stands for. `judge` says how a graph fails that no case.json tells of, or why that is not known.
+    Raises
     GraphdbgError where there is nothing of that name.
     """
     from ..dumps.store import Run, resolve

@@ -1,7 +1,9 @@
 """One minification from the first query to the last: does it fail, how surely, the search, the saved case judged again.
 
-Knows no FX and no process: its subject is a Problem that can also be judged as a whole and be written down, so that tests drive
-the very same session over abstract problems. Every judgement goes through the journal; what the journal has is never asked again.
+Knows no FX and no process: its subject is a Problem that can also be judged as a whole and be written down, so that
+tests drive
+the very same session over abstract problems. Every judgement goes through the journal; what the journal has is never
+asked again.
 
 >>> Session(oracle, journal, Path("small"), Options(), Progress()).run(pool)
 """
@@ -120,10 +122,16 @@ class Minification:
     """One minification. `tell` receives events, `narrate` sentences."""
 
     def __init__(
-        self, subject: Subject, journal: Journal, out: Path, options: MinifyOptions, *,
-        narrate: Callable[[str], None] = lambda text: None, tell: Follow = lambda event: None,
+        self,
+        subject: Subject,
+        journal: Journal,
+        out: Path,
+        options: MinifyOptions,
+        *,
+        narrate: Callable[[str], None] = lambda text: None,
+        tell: Follow = lambda event: None,
         steering: Steering | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.steering = steering
         self.subject, self.journal, self.options = subject, journal, options
         self.results = Results(subject, out, options)
@@ -167,10 +175,17 @@ class Minification:
         self.budget.reserved = options.verify
 
         engine = self.engine = Engine(
-            self.subject, budget=self.budget, journal=self.journal, repeats=repeats, jobs=options.jobs,
-            executor=pool if options.jobs > 1 else None, queries=self.queries, tell=self._hear,
-            measure=self._measure, steering=self.steering,
-        )  # fmt: skip
+            self.subject,
+            budget=self.budget,
+            journal=self.journal,
+            repeats=repeats,
+            jobs=options.jobs,
+            executor=pool if options.jobs > 1 else None,
+            queries=self.queries,
+            tell=self._hear,
+            measure=self._measure,
+            steering=self.steering,
+        )
         if self.steering is not None:
             self.steering.searching, self.steering.whole = True, self.whole.size
         try:
@@ -191,7 +206,9 @@ class Minification:
         if before is not None:
             alike = raw[0].signature == before.signature
             raw.append(self._original(1, partial(replace, raw[0], seconds=before.seconds) if alike else None))
-            self.notes += [f"one of the first {SANITY} runs of the original is that of an earlier command"] if alike else []
+            self.notes += (
+                [f"one of the first {SANITY} runs of the original is that of an earlier command"] if alike else []
+            )
         self._take(raw)
         broken = next((answer for answer in raw if answer.verdict is Ruling.INFRA), None)
         if broken is not None:
@@ -209,13 +226,16 @@ class Minification:
         return self._flakiness()
 
     def _in_time(self, runs: Sequence[Future[Answer]]) -> list[Answer]:
-        """Answers of runs of the original: the first that is there, however late, and what others gave within the time."""
+        """Answers of runs of the original: the first that is there, however late, and what others gave within the
+        time."""
         done, late = wait(runs, self.budget.seconds_left())
         if not done:
             done, late = wait(runs, return_when=FIRST_COMPLETED)
         if late:
             self.subject.abort()
-            self.notes.append(f"the original was run {counted(len(done), 'time')} only (--max-time {self.budget.max_seconds:g})")
+            self.notes.append(
+                f"the original was run {counted(len(done), 'time')} only (--max-time {self.budget.max_seconds:g})"
+            )
         return [run.result() for run in runs if run in done]
 
     @property
@@ -263,7 +283,8 @@ class Minification:
     def _believed(self) -> Rate:
         """The rate of failure by all that is known of it.
 
-        Where the failure was taken for a sure one because its first runs failed, these say nothing: they were chosen by that.
+        Where the failure was taken for a sure one because its first runs failed, these say nothing: they were chosen by
+        that.
         """
         chosen = SANITY if all(answer.verdict is Ruling.SAME for answer in self.originals[:SANITY]) else 0
         rest = self.originals[chosen:] or self.originals
@@ -408,7 +429,8 @@ class Minification:
         return shown, made
 
     def _saved(self, engine: Engine, key: str, times: int) -> Iterator[tuple[Answer, bool]]:
-        """Judgements of the saved case, and whether the journal had them; at the same time where none disturbs another."""
+        """Judgements of the saved case, and whether the journal had them; at the same time where none disturbs
+        another."""
 
         def judge(number: int) -> tuple[Answer, bool]:
             return self.journal.answer(key, number, partial(self.subject.saved, self.results.case))
@@ -440,12 +462,20 @@ class Minification:
             self.notes.append(f"verified {counted(times, 'time')} only ({why})")
         size = self.whole.size if result.answer is None else result.answer.size
         minified = Minified(
-            engine.queries, [(1, *self.whole.size), *result.history], self.subject.signature, *size, verified=verified,
-            others=result.others, stopped=result.stopped, notes=[*self.notes, *result.notes, *self.subject.notes],
-            path=self.results.case, verdicts={verdict.value: count for verdict, count in result.verdicts.items()},
-            original=self.whole.size, asked={**self.asked, "search": engine.queries - self.queries},
+            engine.queries,
+            [(1, *self.whole.size), *result.history],
+            self.subject.signature,
+            *size,
+            verified=verified,
+            others=result.others,
+            stopped=result.stopped,
+            notes=[*self.notes, *result.notes, *self.subject.notes],
+            path=self.results.case,
+            verdicts={verdict.value: count for verdict, count in result.verdicts.items()},
+            original=self.whole.size,
+            asked={**self.asked, "search": engine.queries - self.queries},
             verdict=self._verdict(result),
-        )  # fmt: skip
+        )
         needs = self.needs[1] if self.needs and self.needs[0] == engine.best else None
         self.results.write_rest(minified, engine, needs, brief=brief)
         return minified
@@ -465,4 +495,3 @@ class Minification:
         elif known != digest:
             why = "the graph is cut into other parts now than when it was written"
             raise UsageError(f"cannot resume from {self.journal.path}", why, "start anew with another -o")
-

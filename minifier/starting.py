@@ -1,4 +1,5 @@
-"""How a minification is begun from a screen: options with their defaults for a graph, as text, and the command line they make.
+"""How a minification is begun from a screen: options with their defaults for a graph, as text, and the command line
+they make.
 And how an unfinished one goes on: what its folder says, so that `--resume -o OUT` alone is enough.
 
 Reads the case.json of a case folder, where there is one; starts nothing and needs no torch.
@@ -34,17 +35,21 @@ SHOWN = ("rung", "check", "match", "jobs", "max_time", "max_queries")
 ASKS = ("rung", "check", "match")
 """Those that say what counts as failing."""
 HINTS = {
-    "rung": ", ".join(NAMES), "check": f"{', '.join(CHECKS)}, cmd: COMMAND {{case}}",
-    "match": "a regular expression for the failure's text, in place of its signature", "jobs": "queries at the same time",
-    "max_time": "seconds; empty: until it is done", "max_queries": "empty: until it is done",
+    "rung": ", ".join(NAMES),
+    "check": f"{', '.join(CHECKS)}, cmd: COMMAND {{case}}",
+    "match": "a regular expression for the failure's text, in place of its signature",
+    "jobs": "queries at the same time",
+    "max_time": "seconds; empty: until it is done",
+    "max_queries": "empty: until it is done",
     "out": "a new folder for the result",
-}  # fmt: skip
+}
 _KINDS: dict[str, Callable[[str], Any]] = {"jobs": int, "max_time": float, "max_queries": int}
 
 
 @dataclass(frozen=True)
 class Start:
-    """One minification that could be begun. `why`: where its options come from, in words. `doubt`: why it would end without a
+    """One minification that could be begun. `why`: where its options come from, in words. `doubt`: why it would end
+    without a
     repro, and `instead` what helps; then it is begun only with options of the user's own."""
 
     graph: str
@@ -60,8 +65,11 @@ class Start:
         return {**{name: _text(value) for name, value in values.items()}, "out": self.out}
 
     def with_texts(self, texts: dict[str, str]) -> Start:
-        """The same with what was typed. Raises UsageError for what makes no sense, and for what ends without a repro."""
-        if self.doubt and all(texts.get(name, "").strip() == text for name, text in self.texts().items() if name in ASKS):
+        """The same with what was typed. Raises UsageError for what makes no sense, and for what ends without a
+        repro."""
+        if self.doubt and all(
+            texts.get(name, "").strip() == text for name, text in self.texts().items() if name in ASKS
+        ):
             raise UsageError("there is nothing to shrink here", self.doubt, self.instead)
         values: dict[str, Any] = {}
         for name in SHOWN:
@@ -90,9 +98,15 @@ class Start:
 
 
 def proposed(
-    graph: str, *, verdict: Verdict | None = None, rung: str = "", imports: tuple[str, ...] = (), cwd: Path | None = None
+    graph: str,
+    *,
+    verdict: Verdict | None = None,
+    rung: str = "",
+    imports: tuple[str, ...] = (),
+    cwd: Path | None = None,
 ) -> Start:
-    """What is proposed for a graph: the options that a case was found with, else what its last verdict says: `rung` is the first
+    """What is proposed for a graph: the options that a case was found with, else what its last verdict says: `rung` is
+    the first
     that fails, `imports` what it was judged with.
 
     Raises GraphdbgError where there is no such graph.
@@ -105,8 +119,12 @@ def proposed(
     stage = found.stage
     options, why = _of_case(found.path), "as it was found" if (found.path / "case.json").is_file() else ""
     if why and needs_saying(options):
-        left = [word for word in (options.command and "its command", *map(shown, without_trust(options.imports))) if word]
-        options = replace(options, imports=(), check=MinifyOptions.check if options.command is not None else options.check)
+        left = [
+            word for word in (options.command and "its command", *map(shown, without_trust(options.imports))) if word
+        ]
+        options = replace(
+            options, imports=(), check=MinifyOptions.check if options.command is not None else options.check
+        )
         why += f", without {' and '.join(left)}: what is run has to be said by you"
     start = Start(graph, free_folder(stage, cwd), options, why)
     return start if why or verdict is None else _as_judged(start, verdict, rung, imports)
@@ -123,11 +141,16 @@ def _as_judged(start: Start, verdict: Verdict, rung: str, imports: tuple[str, ..
     if not verdict.failed and verdict.exit_code == 0:
         doubt, instead = "its last verdict is ok: no rung that was asked fails", "judge it with the inputs of the run"
     elif verdict.failed:
-        doubt, instead = f"its last verdict is {first}; the graph itself does not fail at a rung", "go on as the verdict says"
+        doubt, instead = (
+            f"its last verdict is {first}; the graph itself does not fail at a rung",
+            "go on as the verdict says",
+        )
     else:
         doubt, instead = f"its last verdict is {first}", "judge it again"
     helps = f"{instead}: {verdict.next[0]}" if verdict.next else instead
-    return replace(start, options=options, doubt=doubt, instead=f"{helps}; with another --rung, --check or --match it is begun")
+    return replace(
+        start, options=options, doubt=doubt, instead=f"{helps}; with another --rung, --check or --match it is begun"
+    )
 
 
 def free_folder(stage: str, cwd: Path | None = None) -> str:
@@ -162,10 +185,12 @@ class Unfinished:
 
 
 def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfinished:
-    """What to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is nothing, and where the
+    """What to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is nothing, and
+    where the
     folder names a command or modules that the user neither said again nor trusts.
 
-    What was typed again is taken; of the rest, what an answer depends on comes from the folder. A limit that has ended the
+    What was typed again is taken; of the rest, what an answer depends on comes from the folder. A limit that has ended
+    the
     search does not end it again.
     """
     path = out / JOURNAL_FILE
@@ -186,12 +211,15 @@ def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfini
     if TRUST in old.imports and not trusted:  # no file gives it, only the user
         what = "the graph calls Triton kernels of the user's own, whose source is in the dump"
         raise UsageError(what, "", f"read it: graphdbg show {shown_path(Path(graph))} --kernel; then add --trust")
-    ours = trusted and (TRUST in old.imports or not needs_saying(old))  # else it was said of these, not of the graph's source
+    ours = trusted and (
+        TRUST in old.imports or not needs_saying(old)
+    )  # else it was said of these, not of the graph's source
     return Unfinished(graph, replace(found, imports=with_trust(without_trust(found.imports), ours)), directory)
 
 
 def needs_saying(options: MinifyOptions) -> bool:
-    """Whether a folder's options run something that the user has to say again: a command, or modules that are imported."""
+    """Whether a folder's options run something that the user has to say again: a command, or modules that are
+    imported."""
     return options.command is not None or bool(without_trust(options.imports))
 
 
@@ -201,11 +229,17 @@ def _said(out: Path, old: MinifyOptions, directory: str, typed: Collection[str],
         return
     here = not directory or Path(directory).resolve() == Path.cwd()
     lacking = [
-        *([f"runs the command {old.command!r} in {directory or '.'!r}"]
-          if old.command is not None and not ("check" in typed and here) else []),
-        *([f"imports {', '.join(map(repr, without_trust(old.imports)))}"]
-          if without_trust(old.imports) and "imports" not in typed else []),
-    ]  # fmt: skip
+        *(
+            [f"runs the command {old.command!r} in {directory or '.'!r}"]
+            if old.command is not None and not ("check" in typed and here)
+            else []
+        ),
+        *(
+            [f"imports {', '.join(map(repr, without_trust(old.imports)))}"]
+            if without_trust(old.imports) and "imports" not in typed
+            else []
+        ),
+    ]
     if lacking:
         anew, how = again(out, old), "then say it again: {} (or --trust)"
         if not here or not anew.isprintable():
@@ -215,8 +249,8 @@ def _said(out: Path, old: MinifyOptions, directory: str, typed: Collection[str],
 
 
 def again(out: Path, options: MinifyOptions | None = None) -> str:
-    """The command that goes on in a folder. Trust has to be said again, and so has what would be run: a command, modules."""
+    """The command that goes on in a folder. Trust has to be said again, and so has what would be run: a command,
+    modules."""
     words = option_words(options.imports) if options is not None else []
     words += ["--check", options.check] if options is not None and options.command is not None else []
     return shlex.join(["graphdbg", "minify", "--resume", "-o", str(out), *words])
-

@@ -1,7 +1,10 @@
-"""Orders of the user's, carried out between two queries: pause, skip a step, disable, enable or raise one, cancel, restart.
+"""Orders of the user's, carried out between two queries: pause, skip a step, disable, enable or raise one, cancel,
+restart.
 
-An order that changes the search is a note in the journal before it acts: {"order": ..., "at": queries, "turn": boundaries so
-far}. A resumed search meets the same boundaries and takes the note at the same one, so that it ends as the uninterrupted one did.
+An order that changes the search is a note in the journal before it acts: {"order": ..., "at": queries, "turn":
+boundaries so
+far}. A resumed search meets the same boundaries and takes the note at the same one, so that it ends as the
+uninterrupted one did.
 What is urgent also ends the queries in flight, which then have no answer and do not count. Must not search.
 
 >>> steering = Steering(Path("small"), journal, tell, abort=oracle.abort)
@@ -40,12 +43,18 @@ PAUSE_S = 0.1
 
 
 class Steering:
-    """Reads OUT/control.jsonl. `abort` ends what is asked of the oracle now. `without`: steps disabled from the start."""
+    """Reads OUT/control.jsonl. `abort` ends what is asked of the oracle now. `without`: steps disabled from the
+    start."""
 
     def __init__(
-        self, out: Path, journal: Journal, tell: Follow, *, without: Sequence[str] = (),
+        self,
+        out: Path,
+        journal: Journal,
+        tell: Follow,
+        *,
+        without: Sequence[str] = (),
         abort: Callable[[], None] = lambda: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.paused = False
         self.searching = False
         """Whether there are boundaries at all; before that only the process can be interrupted."""
@@ -96,7 +105,8 @@ class Steering:
     # -- what the engine calls, in its thread
 
     def boundary(self, engine: Engine, *, again: bool = False) -> None:
-        """Carries out what is due. `again`: a query was ended from outside, and this is still the boundary before it."""
+        """Carries out what is due. `again`: a query was ended from outside, and this is still the boundary before
+        it."""
         self._turn += not again
         self._running = engine.step
         while self._noted and self._due(self._noted[0], engine):
@@ -112,7 +122,8 @@ class Steering:
             self._look()
 
     def replaying(self, queries: int) -> bool:
-        """Whether an order of an earlier process may be due before so many queries: then they are taken one after the other."""
+        """Whether an order of an earlier process may be due before so many queries: then they are taken one after the
+        other."""
         return bool(self._noted) and self._noted[0][0] <= queries
 
     @contextmanager

@@ -1,10 +1,12 @@
 # pyright: basic
-"""What the children of the fork server do for the minifier: record values once, then build and judge one candidate each.
+"""What the children of the fork server do for the minifier: record values once, then build and judge one candidate
+each.
 
-A folder of its own (`work`) holds what the first child leaves for the others: the index of values, their tensors, the atoms.
+A folder of its own (`work`) holds what the first child leaves for the others: the index of values, their tensors, the
+atoms.
 Every function takes and returns plain JSON values.
 
->>> ask("graphdbg.minifier.tasks:probe", {"work": ..., "case": ..., "candidate": None, "rung": "inductor", ...}, server=server)
+>>> ask("graphdbg.minifier.tasks:probe", {"work": ..., "case": ..., "rung": "inductor", ...}, server=server)
 """
 
 from __future__ import annotations
@@ -60,8 +62,10 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     mark("eager")
     work = Path(payload["work"])
     case = _whole(Case.at(payload["case"]), payload)
-    atoms = keep_fakes(case, work) if payload["made_up"] else keep_values(
-        case, work, seed=payload["seed"], ends_at=payload.get("ends_at", ""), running=work / RUNNING
+    atoms = (
+        keep_fakes(case, work)
+        if payload["made_up"]
+        else keep_values(case, work, seed=payload["seed"], ends_at=payload.get("ends_at", ""), running=work / RUNNING)
     )
     with settings(case.spec.config) as lost:
         notes = [*case.notes, *lost]
@@ -104,7 +108,11 @@ def probe(payload: dict[str, Any]) -> dict[str, Any]:
     whole = payload["candidate"] is None
     if payload["made_up"]:
         payload["lean"] = "fakes"
-    watched = CompiledArtifacts(original.saved) if whole and payload["rung"] == "inductor" and not payload["made_up"] else None
+    watched = (
+        CompiledArtifacts(original.saved)
+        if whole and payload["rung"] == "inductor" and not payload["made_up"]
+        else None
+    )
 
     @contextmanager
     def watch() -> Generator[None]:
@@ -149,52 +157,73 @@ def together(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def emit(payload: dict[str, Any]) -> dict[str, Any]:
-    """Writes a candidate as a case folder at `out`, in place of what a task left there that died before it could say so."""
+    """Writes a candidate as a case folder at `out`, in place of what a task left there that died before it could say
+    so."""
     shutil.rmtree(payload["out"], ignore_errors=True)
     case = Case.at(payload["case"])
     made, record = _load(case, payload), case.saved.record
     gm, inputs, spec = made.gm, made.inputs, made.spec
-    kept = {room: {key: value for key, value in values.items() if key in spec.config.get(room, {})}
-            for room, values in record.config.items()}  # fmt: skip
+    kept = {
+        room: {key: value for key, value in values.items() if key in spec.config.get(room, {})}
+        for room, values in record.config.items()
+    }
     renamed = gm.meta.get(RENAMED, {})
     record.inputs = [msgspec.structs.replace(item, name=renamed.get(item.name, item.name)) for item in record.inputs]
     record = msgspec.structs.replace(record, config={room: values for room, values in kept.items() if values})
     if any(fake_of(node) is None for node in gm.graph.nodes if node.op == "placeholder"):
         fakes, mode = shared_fakes(gm, inputs, dynamic=False)
         with in_force(spec), mode:
-            Renewing(gm, "example_value" if spec.stage in FULL_STAGES else "val").run(*fakes, enable_io_processing=False)
+            Renewing(gm, "example_value" if spec.stage in FULL_STAGES else "val").run(
+                *fakes, enable_io_processing=False
+            )
     live.save_graph(
-        gm, inputs, payload["out"], like=record, stage=spec.stage, compile_kwargs=spec.compile_kwargs, ambient=spec.ambient
+        gm,
+        inputs,
+        payload["out"],
+        like=record,
+        stage=spec.stage,
+        compile_kwargs=spec.compile_kwargs,
+        ambient=spec.ambient,
     )
     told = {"recorded_at": record.stage} if spec.stage != record.stage else {}
     return {"nodes": len(gm.graph.nodes), "input_bytes": input_bytes(inputs), "spec": msgspec.to_builtins(spec) | told}
 
 
 def cut(payload: dict[str, Any]) -> dict[str, Any]:
-    """Writes the named nodes as a case at `out`. It returns what something outside of them reads; what they read from outside
-    is an input with its recorded value, or the one that eager computes from the graph's inputs ("made_up": its form alone).
+    """Writes the named nodes as a case at `out`. It returns what something outside of them reads; what they read from
+    outside
+    is an input with its recorded value, or the one that eager computes from the graph's inputs ("made_up": its form
+    alone).
     """
     mark("eager")
     work, wanted = Path(payload["work"]), set(payload["names"])
     case = _whole(Case.at(payload["case"]), payload)
-    atoms = keep_fakes(case, work) if payload["made_up"] else keep_values(
-        case, work, seed=payload["seed"], running=work / RUNNING
+    atoms = (
+        keep_fakes(case, work)
+        if payload["made_up"]
+        else keep_values(case, work, seed=payload["seed"], running=work / RUNNING)
     )
     keep = {atoms.of_node[name] for name in wanted & atoms.of_node.keys()}
     kept = {name for atom in keep for name in atoms.nodes[atom]}
     behind = [node.name for node in case.gm.graph.nodes if node.name in wanted and node.name not in atoms.order]
     if behind:
         last = next(reversed([name for name in atoms.order if name in atoms.of_node]))
-        raise UsageError(f"cannot cut {behind[0]}", f"eager itself raises at {last}, before it", f"end at {last} or before")
+        raise UsageError(
+            f"cannot cut {behind[0]}", f"eager itself raises at {last}, before it", f"end at {last} or before"
+        )
     if not keep:
-        raise UsageError("there is nothing to cut out", "inputs, outputs and sizes compute nothing", "name a node that does")
+        raise UsageError(
+            "there is nothing to cut out", "inputs, outputs and sizes compute nothing", "name a node that does"
+        )
     mark("build")
     values = load_values(work, mode_of(case.gm, case.inputs) if payload["made_up"] else None)
     read_outside = [
-        node.name for node in case.gm.graph.nodes
-        if node.name in kept and any(user.name not in kept for user in node.users)
+        node.name
+        for node in case.gm.graph.nodes
+        if node.name in kept
+        and any(user.name not in kept for user in node.users)
         and any(True for _ in leaves(values.tree(node.name)))
-    ]  # fmt: skip
+    ]
     random = sorted(name for atom in atoms.random if atom in keep for name in atoms.nodes[atom])
     returned = frozenset(atoms.positions(read_outside)) if read_outside else None
     with settings(case.spec.config) as lost:
@@ -202,7 +231,9 @@ def cut(payload: dict[str, Any]) -> dict[str, Any]:
     try:
         told = emit(payload | {"candidate": Candidate(frozenset(keep), returned=returned).to_json()})
     except Invalid as error:
-        raise UsageError("these nodes make no graph of their own", str(error), "take what lies between them, too") from error
+        raise UsageError(
+            "these nodes make no graph of their own", str(error), "take what lies between them, too"
+        ) from error
     came = sorted(kept - wanted, key=atoms.order.index)
     size = {key: told[key] for key in ("nodes", "input_bytes")}
     return size | {"kept": len(kept), "came": came, "random": random, "notes": notes}
@@ -237,8 +268,10 @@ def _mode(payload: dict[str, Any], case: Live) -> Any:
 def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> Outcome:
     """The judgement of one graph, with the amounts that were asked for: too slow, too much memory.
 
-    Compile and first run of the rung alone are measured, eager before them is not; a graph that fails in any other way is no
-    case of too much. The time is that of one query at a time, from an empty code cache, with a control (see `toolkit.control`).
+    Compile and first run of the rung alone are measured, eager before them is not; a graph that fails in any other way
+    is no
+    case of too much. The time is that of one query at a time, from an empty code cache, with a control (see
+    `toolkit.control`).
     """
     slow, large = payload.get("slower_than"), payload.get("memory_over")
     peak = PeakMemory()
@@ -277,9 +310,11 @@ AXES = ("dims", "values", "strides")
 
 
 def plainest(case: Live) -> tuple[list[str], list[str]]:
-    """The plainest form that a case may have on several axes at once: sizes of 1, ones, contiguous; one query for all of them.
+    """The plainest form that a case may have on several axes at once: sizes of 1, ones, contiguous; one query for all
+    of them.
 
-    The edits (none where nothing can be plainer), and the passes that still have something to propose after them. Most failures
+    The edits (none where nothing can be plainer), and the passes that still have something to propose after them. Most
+    failures
     of a kernel or a compiler do not depend on any of it.
     """
     edits: list[str] = []

@@ -1,7 +1,10 @@
-"""Shared by all tests: one warm Inductor cache, one warm fork server, no recording by accident, repeatable random values.
+"""Shared by all tests: one warm Inductor cache, one warm fork server, no recording by accident, repeatable random
+values.
 
-The cache lies in .cache/ of the checkout, is shared by all workers and later runs, and is warmed once (a fresh one costs about
-30 s of toolchain probes). A test about cold or warm caches sets a TORCHINDUCTOR_CACHE_DIR of its own. Each worker has one fork
+The cache lies in .cache/ of the checkout, is shared by all workers and later runs, and is warmed once (a fresh one
+costs about
+30 s of toolchain probes). A test about cold or warm caches sets a TORCHINDUCTOR_CACHE_DIR of its own. Each worker has
+one fork
 server (`one_server`), which a test about servers does without: `@pytest.mark.own_server`.
 """
 
@@ -46,7 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith("GRAPHDBG")]:
         del os.environ[name]
-    os.environ.pop("CI", None)  # torch turns some of its warnings into errors where it is set; users' machines do not set it
+    os.environ.pop(
+        "CI", None
+    )  # torch turns some of its warnings into errors where it is set; users' machines do not set it
     os.environ["XDG_STATE_HOME"] = str(ROOT / ".cache" / "state")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(CACHE)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -54,7 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_inductor_cache() -> Path:
-    """Compiles one small function, forward and backward, unless an earlier run or another worker did; returns the cache."""
+    """Compiles one small function, forward and backward, unless an earlier run or another worker did; returns the
+    cache."""
     CACHE.mkdir(parents=True, exist_ok=True)
     done = CACHE / "warm"
     with (CACHE / "lock").open("w") as lock:
@@ -73,7 +79,8 @@ def checkout() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_server(warm_inductor_cache: Path) -> Iterator[Lender]:
-    """Lends one warm fork server to whoever in this process starts a usual one; its children find modules in `modules`."""
+    """Lends one warm fork server to whoever in this process starts a usual one; its children find modules in
+    `modules`."""
     with lending(warm_inductor_cache) as lender:
         yield lender
 

@@ -1,4 +1,5 @@
-"""In a child of the worker's shared server: calls a function in the folder of whoever asks, where its own server would be.
+"""In a child of the worker's shared server: calls a function in the folder of whoever asks, where its own server would
+be.
 
 >>> call({"folder": "/tmp", "function": "os:getcwd_of", "payload": {"n": 1}})
 """

@@ -1,9 +1,14 @@
-"""One warm fork server for each pytest worker: who starts one of the usual kind is given that one, and closing it leaves it.
+"""One warm fork server for each pytest worker: who starts one of the usual kind is given that one, and closing it
+leaves it.
 
-A server costs 5 to 8 s of CPU before its first query, and what one has compiled, the next compiles again. It is the real server
-and the real protocol; only its process outlives the `ForkServer` that asks. Time, threads and memory are limits of each query,
-so they stay those of the asking one. A server of its own is started, as always, by whoever wants a bare one (`warm="nothing"`),
-a cache of its own, other variables or a folder of modules that the shared one does not know, and by a test marked `own_server`.
+A server costs 5 to 8 s of CPU before its first query, and what one has compiled, the next compiles again. It is the
+real server
+and the real protocol; only its process outlives the `ForkServer` that asks. Time, threads and memory are limits of each
+query,
+so they stay those of the asking one. A server of its own is started, as always, by whoever wants a bare one
+(`warm="nothing"`),
+a cache of its own, other variables or a folder of modules that the shared one does not know, and by a test marked
+`own_server`.
 The server of whole programs (`programs`), another 7 s, is lent in the same way.
 
 >>> with ForkServer(preload=PRELOAD) as server:       # inside `lending()`: the worker's
@@ -30,29 +35,63 @@ from graphdbg.toolkit.isolation.client import ForkServer, Pending, _Process, ser
 from graphdbg.toolkit.isolation.wall import PARTS
 
 TESTS = Path(__file__).resolve().parent
-MODULES = [str(TESTS / place) for place in (".", "toolkit/planted", "toolkit/debug_nop", "minifier", "minifier/passes", "bench")]
-"""Where tests have modules for a server's children; in the shared server's path whether or not they are in ours just now."""
+MODULES = [
+    str(TESTS / place)
+    for place in (".", "toolkit/planted", "toolkit/debug_nop", "minifier", "minifier/passes", "bench")
+]
+"""Where tests have modules for a server's children; in the shared server's path whether or not they are in ours just
+now."""
 PRELOAD = (
-    "graphdbg.toolkit.judge", "graphdbg.toolkit.case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
-    "graphdbg.dumps.torchside.decode", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
-    "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
-    "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
-    "graphdbg.toolkit.spec", "graphdbg.toolkit.debug_nop.checking", "graphdbg.toolkit.blame.bisect_probe",
-    "graphdbg.toolkit.blame.switching", "graphdbg.toolkit.blame.node_tasks", "graphdbg.toolkit.compile_fx.showing.child",
-    "graphdbg.toolkit.node_stats", "graphdbg.toolkit.node_values.child", "graphdbg.minifier.tasks",
-    "graphdbg.minifier.command_tasks", "graphdbg.toolkit.recorder.session",
-)  # fmt: skip
+    "graphdbg.toolkit.judge",
+    "graphdbg.toolkit.case:warm",
+    "graphdbg.toolkit.fidelity",
+    "graphdbg.dumps.store",
+    "graphdbg.dumps.torchside.decode",
+    "graphdbg.dumps.torchside.make_inputs",
+    "graphdbg.dumps.torchside.encode",
+    "graphdbg.toolkit.rungs.eager",
+    "graphdbg.toolkit.rungs.nop",
+    "graphdbg.toolkit.rungs.inductor",
+    "graphdbg.toolkit.rungs.decomposed",
+    "graphdbg.toolkit.rungs.inductor_nofuse",
+    "graphdbg.toolkit.rungs.torchscript",
+    "graphdbg.toolkit.spec",
+    "graphdbg.toolkit.debug_nop.checking",
+    "graphdbg.toolkit.blame.bisect_probe",
+    "graphdbg.toolkit.blame.switching",
+    "graphdbg.toolkit.blame.node_tasks",
+    "graphdbg.toolkit.compile_fx.showing.child",
+    "graphdbg.toolkit.node_stats",
+    "graphdbg.toolkit.node_values.child",
+    "graphdbg.minifier.tasks",
+    "graphdbg.minifier.command_tasks",
+    "graphdbg.toolkit.recorder.session",
+)
 """What the usual servers import once; what is missing here is imported by the child that needs it."""
-HARMLESS = frozenset({
-    "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "COLUMNS", "LINES", "TERM", "EDITOR", "VISUAL",
-    "TMUX", "NO_COLOR", "FORCE_COLOR", "XDG_CONFIG_HOME", "XDG_STATE_HOME",
-})  # fmt: skip
+HARMLESS = frozenset(
+    {
+        "PYTEST_CURRENT_TEST",
+        "PWD",
+        "OLDPWD",
+        "COLUMNS",
+        "LINES",
+        "TERM",
+        "EDITOR",
+        "VISUAL",
+        "TMUX",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "XDG_CONFIG_HOME",
+        "XDG_STATE_HOME",
+    }
+)
 """Variables that no child looks at."""
 _BLOCK = 1 << 20
 
 
 class Lender:
-    """The servers of this worker, a usual one and one of programs: started by the first who asks, and again after a death."""
+    """The servers of this worker, a usual one and one of programs: started by the first who asks, and again after a
+    death."""
 
     own = False
     """Whether the running test is about servers, and gets its own."""
@@ -71,7 +110,11 @@ class Lender:
         """Whether the shared server can stand for the one that is asked for."""
         known = asking._cache_dir is None or asking._cache_dir == self.cache
         unknown = [one for one in sys.path if one and one not in self.path and not one.startswith(sys.prefix)]
-        return not (self.own or unknown or asking._settings["warm"] == "nothing") and known and self.variables == _variables()
+        return (
+            not (self.own or unknown or asking._settings["warm"] == "nothing")
+            and known
+            and self.variables == _variables()
+        )
 
     def lend(self, warm: str) -> _Process:
         """The process, which is alive. `warm`: what was asked for, of which programs have a server of their own."""

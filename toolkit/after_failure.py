@@ -1,6 +1,7 @@
 """`graphdbg dump --on-failure minify,report`: what is done with a failing graph when the recorded command has ended.
 
-Runs the commands of other rooms as child processes, since this room must not import them; their narration and their stdout both
+Runs the commands of other rooms as child processes, since this room must not import them; their narration and their
+stdout both
 go to stderr, so that the recorded command's stdout stays its own. Must never change dump's exit code, never overwrite
 anything, and never go on for longer than it was given.
 
@@ -56,11 +57,14 @@ def steps(text: str) -> tuple[str, ...]:
     return tuple(step for step in STEPS if step in words)
 
 
-def follow(run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: Sequence[int] = (),
-           imports: Sequence[str] = ()) -> None:  # fmt: skip
-    """Does the steps for the first graph that fails again; everything is told on stderr, nothing is raised but our defects.
+def follow(
+    run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: Sequence[int] = (), imports: Sequence[str] = ()
+) -> None:
+    """Does the steps for the first graph that fails again; everything is told on stderr, nothing is raised but our
+    defects.
 
-    `signals` were sent to dump while the command ran: after one that asks to stop nothing is begun. `imports` are modules for
+    `signals` were sent to dump while the command ran: after one that asks to stop nothing is begun. `imports` are
+    modules for
     the steps to import first.
     """
     asked = [signal.Signals(number).name for number in signals if number in _stopping()]
@@ -105,7 +109,8 @@ class _Steps:
 
     @contextmanager
     def begun(self) -> Iterator[_Steps]:
-        """Takes signals meanwhile: Ctrl-C reaches the child from the terminal, one that is sent to us is passed on as Ctrl-C."""
+        """Takes signals meanwhile: Ctrl-C reaches the child from the terminal, one that is sent to us is passed on as
+        Ctrl-C."""
 
         def stop(number: int, _: FrameType | None) -> None:
             self.stopped = True
@@ -149,7 +154,13 @@ class _Steps:
         """What was written, and what was not looked at."""
         lines = [f"graphdbg: on failure: wrote {' and '.join(shown_path(path) for path in self.written)}"]
         if not self.written:
-            why = "it was interrupted" if self.stopped else f"{self.limit_s:.0f} s were over" if self.over() else "see above"
+            why = (
+                "it was interrupted"
+                if self.stopped
+                else f"{self.limit_s:.0f} s were over"
+                if self.over()
+                else "see above"
+            )
             lines = [f"graphdbg: on failure: nothing was written ({why})"]
         others = [row.id for row in found if self.done is None or compile_of(row) != compile_of(self.done)]
         if self.written and others:
@@ -157,7 +168,8 @@ class _Steps:
         return lines
 
     def _command(self, words: list[str], share: float) -> int:
-        """Runs one graphdbg command, both outputs on our stderr; past its share of the time it is interrupted, then killed."""
+        """Runs one graphdbg command, both outputs on our stderr; past its share of the time it is interrupted, then
+        killed."""
         say(f"graphdbg: $ {shlex.join(['graphdbg', *words])}")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHDBG")}
         self._child = subprocess.Popen(

@@ -1,8 +1,11 @@
 # pyright: basic
-"""The operator after which a small difference becomes a large one: where rounding alone is decisive, which node makes it so.
+"""The operator after which a small difference becomes a large one: where rounding alone is decisive, which node makes
+it so.
 
-A float64 run is compared, node by node, with one in which every value is rounded at random (`comparing.perturbed`): the growth of
-a node is how much further its result is off, relative to its size, than what went into it. Runs in a child; changes nothing.
+A float64 run is compared, node by node, with one in which every value is rounded at random (`comparing.perturbed`): the
+growth of
+a node is how much further its result is off, relative to its size, than what went into it. Runs in a child; changes
+nothing.
 
 >>> amplifier(gm, inputs, run).node.name
 'floor'
@@ -58,7 +61,9 @@ def amplifier(gm: fx.GraphModule, inputs: Sequence[Any], run: Run) -> Amplifier 
         return value
 
     def look(node: fx.Node, value: Any) -> Any:
-        made = max([_apart(*pair) for pair in zip(truth.get(node.name, []), tensors_in(value), strict=False)], default=0.0)
+        made = max(
+            [_apart(*pair) for pair in zip(truth.get(node.name, []), tensors_in(value), strict=False)], default=0.0
+        )
         given = max([off.get(arg.name, 0.0) for arg in node.all_input_nodes], default=0.0)
         if given and node.name in nodes and node.op != "output":
             growths.append(Amplifier(nodes[node.name], given, made))

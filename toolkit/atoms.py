@@ -2,7 +2,8 @@
 """Atoms: what a minifier keeps or drops as one.
 
 An atom is one node, except: a multi-output op with its getitems; producers of values that cannot be inputs, with their
-users; all of a vmap, grad or jvp that Dynamo traced into. Returning a placeholder or an attribute is an atom too. Symbolic
+users; all of a vmap, grad or jvp that Dynamo traced into. Returning a placeholder or an attribute is an atom too.
+Symbolic
 numbers and mode switches are no atoms (see `Carried`).
 A write in place is an atom like any other: who reads after a dropped write reads the recorded value (see `cutting`).
 
@@ -34,8 +35,10 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 class Carried:
     """Nodes that no atom holds: they come with the kept nodes that need them, and go with them.
 
-    Symbolic numbers (a size that a dropped node computed cannot be an input: its symbol would be bound nowhere) and the mode
-    switches of a Dynamo graph (grad mode, autocast). So a subset never becomes static, or computes in another dtype, in silence.
+    Symbolic numbers (a size that a dropped node computed cannot be an input: its symbol would be bound nowhere) and the
+    mode
+    switches of a Dynamo graph (grad mode, autocast). So a subset never becomes static, or computes in another dtype, in
+    silence.
     """
 
     numbers: dict[str, list[str]] = field(default_factory=dict)
@@ -118,7 +121,8 @@ def fake_of(node: fx.Node) -> Any:
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether a value is a number that is not known before the graph runs, or a list of numbers with such among them."""
+    """Whether a value is a number that is not known before the graph runs, or a list of numbers with such among
+    them."""
     if isinstance(value, (list, tuple)):
         return all(isinstance(part, (*SYMBOLIC, int, float)) for part in value) and any(map(is_symbolic, value))
     return isinstance(value, SYMBOLIC) and not value.node.is_constant()
@@ -148,7 +152,8 @@ def bound_by(value: Any) -> set[str]:
 
 
 def binding(others: Sequence[fx.Node], given: Sequence[Any]) -> tuple[set[str], set[str]]:
-    """The names of the placeholders among `others` that must come in too, so that every symbol of what is given is bound,
+    """The names of the placeholders among `others` that must come in too, so that every symbol of what is given is
+    bound,
     and the symbols that none of them binds (sizes that depend on data).
     """
     loose = {symbol for value in given for symbol in symbols_in(value)}
@@ -232,7 +237,9 @@ class Atoms:
 
     def _describe(self, number: int, members: list[fx.Node], values: Values, writers: dict[str, set[str]]) -> None:
         before = {self.of_node[a.name] for node in members for a in node.all_input_nodes if a.name in self.of_node}
-        earlier = {self.of_node[writer] for node in members for writer in writers.get(node.name, ()) if writer in self.of_node}
+        earlier = {
+            self.of_node[writer] for node in members for writer in writers.get(node.name, ()) if writer in self.of_node
+        }
         self.parents.append(sorted(parent for parent in before | earlier if parent < number))
         looks = [(node.op, target_text(node), _looks(values.tree(node.name)), _constants(node)) for node in members]
         self.labels.append(repr(looks))

@@ -1,8 +1,11 @@
 # pyright: basic
-"""What every rung of one graph is compared with: eager's results and the float64 reference, kept in a file between queries.
+"""What every rung of one graph is compared with: eager's results and the float64 reference, kept in a file between
+queries.
 
-The ladder judges one graph under many rungs, each in a child of its own; the first child leaves this, the others read it. It
-belongs to one graph, one seed and one device, which the caller of `judge` has to see to. The file holds tensors and plain
+The ladder judges one graph under many rungs, each in a child of its own; the first child leaves this, the others read
+it. It
+belongs to one graph, one seed and one device, which the caller of `judge` has to see to. The file holds tensors and
+plain
 values and is read as nothing else.
 
 >>> reference(gm, [torch.ones(2)])
@@ -31,13 +34,16 @@ from .eager import GraphRunError, attribute, clone_inputs, copy_graph, drawn, is
 from .execution import Execution
 
 WIDE = {
-    torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,
-    torch.complex32: torch.complex128, torch.complex64: torch.complex128,
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex32: torch.complex128,
+    torch.complex64: torch.complex128,
 } | {
     getattr(torch, name): torch.float64
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
     if hasattr(torch, name)
-}  # fmt: skip
+}
 _NARROWING_METHODS = frozenset({"half", "float", "bfloat16"})
 _REINTERPRETING = frozenset(
     {"aten.view.dtype", "prims.view_of_dtype.default", "aten.view_copy.dtype", "aten.frexp.Tensor"}
@@ -58,13 +64,18 @@ def reference(
     run: Callable[[fx.GraphModule, list[Any]], list[Any]] = run_graph,
     rounded: Mapping[str, torch.dtype] | None = None,
 ) -> list[Any] | NoReference:
-    """Outputs of the graph in float64: with every dtype-bearing argument widened, run on widened inputs; or the reason why there
+    """Outputs of the graph in float64: with every dtype-bearing argument widened, run on widened inputs; or the reason
+    why there
     are none. `run` executes a graph (forward alone by default). Graph and inputs stay as they are.
 
-    float16, bfloat16, float32 and the float8 formats become float64, complex32 and complex64 become complex128: in arguments,
-    keyword arguments, constants, parameters, subgraphs, `.half()`-like methods and the default dtype of factories; autocast
-    regions are switched off. Random operations run as recorded and are widened afterwards, so one seed gives one set of random
-    numbers. What has no meaning or no kernel in float64 gives NoReference with the node's name, never a wrong reference.
+    float16, bfloat16, float32 and the float8 formats become float64, complex32 and complex64 become complex128: in
+    arguments,
+    keyword arguments, constants, parameters, subgraphs, `.half()`-like methods and the default dtype of factories;
+    autocast
+    regions are switched off. Random operations run as recorded and are widened afterwards, so one seed gives one set of
+    random
+    numbers. What has no meaning or no kernel in float64 gives NoReference with the node's name, never a wrong
+    reference.
 
     `rounded`: nodes whose first argument is rounded to a dtype all the same (see `comparing.left_out`).
     """
@@ -143,7 +154,8 @@ def _wide_dtype(value: Any) -> Any:
 
 
 def _narrow_arguments(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> dict[str, Any]:
-    """Positions and names of the tensor arguments of a random op that must be narrowed back, with their recorded dtypes."""
+    """Positions and names of the tensor arguments of a random op that must be narrowed back, with their recorded
+    dtypes."""
     found: dict[str, Any] = {}
     for key, value in [*((str(index), value) for index, value in enumerate(node.args)), *node.kwargs.items()]:
         if isinstance(value, fx.Node):
@@ -152,7 +164,8 @@ def _narrow_arguments(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> d
 
 
 def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) -> Callable[..., Any]:
-    """A function that runs a random op on its recorded dtypes and widens what it gives: the numbers are those of eager."""
+    """A function that runs a random op on its recorded dtypes and widens what it gives: the numbers are those of
+    eager."""
 
     def back(key: str, value: Any) -> Any:
         dtype = narrow.get(key)
@@ -242,7 +255,11 @@ class Baseline:
 
     def bytes(self) -> int:
         """What the file would hold."""
-        kept = [*self.eager.outputs, *self.eager.gradients, *([] if isinstance(self.truth, NoReference) else self.truth)]
+        kept = [
+            *self.eager.outputs,
+            *self.eager.gradients,
+            *([] if isinstance(self.truth, NoReference) else self.truth),
+        ]
         return sum(value.numel() * value.element_size() for value in kept if isinstance(value, torch.Tensor))
 
     def save(self, path: Path) -> None:
@@ -256,10 +273,14 @@ class Baseline:
         with contextlib.suppress(OSError, RuntimeError, TypeError, AttributeError, pickle.PicklingError):
             torch.save(
                 {
-                    "parts": parts, "changed": self.changed, "left_out": sorted(self.left_out), "truth": truth,
+                    "parts": parts,
+                    "changed": self.changed,
+                    "left_out": sorted(self.left_out),
+                    "truth": truth,
                     "computed": self.computed,
-                }, part,
-            )  # fmt: skip
+                },
+                part,
+            )
             part.rename(path)
 
 

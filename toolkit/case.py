@@ -1,6 +1,7 @@
 """One case everywhere: a saved graph with its inputs and how it enters the compiler, in two faces.
 
-`case.saved` is records and needs no torch; `case.live()` is a module that runs, its inputs and the spec: what the judge, passes
+`case.saved` is records and needs no torch; `case.live()` is a module that runs, its inputs and the spec: what the
+judge, passes
 and cutting take. Each call decodes the graph anew.
 
 >>> case = Case.at("myrun/0_0/forward")
@@ -43,7 +44,8 @@ from .spec import FULL_STAGES, ReplaySpec
 class Live:
     """The live face. Who takes one leaves graph and inputs as they are, and returns new ones.
 
-    `spec`: how it enters the compiler, and with what settings. `notes`: sentences on what could not be as recorded. `lowered`:
+    `spec`: how it enters the compiler, and with what settings. `notes`: sentences on what could not be as recorded.
+    `lowered`:
     what AOTAutograd traced in the run for the outputs of a graph of Dynamo's, by place, where that is on record.
     """
 
@@ -66,7 +68,8 @@ class Case:
         return cls(load_graph(path))
 
     def live(self, *, rung: str = "", seed: int = 0, device: str | None = None, meeting: str = "") -> Live:
-        """With its recorded inputs, what was not recorded made up by `seed`; on `device`, or where `rung` needs it. Process
+        """With its recorded inputs, what was not recorded made up by `seed`; on `device`, or where `rung` needs it.
+        Process
         groups that it names are made (see `process_groups.join` for `meeting`)."""
         saved, device = self.saved, self.device_for(rung, device)
         record, inputs_record, tensors = saved.record, saved.inputs_record, saved.tensors
@@ -90,7 +93,9 @@ class Case:
             spec.dynamic = False
         if from_gpu and (fused := gpu_only.used(gm)):
             gpu_only.register()
-            notes.append(f"{', '.join(fused)}: there is no CPU kernel of torch; computed by the mathematics that defines it")
+            notes.append(
+                f"{', '.join(fused)}: there is no CPU kernel of torch; computed by the mathematics that defines it"
+            )
         if saved.record.kernels and device in (None, "cpu"):
             notes += gpu_only.notes(gm)
         return Live(gm, inputs, spec, notes, partial(_lowered, saved))
@@ -103,19 +108,23 @@ class Case:
 
 
 def _lowered(saved: SavedGraph) -> dict[int, Any]:
-    """The fake outputs of the joint or inference graph that was traced of a graph of Dynamo's, by the output they are of it."""
+    """The fake outputs of the joint or inference graph that was traced of a graph of Dynamo's, by the output they are
+    of it."""
     for stage in ("joint", "inference") if saved.record.stage in FULL_STAGES else ():
         if (saved.path.parent / stage).exists():
             inner = load_graph(saved.path.parent / stage)
             output = live.fake_module(inner.record, inner.tensors, where=str(inner.path))[0].graph.output_node()
             made = zip(output.meta.get("desc") or (), leaves(output.args[0]), strict=False)
             places = ((re.fullmatch(r"PlainAOTOutput\(idx=(\d+)\)", str(told)), node) for told, node in made)
-            return {int(place[1]): node.meta.get("val") for place, node in places if place and isinstance(node, fx.Node)}
+            return {
+                int(place[1]): node.meta.get("val") for place, node in places if place and isinstance(node, fx.Node)
+            }
     return {}
 
 
 def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:
-    """What Dynamo knew of a number that the program holds in a tensor of no dimension: its item, by the name that the graph has
+    """What Dynamo knew of a number that the program holds in a tensor of no dimension: its item, by the name that the
+    graph has
     for it; and which floats it had made constants, without which torch starts a compile over.
     """
     for node in gm.graph.nodes:
@@ -131,21 +140,25 @@ def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:
 def _plain_here(gm: fx.GraphModule, seen: InputsRecord | None) -> list[str]:
     """The inputs that were more than plain tensors: what their class did is in the graph already."""
     called = of_module(gm).inputs
-    given = [(one.name, one.value) for one in (seen.inputs if seen is not None else ()) if isinstance(one.value, TensorValue)]
+    given = [
+        (one.name, one.value) for one in (seen.inputs if seen is not None else ()) if isinstance(one.value, TensorValue)
+    ]
     lost = [(name, value.subclass) for name, value in given if value.subclass not in ("", BUFFER) and not value.inner]
     told = {called.get(name, name): kind for name, kind in lost}
     return [f"{name} was a {kind} in the run and is a plain tensor here" for name, kind in told.items()]
 
 
 def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) -> None:
-    """Gives the fake inputs of a graph that AOTAutograd still has to see what the real ones are to autograd: tracing left on them
+    """Gives the fake inputs of a graph that AOTAutograd still has to see what the real ones are to autograd: tracing
+    left on them
     what the graph's own writes made of them."""
     nodes = gm.graph.find_nodes(op="placeholder") if spec.stage in FULL_STAGES else []
     pairs = [(node, node.meta.get("example_value"), real) for node, real in zip(nodes, inputs, strict=False)]
     pairs = [
-        one for one in pairs
+        one
+        for one in pairs
         if (isinstance(one[1], t.FakeTensor) or is_wrapper(one[1])) and isinstance(one[2], torch.Tensor)
-    ]  # fmt: skip
+    ]
     fakes, reals = [fake for _, fake, _ in pairs], [real for *_, real in pairs]
     views, bases = bases_of(fakes), bases_of(reals)
     same = [(one.requires_grad, one.is_leaf) == (real.requires_grad, real.is_leaf) for _, one, real in pairs]
@@ -153,8 +166,9 @@ def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) 
         return
     known = {
         place: base._replace(requires_grad=bases[place].requires_grad, leaf=bases[place].leaf)
-        for place, base in views.items() if place in bases
-    }  # fmt: skip
+        for place, base in views.items()
+        if place in bases
+    }
     came = [place for place, real in enumerate(reals) if not real.is_leaf]
     plain = [fake.detach().requires_grad_(real.requires_grad) for _, fake, real in pairs]
     mode = next((one.fake_mode for one in fakes if isinstance(one, t.FakeTensor)), None)
@@ -171,7 +185,8 @@ def warm() -> None:
 
 
 def moved(gm: fx.GraphModule, inputs: list[Any], device: torch.device) -> tuple[fx.GraphModule, list[Any]]:
-    """The graph and its inputs on another device: tensors, device arguments; recorded fake values are dropped. Changes `gm`."""
+    """The graph and its inputs on another device: tensors, device arguments; recorded fake values are dropped. Changes
+    `gm`."""
     for part in graphs_in(gm):
         for node in part.graph.nodes:
             node.args = map_aggregate(node.args, lambda value: device if isinstance(value, torch.device) else value)
@@ -190,12 +205,16 @@ _VIEW, _RESHAPE = torch.ops.aten.view.default, torch.ops.aten.reshape.default
 
 
 def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str]:
-    """Lets the metadata of a backward graph follow its saved tensors where those came in another layout than it was traced with.
+    """Lets the metadata of a backward graph follow its saved tensors where those came in another layout than it was
+    traced with.
     Changes `gm` in place where that is needed; returns what was done, as notes.
 
-    Inductor may lay out convolutions channels-last. AOTAutograd then gives the backward graph's inputs the strides that the
-    compiled forward graph makes, and traces nothing anew; Inductor does that itself, once every view is a reshape. Eager and the
-    checks need the same, or a `view` fails and strides look wrong in a healthy graph. Only strides are taken over, from fake
+    Inductor may lay out convolutions channels-last. AOTAutograd then gives the backward graph's inputs the strides that
+    the
+    compiled forward graph makes, and traces nothing anew; Inductor does that itself, once every view is a reshape.
+    Eager and the
+    checks need the same, or a `view` fails and strides look wrong in a healthy graph. Only strides are taken over, from
+    fake
     values; a node that is recorded with another size or dtype than it has stays as recorded.
     """
     if record.stage != "backward" or not _any_relaid(gm, record):
@@ -227,7 +246,8 @@ def reshapes(gm: fx.GraphModule) -> list[str]:
 
 
 def as_reshapes(gm: fx.GraphModule, names: Collection[str]) -> None:
-    """Makes the named nodes reshapes where they are views: in a part of a graph, what `follow_saved` did to the whole."""
+    """Makes the named nodes reshapes where they are views: in a part of a graph, what `follow_saved` did to the
+    whole."""
     for node in gm.graph.nodes:
         if node.target is _VIEW and node.name in names:
             node.target = _RESHAPE

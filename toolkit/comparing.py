@@ -1,7 +1,9 @@
 # pyright: basic
-"""What a rung left beside what eager left: changed inputs, outputs that share an input's memory, metadata, numbers, roundings.
+"""What a rung left beside what eager left: changed inputs, outputs that share an input's memory, metadata, numbers,
+roundings.
 
-The first that differs is the verdict. Runs the graph again, in float64, only where that decides something. Must not run the rung.
+The first that differs is the verdict. Runs the graph again, in float64, only where that decides something. Must not run
+the rung.
 
 >>> comparing = Comparing(gm, inputs, spec, CHECKS["auto"], set(), [], run)
 >>> comparing.difference(truth, eager, got, wanted, seen, None)
@@ -33,8 +35,10 @@ Run = Callable[..., list[Any]]
 
 @dataclass
 class Comparing:
-    """One comparison. `left_out`: places of results that say nothing; `before`: the inputs and what the graph holds; `changed`:
-    those of them that eager writes to; `run`: the results of an eager run of another form of the graph; `lowered`: the outputs as
+    """One comparison. `left_out`: places of results that say nothing; `before`: the inputs and what the graph holds;
+    `changed`:
+    those of them that eager writes to; `run`: the results of an eager run of another form of the graph; `lowered`: the
+    outputs as
     AOTAutograd traced them, by place."""
 
     gm: fx.GraphModule
@@ -50,7 +54,8 @@ class Comparing:
     def difference(
         self, truth: Any, eager: Execution, got: Execution, wanted: list[Any], seen: list[Any], drawn: list[Any] | None
     ) -> Difference | None:
-        """What differs, or None. `wanted` are eager's results, `seen` the rung's, `drawn` those of its run with eager's random
+        """What differs, or None. `wanted` are eager's results, `seen` the rung's, `drawn` those of its run with eager's
+        random
         numbers, where it draws any: then `seen` is looked at for metadata alone."""
         return self._mutation(got) or self._numbers(truth, wanted, seen, drawn) or self._aliases(eager, got)
 
@@ -63,13 +68,16 @@ class Comparing:
             if not isinstance(before, torch.Tensor) or same_bits(before, after) != (index in self.changed):
                 continue
             if index in self.changed:
-                return Difference("metadata", -1, "no mutation", None, f"{inputs[index]} is as it was; eager changes it in place")
+                return Difference(
+                    "metadata", -1, "no mutation", None, f"{inputs[index]} is as it was; eager changes it in place"
+                )
             text = f"{inputs[index]} is changed in place; eager leaves it as it was"
             return Difference("metadata", -1, "mutation", None, text)
         return None
 
     def _aliases(self, eager: Execution, got: Execution) -> Difference | None:
-        """An output that shares an input's memory where eager's does not, and that was not given away to a backward; for whole
+        """An output that shares an input's memory where eager's does not, and that was not given away to a backward;
+        for whole
         programs the reverse, too; the offset."""
         if "metadata" not in self.compared:
             return None
@@ -90,16 +98,16 @@ class Comparing:
                 return Difference("metadata", index, "offset", None, text)
         return None
 
-    def _numbers(
-        self, truth: Any, wanted: list[Any], seen: list[Any], drawn: list[Any] | None
-    ) -> Difference | None:
+    def _numbers(self, truth: Any, wanted: list[Any], seen: list[Any], drawn: list[Any] | None) -> Difference | None:
         got = self._looked_at(seen, wanted)
         known = None if isinstance(truth, NoReference) else truth
         strides = self._promised(seen)
         behind = {
-            "lengths": output_lengths(self.gm), "grains": output_grains(self.gm), "signed": self._signed(),
+            "lengths": output_lengths(self.gm),
+            "grains": output_grains(self.gm),
+            "signed": self._signed(),
             "rounding": self._judged(wanted),
-        }  # fmt: skip
+        }
         made: list[Noise] = []
 
         def by_rounding(output: int) -> Noise:
@@ -113,7 +121,7 @@ class Comparing:
             alone = self.compared == ("metadata",)
             found = compare(
                 known, wanted, got, strides=strides, check=self.compared, noise=by_rounding, every_size=alone, **behind
-            )  # fmt: skip
+            )
             if (found and found.detail != ROUNDING) or known is None or "accuracy" not in self.compared:
                 return found
             return left_out(self.gm, self.inputs, self.run, known, wanted, got) or found
@@ -130,8 +138,10 @@ class Comparing:
         return [wanted[index] if index in self.left_out else value for index, value in enumerate(results)]
 
     def _promised(self, seen: list[Any]) -> set[int]:
-        """The outputs whose strides must be eager's: but for those that have the strides of the traced metadata (this graph's
-        own, or those of AOTAutograd's graph of it), which is what a compiler was promised and promises; asked for metadata alone,
+        """The outputs whose strides must be eager's: but for those that have the strides of the traced metadata (this
+        graph's
+        own, or those of AOTAutograd's graph of it), which is what a compiler was promised and promises; asked for
+        metadata alone,
         all."""
         if self.compared == ("metadata",):
             return set(self._visible())
@@ -146,25 +156,31 @@ class Comparing:
         return [
             f"strides of {names[at]} are {seen[at].stride()}, eager's are {wanted[at].stride()}; they are as traced"
             for at in self._visible()
-            if at < min(len(seen), len(names)) and at not in promised and isinstance(wanted[at], torch.Tensor)
-            and wanted[at].layout == torch.strided and significant_strides(wanted[at]) != significant_strides(seen[at])
-        ]  # fmt: skip
+            if at < min(len(seen), len(names))
+            and at not in promised
+            and isinstance(wanted[at], torch.Tensor)
+            and wanted[at].layout == torch.strided
+            and significant_strides(wanted[at]) != significant_strides(seen[at])
+        ]
 
     def _judged(self, wanted: Sequence[Any]) -> set[int]:
-        """The results of which a difference by rounding is told: all but masks and indices that only a backward sees, and what
+        """The results of which a difference by rounding is told: all but masks and indices that only a backward sees,
+        and what
         `cancelled`."""
         visible, cancelled = set(self._visible()), self.cancelled(wanted)
         return {at for at, one in enumerate(wanted) if (at in visible or is_float(one)) and at not in cancelled}
 
     def cancelled(self, wanted: Sequence[Any]) -> set[int]:
-        """The gradients so much smaller than others that they are zero but for rounding: a key bias's, whose terms cancel."""
+        """The gradients so much smaller than others that they are zero but for rounding: a key bias's, whose terms
+        cancel."""
         gradients = range(self._signed(), len(wanted) - len(self.changed))
         sizes = {at: float(rms(wide(wanted[at]))) for at in gradients if is_float(wanted[at]) and wanted[at].numel()}
         least = NOTHING * max(filter(math.isfinite, sizes.values()), default=0.0)
         return {at for at, size in sizes.items() if size < least}
 
     def _signed(self) -> int:
-        """How many of the results, the first ones, are no gradients: the sign of a zero that adds up to one is chance."""
+        """How many of the results, the first ones, are no gradients: the sign of a zero that adds up to one is
+        chance."""
         if self.spec.stage.endswith("backward"):
             return 0
         count = len(returned(self.gm))
@@ -201,7 +217,6 @@ _METHODS = frozenset({"to", "type", "type_as", "float", "half", "bfloat16", "dou
 _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default", "aten.to.dtype"})
 
 
-
 def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:
     """Casts to a wider dtype of what was just cast from a wider one: name -> the narrow dtype between."""
     found: dict[str, torch.dtype] = {}
@@ -214,13 +229,17 @@ def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:
     return found
 
 
-def left_out(gm: fx.GraphModule, inputs: Sequence[Any], run: Run, plain: Sequence[Any], eager: Sequence[Any],
-             got: Sequence[Any]) -> Difference | None:  # fmt: skip
-    """The first output whose rounding is left out: `x.half().float()` on a float32 rounds in eager; Inductor drops such pairs of
+def left_out(
+    gm: fx.GraphModule, inputs: Sequence[Any], run: Run, plain: Sequence[Any], eager: Sequence[Any], got: Sequence[Any]
+) -> Difference | None:
+    """The first output whose rounding is left out: `x.half().float()` on a float32 rounds in eager; Inductor drops such
+    pairs of
     casts unless it is told to keep them (`emulate_precision_casts`). `plain`: the results in float64 without it.
 
-    The compiled result is then nearer to float64 than eager's, so no error relative to float64 tells it. Two float64 runs do, one
-    without any rounding and one that rounds in each such pair: where they differ by more than rounding explains, eager goes with
+    The compiled result is then nearer to float64 than eager's, so no error relative to float64 tells it. Two float64
+    runs do, one
+    without any rounding and one that rounds in each such pair: where they differ by more than rounding explains, eager
+    goes with
     the second and the rung with the first. Only pairs of casts that the program itself wrote count, not those that a
     decomposition of a half-precision op makes.
     """
@@ -254,9 +273,7 @@ def _errors(without: torch.Tensor, with_it: torch.Tensor, want: torch.Tensor, ha
     if not bool(finite.any()):
         return None
     size = float(rms(without[finite])) or 1.0
-    return tuple(
-        float(rms(one[finite] - truth[finite])) / size for one in (want, have) for truth in (without, with_it)
-    )
+    return tuple(float(rms(one[finite] - truth[finite])) / size for one in (want, have) for truth in (without, with_it))
 
 
 def _is_cast(node: Any) -> bool:
@@ -286,24 +303,35 @@ ALLOWANCE = 4
 SUMS = 16.0
 
 EXACT = frozenset({
-    "where", "nan_to_num", "maximum", "minimum", "max", "min", "amax", "amin", "relu", "abs", "neg", "clone", "contiguous", "cat",
-    "stack", "gather", "index", "index_select", "embedding", "take", "roll", "flip", "sort", "topk", "constant_pad_nd", "full",
-    "full_like", "zeros", "zeros_like", "ones", "ones_like", "scalar_tensor", "masked_fill", "scatter", "copy", "fill", "sign",
-    "floor", "ceil", "round", "trunc", "max_pool2d", "adaptive_max_pool2d", "clamp", "clamp_min", "clamp_max", "fmax", "fmin",
-    "empty", "empty_like", "masked_fill_", "copy_", "fill_", "zero_", "relu_", "neg_", "repeat", "tril", "triu", "copysign",
+    "where", "nan_to_num", "maximum", "minimum", "max", "min", "amax", "amin", "relu", "abs", "neg", "clone",
+    "contiguous", "cat",
+    "stack", "gather", "index", "index_select", "embedding", "take", "roll", "flip", "sort", "topk", "constant_pad_nd",
+    "full",
+    "full_like", "zeros", "zeros_like", "ones", "ones_like", "scalar_tensor", "masked_fill", "scatter", "copy", "fill",
+    "sign",
+    "floor", "ceil", "round", "trunc", "max_pool2d", "adaptive_max_pool2d", "clamp", "clamp_min", "clamp_max", "fmax",
+    "fmin",
+    "empty", "empty_like", "masked_fill_", "copy_", "fill_", "zero_", "relu_", "neg_", "repeat", "tril", "triu",
+    "copysign",
 })  # fmt: skip
 """Ops whose float results are elements of their arguments (or whole numbers): exact in every dtype."""
 
 
 def noise(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: Run) -> list[Noise]:
-    """What rounding alone may do to each result; nothing where a run is not possible. A mask `x <= 0` of rounded numbers may
-    differ from eager's where x lies next to 0, with no bug in sight, and so may what comes of it; a wrong kernel does more.
+    """What rounding alone may do to each result; nothing where a run is not possible. A mask `x <= 0` of rounded
+    numbers may
+    differ from eager's where x lies next to 0, with no bug in sight, and so may what comes of it; a wrong kernel does
+    more.
 
-    Stochastic arithmetic (J. Vignes, A stochastic arithmetic for reliable scientific computation, Math. Comput. Simul. 35, 1993):
+    Stochastic arithmetic (J. Vignes, A stochastic arithmetic for reliable scientific computation, Math. Comput. Simul.
+    35, 1993):
     the float64 graph runs a few times with every fresh float value v, and in a backward its gradient, replaced by
-    v * (1 + eps * u) + SUMS * eps32 * RMS(v) * u, u uniform in [-1, 1], eps that of the dtype which eager has there (the rounding
-    of the result), the second term for sums that nearly cancel, which are added up in float32 in any order. ALLOWANCE times what
-    that moves or flips at most is noise: a rung's rounding is one more sample of it. Random draws stay as they are, and so does
+    v * (1 + eps * u) + SUMS * eps32 * RMS(v) * u, u uniform in [-1, 1], eps that of the dtype which eager has there
+    (the rounding
+    of the result), the second term for sums that nearly cancel, which are added up in float32 in any order. ALLOWANCE
+    times what
+    that moves or flips at most is noise: a rung's rounding is one more sample of it. Random draws stay as they are, and
+    so does
     what an op only moves or selects (a copy, a `where`, the largest): nothing is rounded there.
     """
     eps = eps_of_nodes(gm, inputs)
@@ -321,7 +349,8 @@ def noise(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: 
         counts = [max(count, _changed(one, other)) for count, one, other in zip(counts, truth, found, strict=True)]
         apart = [_furthest(*three) for three in zip(apart, truth, found, strict=True)]
     return [
-        Noise(ALLOWANCE * count, None if far is None else ALLOWANCE * far) for count, far in zip(counts, apart, strict=True)
+        Noise(ALLOWANCE * count, None if far is None else ALLOWANCE * far)
+        for count, far in zip(counts, apart, strict=True)
     ]
 
 
@@ -344,7 +373,9 @@ def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[f
         if node.op not in ("placeholder", "get_attr", "output") and not is_random(node) and not _is_exact(node):
             eps[node.name] = tuple(
                 torch.finfo(one.dtype).eps
-                if one.is_floating_point() and one.layout == torch.strided and one.untyped_storage().data_ptr() not in given
+                if one.is_floating_point()
+                and one.layout == torch.strided
+                and one.untyped_storage().data_ptr() not in given
                 else 0.0
                 for one in tensors
             )

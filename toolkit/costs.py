@@ -1,6 +1,7 @@
 """What a rung costs: the time of compile and first run from an empty code cache, and the memory that they need.
 
-Used inside a child, around the part of a judgement that compiles and runs (`judge`'s `watch`). Must not decide what is too much.
+Used inside a child, around the part of a judgement that compiles and runs (`judge`'s `watch`). Must not decide what is
+too much.
 
 >>> peak = PeakMemory()
 >>> judge(case, "inductor", "crash", watch=peak.watched)
@@ -22,7 +23,8 @@ import torch
 
 
 class PeakMemory:
-    """The most memory that was held at once inside `watched`, above what was held before: CUDA's where a device is in use.
+    """The most memory that was held at once inside `watched`, above what was held before: CUDA's where a device is in
+    use.
 
     On CUDA what torch allocated there; else resident memory, of this process alone.
     """

@@ -1,9 +1,12 @@
 # pyright: basic
-"""Where a subset of a graph is cut: for every argument of a kept node what it reads in the new graph, so that it is bit for bit
+"""Where a subset of a graph is cut: for every argument of a kept node what it reads in the new graph, so that it is bit
+for bit
 what it read in the whole one.
 
-Follows each piece of memory through the kept writes: an argument is taken from the kept node only while that node's memory holds
-what the reader saw; else it is an input with the value recorded for that reader. Inputs that were views of one memory at one time
+Follows each piece of memory through the kept writes: an argument is taken from the kept node only while that node's
+memory holds
+what the reader saw; else it is an input with the value recorded for that reader. Inputs that were views of one memory
+at one time
 belong to one `Memory`, and are loaded as views of one storage. Knows names, no tensors' contents.
 
 >>> plan = Cutting(gm, atoms, values, kept, source).plan(outputs)
@@ -59,7 +62,8 @@ class CutPlan:
 
 
 class Cutting:
-    """One walk over the kept nodes in graph order. `source` leads from an argument to the node that stands in for it."""
+    """One walk over the kept nodes in graph order. `source` leads from an argument to the node that stands in for
+    it."""
 
     def __init__(
         self, gm: fx.GraphModule, atoms: Atoms, values: Values, kept: Collection[str], source: Callable[[fx.Node], str]
@@ -85,9 +89,7 @@ class Cutting:
         for node in outputs:
             own = self.source(node)
             self.plan_.reads["output", node.name] = own if own in self.kept else self._find("output", node)
-        self.plan_.effects = {
-            name for name, place, memory in self.writers if memory.given or memory.last_read > place
-        }
+        self.plan_.effects = {name for name, place, memory in self.writers if memory.given or memory.last_read > place}
         return self.plan_
 
     def _originals(self) -> None:
@@ -120,7 +122,9 @@ class Cutting:
         writes = self.values.writes.get(node.name, frozenset())
         declared = [found[argument] for argument in written_arguments(node) if argument in found]
         for storage in writes:
-            memory = next((self.lies[handle][storage] for handle in declared if storage in self.lies[handle]), lies.get(storage))
+            memory = next(
+                (self.lies[handle][storage] for handle in declared if storage in self.lies[handle]), lies.get(storage)
+            )
             if memory is not None:
                 lies[storage] = memory
                 memory.now += 1

@@ -1,8 +1,11 @@
-"""Runs an fx graph eagerly, node by node, the way every other rung is judged against; copies of inputs (aliasing, strides,
+"""Runs an fx graph eagerly, node by node, the way every other rung is judged against; copies of inputs (aliasing,
+strides,
 offsets, requires_grad) and of graphs (metadata, subgraphs) that lose nothing that matters.
 
-Differs from calling the module in three ways: Inductor's random prims draw what the compiled kernel draws (CPU), memory that an
-`empty` left uninitialised can be poisoned to see whether the result depends on it, and the outputs come as one flat list.
+Differs from calling the module in three ways: Inductor's random prims draw what the compiled kernel draws (CPU), memory
+that an
+`empty` left uninitialised can be poisoned to see whether the result depends on it, and the outputs come as one flat
+list.
 Must not change the graph; inputs are changed as the graph says, so pass clones.
 
 >>> run_graph(gm, [torch.ones(2)])
@@ -28,10 +31,12 @@ from . import philox
 from . import torch_private as t
 
 _RANDOM_FUNCTIONS = frozenset({
-    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal", "randperm",
+    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal",
+    "randperm",
     "poisson", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
     "feature_dropout", "native_dropout", "dropout_", "rrelu", "gumbel_softmax", "scaled_dot_product_attention",
-    "fractional_max_pool2d", "multi_head_attention_forward", "uniform_", "normal_", "exponential_", "random_", "geometric_",
+    "fractional_max_pool2d", "multi_head_attention_forward", "uniform_", "normal_", "exponential_", "random_",
+    "geometric_",
     "cauchy_", "log_normal_", "bernoulli_",
 })  # fmt: skip
 _UNINITIALISED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
@@ -50,10 +55,13 @@ class GraphRunError(Exception):
         super().__init__(f"node {node}: {type(cause).__name__}: {cause}")
 
 
-def run_graph(gm: fx.GraphModule, inputs: Sequence[Any], *, poison: bool = False, hook: Hook | None = None) -> list[Any]:
+def run_graph(
+    gm: fx.GraphModule, inputs: Sequence[Any], *, poison: bool = False, hook: Hook | None = None
+) -> list[Any]:
     """Runs a graph on flat inputs, returns its flat outputs; raises GraphRunError that names the node.
 
-    `poison` fills what `empty` ops leave uninitialised with a byte pattern. `hook(node, value)` may replace each node's value.
+    `poison` fills what `empty` ops leave uninitialised with a byte pattern. `hook(node, value)` may replace each node's
+    value.
     """
     return t.tree_leaves(
         _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None
@@ -102,12 +110,11 @@ def has_random(gm: fx.GraphModule) -> bool:
 
 
 def draws_from_generator(gm: fx.GraphModule) -> bool:
-    """Whether a graph draws by ops of torch, which compiled code imitates only under `fallback_random`; Inductor's prims
+    """Whether a graph draws by ops of torch, which compiled code imitates only under `fallback_random`; Inductor's
+    prims
     are not meant.
     """
-    return has_random(gm) and not any(
-        "inductor_" in str(node.target) and is_random(node) for node in nodes_in(gm)
-    )
+    return has_random(gm) and not any("inductor_" in str(node.target) and is_random(node) for node in nodes_in(gm))
 
 
 def recomputes_random(gm: fx.GraphModule) -> bool:
@@ -122,7 +129,8 @@ def recomputes_random(gm: fx.GraphModule) -> bool:
 
 
 def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a compiled kernel would draw for one of Inductor's random prims; None for anything else, and where eager cannot
+    """What a compiled kernel would draw for one of Inductor's random prims; None for anything else, and where eager
+    cannot
     repeat it.
     """
     draw = _DRAWS.get(str(target))
@@ -208,7 +216,9 @@ def _fill(value: torch.Tensor, start: int) -> None:
 _DRAWS: dict[str, Callable[..., Any]] = {
     "prims.inductor_seed.default": lambda device: philox.seeds(1, device)[0],
     "prims.inductor_seeds.default": philox.seeds,
-    "prims.inductor_random.default": lambda size, seed, mode, **_: (philox.rand if mode == "rand" else philox.randn)(size, seed),
+    "prims.inductor_random.default": lambda size, seed, mode, **_: (philox.rand if mode == "rand" else philox.randn)(
+        size, seed
+    ),
     "prims.inductor_randint.default": philox.randint,
 }
 
@@ -217,7 +227,8 @@ def clone_inputs(inputs: Sequence[Any], change: Callable[[torch.Tensor], torch.T
     """Clones the tensors among `inputs`, each storage once, so that views of one storage stay views of one storage.
 
     `change` maps a whole flat storage (a 1-d tensor of one dtype) to its copy, for instance to another dtype or device.
-    What requires grad does so again: a leaf as a leaf, another as the result of an operation; parameters stay parameters.
+    What requires grad does so again: a leaf as a leaf, another as the result of an operation; parameters stay
+    parameters.
     Anything that is not a plain strided tensor is cloned alone.
     """
     storages: dict[tuple[Any, torch.dtype], torch.Tensor] = {}
@@ -236,7 +247,9 @@ def _clone(
     change: Callable[[torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
     if wrappers.is_wrapper(tensor):
-        return wrappers.like(tensor, {name: _clone(part, storages, change) for name, part in wrappers.parts(tensor).items()})
+        return wrappers.like(
+            tensor, {name: _clone(part, storages, change) for name, part in wrappers.parts(tensor).items()}
+        )
     if tensor.layout != torch.strided or tensor.is_quantized or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
     plain = tensor.detach()

@@ -1,7 +1,9 @@
 # pyright: basic
-"""Which node takes the process with it where eager itself dies: one more eager run in a child, each node told before it runs.
+"""Which node takes the process with it where eager itself dies: one more eager run in a child, each node told before it
+runs.
 
-Only asked after a death in eager. An operator of the user's own is convicted; one of torch's only on recorded inputs, since
+Only asked after a death in eager. An operator of the user's own is convicted; one of torch's only on recorded inputs,
+since
 made-up values (an index out of range, say) kill a process, too. Imports no torch here.
 
 >>> dies_at(load_graph("myrun/0_0/forward"), How(), server, outcome).verdict.fault
@@ -28,7 +30,8 @@ TASK = f"{__name__}:task"
 
 
 def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -> Outcome:
-    """The outcome of a death in eager with the node, the user's line and whose fault it is; as it was where no node kills."""
+    """The outcome of a death in eager with the node, the user's line and whose fault it is; as it was where no node
+    kills."""
     assert outcome.signature is not None
     answer = ask(TASK, how.payload(saved), how.limit_s, server=server).end()
     if answer.status != "signal" or not answer.told:
@@ -43,7 +46,9 @@ def dies_at(saved: SavedGraph, how: How, server: ForkServer, outcome: Outcome) -
         found = fails("signal", "eager", text, where, WHOLE)
         outcome.verdict = msgspec.structs.replace(found, fault="custom_op" if custom else "model")
     else:
-        outcome.verdict = msgspec.structs.replace(cannot_tell(f"{text}, on {given}: they may be what kills it"), where=where)
+        outcome.verdict = msgspec.structs.replace(
+            cannot_tell(f"{text}, on {given}: they may be what kills it"), where=where
+        )
     return outcome
 
 

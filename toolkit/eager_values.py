@@ -1,7 +1,8 @@
 # pyright: basic
 """Runs a graph once and keeps what every node computed, as `values.Values`.
 
-Each tensor is cloned with its strides and overlap, at the point of use. The graph, its attributes, its modules and the inputs are
+Each tensor is cloned with its strides and overlap, at the point of use. The graph, its attributes, its modules and the
+inputs are
 not changed: the run works on copies, under a copy of the random state.
 
 >>> values = record_values(gm, inputs)
@@ -28,13 +29,21 @@ from .values import OPAQUE, PLAIN, Held, Values, compact, write_storage
 
 
 def record_values(
-    gm: fx.GraphModule, inputs: Sequence[Any], spill: Path | None = None, *, errors: bool = False,
-    ends_at: str = "", running: Path | None = None,
-) -> Values:  # fmt: skip
-    """Runs the graph once on copies of the inputs and keeps what every node computed. The caller's random state is kept.
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    spill: Path | None = None,
+    *,
+    errors: bool = False,
+    ends_at: str = "",
+    running: Path | None = None,
+) -> Values:
+    """Runs the graph once on copies of the inputs and keeps what every node computed. The caller's random state is
+    kept.
 
-    With `errors`, a node that raises ends the run (see `Values.raised`); else its exception propagates. `ends_at` names a node
-    that is not to be run, since it took an earlier process with it: it counts as one that raises. `running` is a file that names
+    With `errors`, a node that raises ends the run (see `Values.raised`); else its exception propagates. `ends_at` names
+    a node
+    that is not to be run, since it took an earlier process with it: it counts as one that raises. `running` is a file
+    that names
     the node that is being run, for whoever finds this process dead.
     """
     cuda = sorted({value.device.index for value in inputs if isinstance(value, torch.Tensor) and value.is_cuda})
@@ -56,7 +65,8 @@ class _EndedError(Exception):
 
 
 class Recorder(fx.Interpreter):
-    """Interprets node by node; notices writes by schema, by version counters, and by the bytes where neither can be trusted."""
+    """Interprets node by node; notices writes by schema, by version counters, and by the bytes where neither can be
+    trusted."""
 
     def __init__(
         self, gm: fx.GraphModule, inputs: list[Any], spill: Path | None, ends_at: str = "", told: Path | None = None
@@ -106,7 +116,9 @@ class Recorder(fx.Interpreter):
             value = self.env.get(node)
             if node in declared or sum(_version(tensor) for tensor in _tensors(value)) != before[node]:
                 written |= self._memory(value)
-        written |= {storage for storage, (bytes_now, bytes_then) in copies.items() if not torch.equal(bytes_now, bytes_then)}
+        written |= {
+            storage for storage, (bytes_now, bytes_then) in copies.items() if not torch.equal(bytes_now, bytes_then)
+        }
         if written:
             self.values.writes[n.name] = frozenset(written)
             for storage in written:
@@ -133,7 +145,9 @@ class Recorder(fx.Interpreter):
             if tensor.layout is torch.strided and tensor.device.type != "meta":
                 [storage] = self._memory(tensor)
                 if storage not in found:
-                    flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.detach().untyped_storage())
+                    flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(
+                        tensor.detach().untyped_storage()
+                    )
                     found[storage] = flat, flat.clone()
         return found
 
@@ -184,19 +198,29 @@ class Recorder(fx.Interpreter):
         kept = compact(value)
         plain = kept.layout is torch.strided
         held = Held(
-            tuple(kept.shape), kept.stride() if plain else (), int(kept.storage_offset()) if plain else 0,
-            kept.dtype, kept.device, kept.requires_grad, kept, place=self._place(value) if plain else None,
-        )  # fmt: skip
+            tuple(kept.shape),
+            kept.stride() if plain else (),
+            int(kept.storage_offset()) if plain else 0,
+            kept.dtype,
+            kept.device,
+            kept.requires_grad,
+            kept,
+            place=self._place(value) if plain else None,
+        )
         if self._spill is not None and plain and not kept.is_quantized:
             held.path = self._spill / f"{name}.safetensors"
             held.tensor = None
             write_storage(kept.detach(), held.path)
         return held
 
-
     def _place(self, value: torch.Tensor) -> tuple[int, int, int] | None:
         """Where a tensor lies, if `compact` keeps it as it is laid out."""
-        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_quantized or value.is_conj() or value.is_neg():
+        if (
+            type(value) not in (torch.Tensor, torch.nn.Parameter)
+            or value.is_quantized
+            or value.is_conj()
+            or value.is_neg()
+        ):
             return None
         [storage] = self._memory(value)
         return storage, self._versions.get(storage, 0), int(value.storage_offset()) * value.element_size()
@@ -215,7 +239,10 @@ def _refuse_wrappers(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=False):
         if is_wrapper(value):
             why = f"its input {node.name} is a {type_name(value)}, which holds other tensors"
-            fix = "take one of the graphs behind AOTAutograd (forward, backward, inference), which are given what it holds"
+            fix = (
+                "take one of the graphs behind AOTAutograd (forward, backward, inference), which are given what "
+                "it holds"
+            )
             raise EnvironmentLackError("this graph cannot be cut", why, fix)
 
 
@@ -236,13 +263,16 @@ BUILT_IN = frozenset({"aten", "prims", "prim", "inductor", "_c10d_functional", "
 
 
 def _may_write_unseen(n: fx.Node, tensors: list[torch.Tensor]) -> bool:
-    """Whether a write may show neither in a schema nor in a version: higher-order and custom operators, the functions of
+    """Whether a write may show neither in a schema nor in a version: higher-order and custom operators, the functions
+    of
     others, and inference tensors, which have no version.
     """
     if n.op == "call_function" and hasattr(n.target, "_schema"):
         return n.target.namespace not in BUILT_IN  # type: ignore[union-attr]
     known = (getattr(n.target, "__module__", None) or "").partition(".")[0] in _OURS
-    if n.op == "call_function" and (not known or any(kind.__name__ == "HigherOrderOperator" for kind in type(n.target).__mro__)):
+    if n.op == "call_function" and (
+        not known or any(kind.__name__ == "HigherOrderOperator" for kind in type(n.target).__mro__)
+    ):
         return True
     return n.op in ("call_function", "call_method", "call_module") and any(tensor.is_inference() for tensor in tensors)
 

@@ -1,4 +1,5 @@
-"""One execution of a graph as a flat list of results: outputs, gradients where there are any, and inputs that were changed
+"""One execution of a graph as a flat list of results: outputs, gradients where there are any, and inputs that were
+changed
 in place.
 
 The same procedure serves eager, float64 and every rung, so that their lists can be compared place by place.
@@ -22,7 +23,8 @@ from .eager import attribute
 
 
 class Execution(NamedTuple):
-    """What a run left: outputs, gradients of the leaves, and the inputs as they are afterwards; behind them may stand the tensors
+    """What a run left: outputs, gradients of the leaves, and the inputs as they are afterwards; behind them may stand
+    the tensors
     that the graph holds.
 
     `aliases`: for each output the input whose memory it shares, -1 for none, and its storage offset.
@@ -34,7 +36,8 @@ class Execution(NamedTuple):
     aliases: Sequence[Sequence[int]] = ()
 
     def results(self, changed: Sequence[int]) -> list[Any]:
-        """Outputs, gradients and the inputs at the places `changed`, in this order; of wrappers, the numbers they hold."""
+        """Outputs, gradients and the inputs at the places `changed`, in this order; of wrappers, the numbers they
+        hold."""
         return [*self.outputs, *self.gradients, *(wrappers.whole(self.inputs[index]) for index in changed)]
 
     def nans(self, changed: Sequence[int], names: Sequence[str]) -> list[str]:
@@ -42,10 +45,18 @@ class Execution(NamedTuple):
         return [name for name, value in zip(names, self.results(changed), strict=False) if _has_nan(value)]
 
 
-def execute(run: Callable[[list[Any]], Sequence[Any]], inputs: list[Any], *, seed: int, backward: bool = False,
-            parameters: Sequence[torch.Tensor] = ()) -> Execution:  # fmt: skip
-    """Runs once under a seed. With `backward`, outputs that require grad get seeded normal tangents, and the gradients of
-    inputs and `parameters` are computed, those of what is no leaf at the leaf that it came from. Inputs are changed in place as
+def execute(
+    run: Callable[[list[Any]], Sequence[Any]],
+    inputs: list[Any],
+    *,
+    seed: int,
+    backward: bool = False,
+    parameters: Sequence[torch.Tensor] = (),
+) -> Execution:
+    """Runs once under a seed. With `backward`, outputs that require grad get seeded normal tangents, and the gradients
+    of
+    inputs and `parameters` are computed, those of what is no leaf at the leaf that it came from. Inputs are changed in
+    place as
     the graph says: pass clones.
     """
     torch.manual_seed(seed)
@@ -76,23 +87,28 @@ def result_names(gm: fx.GraphModule, inputs: Sequence[Any], gradients: int, chan
     given = list(called.inputs.values())
     named = [*zip(given, inputs, strict=False), *gm.named_parameters()]
     leaves = [named[place][0] for place in leaves_of([one for _, one in named])]
-    grads = [f"grad of {name}" for name in leaves] if len(leaves) == gradients else ["the gradient of an input"] * gradients
+    grads = (
+        [f"grad of {name}" for name in leaves] if len(leaves) == gradients else ["the gradient of an input"] * gradients
+    )
     given += [name for name, _ in held(gm)]
     return [*called.outputs, *grads, *(f"{given[index]}, written in place" for index in changed)]
 
 
 def settle() -> None:
-    """Waits for what a CUDA device still has to do, so that a failure or a hang there belongs to the run that began it."""
+    """Waits for what a CUDA device still has to do, so that a failure or a hang there belongs to the run that began
+    it."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
 def changed_inputs(before: Sequence[Any], after: Sequence[Any]) -> list[int]:
-    """The places of the tensors whose bits are not what they were; version counters miss what compiled kernels write."""
+    """The places of the tensors whose bits are not what they were; version counters miss what compiled kernels
+    write."""
     return [
-        index for index, (old, new) in enumerate(zip(before, after, strict=True))
+        index
+        for index, (old, new) in enumerate(zip(before, after, strict=True))
         if isinstance(old, torch.Tensor) and not same_bits(old, new)
-    ]  # fmt: skip
+    ]
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -118,7 +134,8 @@ def identical(one: Any, other: Any) -> bool:
 
 
 class Attributes:
-    """The constants, buffers and parameters that a graph holds, put back between runs of a graph that writes into them."""
+    """The constants, buffers and parameters that a graph holds, put back between runs of a graph that writes into
+    them."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
         every = {
@@ -138,7 +155,10 @@ class Attributes:
         written = [now for now, kept in left if not same_bits(now, kept)]
         inputs = [*ran.inputs, *(kept if same_bits(now, kept) else now.detach().clone() for now, kept in left)]
         places = {one.untyped_storage().data_ptr() for one in written}
-        outputs = [one.clone() if _has_memory(one) and one.untyped_storage().data_ptr() in places else one for one in ran.outputs]
+        outputs = [
+            one.clone() if _has_memory(one) and one.untyped_storage().data_ptr() in places else one
+            for one in ran.outputs
+        ]
         return ran._replace(outputs=outputs, inputs=inputs)
 
     def restore(self) -> None:

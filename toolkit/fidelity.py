@@ -1,7 +1,10 @@
-"""Does a replay compile what the live run compiled? Compares post-grad graphs and generated code with the recorded ones.
+"""Does a replay compile what the live run compiled? Compares post-grad graphs and generated code with the recorded
+ones.
 
-Both sides are written in one normal form: nodes numbered in order, no stacks, comments, provenance, kernel names, hashes,
-paths or addresses. Everything else must be equal: targets, arguments, constants, dtypes, shapes, strides, symbols, and each
+Both sides are written in one normal form: nodes numbered in order, no stacks, comments, provenance, kernel names,
+hashes,
+paths or addresses. Everything else must be equal: targets, arguments, constants, dtypes, shapes, strides, symbols, and
+each
 line of code. Reads no more of torch than `dumps.live.encode` needs.
 
 >>> watched = Watched(saved)
@@ -44,8 +47,10 @@ _CODE = "output_code.py"
 
 
 class CompiledArtifacts:
-    """What one replay compiled, in order: its post-grad graphs and its generated code, in normal form; of `saved` beside what was
-    recorded, and nothing at all where that cannot be. After `compare`: whether it was the `same`, or what was `apart`, `said` in
+    """What one replay compiled, in order: its post-grad graphs and its generated code, in normal form; of `saved`
+    beside what was
+    recorded, and nothing at all where that cannot be. After `compare`: whether it was the `same`, or what was `apart`,
+    `said` in
     one sentence; whether one of the two is `padded` more than the other."""
 
     def __init__(self, saved: SavedGraph | None = None) -> None:
@@ -74,13 +79,18 @@ class CompiledArtifacts:
     def compare(self, outcome: Outcome | None = None) -> str | None:
         """ "same"; or "not compared: why"; or "different ..." with a short unified diff, recorded against replayed.
 
-        `outcome`: of what was compiled. Of a compile that failed, what it made until then is compared, where that is something.
+        `outcome`: of what was compiled. Of a compile that failed, what it made until then is compared, where that is
+        something.
         """
         from .rungs.inductor import RETRACED
 
         seen = outcome.signature if outcome is not None else None
         stage = seen.stage if seen is not None else ""
-        if stage == "eager" or (outcome is not None and outcome.verdict.skipped) or (stage == "compile" and not self.graphs):
+        if (
+            stage == "eager"
+            or (outcome is not None and outcome.verdict.skipped)
+            or (stage == "compile" and not self.graphs)
+        ):
             return None
         if isinstance(self.recorded, str):
             return f"not compared: {self.recorded}"
@@ -98,7 +108,10 @@ class CompiledArtifacts:
         graphs = [graph for stage, graph in made if stage.startswith("post_grad")]
         text = ""
         if len(graphs) < len(self.graphs) or (whole and len(graphs) > len(self.graphs)):
-            text = f"different: {counted(len(self.graphs), 'graph was', 'graphs were')} compiled, the recording has {len(graphs)}"
+            text = (
+                f"different: {counted(len(self.graphs), 'graph was', 'graphs were')} compiled, the recording has "
+                f"{len(graphs)}"
+            )
             if not graphs or graphs[0].stage.endswith("backward"):
                 return text  # which of them is which cannot be said
             if len(graphs) > len(self.graphs):  # more of them is a backward that the run did not run
@@ -114,7 +127,11 @@ class CompiledArtifacts:
             if recorded != lines:
                 return self._told("code", f"code of {name}", recorded, lines)
         if not code or (not codes and any(self.code)):
-            return text or f"same graph; code not compared: {'the recording holds none' if code else 'the compile ended before'}"
+            return (
+                text
+                or "same graph; code not compared: "
+                f"{'the recording holds none' if code else 'the compile ended before'}"
+            )
         return text or SAME
 
     def _told(self, what: Apart, name: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
@@ -127,7 +144,8 @@ class CompiledArtifacts:
 
 
 def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
-    """What this graph's compile must produce, as recorded: (stage, graph) for the post-grad graphs and the graphs that hold
+    """What this graph's compile must produce, as recorded: (stage, graph) for the post-grad graphs and the graphs that
+    hold
     their code, in order of compilation; or why there are none.
     """
     if saved.run is None:
@@ -135,9 +153,10 @@ def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
     local = saved.local_id
     compile_id = local.partition("/")[0]
     mine = [
-        row for row in saved.run.rows
+        row
+        for row in saved.run.rows
         if row.saved and row.process == saved.process and row.local.partition("/")[0] == compile_id
-    ]  # fmt: skip
+    ]
     by_id = {row.local: row for row in mine}
     found: list[tuple[str, ListedGraph]] = []
     for kind, number in sorted(_compiles(by_id[local], mine), key=lambda one: one[0] == "backward"):
@@ -152,7 +171,8 @@ def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
 def _compiles(row: ListedGraph, mine: Sequence[ListedGraph]) -> list[tuple[str, str]]:
     """The inner compiles that a graph leads to: (forward | backward | inference, ".N" or "").
 
-    Numbers count per stage, so a Dynamo graph and its forward may have different ones: they are joined by the order of capture. A
+    Numbers count per stage, so a Dynamo graph and its forward may have different ones: they are joined by the order of
+    capture. A
     backward has its forward's number.
     """
     kind = row.stage.removeprefix("post_grad_")
@@ -231,7 +251,8 @@ def _text(value: Any, numbers: dict[str, str]) -> str:
 
 
 def _value(value: Value | None, *, given: bool = True) -> str:
-    """`given`: it is not made by a node, whose fake result torch may have from another one that lay elsewhere (its cache of
+    """`given`: it is not made by a node, whose fake result torch may have from another one that lay elsewhere (its
+    cache of
     fake results does not tell `copy` of a view from that of a whole): the code says where it lies."""
     if value is None:
         return "?"
@@ -267,7 +288,8 @@ def _renamed(names: dict[str, str], found: re.Match[str]) -> str:
 
 
 def code_lines(text: str) -> list[str]:
-    """Generated code without its benchmark, comments, provenance, hashes, paths and addresses; kernels and arguments are
+    """Generated code without its benchmark, comments, provenance, hashes, paths and addresses; kernels and arguments
+    are
     numbered."""
     kernels: dict[str, str] = {}
     given: dict[str, str] = {}
@@ -311,8 +333,5 @@ def watching_compiles(post_grad: Callable[[fx.GraphModule], None], code: Callabl
         code(getattr(compiled, "source_code", "") or "")
         return compiled
 
-    with (
-        t.swapped("recursive_post_grad_passes", watched_passes),
-        t.swapped("compile_inner_whole", watched_inner),
-    ):
+    with t.swapped("recursive_post_grad_passes", watched_passes), t.swapped("compile_inner_whole", watched_inner):
         yield

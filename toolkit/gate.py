@@ -1,7 +1,9 @@
 """Was it the run's program that was judged? What is known to differ, in one sentence, and what that does to a verdict.
 
-Compared are the post-grad graphs, the generated code, the inputs as memory and autograd know them, and the settings. A failure of
-another program is `cannot_tell`, unless the run had it, too. What is asked by replaying it otherwise is no gate: with another
+Compared are the post-grad graphs, the generated code, the inputs as memory and autograd know them, and the settings. A
+failure of
+another program is `cannot_tell`, unless the run had it, too. What is asked by replaying it otherwise is no gate: with
+another
 torch, on another processor or device, with modules imported first. Imports torch only where the inputs are compared.
 
 >>> outcome.unlike = unlike(saved, outcome, watched, live.inputs)
@@ -33,7 +35,14 @@ if TYPE_CHECKING:
 
 _LOST = "setting "
 """How a note of `spec.settings` begins."""
-_TIMED = ("max_autotune", "coordinate_descent_tuning", "benchmark_", "triton.autotune", "triton.multi_kernel", "autotune_")
+_TIMED = (
+    "max_autotune",
+    "coordinate_descent_tuning",
+    "benchmark_",
+    "triton.autotune",
+    "triton.multi_kernel",
+    "autotune_",
+)
 """Settings under which the code depends on what was timed."""
 
 
@@ -78,13 +87,16 @@ def runs_own(saved: SavedGraph, judged: Outcome | RungResult) -> bool:
 
 
 def with_next(saved: SavedGraph, verdict: Verdict) -> Verdict:
-    """The verdict on another program than the run's with how to go on: its own inputs, the program itself, or all the same."""
+    """The verdict on another program than the run's with how to go on: its own inputs, the program itself, or all the
+    same."""
     from .triage.words import address, record_again
 
     if verdict.detail != UNLIKE or saved.run is None:
         return verdict
     command = shlex.join(saved.run.record.command)
-    judge = record_again(saved.run, "--inputs first") if inputs_given(saved) != REAL else f"graphdbg triage -- {command}"
+    judge = (
+        record_again(saved.run, "--inputs first") if inputs_given(saved) != REAL else f"graphdbg triage -- {command}"
+    )
     return verdict.then(judge if command else "", f"graphdbg minify {shlex.quote(address(saved))} --anyway")
 
 
@@ -93,7 +105,8 @@ def _public(name: str) -> str:
 
 
 def _same_expected(saved: SavedGraph, watched: CompiledArtifacts) -> bool:
-    """Whether the same graph must be made here as in the run: Inductor pads products for a GPU by what it timed. And the same
+    """Whether the same graph must be made here as in the run: Inductor pads products for a GPU by what it timed. And
+    the same
     code: for one processor, where nothing was timed; of a GPU it is not known which it was."""
     record = saved.record
     on_gpu = any(names_device(record.graph, kind) for kind in ("cuda", "xpu"))
@@ -116,7 +129,11 @@ def _other_memory(saved: SavedGraph, inputs: Sequence[Any]) -> str:
     first: dict[Any, int] = {}
     for name, value in zip(names, inputs, strict=True):
         seen = told.get(name)
-        if not isinstance(seen, TensorValue) or not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        if (
+            not isinstance(seen, TensorValue)
+            or not isinstance(value, torch.Tensor)
+            or value.layout is not torch.strided
+        ):
             continue
         if seen.subclass not in ("", BUFFER):
             return f"{name} was a {seen.subclass} in the run and is a plain tensor here"

@@ -1,8 +1,11 @@
 # pyright: basic
-"""Operators that torch has for a GPU alone, on the CPU: fused attention, cuDNN's batch norm, by the mathematics behind them.
+"""Operators that torch has for a GPU alone, on the CPU: fused attention, cuDNN's batch norm, by the mathematics behind
+them.
 
-A graph recorded on a GPU can so be run, judged and reduced where there is none. They are registered as the operators' CPU
-kernels, for eager mode and for library calls of compiled code alike, and only in a process that asks. Dropout inside attention
+A graph recorded on a GPU can so be run, judged and reduced where there is none. They are registered as the operators'
+CPU
+kernels, for eager mode and for library calls of compiled code alike, and only in a process that asks. Dropout inside
+attention
 drops other elements than the GPU did, the same ones in every run.
 
 >>> register()
@@ -28,7 +31,8 @@ _REGISTERED: list[torch.library.Library] = []
 
 
 def register() -> None:
-    """Registers what this torch has and has no CPU kernel for. Must be called once at most in effect; more calls do nothing."""
+    """Registers what this torch has and has no CPU kernel for. Must be called once at most in effect; more calls do
+    nothing."""
     if _REGISTERED:
         return
     library = torch.library.Library("aten", "IMPL")
@@ -47,7 +51,8 @@ def used(gm: fx.GraphModule) -> list[str]:
 
 
 def _laid_out(operator: Any, function: Kernel) -> Callable[..., tuple[Any, ...]]:
-    """The function's results with the sizes, strides and types that the operator says of itself; zeros for what has no value."""
+    """The function's results with the sizes, strides and types that the operator says of itself; zeros for what has no
+    value."""
     arguments = operator._schema.arguments
 
     def kernel(*given: Any, **named: Any) -> tuple[Any, ...]:
@@ -80,7 +85,8 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _kept(chances: torch.Tensor, dropout: float) -> torch.Tensor | float:
-    """What probabilities are multiplied with: 0 for those that are dropped. Drawn from a seed of its own, by shape alone."""
+    """What probabilities are multiplied with: 0 for those that are dropped. Drawn from a seed of its own, by shape
+    alone."""
     if not dropout:
         return 1.0
     drawn = torch.rand(chances.shape, generator=torch.Generator().manual_seed(0))
@@ -90,7 +96,8 @@ def _kept(chances: torch.Tensor, dropout: float) -> torch.Tensor | float:
 def _scores(
     query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None, causal: bool, scale: float | None
 ) -> tuple[torch.Tensor, torch.Tensor, float]:
-    """(probabilities, log-sum-exp of each row, scale), of (batch, heads, queries, width) and (batch, heads, keys, width)."""
+    """(probabilities, log-sum-exp of each row, scale), of (batch, heads, queries, width) and (batch, heads, keys,
+    width)."""
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     found = _wide(query) @ _heads(_wide(key), query).transpose(-1, -2) * factor
     if bias is not None:
@@ -119,7 +126,10 @@ def _attention_backward(given: Mapping[str, Any]) -> tuple[Any, ...]:
     """Gradients of query, key, value and bias (Dao et al., FlashAttention, 2022, algorithm 4)."""
     query, key, value, bias = given["query"], given["key"], given["value"], given.get("attn_bias")
     chances, _, factor = _scores(query, key, bias, given["is_causal"], given["scale"])
-    grad, kept = _wide(given["grad_out"] if "grad_out" in given else given["grad_out_"]), _kept(chances, given["dropout_p"])
+    grad, kept = (
+        _wide(given["grad_out"] if "grad_out" in given else given["grad_out_"]),
+        _kept(chances, given["dropout_p"]),
+    )
     to_value = (chances * kept).transpose(-1, -2) @ grad
     of_chances = grad @ _heads(_wide(value), query).transpose(-1, -2) * kept
     of_scores = chances * (of_chances - (grad * _wide(given["out"])).sum(-1, keepdim=True))
@@ -143,7 +153,9 @@ def _batch_norm(given: Mapping[str, Any]) -> tuple[Any, ...]:
 def _batch_norm_backward(given: Mapping[str, Any]) -> tuple[Any, ...]:
     image, grad_output, *rest, _ = given.values()
     *saved, epsilon = rest
-    return torch.ops.aten.native_batch_norm_backward.default(grad_output, image, *saved, True, epsilon, [True, True, True])
+    return torch.ops.aten.native_batch_norm_backward.default(
+        grad_output, image, *saved, True, epsilon, [True, True, True]
+    )
 
 
 Kernel = Callable[[Mapping[str, Any]], tuple[Any, ...]]
@@ -165,7 +177,8 @@ NO_REFERENCE = "no independent reference for {}: eager interprets it, too"
 
 
 def is_tied(gm: fx.GraphModule) -> bool:
-    """Whether a graph calls such a kernel: its grid and the numbers that it is given are those of the sizes and strides that were
+    """Whether a graph calls such a kernel: its grid and the numbers that it is given are those of the sizes and strides
+    that were
     recorded, so with others it reads and writes out of bounds."""
     return any(True for _ in _calls(gm))
 

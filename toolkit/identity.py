@@ -1,8 +1,12 @@
-"""Which failure it is, in 8 characters: the same on two machines and under two versions of torch, another for another failure.
+"""Which failure it is, in 8 characters: the same on two machines and under two versions of torch, another for another
+failure.
 
-Made from what neither a machine nor a version changes: the kind, where in the stack, the exception's class and the words of its
-text, and, where the text does not say which bug it is, what the graph calls. So a graph that is not minimised has an id of its
-own for wrong numbers: what else it calls is in it. Must not read a graph for a failure whose text says it all. No torch.
+Made from what neither a machine nor a version changes: the kind, where in the stack, the exception's class and the
+words of its
+text, and, where the text does not say which bug it is, what the graph calls. So a graph that is not minimised has an id
+of its
+own for wrong numbers: what else it calls is in it. Must not read a graph for a failure whose text says it all. No
+torch.
 
 >>> identity(Signature("accuracy", "compare"), [("call_function", "aten.amin.default")], reduced=True).id
 '33bf1837'
@@ -33,19 +37,39 @@ Call = tuple[str, str]
 """Op and target of a node."""
 
 CASE_FILE = "case.json"
-"""What a minification leaves beside its graph; `original` in it says that the graph is smaller than what was recorded."""
+"""What a minification leaves beside its graph; `original` in it says that the graph is smaller than what was
+recorded."""
 
 _PLAIN = ("torch", "operator", "math", "builtins")
 _ATEN = ("aten", "prims", "_refs")
-_SOURCES = frozenset({"full", "full_like", "scalar_tensor", "zeros", "ones", "empty", "zeros_like", "ones_like", "empty_like",
-                      "tensor", "lift_fresh", "lift_fresh_copy"})  # fmt: skip
+_SOURCES = frozenset(
+    {
+        "full",
+        "full_like",
+        "scalar_tensor",
+        "zeros",
+        "ones",
+        "empty",
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "tensor",
+        "lift_fresh",
+        "lift_fresh_copy",
+    }
+)
 """What only makes values: one search leaves such a call where another makes it an input."""
 _ONE = {
-    **dict.fromkeys(("to_copy", "convert_element_type", "type", "float", "half", "double", "bfloat16", "int", "long"), "to"),
+    **dict.fromkeys(
+        ("to_copy", "convert_element_type", "type", "float", "half", "double", "bfloat16", "int", "long"), "to"
+    ),
     **dict.fromkeys(("reshape", "unsafe_view", "view_copy"), "view"),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "convolution"),
-    "truediv": "div", "floordiv": "div", "floor_divide": "div", "matmul": "mm",
-}  # fmt: skip
+    "truediv": "div",
+    "floordiv": "div",
+    "floor_divide": "div",
+    "matmul": "mm",
+}
 """Names of one operation at the stages of a compile."""
 _SUFFIX = re.compile(r"_with_indices$|_copy$|_backward_data$|_+$")
 
@@ -64,7 +88,8 @@ CPP = "C++"
 
 @dataclass(frozen=True)
 class Identity:
-    """What the id is made from. `words`: of the error's text, empty where that says too little; `calls`: what the graph calls,
+    """What the id is made from. `words`: of the error's text, empty where that says too little; `calls`: what the graph
+    calls,
     empty where the text says enough. `sharp`: nothing in it comes from the rest of a graph that is not minimised.
     """
 
@@ -84,7 +109,8 @@ class Identity:
 
 
 def identity(signature: Signature, calls: Iterable[Call] | Callable[[], Iterable[Call]], *, reduced: bool) -> Identity:
-    """The identity of a failure. `calls`: of the graph it is seen in, or what gives them, which is asked only where they count;
+    """The identity of a failure. `calls`: of the graph it is seen in, or what gives them, which is asked only where
+    they count;
     `reduced`: that graph is minimised.
     """
     words = text_words(signature.message) if signature.kind in SPEAKING else ""
@@ -129,9 +155,11 @@ def reduced(saved: SavedGraph) -> bool:
 
 
 def text_words(message: str) -> str:
-    """The words of a normalised error text that every machine and version has in it; empty where they do not say which bug it is.
+    """The words of a normalised error text that every machine and version has in it; empty where they do not say which
+    bug it is.
 
-    Without what stands for a number or name, files, quoted names on their own, numbers in a word, and all but the first lines.
+    Without what stands for a number or name, files, quoted names on their own, numbers in a word, and all but the first
+    lines.
     """
     lines = [line for line in message.lower().translate(_QUOTES).splitlines() if line.strip()]
     for count in range(1, len(lines) + 1):
@@ -142,7 +170,8 @@ def text_words(message: str) -> str:
 
 
 def called_by(calls: Iterable[Call]) -> tuple[str, ...]:
-    """What a graph computes, once each and in order of the alphabet; what only makes or unpacks values where that is all."""
+    """What a graph computes, once each and in order of the alphabet; what only makes or unpacks values where that is
+    all."""
     found = {base(op, target) for op, target in calls if op.startswith("call_")} - {"getitem"}
     return tuple(sorted((found - _SOURCES) or found))
 

@@ -1,4 +1,5 @@
-"""Imports the modules that a user names with `--import`, in the child that replays a graph: they register ops, or change torch.
+"""Imports the modules that a user names with `--import`, in the child that replays a graph: they register ops, or
+change torch.
 `--trust` is handed on as one more of them.
 
 Must not import what a dump says, only what the user asked for.
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Imports them in order, a path as a file, and lets Inductor look again at tables of its own that they may have changed.
+    """Imports them in order, a path as a file, and lets Inductor look again at tables of its own that they may have
+    changed.
     Raises UsageError with the file and the line for what cannot be imported, whatever it raises."""
     for name in names:
         try:
@@ -59,7 +61,8 @@ def _import(name: str) -> ModuleType:
 
 
 def _place(error: BaseException) -> str:
-    """Where an import failed: the line of a syntax error, else the innermost line that is not of Python's own machinery."""
+    """Where an import failed: the line of a syntax error, else the innermost line that is not of Python's own
+    machinery."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}"
     frames = [one for one in traceback.extract_tb(error.__traceback__) if "importlib" not in one.filename]
@@ -67,7 +70,8 @@ def _place(error: BaseException) -> str:
 
 
 def checked(names: Sequence[str], target: str = "") -> tuple[str, ...]:
-    """The modules that were asked for, as they are handed on: a path is made absolute; the script of the run that `target` names
+    """The modules that were asked for, as they are handed on: a path is made absolute; the script of the run that
+    `target` names
     is not imported, which would run it again, but gives its definitions as recorded.
 
     Reads files and imports nothing. Raises UsageError for what is not there, and for a file that is no Python.
@@ -78,17 +82,23 @@ def checked(names: Sequence[str], target: str = "") -> tuple[str, ...]:
         if name != TRUST and path and path.endswith(".py"):
             text = _parsed(name, path)
             if target and _is_script(path, text, target):
-                say(f"{shown(name)} is the script of this run: its definitions are run as recorded (--trust), not the script")
+                say(
+                    f"{shown(name)} is the script of this run: its definitions are run as recorded "
+                    "(--trust), not the script"
+                )
                 name = TRUST
         found.append(str(Path(path).absolute()) if _is_path(name) else name)
     return tuple(dict.fromkeys(found))
 
 
 def file_of(name: str) -> str:
-    """The file of a module that is not imported for it; "" for one without a file. Raises UsageError where there is none."""
+    """The file of a module that is not imported for it; "" for one without a file. Raises UsageError where there is
+    none."""
     if _is_path(name):
         if not Path(name).is_file():
-            raise UsageError(f"cannot import {name}", "there is no such file", "give a module's name, or the path of its file")
+            raise UsageError(
+                f"cannot import {name}", "there is no such file", "give a module's name, or the path of its file"
+            )
         return name
     first, _, rest = name.partition(".")
     try:
@@ -113,7 +123,9 @@ def _parsed(name: str, path: str) -> str:
     except OSError as error:
         raise UsageError(f"cannot import {name}", str(error)) from error
     except SyntaxError as error:
-        raise UsageError(f"cannot import {name}", f"{error.msg} ({Path(path).name}:{error.lineno})", "correct it") from error
+        raise UsageError(
+            f"cannot import {name}", f"{error.msg} ({Path(path).name}:{error.lineno})", "correct it"
+        ) from error
     return text
 
 
@@ -128,7 +140,9 @@ def _is_script(path: str, text: str, target: str) -> bool:
     copies = [copy for name, copy in _scripts(found) if name == Path(path).name]
     if copies and text not in copies:
         why = "it is the script of this run, importing it would run it again, and it is no longer what was recorded"
-        raise UsageError(f"{path} is not imported", why, "add --trust in its place, which runs its definitions as recorded")
+        raise UsageError(
+            f"{path} is not imported", why, "add --trust in its place, which runs its definitions as recorded"
+        )
     return bool(copies)
 
 
@@ -168,7 +182,8 @@ def homes_of(names: Sequence[str]) -> list[str]:
 
 
 TRUST = "graphdbg.toolkit.triton.trusted"
-"""The module that stands for the user's word `--trust` (see `triton.trusted`), so no command has anything else to do with it."""
+"""The module that stands for the user's word `--trust` (see `triton.trusted`), so no command has anything else to do
+with it."""
 
 
 def with_trust(imports: Sequence[str], trust: bool) -> tuple[str, ...]:

@@ -1,8 +1,10 @@
 # pyright: basic
 """Higher-order operators replaced by the nodes of their graphs, so that a minifier can cut inside them.
 
-Checkpointed and wrapped regions, graphs that are called, and the branch of a `cond` that was taken. What else takes a graph
-(loops, maps, flexible attention) stays one node. The inlined graph computes the same; that it fails the same way must be asked.
+Checkpointed and wrapped regions, graphs that are called, and the branch of a `cond` that was taken. What else takes a
+graph
+(loops, maps, flexible attention) stays one node. The inlined graph computes the same; that it fails the same way must
+be asked.
 
 >>> inlined(gm, inputs).graph.find_nodes(op="call_function", target=checkpoint)
 []
@@ -21,9 +23,14 @@ from torch.fx.node import map_arg
 from .eager import attribute, clone_inputs, copy_graph, run_graph
 
 BODY_AT = {
-    "wrap": 0, "tag_activation_checkpoint": 0, "wrap_activation_checkpoint": 0, "wrap_with_set_grad_enabled": 1,
-    "wrap_with_autocast": 4, "invoke_subgraph": 0, "invoke_quant_packed": 0,
-}  # fmt: skip
+    "wrap": 0,
+    "tag_activation_checkpoint": 0,
+    "wrap_activation_checkpoint": 0,
+    "wrap_with_set_grad_enabled": 1,
+    "wrap_with_autocast": 4,
+    "invoke_subgraph": 0,
+    "invoke_quant_packed": 0,
+}
 """Operator -> the place of its graph among its arguments; the graph's inputs come behind it."""
 
 
@@ -34,7 +41,8 @@ def inlinable(gm: fx.GraphModule, only: Collection[str] = ()) -> list[str]:
 
 
 def inlined(gm: fx.GraphModule, inputs: Sequence[Any], only: Collection[str] = ()) -> fx.GraphModule:
-    """A copy without the operators that can be inlined; those inside their graphs too. `inputs` decide which branch is taken."""
+    """A copy without the operators that can be inlined; those inside their graphs too. `inputs` decide which branch is
+    taken."""
     out = copy_graph(gm)
     while inlinable(out, only):
         taken = _predicates(out, inputs)

@@ -1,9 +1,12 @@
 """Runs one graph under one rung in this process and says what went wrong: the body of every isolated query.
 
-Order: eager twice under one seed (the second time with uninitialised memory poisoned: a difference means that no verdict is
-possible), float64, the rung, the comparison. Each step is marked, so that a segfault or hang is charged to it. A graph with
+Order: eager twice under one seed (the second time with uninitialised memory poisoned: a difference means that no
+verdict is
+possible), float64, the rung, the comparison. Each step is marked, so that a segfault or hang is charged to it. A graph
+with
 random ops is compiled once as recorded, for crashes and metadata, and once with `fallback_random`, where compiled code
-draws eager's numbers; Inductor's own random prims are drawn the way its kernels do (`philox`, CPU). Must run in a child:
+draws eager's numbers; Inductor's own random prims are drawn the way its kernels do (`philox`, CPU). Must run in a
+child:
 the graph may take the process with it.
 
 >>> judge(Live(gm, inputs), "inductor").text
@@ -81,26 +84,40 @@ A crash, a signal, a hang and running out of memory are noticed under each.
 
 
 LEAN = ("", "compile", "fakes", "numbers")
-""""compile": only for crashes of the compile. It compiles first; what compiles is not run, and what does not is a failure only
+""""compile": only for crashes of the compile. It compiles first; what compiles is not run, and what does not is a
+failure only
 where eager runs as it must. "fakes": the same crashes, of inputs without values: nothing is run, not by eager either.
 "numbers": the float64 reference is made only where the rung's bits differ from eager's."""
 
 Watch = Callable[[], AbstractContextManager[None]]
 
 
-def judge(case: Live, rung: str | Rung, check: str = "auto", *,
-          seed: int = 0, keep_outputs: bool = False, watch: Watch = nullcontext,
-          shared: Path | None = None, lean: str = "") -> Outcome:  # fmt: skip
+def judge(
+    case: Live,
+    rung: str | Rung,
+    check: str = "auto",
+    *,
+    seed: int = 0,
+    keep_outputs: bool = False,
+    watch: Watch = nullcontext,
+    shared: Path | None = None,
+    lean: str = "",
+) -> Outcome:
     """Runs a case on clones of its inputs under a rung and compares with eager and float64. The case is not changed.
 
     `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `fidelity.Watched`).
-    `shared` is a file for eager's and float64's results: read when it is there, else written, for the next rung of this graph.
+    `shared` is a file for eager's and float64's results: read when it is there, else written, for the next rung of this
+    graph.
     `lean` is one of LEAN: an order that finds one kind of failure as surely, and says less of what does not fail.
     """
     used = rung if isinstance(rung, Rung) else rung_named(rung)
     lost: list[str] = []
     try:
-        with settings(case.spec.config) as lost, no_caches(), in_force(case.spec):  # a backward compiles when it first runs
+        with (
+            settings(case.spec.config) as lost,
+            no_caches(),
+            in_force(case.spec),
+        ):  # a backward compiles when it first runs
             outcome = _Judgement(case, used, CHECKS[check], seed, watch, shared, lean).outcome(keep_outputs)
     except LacksName as reason:
         outcome = Outcome(skipped(str(reason)))
@@ -179,9 +196,16 @@ class _Judgement:
             truth = self._reference()
             self._enter("compare")
         comparing = Comparing(
-            self.gm, self.inputs, self.spec, self.compared, self.left_out, changed, self._eagerly, self._before(),
+            self.gm,
+            self.inputs,
+            self.spec,
+            self.compared,
+            self.left_out,
+            changed,
+            self._eagerly,
+            self._before(),
             self.case.lowered,
-        )  # fmt: skip
+        )
         difference = comparing.difference(truth, eager, got, wanted, seen, found if random else None)
         outcome = self._concluded(difference, truth, wanted, found, self._names(eager), got if keep_outputs else None)
         names = self._names(eager)
@@ -299,9 +323,12 @@ class _Judgement:
         return [*self.inputs, *self.attributes.before(self.gm)]
 
     def _reads_nothing(self, place: int, poisoned: Any) -> bool:
-        """Whether a result is memory that nothing wrote, as that of `empty` is: poison shows in it, each time the same."""
+        """Whether a result is memory that nothing wrote, as that of `empty` is: poison shows in it, each time the
+        same."""
         node = dict(enumerate(returned(self.gm))).get(place)
-        while isinstance(node, fx.Node) and not (is_uninitialised(node) or grows(node)) and len(node.all_input_nodes) == 1:
+        while (
+            isinstance(node, fx.Node) and not (is_uninitialised(node) or grows(node)) and len(node.all_input_nodes) == 1
+        ):
             node = node.all_input_nodes[0]
         if not isinstance(node, fx.Node) or not (is_uninitialised(node) or grows(node)):
             return False
@@ -312,6 +339,7 @@ class _Judgement:
         """The first node whose value is another one in a second run with the same seed."""
         runs: list[list[Any]] = [[], []]
         for kept in runs:
+
             def keep(node: fx.Node, value: Any, kept: list[Any] = kept) -> Any:
                 kept.append((node, [one.detach().clone() for one in tensors_in(value)]))
                 return value
@@ -335,9 +363,10 @@ class _Judgement:
         """A program cannot write to a leaf: where no record tells leaves, what it gave the graph was none."""
         self.computed = True
         places = [
-            place for place, one in enumerate(self.inputs)
+            place
+            for place, one in enumerate(self.inputs)
             if isinstance(one, torch.Tensor) and one.requires_grad and not isinstance(one, torch.nn.Parameter)
-        ]  # fmt: skip
+        ]
         self.inputs = computed(clone_inputs(self.inputs), places)
 
     def _amplified(self, where: Where | None, text: str) -> tuple[Where | None, str]:
@@ -360,7 +389,8 @@ class _Judgement:
         return reference(self.gm, self.inputs, self._eagerly)
 
     def _run_rung(self, **how: bool) -> Execution:
-        """One run of the rung; where the stack asks for the value of an input, once more with it known, as Dynamo does."""
+        """One run of the rung; where the stack asks for the value of an input, once more with it known, as Dynamo
+        does."""
         try:
             return self._run_once(**how)
         except Exception as error:
@@ -368,9 +398,7 @@ class _Judgement:
                 raise
         return self._run_once(known=True, **how)
 
-    def _run_once(
-        self, *, fallback_random: bool = False, only_compile: bool = False, known: bool = False
-    ) -> Execution:
+    def _run_once(self, *, fallback_random: bool = False, only_compile: bool = False, known: bool = False) -> Execution:
         self.step = ""
         gm = copy_graph(self.gm)
         began = self.began = time.perf_counter()
@@ -414,9 +442,14 @@ class _Judgement:
         return found.behind(), Where(found.nodes[0].node, line=found.nodes[0].line) if found.nodes else None
 
     def _concluded(
-        self, difference: Difference | None, truth: Any, wanted: list[Any], got: list[Any], names: list[str],
+        self,
+        difference: Difference | None,
+        truth: Any,
+        wanted: list[Any],
+        got: list[Any],
+        names: list[str],
         kept: Execution | None,
-    ) -> Outcome:  # fmt: skip
+    ) -> Outcome:
         outcome = Outcome(seconds=self.seconds)
         known = None if isinstance(truth, NoReference) else truth
         if "accuracy" in self.compared:
@@ -432,7 +465,12 @@ class _Judgement:
             name = names[difference.output] if 0 <= difference.output < len(names) else ""
             text = f"{name}: {difference.text}" if name else difference.text
             outcome.signature = Signature(
-                difference.kind, "compare", detail=difference.detail, size=difference.size, raw=text, form=difference.form
+                difference.kind,
+                "compare",
+                detail=difference.detail,
+                size=difference.size,
+                raw=text,
+                form=difference.form,
             )
             where = _output_at(self.gm, difference.output, name)
             if difference.detail == ROUNDING and not self.lean and "error" in self.compared:
@@ -462,11 +500,15 @@ def convicting(difference: Difference, reference: bool) -> str:
         return "convicted by the sign of a zero that nothing rounds"
     if not reference:
         return f"convicted by eager, {WITHOUT:.0f} times the tolerance away"
-    return f"convicted by float64: more than {FACTOR:.0f} times eager's own error, the tolerance, and what rounding explains"
+    return (
+        f"convicted by float64: more than {FACTOR:.0f} times eager's own error, the tolerance, and what rounding "
+        "explains"
+    )
 
 
 _RESTARTS = frozenset({"TensorifyScalarRestartAnalysis", "DataDependentOutputException"})
-"""What compilers raise where they need the value of an input that they took for variable: Dynamo begins again with the value."""
+"""What compilers raise where they need the value of an input that they took for variable: Dynamo begins again with the
+value."""
 WAITS = "it was not needed: the numbers are eager's"
 
 

@@ -1,8 +1,12 @@
-"""Tells what a rung found out about torch from what only says that a part is missing here, or that graphdbg itself failed.
+"""Tells what a rung found out about torch from what only says that a part is missing here, or that graphdbg itself
+failed.
 
-Not a verdict about torch: an import that fails (but for one in the user's own files), a tool that Inductor needs and that is not
-on this machine, and an exception whose innermost frame is graphdbg's own. What a rung raises in order to report is of a class of
-graphdbg's, such as `MetadataMismatch`, and is a verdict. So is a RuntimeError that a C++ function of torch's raised when called.
+Not a verdict about torch: an import that fails (but for one in the user's own files), a tool that Inductor needs and
+that is not
+on this machine, and an exception whose innermost frame is graphdbg's own. What a rung raises in order to report is of a
+class of
+graphdbg's, such as `MetadataMismatch`, and is a verdict. So is a RuntimeError that a C++ function of torch's raised
+when called.
 And an error that eager raises and compiled code does not: what it would be if it were missing. Runs nothing.
 
 >>> missing(ModuleNotFoundError("No module named 'numpy'"))
@@ -61,7 +65,10 @@ def missing(error: BaseException) -> str:
         return ""
     frame, line = frames[-1]
     name = f"{frame.f_globals['__name__'].partition('.')[2]}:{line}"
-    return f"graphdbg itself failed ({type(inner).__name__}: {_first_line(inner)}, at {name}), which says nothing about torch"
+    return (
+        f"graphdbg itself failed ({type(inner).__name__}: {_first_line(inner)}, at {name}), which says nothing "
+        "about torch"
+    )
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -119,7 +126,8 @@ def is_same_error(wanted: Signature, error: BaseException) -> bool:
 
 
 def missing_error(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) -> Signature | None:
-    """What a rung that does not raise would have failed at; None where eager's error is no promise to raise one: it ran out of
+    """What a rung that does not raise would have failed at; None where eager's error is no promise to raise one: it ran
+    out of
     memory, it is at an operator of the compiler's, or the graph is what Inductor's own passes left.
     """
     cause = error.__cause__
@@ -136,6 +144,10 @@ def missing_error(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) ->
     name = f"{type(cause).__module__}.{type(cause).__qualname__}".removeprefix("builtins.")
     text = " ".join(str(cause).split())
     return Signature(
-        "missing_error", "compare", name, normalise.message(str(cause)), detail=target,
+        "missing_error",
+        "compare",
+        name,
+        normalise.message(str(cause)),
+        detail=target,
         raw=f"eager raises at node {error.node}: {text}"[:1000],
-    )  # fmt: skip
+    )

@@ -27,13 +27,16 @@ _TAKES = {
     **dict.fromkeys(("replay", "bisect"), (*_RUNS, "seed", "device", "rung", "check")),
     **dict.fromkeys(("triage", "check"), (*_RUNS, "seed", "device")),
     **dict.fromkeys(("report",), (*_RUNS, "seed", "rung")),
-    "minify": (*_RUNS, "seed", "rung", "check"), "kernel": (*_RUNS, "seed"), "compile": _RUNS,
-}  # fmt: skip
+    "minify": (*_RUNS, "seed", "rung", "check"),
+    "kernel": (*_RUNS, "seed"),
+    "compile": _RUNS,
+}
 """Command -> the flags that it takes of those that decide what is found."""
 
 
 def with_trust_for(saved: SavedGraph, command: str) -> str:
-    """The command with `--trust`, where that brings back what the graph needs of its own program; else "" (there is none)."""
+    """The command with `--trust`, where that brings back what the graph needs of its own program; else "" (there is
+    none)."""
     try:
         definitions = saved.record.definitions
     except GraphdbgError:
@@ -61,6 +64,10 @@ def with_flags(command: str, imports: Sequence[str] = ()) -> str:
             theirs = not isinstance(value, bool) and (words[1] == "minify" or not str(value).startswith("cmd:"))
             more += [f"--{name}", str(value)] if theirs else []
     pairs = [more[at : at + (1 if word == "--trust" else 2)] for at, word in enumerate(more) if word.startswith("--")]
-    new = [word for pair in pairs if not (pair[0] in words and (len(pair) == 1 or pair[1] in words or pair[0] != "--import"))
-           for word in pair]  # fmt: skip
+    new = [
+        word
+        for pair in pairs
+        if not (pair[0] in words and (len(pair) == 1 or pair[1] in words or pair[0] != "--import"))
+        for word in pair
+    ]
     return " ".join([command, shlex.join(new)]).rstrip()

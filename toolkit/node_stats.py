@@ -1,6 +1,8 @@
-"""Statistics of every node of a saved graph, from one eager run in a child; what `replay --stats` prints and a screen can show.
+"""Statistics of every node of a saved graph, from one eager run in a child; what `replay --stats` prints and a screen
+can show.
 
-`node_rows` is a generator: rows come in graph order as they are asked for. The values themselves never leave the child, and
+`node_rows` is a generator: rows come in graph order as they are asked for. The values themselves never leave the child,
+and
 the calling process imports no torch. Does not judge anything.
 
 >>> next(node_rows(load_graph("myrun/0_0/forward"))).name
@@ -26,11 +28,19 @@ TASK = f"{__name__}:task"
 COLUMNS = ("node", "shape", "dtype", "min", "max", "mean", "std", "nan", "inf", "subnormal", "zeros")
 
 
-def node_rows(saved: SavedGraph, seed: int = 0, device: str | None = None, *, limit_s: float = DEFAULT_LIMIT_S,
-              imports: Sequence[str] = (), server: ForkServer | None = None) -> Iterator[dict[str, Any]]:  # fmt: skip
+def node_rows(
+    saved: SavedGraph,
+    seed: int = 0,
+    device: str | None = None,
+    *,
+    limit_s: float = DEFAULT_LIMIT_S,
+    imports: Sequence[str] = (),
+    server: ForkServer | None = None,
+) -> Iterator[dict[str, Any]]:
     """A row for each tensor of each node, as plain data with the fields of `numerics.NodeStatistics`.
 
-    Raises EnvironmentLackError where the run ended in another way (a segfault, the time limit), and what loading a graph raises.
+    Raises EnvironmentLackError where the run ended in another way (a segfault, the time limit), and what loading a
+    graph raises.
     """
     from ..dumps.errors import EnvironmentLackError
 
@@ -41,7 +51,9 @@ def node_rows(saved: SavedGraph, seed: int = 0, device: str | None = None, *, li
             why = "statistics are of eager's values, so eager must run"
             raise EnvironmentLackError(f"no statistics of {saved.id}", refused.text, why)
         if answer.value["failed"]:
-            raise EnvironmentLackError(f"no statistics of {saved.id}", answer.value["failed"], "see graphdbg replay --rung eager")
+            raise EnvironmentLackError(
+                f"no statistics of {saved.id}", answer.value["failed"], "see graphdbg replay --rung eager"
+            )
         yield from answer.value["rows"]
 
 

@@ -28,7 +28,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\[\s*(?:(?:<n>|<name>)\s*,?\s*)+\]"), "[..]"),
     (re.compile(r"\(\s*(?:(?:<n>|<name>)\s*,?\s*)+\)"), "(..)"),
     (re.compile(r"[ \t]+"), " "),
-)  # fmt: skip
+)
 _CPP_ERROR = re.compile(r"\berror: (.*)")
 _ACCUMULATOR = re.compile(r"(?<=tmp_acc)\d+")
 """How the accumulators of a generated kernel are numbered; fewer of them are left in a smaller kernel."""
@@ -59,7 +59,8 @@ def message(text: str) -> str:
 
 
 def cpp_error(output: str) -> str:
-    """The first `error:` line of a C++ compiler's output, normalised; the last line when there is none (a linker's message)."""
+    """The first `error:` line of a C++ compiler's output, normalised; the last line when there is none (a linker's
+    message)."""
     found = _CPP_ERROR.search(output)
     if found:
         return message(_ACCUMULATOR.sub("<n>", found.group(1)))
@@ -88,14 +89,25 @@ def _collapse(text: str) -> str:
     return "".join(out) + text[at:]
 
 
-_PLUMBING = frozenset({
-    "torch.fx.interpreter", "torch._dynamo.utils", "torch.utils._python_dispatch", "torch._dynamo.repro.after_aot", "contextlib",
-    "torch.utils._contextlib", "torch._logging._internal", "torch._utils_internal", "torch.nn.modules.module", "torch._compile",
-})  # fmt: skip
+_PLUMBING = frozenset(
+    {
+        "torch.fx.interpreter",
+        "torch._dynamo.utils",
+        "torch.utils._python_dispatch",
+        "torch._dynamo.repro.after_aot",
+        "contextlib",
+        "torch.utils._contextlib",
+        "torch._logging._internal",
+        "torch._utils_internal",
+        "torch.nn.modules.module",
+        "torch._compile",
+    }
+)
 
 
 def library_frames(frames: list[str], keep: int = 4) -> list[str]:
-    """Of `module:function` frames, innermost first, those of torch and triton that say where, without the plumbing around
+    """Of `module:function` frames, innermost first, those of torch and triton that say where, without the plumbing
+    around
     them.
     """
     inside = [frame for frame in frames if frame.split(".")[0].split(":")[0] in ("torch", "triton", "sympy")]

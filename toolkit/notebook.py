@@ -1,6 +1,8 @@
-"""Notebooks: `%load_ext graphdbg`, then `%%graphdbg [-o RUN] ...` records what a cell compiles; what is shown of verdicts.
+"""Notebooks: `%load_ext graphdbg`, then `%%graphdbg [-o RUN] ...` records what a cell compiles; what is shown of
+verdicts.
 
-The cell itself runs as it would without us: its first line begins the recording, which ends with the cell. Imports no torch, and
+The cell itself runs as it would without us: its first line begins the recording, which ends with the cell. Imports no
+torch, and
 IPython only where it is running.
 
     %%graphdbg -o myrun --inputs first
@@ -30,7 +32,8 @@ from .verdict_words import AROUND, first_line, tone
 
 _NAME = "graphdbg"
 _EMPTY = (
-    "Either the cell calls nothing compiled, or what it calls was compiled by an earlier cell: put %%graphdbg on that one, or "
+    "Either the cell calls nothing compiled, or what it calls was compiled by an earlier cell: put "
+    "%%graphdbg on that one, or "
     "call torch.compiler.reset() in this one."
 )
 
@@ -45,12 +48,14 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def _first_line_alone(cell: list[str]) -> list[str]:
-    """`%%graphdbg` as a magic of its line: so the rest of the cell keeps its line numbers, its errors and its `await`."""
+    """`%%graphdbg` as a magic of its line: so the rest of the cell keeps its line numbers, its errors and its
+    `await`."""
     return [cell[0][1:], *cell[1:]] if cell and cell[0].split()[:1] == [f"%%{_NAME}"] else cell
 
 
 _first_line_alone.has_side_effects = True  # pyright: ignore[reportFunctionMemberAccess]
-"""So that a terminal, which asks whether the cell is complete, sees the magic of a cell and waits for the rest of it."""
+"""So that a terminal, which asks whether the cell is complete, sees the magic of a cell and waits for the rest of
+it."""
 
 
 class Cells:
@@ -61,7 +66,8 @@ class Cells:
         self.session: Session | None = None
 
     def begin(self, line: str, cell: str | None = None) -> None:
-        """Record every graph that this cell compiles, as `graphdbg dump` does: %%graphdbg [-o RUN] [--inputs POLICY] ...
+        """Record every graph that this cell compiles, as `graphdbg dump` does: %%graphdbg [-o RUN] [--inputs POLICY]
+        ...
 
         The run is a new folder (default: graphdbg-run-N); %%graphdbg --help names the options.
         """
@@ -109,7 +115,9 @@ def _options(line: str) -> Options:
 
 def _of_verdict(verdict: Verdict, *inside: str) -> str:
     said = lines([AROUND]) if verdict.workaround else ""
-    return shown(first_line(verdict), tone(verdict), *inside, said, code(verdict.workaround or ""), commands(verdict.next))
+    return shown(
+        first_line(verdict), tone(verdict), *inside, said, code(verdict.workaround or ""), commands(verdict.next)
+    )
 
 
 def of_outcome(found: Outcome) -> str:
@@ -124,4 +132,6 @@ def of_triage(found: Triage) -> str:
     from .commands.triage import ladder_cells
 
     columns, cells, notes = ladder_cells(found)
-    return _of_verdict(found.verdict, table(columns, cells), lines([*(f"note: {note}" for note in notes), found.summary]))
+    return _of_verdict(
+        found.verdict, table(columns, cells), lines([*(f"note: {note}" for note in notes), found.summary])
+    )

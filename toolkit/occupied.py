@@ -1,4 +1,5 @@
-"""What NVIDIA GPUs here are busy with, as `nvidia-smi` tells it: a replay beside a training run is slow, or has no memory.
+"""What NVIDIA GPUs here are busy with, as `nvidia-smi` tells it: a replay beside a training run is slow, or has no
+memory.
 
 Asks a program for a moment; imports no torch and never touches a device itself.
 
@@ -27,7 +28,9 @@ def occupied() -> str:
         return ""
     try:
         asked = [program, QUERY, "--format=csv,noheader,nounits"]
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=LIMIT_S, check=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            asked, capture_output=True, text=True, timeout=LIMIT_S, check=True, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return "; ".join(text for line in done.stdout.splitlines() if (text := _gpu(line)))

@@ -1,5 +1,6 @@
 # pyright: basic
-"""The NaN that is the model's own: eager gives it, too. A verdict where it was asked for or the run was recorded with `--when
+"""The NaN that is the model's own: eager gives it, too. A verdict where it was asked for or the run was recorded with
+`--when
 nan`, and on recorded inputs; elsewhere a note.
 
 Runs in a child, after a judgement; asks `nan_origins` for the first node that makes one of numbers that were none.
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 
 def with_own_nan(outcome: Outcome, case: Live, saved: SavedGraph, *, asked: bool, seed: int = 0) -> Outcome:
-    """The outcome, a failure of the model's where eager gives NaN and nothing else is wrong. On inputs that were made up it is
+    """The outcome, a failure of the model's where eager gives NaN and nothing else is wrong. On inputs that were made
+    up it is
     `cannot_tell` where it was `asked` for, else nothing.
     """
     right = outcome.verdict.verdict in ("ok", "rounding") or outcome.verdict.detail == NO_REFERENCE
@@ -45,12 +47,15 @@ def with_own_nan(outcome: Outcome, case: Live, saved: SavedGraph, *, asked: bool
     if real:
         outcome.verdict, outcome.signature = fails("nan", "eager", signature.raw, where), signature
     else:
-        outcome.verdict = cannot_tell(f"{signature.raw}, but on {inputs_given(saved)}: it may not be there on the run's own")
+        outcome.verdict = cannot_tell(
+            f"{signature.raw}, but on {inputs_given(saved)}: it may not be there on the run's own"
+        )
     return outcome
 
 
 def _origin(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
-    """The first node that makes a NaN of numbers; where it comes in with an input, or only gradients have one, which."""
+    """The first node that makes a NaN of numbers; where it comes in with an input, or only gradients have one,
+    which."""
     gm, called = copy_graph(case.gm), of_module(case.gm)
     with settings(case.spec.config), in_force(case.spec.forward_only), torch.no_grad():
         torch.manual_seed(seed)
@@ -76,7 +81,9 @@ def _origin(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
 def _in_backward(outcome: Outcome, case: Live, seed: int) -> tuple[Signature, Where]:
     """Of which node the backward makes a NaN of gradients that were none; the gradient's name where no node's does."""
     name = outcome.eager_nan[0]
-    found = nan_in_backward(case.gm, clone_inputs(case.inputs), case.spec, seed) if case.spec.stage in FULL_STAGES else None
+    found = (
+        nan_in_backward(case.gm, clone_inputs(case.inputs), case.spec, seed) if case.spec.stage in FULL_STAGES else None
+    )
     if found is None:
         return _signature("gradient", f"NaN first in {name}"), Where(name=name)
     node, since = found

@@ -1,9 +1,12 @@
 # pyright: basic
-"""Parts of a saved graph that run by themselves: values are recorded once into a folder, then any subset of atoms is built
+"""Parts of a saved graph that run by themselves: values are recorded once into a folder, then any subset of atoms is
+built
 from there in another process, with recorded values where it was cut.
 
-The folder `work` holds the index of values, their tensors and the atoms. Where eager cannot run here (a custom operator without
-a kernel for this machine, a device that is not there, tensors larger than the memory) values are known by their form alone: what
+The folder `work` holds the index of values, their tensors and the atoms. Where eager cannot run here (a custom operator
+without
+a kernel for this machine, a device that is not there, tensors larger than the memory) values are known by their form
+alone: what
 is built from those can be compiled and never run. Must not compile or judge anything.
 
 >>> atoms = keep_values(case, work, seed=0)
@@ -46,7 +49,8 @@ class Invalid(Exception):
 
 
 def keep_values(case: Live, work: Path, *, seed: int, ends_at: str = "", running: Path | None = None) -> Atoms:
-    """Runs the case eagerly once, spills every value to `work` and returns the atoms of the graph: those up to the node that
+    """Runs the case eagerly once, spills every value to `work` and returns the atoms of the graph: those up to the node
+    that
     raises, where one does, or that is not to be run (`ends_at`, `running`: see `record_values`).
     """
     with settings(case.spec.config), in_force(case.spec):
@@ -69,9 +73,14 @@ def atoms_in(work: Path) -> Atoms:
 
 
 def part_of(
-    case: Case, work: Path, keep: Collection[int], *, bypass: Collection[int] = (),
-    returned: Collection[int] | None = None, device: str | None = None,
-) -> Live:  # fmt: skip
+    case: Case,
+    work: Path,
+    keep: Collection[int],
+    *,
+    bypass: Collection[int] = (),
+    returned: Collection[int] | None = None,
+    device: str | None = None,
+) -> Live:
     """The graph of the kept atoms, its inputs and how it enters the compiler; see `subgraph.build`. Raises Invalid."""
     atoms, saved = atoms_in(work), case.saved
     names = {name for atom in keep for name in atoms.nodes[atom]}
@@ -105,10 +114,12 @@ def inputs_of(saved: SavedGraph) -> list[str]:
 
 
 def prune(record: GraphRecord, keep: Collection[str], returned: Collection[str] = ()) -> GraphRecord:
-    """The record with the kept compute nodes, what they read, the placeholders in use and what is returned: a query about three
+    """The record with the kept compute nodes, what they read, the placeholders in use and what is returned: a query
+    about three
     nodes of a large graph loads three nodes.
 
-    What a kept node reads and is not kept becomes a placeholder record with the same name and value; `subgraph.build` gives it
+    What a kept node reads and is not kept becomes a placeholder record with the same name and value; `subgraph.build`
+    gives it
     its recorded value.
     """
     body = record.graph
@@ -131,11 +142,12 @@ def prune(record: GraphRecord, keep: Collection[str], returned: Collection[str] 
     inner = set(contents([given(node) for node in nodes], "tensor"))
     modules = {node.target for node in nodes if node.op == "call_module"}
     smaller = msgspec.structs.replace(
-        body, nodes=nodes,
+        body,
+        nodes=nodes,
         attrs={name: value for name, value in body.attrs.items() if name in attrs or name in inner},
         modules={name: value for name, value in body.modules.items() if name in modules},
         subgraphs={name: value for name, value in body.subgraphs.items() if name in attrs},
-    )  # fmt: skip
+    )
     present = {node.name for node in nodes}
     return msgspec.structs.replace(
         record, graph=smaller, inputs=[item for item in record.inputs if item.name in present]
@@ -143,7 +155,9 @@ def prune(record: GraphRecord, keep: Collection[str], returned: Collection[str] 
 
 
 def _placeholder(node: NodeRecord) -> NodeRecord:
-    return NodeRecord(name=node.name, op="placeholder", target=node.name, value=node.value, stack=node.stack, module=node.module)
+    return NodeRecord(
+        name=node.name, op="placeholder", target=node.name, value=node.value, stack=node.stack, module=node.module
+    )
 
 
 def _output(node: NodeRecord, there: Collection[str]) -> NodeRecord:
@@ -152,14 +166,17 @@ def _output(node: NodeRecord, there: Collection[str]) -> NodeRecord:
 
 
 def made_fakes(saved: SavedGraph) -> Live:
-    """A saved graph whose inputs are fake tensors of the recorded sizes. Raises EnvironmentLackError where one is not known."""
+    """A saved graph whose inputs are fake tensors of the recorded sizes. Raises EnvironmentLackError where one is not
+    known."""
     gm, fakes, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
     mode.allow_non_fake_inputs = True
     names = [node.name for node in saved.record.graph.nodes if node.op == "placeholder"]
     known = dict(zip(names, fakes, strict=True))
     unknown = [name for name, value in known.items() if value is None and _needed(gm, name)]
     if unknown:
-        raise EnvironmentLackError(f"nothing is known of the input {unknown[0]} but its name", "", "record with --inputs first")
+        raise EnvironmentLackError(
+            f"nothing is known of the input {unknown[0]} but its name", "", "record with --inputs first"
+        )
     inputs = _numbered(fakes, mode)
     return Live(gm, inputs, ReplaySpec.of(saved.record), follow_saved(gm, mode, saved.record))
 
@@ -210,10 +227,18 @@ class _Forms(Recorder):
             [storage] = self._memory(value)
             place = storage, 0, offset * value.element_size()
         return Held(
-            tuple(_number(size) for size in value.shape), tuple(_number(step) for step in value.stride()), offset,
-            value.dtype, value.device, value.requires_grad, None, None, isinstance(value, torch.nn.Parameter),
-            place, self.mode,
-        )  # fmt: skip
+            tuple(_number(size) for size in value.shape),
+            tuple(_number(step) for step in value.stride()),
+            offset,
+            value.dtype,
+            value.device,
+            value.requires_grad,
+            None,
+            None,
+            isinstance(value, torch.nn.Parameter),
+            place,
+            self.mode,
+        )
 
     def _bytes_before(self, n: fx.Node) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         return {}

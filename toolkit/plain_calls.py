@@ -1,8 +1,11 @@
 # pyright: basic
-"""Puts the plain forms of `torch_names` into a graph, and checks each with values before: same results, same aten calls.
+"""Puts the plain forms of `torch_names` into a graph, and checks each with values before: same results, same aten
+calls.
 
-A form that fits an operator may not fit one call of it (a number where a tensor was meant becomes another overload). So a call is
-traced both ways, as it is and in its plain form; what differs is traced with Inductor's decompositions. Must not change values.
+A form that fits an operator may not fit one call of it (a number where a tensor was meant becomes another overload). So
+a call is
+traced both ways, as it is and in its plain form; what differs is traced with Inductor's decompositions. Must not change
+values.
 
 >>> is_same(torch.ops.aten.relu.default, (torch.ones(2),), {})
 True
@@ -32,7 +35,8 @@ _UNINITIALISED = ("aten.empty", "aten.new_empty")
 
 
 def plain_of(node: fx.Node) -> Plain | None:
-    """The plain form of what a node calls, as far as its name and arguments tell; None where it has none, or is plain."""
+    """The plain form of what a node calls, as far as its name and arguments tell; None where it has none, or is
+    plain."""
     if node.op != "call_function" or not hasattr(node.target, "_schema"):
         return None
     return plain_call(str(node.target), node.args, node.kwargs)
@@ -48,7 +52,8 @@ def rewrite(node: fx.Node, plain: Plain) -> None:
 
 
 def is_same(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call of an operator on values has a plain form that gives the same bits and forms, by the same aten calls.
+    """Whether a call of an operator on values has a plain form that gives the same bits and forms, by the same aten
+    calls.
 
     False for what cannot be traced. The values stay as they are.
     """
@@ -69,7 +74,8 @@ def is_same(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
             if str(target).startswith(_UNINITIALISED):
                 ours, theirs = t.tree_map(_blank, (ours, theirs))
             return _same_values(ours, theirs) and (
-                _calls(own, given) == _calls(plain, given) or _calls(own, given, deep=True) == _calls(plain, given, deep=True)
+                _calls(own, given) == _calls(plain, given)
+                or _calls(own, given, deep=True) == _calls(plain, given, deep=True)
             )
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, AssertionError):  # it does not fit
         return False
@@ -80,7 +86,9 @@ def _plainly(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if plain is None:
         raise ValueError(f"{target} has no plain form")
     form, given = _applied(plain)
-    return getattr(given[0], form)(*given[1:], **plain.kwargs) if isinstance(form, str) else form(*given, **plain.kwargs)
+    return (
+        getattr(given[0], form)(*given[1:], **plain.kwargs) if isinstance(form, str) else form(*given, **plain.kwargs)
+    )
 
 
 def _applied(plain: Plain) -> tuple[Any, tuple[Any, ...]]:

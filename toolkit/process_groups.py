@@ -1,7 +1,10 @@
-"""The process groups that a recorded graph's collectives name, made again in a replay, so that it communicates as it did.
+"""The process groups that a recorded graph's collectives name, made again in a replay, so that it communicates as it
+did.
 
-A world of one rank is made alone. A larger one needs all its ranks: each replays its own graph, and they meet in a file. Where
-they cannot, the error says why. Must not imitate a collective: numbers that other ranks would have sent are never made up.
+A world of one rank is made alone. A larger one needs all its ranks: each replays its own graph, and they meet in a
+file. Where
+they cannot, the error says why. Must not imitate a collective: numbers that other ranks would have sent are never made
+up.
 
 >>> join(saved.record, meeting="/tmp/meet")
 """
@@ -41,19 +44,23 @@ def peers(saved: SavedGraph) -> list[SavedGraph]:
     world = max((facts["world_size"] for facts in groups_of(saved.record).values()), default=1)
     if world == 1:
         return []
-    found = {graph.rank: graph for graph in saved.run.graphs() if graph.local_id == saved.local_id and graph.rank is not None}
+    found = {
+        graph.rank: graph for graph in saved.run.graphs() if graph.local_id == saved.local_id and graph.rank is not None
+    }
     wanted = set(range(world)) - {saved.rank}
     if missing := sorted(wanted - set(found)):
         raise EnvironmentLackError(
-            f"{saved.id} communicates with {counted(world - 1, 'other rank')}", f"no graph {saved.local_id} of rank "
+            f"{saved.id} communicates with {counted(world - 1, 'other rank')}",
+            f"no graph {saved.local_id} of rank "
             f"{', '.join(map(str, missing))} lies beside it, and a collective of one rank alone would make up numbers",
             "replay it from a run that recorded all ranks",
-        )  # fmt: skip
+        )
     return [found[rank] for rank in sorted(wanted)]
 
 
 def join(record: GraphRecord, meeting: str = "") -> None:
-    """Makes the groups of a graph in this process, unless they are there. `meeting`: a file that all ranks of a world share.
+    """Makes the groups of a graph in this process, unless they are there. `meeting`: a file that all ranks of a world
+    share.
 
     Raises EnvironmentLackError for a larger world without one, and for a torch without torch.distributed.
     """
@@ -62,21 +69,25 @@ def join(record: GraphRecord, meeting: str = "") -> None:
         return
     import torch.distributed
 
-
     distributed: Any = torch.distributed
     if not distributed.is_available():
-        raise EnvironmentLackError("the graph communicates", "this torch is built without torch.distributed", "use another build")
+        raise EnvironmentLackError(
+            "the graph communicates", "this torch is built without torch.distributed", "use another build"
+        )
     facts = next(iter(groups.values()))
     world, rank = int(facts["world_size"]), int(facts["rank"])
     wait = timedelta(seconds=WAIT_S)
     if not distributed.is_initialized():
         if world > 1 and not meeting:
             raise EnvironmentLackError(
-                f"the graph communicates with {counted(world - 1, 'other rank')}", "they are not there",
+                f"the graph communicates with {counted(world - 1, 'other rank')}",
+                "they are not there",
                 "graphdbg replay runs the graphs of all ranks together",
-            )  # fmt: skip
+            )
         store = distributed.FileStore(meeting, world) if meeting else distributed.HashStore()
-        distributed.init_process_group(_usable(facts["backend"]), store=store, rank=rank, world_size=world, timeout=wait)
+        distributed.init_process_group(
+            _usable(facts["backend"]), store=store, rank=rank, world_size=world, timeout=wait
+        )
     for name, one in groups.items():
         if not _same(_process_group(name), one["ranks"]):
             backend = _usable(one["backend"])

@@ -37,9 +37,12 @@ DEFAULT_LIMIT_S = 600.0
 
 
 class How(NamedTuple):
-    """How children are asked of a saved graph: `seed` for inputs that were not stored and for random ops, `device` to move
-    everything to first, `limit_s` of one question, `imports` to import first for the ops that they register; `own_nan`: a NaN of
-    the model's own is asked for, too; `measured`: the memory of compile and first run, beside eager's; `known`: what an earlier
+    """How children are asked of a saved graph: `seed` for inputs that were not stored and for random ops, `device` to
+    move
+    everything to first, `limit_s` of one question, `imports` to import first for the ops that they register; `own_nan`:
+    a NaN of
+    the model's own is asked for, too; `measured`: the memory of compile and first run, beside eager's; `known`: what an
+    earlier
     command judged need not be judged again; `anyway`: what fails is a failure, whether or not it is the run's program.
     """
 
@@ -55,23 +58,45 @@ class How(NamedTuple):
     def payload(self, saved: SavedGraph) -> dict[str, Any]:
         """What every task is told."""
         return {
-            "path": str(saved.path.absolute()), "seed": self.seed, "device": self.device, "imports": list(self.imports),
-        }  # fmt: skip
+            "path": str(saved.path.absolute()),
+            "seed": self.seed,
+            "device": self.device,
+            "imports": list(self.imports),
+        }
 
 
-def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
-           limit_s: float = DEFAULT_LIMIT_S, check: str = "auto", outputs: bool = True,
-           imports: Sequence[str] = (), own_nan: bool = False, measured: bool = False, known: bool = False, anyway: bool = False,
-           server: ForkServer | None = None, shared: Path | None = None, patient: bool = True) -> Outcome:  # fmt: skip
+def replay(
+    saved: SavedGraph,
+    rung: str = "inductor",
+    seed: int = 0,
+    device: str | None = None,
+    *,
+    limit_s: float = DEFAULT_LIMIT_S,
+    check: str = "auto",
+    outputs: bool = True,
+    imports: Sequence[str] = (),
+    own_nan: bool = False,
+    measured: bool = False,
+    known: bool = False,
+    anyway: bool = False,
+    server: ForkServer | None = None,
+    shared: Path | None = None,
+    patient: bool = True,
+) -> Outcome:
     """Runs a saved graph under a rung in a child with a time limit and judges it.
 
-    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`: also
+    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`:
+    also
     return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they register.
     `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan".
-    `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an earlier command came to will do.
-    `anyway`: a failure counts also where it is known that this is not the run's program and that the run had none (see `gate`).
-    `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. `patient`: a limit that was met
-    on a busy machine is raised by as much as a harmless compile takes longer there, up to the default. A segfault, a hang or
+    `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an earlier command came to
+    will do.
+    `anyway`: a failure counts also where it is known that this is not the run's program and that the run had none (see
+    `gate`).
+    `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. `patient`: a limit that
+    was met
+    on a busy machine is raised by as much as a harmless compile takes longer there, up to the default. A segfault, a
+    hang or
     running out of memory is an Outcome like any other. Raises GraphdbgError for a graph that cannot be loaded.
     """
     from .rungs import rung as named
@@ -84,13 +109,20 @@ def replay(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str
         kept = used.scratch_file(".pt") if outputs else None
         others = peers(saved)
         payload = {
-            **How(seed, device, limit_s, imports).payload(saved), "rung": rung, "check": check, "own_nan": own_nan,
-            "measured": measured, "anyway": anyway,
-            "keep": str(kept) if kept else None, "shared": str(shared) if shared else None,
+            **How(seed, device, limit_s, imports).payload(saved),
+            "rung": rung,
+            "check": check,
+            "own_nan": own_nan,
+            "measured": measured,
+            "anyway": anyway,
+            "keep": str(kept) if kept else None,
+            "shared": str(shared) if shared else None,
             "meeting": str(used.scratch_file(".meeting")) if others else "",
-        }  # fmt: skip
+        }
         alone = {"keep": None, "shared": None}
-        beside = [ask(TASK, {**payload, **alone, "path": str(one.path.absolute())}, limit_s, server=used) for one in others]
+        beside = [
+            ask(TASK, {**payload, **alone, "path": str(one.path.absolute())}, limit_s, server=used) for one in others
+        ]
         asked = ask(TASK, payload, limit_s, server=used)
         for one in (*beside, asked):
             one.answer()
@@ -152,14 +184,21 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
     @contextmanager
     def watch() -> Generator[None]:
-        with watched.compiling() if watched else nullcontext(), peak.watched() if payload["measured"] else nullcontext():
+        with (
+            watched.compiling() if watched else nullcontext(),
+            peak.watched() if payload["measured"] else nullcontext(),
+        ):
             yield
 
     outcome = judge(
-        live, payload["rung"], payload["check"], seed=payload["seed"],
-        keep_outputs=payload["keep"] is not None, watch=watch,
+        live,
+        payload["rung"],
+        payload["check"],
+        seed=payload["seed"],
+        keep_outputs=payload["keep"] is not None,
+        watch=watch,
         shared=Path(payload["shared"]) if payload.get("shared") else None,
-    )  # fmt: skip
+    )
     outcome.needed_bytes, outcome.eager_bytes, outcome.control_bytes = peak.bytes, eager.bytes, control.bytes
     asked = payload["own_nan"] or payload["check"] == "nan"
     outcome = with_own_nan(outcome, live, case.saved, asked=asked, seed=payload["seed"])

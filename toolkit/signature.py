@@ -1,6 +1,8 @@
-"""What "fails the same way" means: the kind of a failure, where it happens, and its error without what a reduction changes.
+"""What "fails the same way" means: the kind of a failure, where it happens, and its error without what a reduction
+changes.
 
-No torch is imported. `same_as` is what the minifier, the verification of a report and `triage` compare by; the text is for
+No torch is imported. `same_as` is what the minifier, the verification of a report and `triage` compare by; the text is
+for
 people.
 
 >>> seen = from_exception(error, stage="compile")
@@ -29,10 +31,12 @@ SHARP = 0.01
 
 
 class Form(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The form of a wrong result: what tells one wrong-number bug from another and from rounding, and survives a reduction.
+    """The form of a wrong result: what tells one wrong-number bug from another and from rounding, and survives a
+    reduction.
     Cutting a graph smears or gathers an error, so only what both forms say sharply must agree.
 
-    `count` elements, `wrong` of them as a share; `over`: the error over what rounding explains, 0 where that has no meaning;
+    `count` elements, `wrong` of them as a share; `over`: the error over what rounding explains, 0 where that has no
+    meaning;
     `factor`, `offset`: what all wrong elements have in common, if anything.
     """
 
@@ -66,7 +70,17 @@ VERSION = 4
 """Raised when `same_as` or the normalisation changes, since journals key their verdicts by it."""
 
 Kind = Literal[
-    "crash", "accuracy", "nan", "metadata", "hang", "signal", "memory", "slow", "missing_error", "command", "nondeterministic",
+    "crash",
+    "accuracy",
+    "nan",
+    "metadata",
+    "hang",
+    "signal",
+    "memory",
+    "slow",
+    "missing_error",
+    "command",
+    "nondeterministic",
     "error",
 ]
 
@@ -79,11 +93,16 @@ _SIZE_FACTOR = 1e-3
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     """One way to fail.
 
-    `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory, slow (as asked), missing_error (eager raised,
-    the rung did not), command (a command of the user's said so); nondeterministic and error mean that no verdict is possible
-    (eager differs between two runs; eager or graphdbg itself failed). `stage`: eager | compile | run | compare. `error`:
-    exception type. `message`: normalised, or the threshold of what is measured. `frames`: innermost library frames. `detail`:
-    signal name, lowered op, op at which eager raises, metadata property, "nan" or "inf". `size`: for accuracy, the error relative
+    `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory, slow (as asked), missing_error
+    (eager raised,
+    the rung did not), command (a command of the user's said so); nondeterministic and error mean that no verdict is
+    possible
+    (eager differs between two runs; eager or graphdbg itself failed). `stage`: eager | compile | run | compare.
+    `error`:
+    exception type. `message`: normalised, or the threshold of what is measured. `frames`: innermost library frames.
+    `detail`:
+    signal name, lowered op, op at which eager raises, metadata property, "nan" or "inf". `size`: for accuracy, the
+    error relative
     to the reference's root mean square; for what is measured, the amount. `raw` is the text as it was, not compared.
     """
 
@@ -99,16 +118,20 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def undecided(self) -> bool:
-        """Whether it only says that no verdict is possible: eager differs between two runs, eager or graphdbg itself failed."""
+        """Whether it only says that no verdict is possible: eager differs between two runs, eager or graphdbg itself
+        failed."""
         return self.kind in ("nondeterministic", "error")
 
     def same_as(self, other: Signature) -> bool:
         """Whether two failures are one bug.
 
-        Kind, stage, detail and exception type must be equal. Messages must be equal after normalisation; when they differ, the
-        same two innermost library frames and most words of each in the other make up for it; when both are empty, the frames
+        Kind, stage, detail and exception type must be equal. Messages must be equal after normalisation; when they
+        differ, the
+        same two innermost library frames and most words of each in the other make up for it; when both are empty, the
+        frames
         alone do.
-        An accuracy failure must not have shrunk a thousandfold (it would be rounding by then), and the forms must be alike.
+        An accuracy failure must not have shrunk a thousandfold (it would be rounding by then), and the forms must be
+        alike.
         """
         if (self.kind, self.stage, self.group(), self.error) != (other.kind, other.stage, other.group(), other.error):
             return False
@@ -123,7 +146,8 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         return like(telling(self.message), other.message) and like(telling(other.message), self.message)
 
     def group(self) -> str:
-        """The detail, one for what a few nodes make of each other: Inf and NaN, wrong integers and the wrong floats from them."""
+        """The detail, one for what a few nodes make of each other: Inf and NaN, wrong integers and the wrong floats
+        from them."""
         if self.kind == "nan":
             return "extra" if self.detail in ("nan", "inf") else "missing"
         return "" if self.kind == "accuracy" and self.detail == "integers" else self.detail
@@ -136,7 +160,11 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.detail:
             named = f"{named} ({self.detail})" if named else self.detail
         first = ((self.raw or self.message).strip().splitlines() or [""])[0]
-        if self.kind == "accuracy" and self.size is not None and (told := f"relative error {self.size:.2g}") not in first:
+        if (
+            self.kind == "accuracy"
+            and self.size is not None
+            and (told := f"relative error {self.size:.2g}") not in first
+        ):
             named = f"{named} {told}".strip()
         parts += [part for part in (named, first) if part]
         return ": ".join(parts)
@@ -156,12 +184,20 @@ def from_exception(error: BaseException, stage: str) -> Signature:
     if _is(inner, "CppCompileError"):
         text = normalise.cpp_error(str(getattr(inner, "output", "") or inner))
         return Signature("crash", stage, name, text, detail=detail or "C++", raw=text)
-    return Signature("crash", stage, name, normalise.message(str(inner)), tuple(frames), detail,
-                     raw=normalise.without_advice(str(inner))[:1000])  # fmt: skip
+    return Signature(
+        "crash",
+        stage,
+        name,
+        normalise.message(str(inner)),
+        tuple(frames),
+        detail,
+        raw=normalise.without_advice(str(inner))[:1000],
+    )
 
 
 def from_answer(answer: Answer) -> Signature | None:
-    """The signature of a whole query: what the task returned under "signature", else what became of its process. None: it
+    """The signature of a whole query: what the task returned under "signature", else what became of its process. None:
+    it
     passed.
     """
     if answer.status == "done":

@@ -1,7 +1,9 @@
-"""Where a replay enters the compiler and with what: stage, the inner compiler's arguments, ambient state (which the recorder's
+"""Where a replay enters the compiler and with what: stage, the inner compiler's arguments, ambient state (which the
+recorder's
 `ambient` reads), settings; and these put in force again for a while.
 
-The spec is a record that crosses processes, and importing this imports no torch. Encoded arguments (see dumps.schema) come as
+The spec is a record that crosses processes, and importing this imports no torch. Encoded arguments (see dumps.schema)
+come as
 Python values.
 
 >>> ReplaySpec("forward", {"is_inference": False}).stage
@@ -33,8 +35,10 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
     """How to enter the stack.
 
     `stage` is one of dumps.schema.STAGES. `compile_kwargs` are those that the stage's own compiler was called with,
-    `output_meta` the output node's metadata that Inductor reads, both as plain JSON values. `config` is {"inductor": {...},
-    "dynamo": {...}, "functorch": {...}}. `dynamic`: keep recorded symbols instead of making every size a number. `device`:
+    `output_meta` the output node's metadata that Inductor reads, both as plain JSON values. `config` is {"inductor":
+    {...},
+    "dynamo": {...}, "functorch": {...}}. `dynamic`: keep recorded symbols instead of making every size a number.
+    `device`:
     move everything there first.
     """
 
@@ -62,7 +66,8 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
 
     @property
     def forward_only(self) -> ReplaySpec:
-        """The same without gradients: a graph of the caller's own is looked into by its values, gradients have graphs of their
+        """The same without gradients: a graph of the caller's own is looked into by its values, gradients have graphs
+        of their
         own."""
         if self.stage not in FULL_STAGES:
             return self
@@ -89,7 +94,8 @@ def no_caches() -> Iterator[None]:
 
 @contextlib.contextmanager
 def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
-    """Applies recorded settings of Inductor, Dynamo and functorch; yields a sentence for each that could not be applied, and one
+    """Applies recorded settings of Inductor, Dynamo and functorch; yields a sentence for each that could not be
+    applied, and one
     for all those that a dump may not set."""
     from ..dumps.torchside import definitions as recorded
 
@@ -160,7 +166,8 @@ def setting(room: str, name: str) -> tuple[bool, Any]:
 def in_force(spec: ReplaySpec) -> Iterator[None]:
     """The state that a graph of this spec was compiled and run in.
 
-    Grad mode and autocast concern only graphs that AOTAutograd has not seen yet: it bakes both into the later stages, which
+    Grad mode and autocast concern only graphs that AOTAutograd has not seen yet: it bakes both into the later stages,
+    which
     run without grad.
     """
     import torch

@@ -1,8 +1,10 @@
 # pyright: basic
 """Graphs built from any subset of a graph's atoms (the K-encoding).
 
-Every edge from a dropped node becomes a placeholder that holds the recorded value; the outputs are the original outputs among
-what is kept, and the kept nodes that nothing kept reads. So any subset is a valid graph. Numbers that dropped nodes computed are
+Every edge from a dropped node becomes a placeholder that holds the recorded value; the outputs are the original outputs
+among
+what is kept, and the kept nodes that nothing kept reads. So any subset is a valid graph. Numbers that dropped nodes
+computed are
 written into the arguments as constants (where sizes are symbols: stay inputs).
 
 >>> values = record_values(gm, inputs)
@@ -31,6 +33,7 @@ from .values import Held, Values, leaves, onto, together
 
 __all__ = ["Atoms", "build", "depends_on_tangents", "output_nodes", "until"]
 
+
 def build(
     gm: fx.GraphModule,
     atoms: Atoms,
@@ -41,9 +44,11 @@ def build(
     returned: Collection[int] | None = None,
     joint: bool = False,
 ) -> tuple[fx.GraphModule, list[Any]]:
-    """The graph of the kept atoms and its inputs: original ones as the caller gave them, recorded ones for what was dropped.
+    """The graph of the kept atoms and its inputs: original ones as the caller gave them, recorded ones for what was
+    dropped.
 
-    `gm` may be pruned (see `prune`). `bypass`: atoms replaced by an argument of the same kind. `returned`: positions of nodes
+    `gm` may be pruned (see `prune`). `bypass`: atoms replaced by an argument of the same kind. `returned`: positions of
+    nodes
     in the original graph that are returned in place of the original outputs and sinks. `joint`: the graph is a training
     joint graph, which the partitioner reads by names: inputs that stand for values behind the tangents are named
     tangents_..., and the outputs of the backward come last. Raises where FX finds the result malformed.
@@ -76,13 +81,21 @@ def depends_on_tangents(graph: fx.Graph) -> set[str]:
 
 class _Builder:
     def __init__(
-        self, gm: fx.GraphModule, atoms: Atoms, values: Values, keep: Collection[int], bypass: Collection[int], joint: bool
+        self,
+        gm: fx.GraphModule,
+        atoms: Atoms,
+        values: Values,
+        keep: Collection[int],
+        bypass: Collection[int],
+        joint: bool,
     ) -> None:
         self.gm, self.atoms, self.values = gm, atoms, values
         self.order: list[fx.Node] = list(gm.graph.nodes)
         self.kept = {name for atom in keep for name in atoms.nodes[atom]}
         self.wanted = {atoms.returns[atom] for atom in keep} - {None}
-        self.kept |= {name for name in self.wanted if name in atoms.carried.numbers and name not in atoms.carried.stands}
+        self.kept |= {
+            name for name in self.wanted if name in atoms.carried.numbers and name not in atoms.carried.stands
+        }
         self.kept |= atoms.carried.needed(self.kept, atoms.order)
         self.bypassed = {name for atom in bypass for name in atoms.nodes[atom]}
         self.by_name = {node.name: node for node in self.order}
@@ -94,9 +107,11 @@ class _Builder:
 
     def build(self, returned: Collection[int] | None) -> tuple[fx.GraphModule, list[Any]]:
         """See the module's `build`."""
-        outputs = self.outputs() if returned is None else [
-            self.by_name[self.atoms.order[position]] for position in sorted(returned)
-        ]
+        outputs = (
+            self.outputs()
+            if returned is None
+            else [self.by_name[self.atoms.order[position]] for position in sorted(returned)]
+        )
         outputs.sort(key=lambda node: node.name in self.behind)
         if returned is not None:
             self._drop_unread_items(outputs)
@@ -219,9 +234,7 @@ class _Builder:
             return placeholder
         if isinstance(tree, (list, tuple)):
             fakes = fake if isinstance(fake, (list, tuple)) and len(fake) == len(tree) else [None] * len(tree)
-            parts = [
-                self._input(part, f"{label}_{i}", node, fakes[i], inputs, tensors) for i, part in enumerate(tree)
-            ]
+            parts = [self._input(part, f"{label}_{i}", node, fakes[i], inputs, tensors) for i, part in enumerate(tree)]
             return parts if isinstance(tree, list) else tuple(parts)
         return tree
 
@@ -230,9 +243,8 @@ class _Builder:
             return self.env[self.plan.reads[node.name, other.name]]
 
         new = self.graph.create_node(
-            node.op, node.target, map_arg(node.args, argument), map_arg(node.kwargs, argument),
-            node.name, node.type,
-        )  # fmt: skip
+            node.op, node.target, map_arg(node.args, argument), map_arg(node.kwargs, argument), node.name, node.type
+        )
         new.meta = copy.copy(node.meta)
         return new
 
@@ -253,7 +265,9 @@ POSITIONAL_META = ("user_visible_output_idxs", "original_output_strides", "desc"
 def _replace_attribute(gm: torch.nn.Module, target: str, value: torch.Tensor) -> None:
     path, _, name = target.rpartition(".")
     owner = gm.get_submodule(path)
-    setattr(owner, name, torch.nn.Parameter(value.detach(), value.requires_grad) if name in owner._parameters else value)
+    setattr(
+        owner, name, torch.nn.Parameter(value.detach(), value.requires_grad) if name in owner._parameters else value
+    )
 
 
 def _replace_module(gm: torch.nn.Module, target: str) -> None:
@@ -285,7 +299,9 @@ def candidate_spec(spec: ReplaySpec, before: Sequence[str], module: fx.GraphModu
         kwargs.pop(name, None)
     if not backward:
         # Nothing is left of the backward: the partitioner would have nothing to do.
-        return msgspec.structs.replace(spec, stage="inference" if spec.stage == "joint" else spec.stage, compile_kwargs=kwargs)
+        return msgspec.structs.replace(
+            spec, stage="inference" if spec.stage == "joint" else spec.stage, compile_kwargs=kwargs
+        )
     kwargs["num_fwd_outputs"] = kwargs["num_orig_model_outputs"] = len(returned) - backward
     return msgspec.structs.replace(spec, compile_kwargs=kwargs)
 

@@ -1,4 +1,5 @@
-"""Which graphs of a run to look into first, one for each way in which it went wrong: read from journals, no graph is opened.
+"""Which graphs of a run to look into first, one for each way in which it went wrong: read from journals, no graph is
+opened.
 
 Says nothing about whether a graph fails again; only a replay can. Must not import torch.
 
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
 LIKENESS = 0.5
 
 
-def suspects(rows: Sequence[index.ListedGraph], found: Mapping[tuple[str, str], str] | None = None) -> list[index.ListedGraph]:
-    """The graphs to begin with, one for each way to fail: those that failed, those where a `--when` trigger fired, those in
+def suspects(
+    rows: Sequence[index.ListedGraph], found: Mapping[tuple[str, str], str] | None = None
+) -> list[index.ListedGraph]:
+    """The graphs to begin with, one for each way to fail: those that failed, those where a `--when` trigger fired,
+    those in
     flight when their process died.
 
-    `found` says what fired, by process and graph. The stages of one compile fail together and count once, and so does the same
+    `found` says what fired, by process and graph. The stages of one compile fail together and count once, and so does
+    the same
     error in another compile or process.
     """
     fired = found or {}
@@ -48,7 +53,8 @@ def suspects(rows: Sequence[index.ListedGraph], found: Mapping[tuple[str, str], 
 def triggered(found: Sequence[index.Process]) -> dict[tuple[str, str], str]:
     """What `--when` found, by process and graph: each trigger leaves a note with a number `found`, and `what` it was.
 
-    The Dynamo graph of the same compile follows, if its inputs were kept: a NaN that is the model's own in the backward alone may
+    The Dynamo graph of the same compile follows, if its inputs were kept: a NaN that is the model's own in the backward
+    alone may
     be the compiler's in the whole.
     """
     fired: dict[tuple[str, str], str] = {}
@@ -74,7 +80,8 @@ def saw_nan(saved: SavedGraph) -> bool:
 
 
 def unlike_the_record(recorded: str | None, found: str) -> str:
-    """A sentence where a graph fails otherwise than it did in the run; empty where it fails alike, or did not fail there.
+    """A sentence where a graph fails otherwise than it did in the run; empty where it fails alike, or did not fail
+    there.
 
     `recorded` is the journal's text of the failure, `found` the text of what happens now.
     """

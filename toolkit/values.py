@@ -1,7 +1,8 @@
 # pyright: basic
 """The values of one eager run of a graph, kept so that any node can be cut out and replaced by what it computed.
 
-A value is a tree of recorded tensors and plain Python values. Where a node is read again after its memory was written, the
+A value is a tree of recorded tensors and plain Python values. Where a node is read again after its memory was written,
+the
 values of both versions are there. `eager_values` records, `spill` keeps the tensors in files.
 
 >>> values = record_values(gm, inputs)
@@ -23,7 +24,19 @@ from ..dumps.torchside.storages import storage_bytes
 OPAQUE = object()
 """Stands for a value that cannot be given to a graph as an input (a context manager, a generator)."""
 
-PLAIN = (int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, slice)
+PLAIN = (
+    int,
+    float,
+    bool,
+    complex,
+    str,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    slice,
+)
 
 
 @dataclass
@@ -71,7 +84,9 @@ class Held:
     def on(self, storage: torch.Tensor) -> torch.Tensor:
         """The tensor as a view of a storage given as flat bytes."""
         flat = storage.view(self.dtype).as_strided(self.shape, self.stride, self.offset)
-        return torch.nn.Parameter(flat, self.requires_grad) if self.parameter else flat.requires_grad_(self.requires_grad)
+        return (
+            torch.nn.Parameter(flat, self.requires_grad) if self.parameter else flat.requires_grad_(self.requires_grad)
+        )
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -99,7 +114,8 @@ class Values:
     random: list[str] = field(default_factory=list)
     """Nodes that draw random numbers."""
     raised: str = ""
-    """The node at which the run ended with an exception; its own value is zeros of the traced shape. Empty: it ended well."""
+    """The node at which the run ended with an exception; its own value is zeros of the traced shape. Empty: it ended
+    well."""
 
     def tree(self, name: str, version: int | None = None) -> Any:
         """The recorded value of a node, as it was when the node ran, or at a later version."""
@@ -155,7 +171,8 @@ def reach(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def input_bytes(inputs: Sequence[Any]) -> int:
-    """Bytes that must be stored to give these inputs again: the spans of the tensors, memory that several share counted once,
+    """Bytes that must be stored to give these inputs again: the spans of the tensors, memory that several share counted
+    once,
     numbers not counted."""
     total = 0
     shared: dict[int, tuple[int, int]] = {}
@@ -194,7 +211,8 @@ def shares_memory(one: Any, other: Any) -> bool:
 
 
 def compact(tensor: torch.Tensor) -> torch.Tensor:
-    """A detached clone with the same strides and overlap on memory of its own; an offset is kept, a far one brought near."""
+    """A detached clone with the same strides and overlap on memory of its own; an offset is kept, a far one brought
+    near."""
     bare = tensor.detach()
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and bare.layout is torch.strided
     if not plain or bare.is_quantized or bare.is_conj() or bare.is_neg():
@@ -220,11 +238,14 @@ GAP = 65536
 
 
 def together(views: Sequence[Held]) -> list[torch.Tensor]:
-    """The tensors of recorded values that were views of one storage, as views of one storage again, in the order given. Each is
+    """The tensors of recorded values that were views of one storage, as views of one storage again, in the order given.
+    Each is
     a leaf.
 
-    Each was kept alone, with the bytes that it spans; those of one version agree where they overlap. Later versions lie inside
-    and bring no bytes: the graph itself writes them. Views far from each other get storages of their own: nothing in between was
+    Each was kept alone, with the bytes that it spans; those of one version agree where they overlap. Later versions lie
+    inside
+    and bring no bytes: the graph itself writes them. Views far from each other get storages of their own: nothing in
+    between was
     kept.
     """
     loaded: dict[int, torch.Tensor] = {}

@@ -1,4 +1,5 @@
-"""The one record of what a judgement came to: made by the child that judged, the same on a screen, in `--json`, in the journal,
+"""The one record of what a judgement came to: made by the child that judged, the same on a screen, in `--json`, in the
+journal,
 and what every exit code is computed from.
 
 Nothing is judged here, and there are no words: those are in `verdict_words`. Imports no torch.
@@ -22,14 +23,15 @@ from .signature import Signature
 
 Word = Literal["ok", "fails", "rounding", "nondeterministic", "cannot_tell"]
 Kind = Literal[
-    "crash", "signal", "wrong_numbers", "nan", "metadata", "missing_error", "hang", "memory", "slow_compile", "slow",
-]  # fmt: skip
+    "crash", "signal", "wrong_numbers", "nan", "metadata", "missing_error", "hang", "memory", "slow_compile", "slow"
+]
 Fault = Literal["compiler", "custom_pass", "custom_op", "model"]
 Layer = Literal["dynamo", "aot_autograd", "decomposition", "inductor", "triton", "cudagraphs", "aot_inductor"]
 
 SKIPPED, NO_TIME, NO_REFERENCE = "skipped", "no_time", "no_reference"
 NOT_JUDGED, LOST, ABANDONED = "not_judged", "lost", "abandoned"
-"""Details of a `cannot_tell`: the rung cannot run here, or its time was over; numbers have no reference; the graph's time was
+"""Details of a `cannot_tell`: the rung cannot run here, or its time was over; numbers have no reference; the graph's
+time was
 over; its process is gone; Dynamo gave it up."""
 SAME = "same"
 """The detail of a verdict that is another graph's, which is equal."""
@@ -41,17 +43,33 @@ WHOLE = "whole"
 """The detail of a verdict whose reason says by itself what happened."""
 
 KINDS: dict[str, Kind] = {
-    "crash": "crash", "signal": "signal", "accuracy": "wrong_numbers", "nan": "nan", "metadata": "metadata", "hang": "hang",
-    "memory": "memory", "missing_error": "missing_error", "slow": "slow_compile",
-}  # fmt: skip
+    "crash": "crash",
+    "signal": "signal",
+    "accuracy": "wrong_numbers",
+    "nan": "nan",
+    "metadata": "metadata",
+    "hang": "hang",
+    "memory": "memory",
+    "missing_error": "missing_error",
+    "slow": "slow_compile",
+}
 """Kind of a signature -> kind of a verdict; a command of the user's only says that it fails."""
 
 _LAYERS: dict[str, Layer] = {
-    "nop": "dynamo", "dynamo": "dynamo", "decomposed": "aot_autograd", "inductor_nofuse": "inductor", "inductor": "inductor",
-    "lite": "inductor", "strict": "inductor",
-    "triton_interpret": "triton", "inductor_cudagraphs": "cudagraphs", "aot_inductor": "aot_inductor",
-    "aot_eager": "aot_autograd", "aot_eager_decomp_partition": "decomposition", "as written": "inductor",
-}  # fmt: skip
+    "nop": "dynamo",
+    "dynamo": "dynamo",
+    "decomposed": "aot_autograd",
+    "inductor_nofuse": "inductor",
+    "inductor": "inductor",
+    "lite": "inductor",
+    "strict": "inductor",
+    "triton_interpret": "triton",
+    "inductor_cudagraphs": "cudagraphs",
+    "aot_inductor": "aot_inductor",
+    "aot_eager": "aot_autograd",
+    "aot_eager_decomp_partition": "decomposition",
+    "as written": "inductor",
+}
 """Rung, or backend that a script is run under -> the layer that it adds to those below."""
 
 
@@ -67,8 +85,10 @@ class Where(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one judgement came to.
 
-    `kind`, `fault` and `layer` come with `fails`. `reason`: one sentence. `workaround`: a line to paste that was seen to work.
-    `same`: what PyTorch's own comparison of eager, compiled and float64 says, where numbers differ. `next`: whole commands to
+    `kind`, `fault` and `layer` come with `fails`. `reason`: one sentence. `workaround`: a line to paste that was seen
+    to work.
+    `same`: what PyTorch's own comparison of eager, compiled and float64 says, where numbers differ. `next`: whole
+    commands to
     paste. `detail` decides which of today's words are said of it.
     """
 
@@ -132,9 +152,12 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         return {name: value for name, value in told.items() if name != "same" or value is not None}
 
     def flat(self, *, row: bool = False) -> dict[str, Any]:
-        """Every field as a plain value, to stand in a JSON object among others; a `row` that was left out is "skipped"."""
+        """Every field as a plain value, to stand in a JSON object among others; a `row` that was left out is
+        "skipped"."""
         told = self.plain()
-        return told | ({"skipped": self.skipped} if row else {}) | ({"verdict": SKIPPED} if row and self.skipped else {})
+        return (
+            told | ({"skipped": self.skipped} if row else {}) | ({"verdict": SKIPPED} if row and self.skipped else {})
+        )
 
 
 OK = Verdict("ok")
@@ -143,7 +166,8 @@ _WORST = ("fails", "cannot_tell", "nondeterministic", "rounding", "ok")
 
 
 def worst(found: Iterable[Verdict]) -> Verdict:
-    """The one to look at first of several, as the verdict on all of them; that nothing was judged, where there is none."""
+    """The one to look at first of several, as the verdict on all of them; that nothing was judged, where there is
+    none."""
     return min(found, key=lambda one: _WORST.index(one.verdict), default=cannot_tell("nothing was judged"))
 
 
@@ -153,7 +177,8 @@ def exit_code(found: Iterable[Verdict]) -> int:
 
 
 def read(plain: Any) -> Verdict | None:
-    """The record that `plain` or, among other keys, `flat` was made from; None for None. Raises msgspec.ValidationError for
+    """The record that `plain` or, among other keys, `flat` was made from; None for None. Raises msgspec.ValidationError
+    for
     anything else.
     """
     if isinstance(plain, dict) and plain.get("verdict") == SKIPPED:
@@ -163,11 +188,14 @@ def read(plain: Any) -> Verdict | None:
 
 def judged(
     signature: Signature, rung: str = "", *, reason: str = "", detail: str = "", where: Where | None = None
-) -> Verdict:  # fmt: skip
-    """What a signature comes to under a rung: a failure, or why there can be no verdict. `reason`: instead of its text."""
+) -> Verdict:
+    """What a signature comes to under a rung: a failure, or why there can be no verdict. `reason`: instead of its
+    text."""
     reason = reason or signature.text()
     if signature.undecided:
-        return Verdict("nondeterministic" if signature.kind == "nondeterministic" else "cannot_tell", reason=reason, where=where)
+        return Verdict(
+            "nondeterministic" if signature.kind == "nondeterministic" else "cannot_tell", reason=reason, where=where
+        )
     if (signature.kind, signature.detail) == ("accuracy", "rounding"):
         return Verdict("rounding", reason=reason, where=where, detail=signature.detail)
     return fails(KINDS.get(signature.kind), rung, reason, where, detail or signature.detail)

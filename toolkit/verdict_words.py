@@ -20,8 +20,18 @@ from .verdict import KINDS, NO_REFERENCE, WHOLE, Verdict
 Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
 
 _KINDS = (
-    "crash", "signal", "hang", "memory", "nan", "wrong_numbers", "metadata", "missing_error", "slow_compile", "slow", None,
-)  # fmt: skip
+    "crash",
+    "signal",
+    "hang",
+    "memory",
+    "nan",
+    "wrong_numbers",
+    "metadata",
+    "missing_error",
+    "slow_compile",
+    "slow",
+    None,
+)
 """The kinds of failures, what to look at first before the rest."""
 
 _WORDS = {"nan": "NaN", "cannot_tell": "cannot tell", "slow_compile": "slow to compile"}
@@ -30,21 +40,25 @@ _WORDS = {"nan": "NaN", "cannot_tell": "cannot tell", "slow_compile": "slow to c
 NAN_GIVEN = "NaN comes in with"
 """How the reason of a NaN begins that no node makes: an input has it."""
 COUNTED = {
-    "rounding": "differ by rounding", "nondeterministic": "not deterministic in eager", "cannot_tell": "cannot be judged",
-}  # fmt: skip
+    "rounding": "differ by rounding",
+    "nondeterministic": "not deterministic in eager",
+    "cannot_tell": "cannot be judged",
+}
 """Verdict that is neither ok nor fails -> how graphs with it are counted."""
 
 PROBES = {
-    "same": ("the same failure", "fails the same way"), "gone": ("gone", "right"),
+    "same": ("the same failure", "fails the same way"),
+    "gone": ("gone", "right"),
     "other": ("another failure", "fails in another way"),
-}  # fmt: skip
+}
 """What a bisect's probe shows -> the failure in it, and what the graph then is."""
 
 RELATIONS = {
     "same": "with them the failure is the same",
     "other": "with them it fails in another way",
     "new": "without them nothing fails; with them something does",
-    "gone": "with them the failure is gone, so no node is marked: a fusion or a pass that returned values prevent is to blame",
+    "gone": "with them the failure is gone, so no node is marked: a fusion or a pass that returned values prevent is "
+    "to blame",
     "unknown": "whether with them the failure is the same cannot be said",
     "right": "without them nothing fails, nor with them",
 }
@@ -72,16 +86,25 @@ QUERIES = {
 """What a query said, in the order in which it is counted."""
 
 NEEDS = {
-    "needed": ("needed", "**needed**"), "replaceable": ("replaceable (another in its place fails, too)", "replaceable"),
+    "needed": ("needed", "**needed**"),
+    "replaceable": ("replaceable (another in its place fails, too)", "replaceable"),
     "unknown": ("cannot tell", "cannot tell"),
-}  # fmt: skip
+}
 """What a part of a case is -> the same on a terminal, and in issue.md; the most telling first."""
 
 _REPORTED = {
     "crash": ("fails", "it compiles and runs, as in eager mode", "an exception"),
-    "wrong_numbers": ("gives a wrong result", "the result of eager mode, which agrees with a float64 run", "wrong numbers"),
+    "wrong_numbers": (
+        "gives a wrong result",
+        "the result of eager mode, which agrees with a float64 run",
+        "wrong numbers",
+    ),
     "nan": ("gives NaN", "finite numbers, as in eager mode", "NaN or infinity"),
-    "metadata": ("gives other metadata than eager", "shape, dtype, device and strides as in eager mode", "different metadata"),
+    "metadata": (
+        "gives other metadata than eager",
+        "shape, dtype, device and strides as in eager mode",
+        "different metadata",
+    ),
     "missing_error": ("does not raise eager's error", "the exception that eager mode raises", "no exception"),
     "hang": ("does not end", "it ends, as in eager mode", "it does not end"),
     "signal": ("kills the process", "it compiles and runs, as in eager mode", "the process is killed by a signal"),
@@ -89,19 +112,25 @@ _REPORTED = {
     "slow_compile": ("is slow", "it compiles and runs sooner", "it takes too long"),
     "command": ("fails", "the command passes (exit code 0)", "it fails"),
 }
-"""Kind -> what torch.compile does, what was expected, and what was got instead; "command": only a command of the user's knows."""
+"""Kind -> what torch.compile does, what was expected, and what was got instead; "command": only a command of the user's
+knows."""
 
 _SEARCHED = {
-    "wrong_numbers": "(wrong OR incorrect OR mismatch)", "nan": "(nan OR inf)", "metadata": "(dtype OR stride OR shape)",
-    "hang": "(hang OR stuck)", "signal": "(segfault OR crash)", "memory": "(memory OR OOM)",
+    "wrong_numbers": "(wrong OR incorrect OR mismatch)",
+    "nan": "(nan OR inf)",
+    "metadata": "(dtype OR stride OR shape)",
+    "hang": "(hang OR stuck)",
+    "signal": "(segfault OR crash)",
+    "memory": "(memory OR OOM)",
     "slow_compile": '(slow OR "compile time")',
-}  # fmt: skip
+}
 """Kind of a failure that has no text of its own -> what an issue about one says."""
 
 _OWNERS = {
-    "custom_pass": "the fault is in a pass of your own", "custom_op": "the fault is in a custom operator",
+    "custom_pass": "the fault is in a pass of your own",
+    "custom_op": "the fault is in a custom operator",
     "model": "eager does the same, so the fault is the model's own",
-}  # fmt: skip
+}
 """Whose fault a failure is -> the same, in a sentence."""
 
 _HEADS = {"wrong_numbers": "wrong numbers", "signed zero": "wrong sign of zero", "rounding": "a rounding is left out"}
@@ -134,7 +163,8 @@ def rank(record: Verdict) -> tuple[int, int]:
 
 
 def first_line(record: Verdict, count: int = 1, of: int = 1) -> str:
-    """The first line of what is printed of a judgement, that of the worst where `count` `of` several graphs have its verdict."""
+    """The first line of what is printed of a judgement, that of the worst where `count` `of` several graphs have its
+    verdict."""
     graphs = f" {count} of {counted(of, 'graph')}" if of > 1 else ""
     if record.failed:
         name = record.where.name if record.where is not None else ""
@@ -239,7 +269,8 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
 
 
 def whose_nan(rung: str, found: Sequence[str], eager: Sequence[str]) -> str:
-    """Whose NaN it is that the results `found` of a rung hold, in words: the model's own where eager gives it too, else the
+    """Whose NaN it is that the results `found` of a rung hold, in words: the model's own where eager gives it too, else
+    the
     compiled graph's; empty when there is none. A NaN that eager has as well is no failure of the compiler.
     """
     if not found and not eager:
@@ -274,7 +305,9 @@ def _head(record: Verdict) -> str:
         return word(record)
     if record.kind == "nan":
         if record.fault == "model":
-            return "NaN that comes in with an input" if record.reason.startswith(NAN_GIVEN) else "NaN of the model's own"
+            return (
+                "NaN that comes in with an input" if record.reason.startswith(NAN_GIVEN) else "NaN of the model's own"
+            )
         missing = record.detail.startswith("no ")
         return f"{record.detail} where eager has it" if missing else f"{record.detail} that eager does not have"
     kind = record.kind or record.verdict

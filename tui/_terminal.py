@@ -1,6 +1,8 @@
-"""The terminal, which may send any byte and may go away at any moment: textual's driver, whose private names stand here.
+"""The terminal, which may send any byte and may go away at any moment: textual's driver, whose private names stand
+here.
 
-What is no UTF-8 is read as replacement characters. Where the terminal has gone, what is written to it is thrown away, and the app
+What is no UTF-8 is read as replacement characters. Where the terminal has gone, what is written to it is thrown away,
+and the app
 leaves. Tried on textual 8.2.8. Without public alternatives are:
 
 `linux_driver.getincrementaldecoder`, `linux_driver.WriterThread`  what the driver decodes and writes with
@@ -74,7 +76,9 @@ class Terminal(LinuxDriver):
 
     def _get_terminal_size(self) -> tuple[int, int]:
         try:
-            width, height = os.get_terminal_size(self.fileno)  # COLUMNS and LINES of the environment know of no other size
+            width, height = os.get_terminal_size(
+                self.fileno
+            )  # COLUMNS and LINES of the environment know of no other size
         except OSError:
             width, height = super()._get_terminal_size()
         return max(width, LEAST[0]), max(height, LEAST[1])  # textual's layout raises where nothing is left of a widget
@@ -86,7 +90,8 @@ class Terminal(LinuxDriver):
         self._in_turn(self._goes_on)
 
     def _in_turn(self, handle: Callable[[], None]) -> None:
-        """A signal may come while this very thread holds the lock of what it writes to: what writes waits for its turn. While
+        """A signal may come while this very thread holds the lock of what it writes to: what writes waits for its turn.
+        While
         another program has the terminal, there is no turn, and nothing to write."""
         if self._auto_restart:
             self._loop.call_soon_threadsafe(handle)
@@ -94,7 +99,8 @@ class Terminal(LinuxDriver):
             handle()
 
     def _goes_on(self) -> None:
-        """Where it was stopped by force (SIGSTOP), it had not left the terminal: what read and wrote it ends first, and what the
+        """Where it was stopped by force (SIGSTOP), it had not left the terminal: what read and wrote it ends first, and
+        what the
         terminal was like before is still to be given back."""
         if self._auto_restart and not self._must_signal_resume and self._writer_thread is not None:
             before = self.attrs_before
@@ -123,7 +129,8 @@ Colours = dict[str, tuple[float, float, float]]
 
 
 def colours() -> Colours:
-    """The terminal's colours, as far as it says them (OSC 4, 10 and 11): it is asked, and what every terminal answers (DA1) after
+    """The terminal's colours, as far as it says them (OSC 4, 10 and 11): it is asked, and what every terminal answers
+    (DA1) after
     it, so that one that does not know costs no wait. To be called before the app runs."""
     number, heard = sys.stdin.fileno(), b""
     try:
@@ -144,7 +151,9 @@ def colours() -> Colours:
         with contextlib.suppress(termios.error):
             termios.tcsetattr(number, termios.TCSANOW, before)
     found: Colours = {}
-    for name, *parts in re.findall(rb"\x1b\](10|11|4;\d+);rgba?:([\da-fA-F]{1,4})/([\da-fA-F]{1,4})/([\da-fA-F]{1,4})", heard):
+    for name, *parts in re.findall(
+        rb"\x1b\](10|11|4;\d+);rgba?:([\da-fA-F]{1,4})/([\da-fA-F]{1,4})/([\da-fA-F]{1,4})", heard
+    ):
         red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in parts)
         found[name.decode()] = red, green, blue
     return found

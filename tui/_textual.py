@@ -1,7 +1,9 @@
 """The private names of textual that the workbench needs: what keeps it alive when code of a screen raises.
 
-Textual ends the program at any exception, and a widget whose handler raised answers no message any more. `Sturdy` catches
-earlier: whatever raises becomes a call of `take`, and everything goes on. Holds no screen and no wording. Tried on textual
+Textual ends the program at any exception, and a widget whose handler raised answers no message any more. `Sturdy`
+catches
+earlier: whatever raises becomes a call of `take`, and everything goes on. Holds no screen and no wording. Tried on
+textual
 8.2.8. Without public alternatives are:
 
 `App._register_child`    where every widget and screen comes in; there is no hook for "a widget was made"
@@ -11,7 +13,8 @@ earlier: whatever raises becomes a call of `take`, and everything goes on. Holds
 `App._handle_exception`  where timers, workers, layout and idle handlers bring what they raised; always ends the program
 `LinuxDriver._enable_mouse_support`, `_disable_mouse_support`  the mouse on and off while the app runs
 `MessagePump._closing`, `Widget._pruning`  whether something is being taken away
-`App._close_messages_no_wait`, `App._exit_renderables`, `App._return_code`, `App._exception`  what that method itself uses
+`App._close_messages_no_wait`, `App._exit_renderables`, `App._return_code`, `App._exception`  what that method itself
+uses
 
 >>> class Workbench(Sturdy): ...
 """
@@ -45,7 +48,9 @@ TOO_SOON_S = 1.0
 REPEATED = 20
 """So often may the same failure come again within that time."""
 
-PAINTING = frozenset(("_refresh_layout", "_compositor_refresh", "_display", "reflow", "reflow_visible", "update_widgets"))
+PAINTING = frozenset(
+    ("_refresh_layout", "_compositor_refresh", "_display", "reflow", "reflow_visible", "update_widgets")
+)
 """Functions of textual that lay out and paint: what fails in them keeps a panel from being seen, too."""
 
 
@@ -71,7 +76,8 @@ class Sturdy(App[None]):
         raise NotImplementedError
 
     def on_resize(self, event: events.Resize) -> None:
-        """The same size again: the terminal had another one meanwhile, or was another program's, and shows what it may."""
+        """The same size again: the terminal had another one meanwhile, or was another program's, and shows what it
+        may."""
         if event.size == self._size and self.screen_stack:
             self.screen.refresh()
 
@@ -137,7 +143,8 @@ class Sturdy(App[None]):
 
 
 def is_leaving(widget: Widget) -> bool:
-    """Whether a widget is being taken away, alone or with the app: its parts may be gone before it, which is no error."""
+    """Whether a widget is being taken away, alone or with the app: its parts may be gone before it, which is no
+    error."""
     app = widget.app
     return app._closing or app._exit or any(node._pruning or node._closing for node in widget.ancestors_with_self)
 

@@ -1,6 +1,7 @@
 """What an action is, and those that every screen, or every screen with a list, has; a screen's own are in its `keys`.
 
-Adding one is a row and a method `do_<id>` in its screen, a part of it or the app. Keys must be plain: terminals, tmux and ssh eat
+Adding one is a row and a method `do_<id>` in its screen, a part of it or the app. Keys must be plain: terminals, tmux
+and ssh eat
 others (no ctrl+enter, no alt). `registry` has all of them. Does nothing itself.
 
 >>> Action("graph.search", "slash", "find", "").method, Action("diff.next", "n", "next", "", does=("diff_step", 1)).call
@@ -14,9 +15,11 @@ from typing import Any
 
 EVERYWHERE = "*"
 ROOMS_OF = {
-    "app": (EVERYWHERE,), "tabs": ("graph",), "list": ("home", "graph", "diff", "replay", "minify", "report"),
+    "app": (EVERYWHERE,),
+    "tabs": ("graph",),
+    "list": ("home", "graph", "diff", "replay", "minify", "report"),
     "variant": ("graph", "diff", "replay"),
-}  # fmt: skip
+}
 """The screens of actions whose id does not begin with the name of their only one."""
 MOVES = ("down", "up", "page_down", "page_up", "top", "end")
 """How keys move in the list of a screen."""
@@ -24,8 +27,10 @@ MOVES = ("down", "up", "page_down", "page_up", "top", "end")
 
 @dataclass(frozen=True)
 class Action:
-    """`typed`: its keys as textual names them. `words`: the command that does the same, as a user would type it (empty: it only
-    moves about on the screen). `does`: the method's name and what it is given, where the id does not say so. `footer`: whether it
+    """`typed`: its keys as textual names them. `words`: the command that does the same, as a user would type it (empty:
+    it only
+    moves about on the screen). `does`: the method's name and what it is given, where the id does not say so. `footer`:
+    whether it
     is one of the five of the last line. `also`: other words for it, by which the palette finds it.
     """
 
@@ -72,9 +77,15 @@ class Action:
 
 SHARED = (
     # a graph, wherever it is looked at
-    Action("variant.edit", "V", "edit graph",
-           "Its graph.py in your editor, at the node (in Diff: that of B): a case of what you change, judged, beside the graph.",
-           "import FILE --like RUN/ID --trust -o CASE", also="variant change try modify graph.py"),
+    Action(
+        "variant.edit",
+        "V",
+        "edit graph",
+        "Its graph.py in your editor, at the node (in Diff: that of B): a case of what you change, judged, "
+        "beside the graph.",
+        "import FILE --like RUN/ID --trust -o CASE",
+        also="variant change try modify graph.py",
+    ),
     # lists
     Action("list.down", "down j", "down", "One line down."),
     Action("list.up", "up k", "up", "One line up."),
@@ -82,13 +93,16 @@ SHARED = (
     Action("list.page_up", "pageup ctrl+u", "page up", "One page up."),
     Action("list.top", "home g", "top", "To the first line."),
     Action("list.end", "end G", "end", "To the last line."),
-)  # fmt: skip
+)
 """Of several screens (see `ROOMS_OF`)."""
 ALWAYS = (
     Action("app.home", "1", "home", "The runs here, their processes and graphs.", "ls", also="runs list"),
-    Action("app.graph", "2", "graph", "The nodes of the graph.", "show RUN/ID", does=("app_show", "graph"), also="nodes show"),
-    Action("app.diff", "3", "diff", "The graph beside another one.", "diff A B", does=("app_show", "diff"), also="compare"),
-    Action("app.replay", "4", "replay", "Run the graph again under any rung.", "triage RUN/ID", does=("app_show", "replay"),
+    Action("app.graph", "2", "graph", "The nodes of the graph.", "show RUN/ID", does=("app_show", "graph"),
+           also="nodes show"),
+    Action("app.diff", "3", "diff", "The graph beside another one.", "diff A B", does=("app_show", "diff"),
+           also="compare"),
+    Action("app.replay", "4", "replay", "Run the graph again under any rung.", "triage RUN/ID", does=("app_show",
+           "replay"),
            also="triage rungs ladder values bisect"),
     Action("app.minify", "5", "minification",
            "Shrink the graph to the smallest case that fails alike: the search that runs, else the form.",
@@ -97,11 +111,14 @@ ALWAYS = (
            does=("app_show", "report"), also="repro issue bug"),
     Action("app.help", "question_mark", "help", "What can be done here, and with which key.", also="keys"),
     Action("app.palette", "ctrl+p", "palette", "Find an action by its name."),
-    Action("app.command", "at", "command", "The command line that does what this screen shows; those of its jobs.", also="cli"),
-    Action("app.undo", "Z", "undo", "Bring back what a key took away: a filter, folds, verdicts, a search that was left."),
+    Action("app.command", "at", "command", "The command line that does what this screen shows; those of its jobs.",
+           also="cli"),
+    Action("app.undo", "Z", "undo", "Bring back what a key took away: a filter, folds, verdicts, a search that was "
+           "left."),
     Action("app.back", "escape", "back", "Close what is open in front; else go back to the screen before."),
     Action("app.errors", "E", "errors", "The errors so far, the newest first; again: the one before."),
-    Action("app.theme", "f2 T", "theme", "Dark, light, or the colours of the terminal itself; it is remembered.", also="colours"),
+    Action("app.theme", "f2 T", "theme", "Dark, light, or the colours of the terminal itself; it is remembered.",
+           also="colours"),
     Action("app.mouse", "M", "mouse", "Give the mouse to the terminal, so that it marks text; again: take it back."),
     Action("app.tour", "f1", "tour", "Two minutes round the workbench.", "demo", also="tutorial"),
     Action("app.quit", "q ctrl+q", "quit",

@@ -1,6 +1,7 @@
 """The app: which room is seen, and what every room can ask for. No logic of a screen, none of a run.
 
-Rooms stay as they were left (cursor, filter, folds, results) while another one is seen; `escape` goes back the way we came.
+Rooms stay as they were left (cursor, filter, folds, results) while another one is seen; `escape` goes back the way we
+came.
 
 >>> Workbench(HomeRoom(Here())).run()
 """
@@ -76,7 +77,8 @@ class Workbench(InTurn, Sturdy):
         self.values: dict[str, ValuesSeen] = {}
         """The values of nodes that were read last, by graph, for the columns of Graph."""
         self.drafts: dict[str, tuple[Path, int]] = {}
-        """Texts that were edited and are no case yet, and the line to look at, by the graph that they are to be a variant of."""
+        """Texts that were edited and are no case yet, and the line to look at, by the graph that they are to be a
+        variant of."""
         self.settings = Settings.load("light" if colours is not None and _terminal.is_light(colours) else "dark")
         self.own_colours = OwnColours(colours or {})
         self.tour: Tour | None = None
@@ -205,7 +207,9 @@ class Workbench(InTurn, Sturdy):
     async def do_app_minify(self) -> None:
         """The search that is looked at, else one that runs here, of this graph first; else the form for one."""
         here = self.here
-        out = here.out or await asyncio.wrap_future(in_thread(lambda: running_search(here.graph), "looking for a search"))
+        out = here.out or await asyncio.wrap_future(
+            in_thread(lambda: running_search(here.graph), "looking for a search")
+        )
         self._to_room("minify", here.at(out=out))
 
     def _to_room(self, name: str, here: Here) -> None:
@@ -306,7 +310,9 @@ class Workbench(InTurn, Sturdy):
 
     def _crash_file(self, error: BaseException) -> Path | str:
         try:
-            return clipboard.export("".join(traceback.format_exception(error)), "crash", writable(state_folder() / "crashes"))
+            return clipboard.export(
+                "".join(traceback.format_exception(error)), "crash", writable(state_folder() / "crashes")
+            )
         except Exception as unwritten:  # noqa: BLE001 - said in place of the file's name
             return f"no file: {unwritten}"
 
@@ -413,7 +419,8 @@ class Workbench(InTurn, Sturdy):
         editor.edit(self, path, line)
 
     def do_variant_edit(self) -> None:
-        """The graph.py of the graph that is looked at in the editor; what was changed is judged, and shown beside it."""
+        """The graph.py of the graph that is looked at in the editor; what was changed is judged, and shown beside
+        it."""
         from . import variant
 
         if self.room is not None:
@@ -429,7 +436,9 @@ class Workbench(InTurn, Sturdy):
             return
         lines = "\n".join(job.line for job in running)
         answers = {"b": "leave them running; `graphdbg tui` finds them again", "s": "stop them"}
-        self.push_screen(Choose(f"{len(running)} running:\n{lines}", answers, lambda: not self.running()), self._answered)
+        self.push_screen(
+            Choose(f"{len(running)} running:\n{lines}", answers, lambda: not self.running()), self._answered
+        )
 
     def _answered(self, answer: str | None) -> None:
         if answer == "s":

@@ -1,6 +1,8 @@
-"""When garbage is collected: while nobody presses a key. A collection among millions of nodes takes a quarter of a second.
+"""When garbage is collected: while nobody presses a key. A collection among millions of nodes takes a quarter of a
+second.
 
-Automatic collection is off while the workbench runs; what is not in a cycle is freed at once anyhow. What a screen has loaded
+Automatic collection is off while the workbench runs; what is not in a cycle is freed at once anyhow. What a screen has
+loaded
 is set apart (`gc.freeze`), so that between two keys only what came since is looked at. Knows no screen.
 
 >>> begin()
@@ -22,7 +24,8 @@ LONG_REST_S, BETWEEN_S = 60.0, 600.0
 YOUNG = 20_000
 """Objects made since the last time; fewer are not worth a look."""
 MANY, AFTER_KEY_S = 60_000, 0.1
-"""So many are looked at while keys are pressed, too, when a key is painted: some milliseconds, every twenty keys or so."""
+"""So many are looked at while keys are pressed, too, when a key is painted: some milliseconds, every twenty keys or
+so."""
 
 
 def begin() -> None:

@@ -36,7 +36,8 @@ def command(editor: str, path: Path, line: int) -> list[str]:
 
 
 def edit(app: App[None], path: Path, line: int = 1) -> None:
-    """Opens the editor and comes back when it ends; raises EnvironmentLackError where there is none, or no screen for it."""
+    """Opens the editor and comes back when it ends; raises EnvironmentLackError where there is none, or no screen for
+    it."""
     place = f"{path}:{line}"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor or not shlex.split(editor):
@@ -53,8 +54,10 @@ def edit(app: App[None], path: Path, line: int = 1) -> None:
 
 
 def over(app: App[None], words: Sequence[str], what: str, fix: str) -> int:
-    """Runs a program in the terminal and comes back with its exit code when it ends; raises EnvironmentLackError, with what to do
-    instead (`fix`), where the screen cannot be lent, OSError where it cannot be started. The keys that end a program end that one
+    """Runs a program in the terminal and comes back with its exit code when it ends; raises EnvironmentLackError, with
+    what to do
+    instead (`fix`), where the screen cannot be lent, OSError where it cannot be started. The keys that end a program
+    end that one
     alone."""
     kept = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:

@@ -1,7 +1,10 @@
-"""The folders of jobs on disk: one each, so that what a command printed outlives the workbench, and another one finds it again.
+"""The folders of jobs on disk: one each, so that what a command printed outlives the workbench, and another one finds
+it again.
 
-`$XDG_STATE_HOME/graphdbg/jobs/ID/` holds job.json (the words, the folder it was started in, its process), out, err and, once it
-ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Must not start, signal or judge a job.
+`$XDG_STATE_HOME/graphdbg/jobs/ID/` holds job.json (the words, the folder it was started in, its process), out, err and,
+once it
+ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Must not start, signal or
+judge a job.
 Reading deletes nothing; only a new job drops the oldest ended ones.
 
 >>> [(found.line, found.state) for found in recent()]
@@ -98,13 +101,20 @@ def homes() -> list[Path]:
 
 
 def new_folder(
-    words: Sequence[str], *, passing: bool, files: Mapping[str, bytes] = MappingProxyType({}), began: float | None = None
-) -> tuple[Path, str]:  # fmt: skip
-    """A folder for a new job with its job.json, and a sentence where it is not the usual place. `files`: of one that has ended
+    words: Sequence[str],
+    *,
+    passing: bool,
+    files: Mapping[str, bytes] = MappingProxyType({}),
+    began: float | None = None,
+) -> tuple[Path, str]:
+    """A folder for a new job with its job.json, and a sentence where it is not the usual place. `files`: of one that
+    has ended
     already, and `began` when. Raises EnvironmentLackError."""
     refused: list[OSError | GraphdbgError] = []
     started = time.time() if began is None else began
-    record = JobRecord(format=FORMAT, words=list(words), cwd=str(Path.cwd().resolve()), started=started, passing=passing)
+    record = JobRecord(
+        format=FORMAT, words=list(words), cwd=str(Path.cwd().resolve()), started=started, passing=passing
+    )
     typed = TYPED if files else ""
     for home in homes():
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(_count):04}{typed}"
@@ -130,8 +140,9 @@ def new_folder(
 
 def keep(
     typed: Sequence[str], began: float, asked: str, target: str, lines: Iterable[dict[str, Any]], code: int
-) -> None:  # fmt: skip
-    """What a command in a shell found of a run or graph becomes a job that has ended, as the workbench would have started it.
+) -> None:
+    """What a command in a shell found of a run or graph becomes a job that has ended, as the workbench would have
+    started it.
     Where nothing can be written, or it is too large, it is not kept: its output told it."""
     options = [word for word in typed[1:] if word not in ("--json", LINES)]
     if asked in options:
@@ -157,14 +168,20 @@ def note_process(folder: Path, pid: int) -> None:
     """Writes into job.json which process it is. Raises EnvironmentLackError."""
     record = read_record(folder / JOB_FILE, JobRecord)
     record.process = ProcessRecord(
-        format=FORMAT, name="job", pid=pid, host=host_name(), start_ticks=start_ticks(pid) or 0, started=time.time(),
+        format=FORMAT,
+        name="job",
+        pid=pid,
+        host=host_name(),
+        start_ticks=start_ticks(pid) or 0,
+        started=time.time(),
         where=boot_and_namespace(),
-    )  # fmt: skip
+    )
     write_file(folder / JOB_FILE, encode(record))
 
 
 def code_of(folder: Path) -> int | None:
-    """The exit code that was written when it ended: minus the number of a signal that killed it; None where there is none."""
+    """The exit code that was written when it ended: minus the number of a signal that killed it; None where there is
+    none."""
     try:
         code = int((folder / EXIT_FILE).read_text())
     except (OSError, ValueError):
@@ -242,9 +259,12 @@ def _about(graph: str) -> list[JobFile]:
     wanted = Path(graph).absolute()
     since = recorded_at(wanted)
     return [
-        kept for kept in recent()
-        if kept.record.started >= since and len(kept.record.words) > 1 and Path(kept.record.cwd, kept.record.words[1]) == wanted
-    ]  # fmt: skip
+        kept
+        for kept in recent()
+        if kept.record.started >= since
+        and len(kept.record.words) > 1
+        and Path(kept.record.cwd, kept.record.words[1]) == wanted
+    ]
 
 
 def of_graph(graph: str) -> dict[str, JobFile]:
@@ -272,7 +292,8 @@ def _last_said(folder: Path) -> dict[str, Any]:
 
 
 def rungs_so_far(graph: str) -> list[dict[str, Any]]:
-    """The `rung` lines of the ladders of a graph that were asked as the newest was, but of that one, the oldest first."""
+    """The `rung` lines of the ladders of a graph that were asked as the newest was, but of that one, the oldest
+    first."""
     ladders = [kept for kept in _about(graph) if kind_of(kept.record.words) == "triage"]
     found: list[dict[str, Any]] = []
     for kept in reversed(ladders[1:]):

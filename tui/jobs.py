@@ -1,6 +1,8 @@
-"""A graphdbg command in a session of its own, its output in files that are read as they grow. Must not know any command.
+"""A graphdbg command in a session of its own, its output in files that are read as they grow. Must not know any
+command.
 
-A segfault, a hang or a lack of memory there is an exit code here. The command goes on when the workbench is left, and another
+A segfault, a hang or a lack of memory there is an exit code here. The command goes on when the workbench is left, and
+another
 workbench can attach to it. Lines of stdout that are JSON objects are data, all else is narration.
 
 >>> job = Job(["triage", "myrun/0_0/forward", "--json"], on_batch=rows.extend, on_said=log.append, on_end=ended)
@@ -47,15 +49,21 @@ KEEPER = 'trap : INT TERM HUP; "$@"; code=$?; printf %s "$code" > "$0/exit"; exi
 
 
 class Job:
-    """One command. The callbacks are called in a thread of the job: the screen brings them home (`call_later`, a message).
+    """One command. The callbacks are called in a thread of the job: the screen brings them home (`call_later`, a
+    message).
     `on_batch` gets the data that came in a tenth of a second at once.
     """
 
     def __init__(
-        self, words: Sequence[str], *, on_batch: Callable[[list[Data]], None] | None = None,
-        on_said: Callable[[str], None] | None = None, on_end: Callable[[int], None] | None = None, passing: bool = False,
+        self,
+        words: Sequence[str],
+        *,
+        on_batch: Callable[[list[Data]], None] | None = None,
+        on_said: Callable[[str], None] | None = None,
+        on_end: Callable[[int], None] | None = None,
+        passing: bool = False,
         folder: Path | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.words = list(words)
         self.said: list[str] = []
         self.code: int | None = None
@@ -81,7 +89,8 @@ class Job:
 
     @classmethod
     def attach(cls, folder: Path, **heard: Any) -> Job:
-        """A job that was started before, from its first line on; raises GraphdbgError where its files are gone. `heard`: the
+        """A job that was started before, from its first line on; raises GraphdbgError where its files are gone.
+        `heard`: the
         callbacks."""
         return cls(job_files.look(folder).record.words, folder=folder, **heard)
 
@@ -102,7 +111,8 @@ class Job:
         return (errors or said or [none])[-1]
 
     def stop(self) -> None:
-        """Ends it and all that it started, without waiting: Ctrl-C, and harder after a while each. Raises UsageError where it
+        """Ends it and all that it started, without waiting: Ctrl-C, and harder after a while each. Raises UsageError
+        where it
         runs on another host."""
         if self._process is None and job_files.look(self.folder).state == "elsewhere":
             raise UsageError(f"cannot stop {self.line}", "it runs on another host", "stop it there")
@@ -129,14 +139,20 @@ class Job:
         if NO_COLOR is not None:
             environment["NO_COLOR"] = NO_COLOR
         try:
-            out, err = (os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("out", "err"))
+            out, err = (
+                os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("out", "err")
+            )
         except OSError as error:
             raise cannot_write(self.folder, error) from error
         try:
             process = subprocess.Popen(
-                ["/bin/sh", "-c", KEEPER, str(self.folder), *command_of(self.words)], stdin=subprocess.DEVNULL,
-                stdout=out, stderr=err, env=environment, start_new_session=True,
-            )  # fmt: skip
+                ["/bin/sh", "-c", KEEPER, str(self.folder), *command_of(self.words)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=environment,
+                start_new_session=True,
+            )
         except OSError as error:
             raise UsageError(f"cannot start {self.line}", error.strerror or str(error)) from error
         finally:
@@ -162,7 +178,10 @@ class Job:
                     os.killpg(self._process.pid, number)
                 return
             kept = job_files.look(self.folder)
-            if kept.record.process is not None and liveness(kept.record.process, ended=kept.state == "ended") == "alive":
+            if (
+                kept.record.process is not None
+                and liveness(kept.record.process, ended=kept.state == "ended") == "alive"
+            ):
                 os.killpg(kept.record.process.pid, number)
 
     def _follow(self) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import unicodedata
 
 OWN = {
-    "escape": "esc", "at": "@", "slash": "/", "minus": "-", "plus": "+", "full_stop": ".", "underscore": "_", "dollar_sign": "$",
+    "escape": "esc", "at": "@", "slash": "/", "minus": "-", "plus": "+", "full_stop": ".", "underscore": "_",
+    "dollar_sign": "$",
     "less_than_sign": "<", "greater_than_sign": ">", "colon": ":", "comma": ",", "semicolon": ";",
     "pageup": "page up", "pagedown": "page down", "down": "↓", "up": "↑", "left": "←", "right": "→",
 }  # fmt: skip

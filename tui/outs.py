@@ -1,4 +1,5 @@
-"""The minifications in the folder, as lines of Home: whether they run, how far they got. Reads on a bite at a time, in a thread.
+"""The minifications in the folder, as lines of Home: whether they run, how far they got. Reads on a bite at a time, in
+a thread.
 
 >>> outs = Outs()
 >>> [line.text for line in outs.lines()]
@@ -31,7 +32,8 @@ def _folders() -> list[str]:
 
 
 def running_search(graph: str | None) -> str | None:
-    """The folder of a minification that runs: of this graph, else the newest of those in this folder; None where none does."""
+    """The folder of a minification that runs: of this graph, else the newest of those in this folder; None where none
+    does."""
     running = [job.record.words for job in recent() if job.state == "running" and job.here]
     names = [*_folders(), *(option(words, "-o", "--output") for words in running)]
     found: list[tuple[bool, float, str]] = []
@@ -50,9 +52,14 @@ _BITES = 8
 """Of each at one look."""
 
 WORDS = {
-    "starting": "starting", "running": "running", "ended": "finished", "dead": "died", "elsewhere": "elsewhere",
-    "unknown": "stopped", "gone": "vanished",
-}  # fmt: skip
+    "starting": "starting",
+    "running": "running",
+    "ended": "finished",
+    "dead": "died",
+    "elsewhere": "elsewhere",
+    "unknown": "stopped",
+    "gone": "vanished",
+}
 """Its state in one word, as Home writes it."""
 
 

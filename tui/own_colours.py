@@ -1,7 +1,9 @@
 """The theme of the terminal's own colours: of those that it has, the ones that can be read on its background.
 
-A meaning takes its colour or the bright one of that name, whichever stands out; where neither does, or the terminal did not say
-how its colours look, text is bold in the terminal's own; what had a background of its own is reversed. Marks carry the rest.
+A meaning takes its colour or the bright one of that name, whichever stands out; where neither does, or the terminal did
+not say
+how its colours look, text is bold in the terminal's own; what had a background of its own is reversed. Marks carry the
+rest.
 
 >>> readable = OwnColours({"11": (1, 1, 1), "10": (0, 0, 0), "4;1": (0.8, 0, 0), "4;3": (0.8, 0.8, 0)})
 >>> readable.style(Style(color="red")), readable.style(Style(color="yellow")), readable.style(Style(bgcolor="blue"))
@@ -33,7 +35,8 @@ class OwnColours(LineFilter):
     def __init__(self, known: Colours) -> None:
         super().__init__()
         self.known = {
-            name: Color(round(255 * red), round(255 * green), round(255 * blue)) for name, (red, green, blue) in known.items()
+            name: Color(round(255 * red), round(255 * green), round(255 * blue))
+            for name, (red, green, blue) in known.items()
         }
         self.style = cache(self._style)
 
@@ -59,8 +62,10 @@ class OwnColours(LineFilter):
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         """The same text in styles that can be read."""
-        return [Segment(text, self.style(style), control) if style else Segment(text, style, control)
-                for text, style, control in segments]  # fmt: skip
+        return [
+            Segment(text, self.style(style), control) if style else Segment(text, style, control)
+            for text, style, control in segments
+        ]
 
 
 def contrast(one: Color, other: Color) -> float:

@@ -1,4 +1,5 @@
-"""Where the workbench keeps things of its own, by the rules of the system (on Linux XDG's). Reads and writes nothing itself.
+"""Where the workbench keeps things of its own, by the rules of the system (on Linux XDG's). Reads and writes nothing
+itself.
 
 >>> settings_file()
 PosixPath('/home/ann/.config/graphdbg/tui.json')

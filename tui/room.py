@@ -1,6 +1,8 @@
-"""What all screens have: the line of the rooms, keys from the registry, a panel for errors, threads for whatever takes time.
+"""What all screens have: the line of the rooms, keys from the registry, a panel for errors, threads for whatever takes
+time.
 
-A screen is a subclass with a `ROOM` name, `do_<action>` methods and `equivalent()`. It must not import torch, must not wait for
+A screen is a subclass with a `ROOM` name, `do_<action>` methods and `equivalent()`. It must not import torch, must not
+wait for
 anything in a key's handler, and must not decide what another room knows.
 
 >>> class HomeRoom(Room):
@@ -76,7 +78,8 @@ class Room(Telling[None]):
         return ""
 
     def can(self, action: str) -> bool:
-        """Whether an action makes sense now; what does not is left out of the footer and says why where it is asked for.
+        """Whether an action makes sense now; what does not is left out of the footer and says why where it is asked
+        for.
         After a change of it call `refresh_bindings()`."""
         return True
 
@@ -142,7 +145,13 @@ class Room(Telling[None]):
         return job
 
     def run_job(
-        self, words: Sequence[str], then: Callable[[Job, int], object], *, doing: str, passing: bool = False, **heard: Any
+        self,
+        words: Sequence[str],
+        then: Callable[[Job, int], object],
+        *,
+        doing: str,
+        passing: bool = False,
+        **heard: Any,
     ) -> Job:
         """Starts a command as a job; `then` gets its exit code when it ends. `heard`: more callbacks of `Job`."""
 
@@ -159,7 +168,8 @@ class Room(Telling[None]):
         self.trouble(UsageError(f"{job.line}: {ending(code)}", job.last_said(), fix), doing=doing, said=job.said)
 
     async def perform(self, action: str) -> None:
-        """Does what a key, the palette or a click asks for: the method of an action, here, in a part of the screen or in the
+        """Does what a key, the palette or a click asks for: the method of an action, here, in a part of the screen or
+        in the
         app; an error goes to the panel."""
         known = BY_ID[action]
         try:

@@ -1,4 +1,5 @@
-"""What the workbench remembers from one session to the next: the theme, a split. A file that is not there or damaged is as none.
+"""What the workbench remembers from one session to the next: the theme, a split. A file that is not there or damaged is
+as none.
 
 >>> Settings(theme="light").save()
 """
@@ -20,26 +21,57 @@ THEMES = {"dark": "graphdbg-dark", "light": "graphdbg-light", "ansi": "ansi-dark
 """Our words and those of the theme; ansi takes the colours that the terminal itself is set to."""
 
 OURS = (
+    replace(BUILTIN_THEMES["textual-dark"], name="graphdbg-dark", variables={"block-cursor-background": "#005A9E"}),
     replace(
-        BUILTIN_THEMES["textual-dark"], name="graphdbg-dark", variables={"block-cursor-background": "#005A9E"}
+        BUILTIN_THEMES["textual-light"],
+        name="graphdbg-light",
+        background="#F4F4F4",
+        surface="#EEEEEE",
+        panel="#E4E4E4",
+        warning="#8A5A00",
+        accent="#8A5A00",
+        variables={"footer-key-foreground": "#005A9E", "text-warning": "#704800"},
     ),
-    replace(
-        BUILTIN_THEMES["textual-light"], name="graphdbg-light", background="#F4F4F4", surface="#EEEEEE", panel="#E4E4E4",
-        warning="#8A5A00", accent="#8A5A00", variables={"footer-key-foreground": "#005A9E", "text-warning": "#704800"},
-    ),
-)  # fmt: skip
+)
 """Textual's, but for what could not be read on its background."""
 
-_NORMAL = [(0, 0, 0), (160, 30, 30), (30, 98, 10), (132, 78, 0), (30, 70, 170), (110, 45, 145), (0, 92, 128), (85, 85, 85)]
-_BRIGHT = [(85, 85, 85), (190, 20, 20), (40, 115, 0), (150, 85, 0), (0, 85, 170), (160, 30, 160), (0, 105, 130), (40, 40, 40)]
+_NORMAL = [
+    (0, 0, 0),
+    (160, 30, 30),
+    (30, 98, 10),
+    (132, 78, 0),
+    (30, 70, 170),
+    (110, 45, 145),
+    (0, 92, 128),
+    (85, 85, 85),
+]
+_BRIGHT = [
+    (85, 85, 85),
+    (190, 20, 20),
+    (40, 115, 0),
+    (150, 85, 0),
+    (0, 85, 170),
+    (160, 30, 160),
+    (0, 105, 130),
+    (40, 40, 40),
+]
 
 _GREYS = [(190, 190, 190)] * 8
-_DARK = [(150, 150, 150), (255, 95, 115), (120, 200, 80), (240, 175, 70),
-         (110, 170, 255), (205, 150, 255), (90, 205, 225), (215, 215, 215)]  # fmt: skip
+_DARK = [
+    (150, 150, 150),
+    (255, 95, 115),
+    (120, 200, 80),
+    (240, 175, 70),
+    (110, 170, 255),
+    (205, 150, 255),
+    (90, 205, 225),
+    (215, 215, 215),
+]
 
 
 def named_colours(dark: bool) -> TerminalTheme:
-    """The colours by name, black, red, and so on to white, each of which can be read on the theme's greys: also as the greys that
+    """The colours by name, black, red, and so on to white, each of which can be read on the theme's greys: also as the
+    greys that
     NO_COLOR makes of them, where marks tell what colours did."""
     if not dark:
         return TerminalTheme((238, 238, 238), (0, 0, 0), _NORMAL, _BRIGHT)

@@ -1,4 +1,5 @@
-"""Small screens in front of a room: help, the command line, questions. Each knows what it shows and nothing of the room behind.
+"""Small screens in front of a room: help, the command line, questions. Each knows what it shows and nothing of the room
+behind.
 
 >>> app.push_screen(Choose("2 jobs are running.", {"b": "leave them running", "s": "stop them"}), answer)
 >>> app.push_screen(Ask("go to", hint="a name or a number", check=lambda text: "" if text else "type one"), go)
@@ -29,14 +30,12 @@ class Sheet(Telling[R], ModalScreen[R]):
     """In front of a room; esc closes it."""
 
     AUTO_FOCUS = "*"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *Telling.PANEL_KEYS,
-        Binding("escape", "leave", "close", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*Telling.PANEL_KEYS, Binding("escape", "leave", "close", show=False)]
     DEFAULT_CSS = """
     Sheet { align: center middle; background: $background 60%; }
     Sheet > #sheet {
-        width: 90%; max-width: 110; height: auto; max-height: 90%; border: round $primary; padding: 0 1; background: $surface;
+        width: 90%; max-width: 110; height: auto; max-height: 90%; border: round $primary; padding: 0 1;
+        background: $surface;
     }
     Sheet > #sheet Static { height: auto; }
     """
@@ -101,7 +100,9 @@ class Choose(Sheet[str]):
 class Ask(Sheet[str]):
     """A line to type; the answer is the text, None for esc. `check` gives a sentence where the text will not do."""
 
-    def __init__(self, title: str, *, hint: str = "", value: str = "", check: Callable[[str], str] = lambda text: "") -> None:
+    def __init__(
+        self, title: str, *, hint: str = "", value: str = "", check: Callable[[str], str] = lambda text: ""
+    ) -> None:
         super().__init__(title, "enter · esc close")
         self.hint, self.value, self.check = hint, value, check
 

@@ -1,4 +1,5 @@
-"""Work in slices between keys: a generator of `dumps/browse` gets a few milliseconds at a time; a newer one ends an older one.
+"""Work in slices between keys: a generator of `dumps/browse` gets a few milliseconds at a time; a newer one ends an
+older one.
 
 What takes no longer than one slice is done at once. Must not start threads and must not know what is computed.
 
@@ -37,10 +38,15 @@ class Slices:
             self._numbers[group] += 1
 
     def run(
-        self, group: str, steps: Generator[Any, None, T], then: Callable[[T], object],
-        on_error: Callable[[BaseException], object] | None = None, on_step: Callable[[Any], object] | None = None,
-    ) -> None:  # fmt: skip
-        """Runs the steps; `then` gets their result, `on_step` what they yield besides None. An earlier run of the group ends."""
+        self,
+        group: str,
+        steps: Generator[Any, None, T],
+        then: Callable[[T], object],
+        on_error: Callable[[BaseException], object] | None = None,
+        on_step: Callable[[Any], object] | None = None,
+    ) -> None:
+        """Runs the steps; `then` gets their result, `on_step` what they yield besides None. An earlier run of the group
+        ends."""
         number = self._numbers[group] = self._numbers.get(group, 0) + 1
         failed = on_error or self._on_error
 

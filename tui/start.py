@@ -35,7 +35,9 @@ def first_room(target: str | None, *, follow: bool = False) -> Room:
     found = resolve(target)
     if not isinstance(found, SavedGraph):
         return room_of("home", Here(run=target))
-    run = target.removesuffix(found.id).rstrip("/") if found.run is not None and target.endswith("/" + found.id) else None
+    run = (
+        target.removesuffix(found.id).rstrip("/") if found.run is not None and target.endswith("/" + found.id) else None
+    )
     return room_of("graph", Here(run=run, graph=target), saved=found)
 
 
@@ -46,4 +48,6 @@ def _check_followed(target: str, path: Path) -> None:
         why = "it is the folder of a minification, which is followed anyhow"
         raise UsageError(f"cannot follow {target}", why, f"graphdbg tui {target}")
     if any(is_run(parent) for parent in path.parents):
-        raise UsageError(f"cannot follow {target}", "it is inside a run, and a whole run is followed", "name the run alone")
+        raise UsageError(
+            f"cannot follow {target}", "it is inside a run, and a whole run is followed", "name the run alone"
+        )

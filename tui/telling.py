@@ -98,12 +98,18 @@ class Telling(Screen[R]):
             self.trouble(error, doing=doing)
 
     def trouble(
-        self, error: BaseException, *, doing: str = "", said: Sequence[str] = (),
-        retry: Callable[[], object] | None = None, quiet: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        error: BaseException,
+        *,
+        doing: str = "",
+        said: Sequence[str] = (),
+        retry: Callable[[], object] | None = None,
+        quiet: bool = False,
+    ) -> None:
         """Shows an error: what failed, why, what to do.
 
-        `said` is the narration of a job that failed, `retry` what `r` does. `quiet`: it came from behind (a job, a timer), is
+        `said` is the narration of a job that failed, `retry` what `r` does. `quiet`: it came from behind (a job, a
+        timer), is
         only counted in the first line, and E shows it.
         """
         if is_leaving(self):
@@ -123,7 +129,8 @@ class Telling(Screen[R]):
     def work(self, function: Callable[[], T], then: Callable[[T], object], *, group: str = "", doing: str = "") -> None:
         """Runs `function` in a thread and `then` with its result on the screen; an error goes to the panel.
 
-        A later call with the same `group` makes an earlier one's result be thrown away. The thread never keeps the workbench from
+        A later call with the same `group` makes an earlier one's result be thrown away. The thread never keeps the
+        workbench from
         ending: a read that hangs (a network drive) is left behind.
         """
         settled = in_thread(function, doing or "work")

@@ -1,6 +1,8 @@
-"""A variant of a graph: its graph.py in the user's editor, then a case, judged as the graph was, beside what it was before.
+"""A variant of a graph: its graph.py in the user's editor, then a case, judged as the graph was, beside what it was
+before.
 
-Each step is a command (`import`, `triage`, `diff`), and the graph stays as it is. A text that is no case yet is opened again by
+Each step is a command (`import`, `triage`, `diff`), and the graph stays as it is. A text that is no case yet is opened
+again by
 the key; its file stays.
 
 >>> edit(room, Here(graph="myrun/0_0/forward", node="relu"))
@@ -34,7 +36,9 @@ def edit(room: Room, here: Here) -> None:
     """Opens the text of the graph at the node; what was changed then becomes a case, which is judged."""
     graph = here.graph
     if graph is None:
-        raise UsageError("no graph is chosen", "a variant is made of one", "press 1 for Home; enter on a graph picks it")
+        raise UsageError(
+            "no graph is chosen", "a variant is made of one", "press 1 for Home; enter on a graph picks it"
+        )
     known = lambda: (program(resolve_graph(graph).record), of_graph(graph))  # noqa: E731
     begin = lambda found: _edit(room, here, graph, *found) if room.is_current else None  # noqa: E731
     room.work(known, begin, group="variant", doing="editing the graph")
@@ -97,5 +101,7 @@ def line_of(text: str, node: str) -> int:
     3
     """
     starts = "def forward(", f"{node} = "
-    found = {start: at for at, line in enumerate(text.splitlines(), 1) for start in starts if line.strip().startswith(start)}
+    found = {
+        start: at for at, line in enumerate(text.splitlines(), 1) for start in starts if line.strip().startswith(start)
+    }
     return found.get(starts[1], found.get(starts[0], 1))

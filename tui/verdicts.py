@@ -1,4 +1,5 @@
-"""What the jobs of this folder found of graphs, the newest of each: for Home, where graphs are listed, and of nodes, for Graph.
+"""What the jobs of this folder found of graphs, the newest of each: for Home, where graphs are listed, and of nodes,
+for Graph.
 Read in a thread.
 
 >>> verdicts = Verdicts(); verdicts.look(recent())
@@ -55,10 +56,13 @@ def of_graph(graph: str) -> Judged | None:
 
 
 def beside(a: str, b: str) -> str:
-    """The newest verdicts on two graphs, "A x wrong numbers at relu, B + ok"; empty where nothing is known of either."""
+    """The newest verdicts on two graphs, "A x wrong numbers at relu, B + ok"; empty where nothing is known of
+    either."""
     jobs, found = [job for job in job_files.recent() if job.here], Verdicts()
     found.look(jobs)
-    going = {Path(job.record.cwd, *job.record.words[1:2]): job.record.words[0] for job in jobs if job.state == "running"}
+    going = {
+        Path(job.record.cwd, *job.record.words[1:2]): job.record.words[0] for job in jobs if job.state == "running"
+    }
     told = [_told(found.of(graph), going.get(Path(graph).absolute(), "")) for graph in (a, b)]
     return f"A {told[0] or 'not judged'}, B {told[1] or 'not judged'}" if any(told) else ""
 
@@ -68,12 +72,16 @@ def _told(found: Judged | None, going: str) -> str:
         return f"{mark('runs')} {going} runs"
     if found is None:
         return ""
-    sign, place = {"bad": "bad", "ok": "ok"}.get(verdict_words.tone(found.record)), verdict_words.where_text(found.record)
+    sign, place = (
+        {"bad": "bad", "ok": "ok"}.get(verdict_words.tone(found.record)),
+        verdict_words.where_text(found.record),
+    )
     return f"{mark(sign) if sign else '?'} {found.word}" + (f" at {place}" if place and found.bad else "")
 
 
 def _takes_back(job: job_files.JobRecord, known: Judged) -> bool:
-    """Whether a job that finds nothing says that what was found is no more: the same question, or the ladder, which does not ask
+    """Whether a job that finds nothing says that what was found is no more: the same question, or the ladder, which
+    does not ask
     what check does."""
     if known.words[0] == "check" or job.words[0] != "triage":
         return job.words[0] == known.words[0] and job.started >= known.started
@@ -137,7 +145,8 @@ class Verdicts:
 
 @dataclass
 class NodesFound:
-    """What jobs found of the nodes of one graph. `marks`: (job, its rung) -> (node, the name that users know, what is said); the
+    """What jobs found of the nodes of one graph. `marks`: (job, its rung) -> (node, the name that users know, what is
+    said); the
     newest job of each holds, and one that finds nothing takes its mark back."""
 
     marks: dict[tuple[str, str], list[tuple[str, str, str]]] = field(default_factory=dict)
@@ -147,7 +156,8 @@ class NodesFound:
     """The jobs this was read of and how far, to be compared: where it is the same, nothing came."""
 
     def rungs(self) -> tuple[ValuesSeen, ValuesSeen | None, tuple[str, str]] | None:
-        """The values to show, those of another rung beside them (None: eager's own, of the same reading), and both rungs."""
+        """The values to show, those of another rung beside them (None: eager's own, of the same reading), and both
+        rungs."""
         names = list(self.values)
         if not names:
             return None
@@ -183,7 +193,11 @@ def _size(file: Path) -> int:
 
 def _reaches(kept: job_files.JobFile, wanted: Path) -> bool:
     target = Path(kept.record.cwd, *kept.record.words[1:2])
-    return len(kept.record.words) > 1 and kept.record.words[:1] != ["minify"] and (target == wanted or target in wanted.parents)
+    return (
+        len(kept.record.words) > 1
+        and kept.record.words[:1] != ["minify"]
+        and (target == wanted or target in wanted.parents)
+    )
 
 
 def _take_job(found: NodesFound, kept: job_files.JobFile, wanted: Path) -> None:
@@ -210,17 +224,20 @@ def _take_job(found: NodesFound, kept: job_files.JobFile, wanted: Path) -> None:
             node, known = (where.node, where.name) if where is not None else ("", "")
             found.marks[key] = [(node, known, said)]
             found.marks[key] += [
-                (str(other["node"]), "", str(other["sentence"])) for other in line.get("findings") or () if command == "check"
+                (str(other["node"]), "", str(other["sentence"]))
+                for other in line.get("findings") or ()
+                if command == "check"
                 if other.get("origin") and other.get("node") != node and not other.get("graph")
-            ]  # fmt: skip
+            ]
     if values is not None and values.rows:
         found.values.pop(values.rung, None)
         found.values[values.rung] = values
         bad = values.bad
         first = str((values.end.get("first_bad") or {}).get("text") or "")
         found.marks["values", values.rung] = [
-            (values.rows[at].name, "", f"first bad node: {first}" if at == values.first_bad else "bad by itself") for at in bad
-        ]  # fmt: skip
+            (values.rows[at].name, "", f"first bad node: {first}" if at == values.first_bad else "bad by itself")
+            for at in bad
+        ]
 
 
 def _objects(file: Path) -> Iterator[dict[str, Any]]:

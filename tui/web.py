@@ -1,7 +1,9 @@
 """`graphdbg tui --web`: the same workbench in a browser on this machine, behind a token. Shows nothing of its own.
 
-Each page runs `graphdbg tui` as a process that textual-serve talks to. The token stays in this server and the browser's cookie:
-it is in no command line, no environment and no log. Only names of this machine are answered (another site cannot point its own
+Each page runs `graphdbg tui` as a process that textual-serve talks to. The token stays in this server and the browser's
+cookie:
+it is in no command line, no environment and no log. Only names of this machine are answered (another site cannot point
+its own
 name here), pages and websocket alike, and the page loads nothing from elsewhere.
 
 >>> serve("myrun", follow=False, port=8765)
@@ -32,11 +34,20 @@ LARGEST = 1000
 """Columns and lines of a page."""
 SHUTDOWN_S = 5.0
 """So long may an open page keep the server from ending; without it, it would be a minute."""
-POLICY = "; ".join((
-    "default-src 'self'", "style-src 'self' 'unsafe-inline'", "script-src 'self' 'unsafe-inline'", "img-src 'self' data:",
-    "connect-src 'self'", "frame-ancestors 'none'",
-))  # fmt: skip
-FONT = """<style>@font-face { font-family: "Roboto Mono"; src: url("/static/fonts/RobotoMono-VariableFont_wght.ttf"); }</style>"""
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "style-src 'self' 'unsafe-inline'",
+        "script-src 'self' 'unsafe-inline'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+FONT = (
+    '<style>@font-face { font-family: "Roboto Mono"; '
+    'src: url("/static/fonts/RobotoMono-VariableFont_wght.ttf"); }</style>'
+)
 ELSEWHERE = re.compile(r"<link[^>]*https?://(?!127\.0\.0\.1)[^>]*>")
 REFUSED = "graphdbg: this page needs the whole address that `graphdbg tui --web` printed, with its token.\n"
 
@@ -123,7 +134,14 @@ def is_size(text: str) -> bool:
 
 def command_line(target: str | None, follow: bool) -> str:
     """What each page runs."""
-    words = [sys.executable, "-m", "graphdbg", "tui", *(["--follow"] if follow else []), *(["--", target] if target else [])]
+    words = [
+        sys.executable,
+        "-m",
+        "graphdbg",
+        "tui",
+        *(["--follow"] if follow else []),
+        *(["--", target] if target else []),
+    ]
     return shlex.join(words)
 
 
@@ -138,12 +156,15 @@ def listening(port: int) -> socket.socket:
         with socket.socket() as other:
             other.bind((HOST, 0))
             free = other.getsockname()[1]
-        raise EnvironmentLackError(f"cannot serve on port {port}", error.strerror or str(error), f"add --port {free}") from error
+        raise EnvironmentLackError(
+            f"cannot serve on port {port}", error.strerror or str(error), f"add --port {free}"
+        ) from error
     return found
 
 
 def serve(target: str | None, *, follow: bool, port: int) -> None:
-    """Serves until Ctrl-C. Prints the address with its token on stdout. Raises EnvironmentLackError where the port is taken."""
+    """Serves until Ctrl-C. Prints the address with its token on stdout. Raises EnvironmentLackError where the port is
+    taken."""
     token = secrets.token_urlsafe(24)
     with listening(port) as found:
         emit(f"http://{HOST}:{port}/?token={token}", as_json=False)

@@ -1,6 +1,8 @@
-"""All views of the nodes of one graph in one place: detail, source, code, stages, neighbourhood, partners. Files are read once.
+"""All views of the nodes of one graph in one place: detail, source, code, stages, neighbourhood, partners. Files are
+read once.
 
-The workbench asks it in a thread, `graphdbg show --node` at once. Each view is a Sheet; one that has nothing to show says why.
+The workbench asks it in a thread, `graphdbg show --node` at once. Each view is a Sheet; one that has nothing to show
+says why.
 Must not be used from two threads at a time: `lock` is there for that.
 
 >>> about = About(saved, view)
@@ -119,7 +121,8 @@ class About:
     # -- generated code
 
     def uses(self, index: int) -> list[tuple[SavedGraph, Use]]:
-        """The kernels that the node went into, and the graph whose code has them: this one, or one that was made of it."""
+        """The kernels that the node went into, and the graph whose code has them: this one, or one that was made of
+        it."""
         own = self._code(self.saved)
         if own is not None:
             return [(self.saved, use) for use in own.uses(self.view, self.recorded, index)]
@@ -150,9 +153,13 @@ class About:
             return Sheet("no code", [line((self._why_no_code(), DIM))])
         name = self.view.table.name[index]
         return Sheet(
-            f"no kernel of {name}", own.lines, language="python", path=self._path(self.saved), inside=_inside(own),
+            f"no kernel of {name}",
+            own.lines,
+            language="python",
+            path=self._path(self.saved),
+            inside=_inside(own),
             notes=[f"{name} is in no kernel that can be told: it may be an input, a view, or computed with its users"],
-        )  # fmt: skip
+        )
 
     def _code_of(self, uses: Sequence[tuple[SavedGraph, Use]], number: int) -> Sheet:
         graph, use = uses[number]
@@ -160,13 +167,24 @@ class About:
         assert code is not None
         marked = [range(use.start, use.end)] if use.start >= 0 else []
         marked += [range(use.call, use.call + 1)] if use.call >= 0 else []
-        notes = [] if use.sure else ["by its op and its place among the calls: Inductor wrote no node names for this kernel"]
+        notes = (
+            []
+            if use.sure
+            else ["by its op and its place among the calls: Inductor wrote no node names for this kernel"]
+        )
         where = f" of {graph.id}" if graph is not self.saved else ""
         choice = f"{number + 1}/{len(uses)}" if len(uses) > 1 else ""
         return Sheet(
-            f"{use.kernel}{where}", code.lines, marked[0].start if marked else 0, marked, "python", choice=choice, notes=notes,
-            path=self._path(graph), inside=_inside(code),
-        )  # fmt: skip
+            f"{use.kernel}{where}",
+            code.lines,
+            marked[0].start if marked else 0,
+            marked,
+            "python",
+            choice=choice,
+            notes=notes,
+            path=self._path(graph),
+            inside=_inside(code),
+        )
 
     def _path(self, graph: SavedGraph) -> str:
         return next((str(file.path) for file in graph.code_files()), "")
@@ -181,7 +199,6 @@ def _inside(code: Generated) -> list[tuple[range, str]]:
     """The parts of the module that are in another language."""
     return [
         (range(kernel.start + 1, kernel.end - 1), _LANGUAGES[kernel.language])
-        for kernel in code.kernels if kernel.language in _LANGUAGES
-    ]  # fmt: skip
-
-
+        for kernel in code.kernels
+        if kernel.language in _LANGUAGES
+    ]

@@ -1,8 +1,12 @@
-"""Boxes in rows, joined by lines, as text: what uses stands below what is used. Knows no graph, no terminal, no colours.
+"""Boxes in rows, joined by lines, as text: what uses stands below what is used. Knows no graph, no terminal, no
+colours.
 
-Each value is one net of lines: from the bottom of the box that makes it to the tops of the boxes that use it, each at a place of
-its own; through rows in between it runs in a column of its own. Lines of two values only ever cross, and show a bridge there.
-Rows that do not fit are split, boxes are ordered by where their neighbours are (the barycentre method of Sugiyama et al. 1981).
+Each value is one net of lines: from the bottom of the box that makes it to the tops of the boxes that use it, each at a
+place of
+its own; through rows in between it runs in a column of its own. Lines of two values only ever cross, and show a bridge
+there.
+Rows that do not fit are split, boxes are ordered by where their neighbours are (the barycentre method of Sugiyama et
+al. 1981).
 
 >>> lines, top = drawn([Box(0, "x", 0, ["x"], []), Box(1, "sin", 1, ["sin"], [0])], 80)
 """
@@ -16,14 +20,33 @@ from .sheet import DIM, HERE, LINK, Line, Span
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 
 _CHARS = {
-    0: " ", UP: "╵", DOWN: "╷", LEFT: "╴", RIGHT: "╶", UP | DOWN: "│", LEFT | RIGHT: "─", UP | LEFT: "┘", UP | RIGHT: "└",
-    DOWN | LEFT: "┐", DOWN | RIGHT: "┌", UP | DOWN | LEFT: "┤", UP | DOWN | RIGHT: "├", LEFT | RIGHT | UP: "┴",
-    LEFT | RIGHT | DOWN: "┬", UP | DOWN | LEFT | RIGHT: "┼",
-}  # fmt: skip
+    0: " ",
+    UP: "╵",
+    DOWN: "╷",
+    LEFT: "╴",
+    RIGHT: "╶",
+    UP | DOWN: "│",
+    LEFT | RIGHT: "─",
+    UP | LEFT: "┘",
+    UP | RIGHT: "└",
+    DOWN | LEFT: "┐",
+    DOWN | RIGHT: "┌",
+    UP | DOWN | LEFT: "┤",
+    UP | DOWN | RIGHT: "├",
+    LEFT | RIGHT | UP: "┴",
+    LEFT | RIGHT | DOWN: "┬",
+    UP | DOWN | LEFT | RIGHT: "┼",
+}
 
-ASCII = str.maketrans({
-    **dict.fromkeys("│║╵╷", "|"), **dict.fromkeys("─═╴╶", "-"), **dict.fromkeys("┌┐└┘├┤┬┴┼╔╗╚╝╤", "+"), "▼": "v", "…": "~",
-})  # fmt: skip
+ASCII = str.maketrans(
+    {
+        **dict.fromkeys("│║╵╷", "|"),
+        **dict.fromkeys("─═╴╶", "-"),
+        **dict.fromkeys("┌┐└┘├┤┬┴┼╔╗╚╝╤", "+"),
+        "▼": "v",
+        "…": "~",
+    }
+)
 """For terminals that have nothing else: `text.translate(ASCII)`."""
 
 
@@ -91,7 +114,8 @@ _SWEEPS = 4
 
 @dataclass
 class NodeBox:
-    """`inputs` are the ids of the boxes whose values it uses; `hidden` counts inputs and users that are not drawn; `node` is
+    """`inputs` are the ids of the boxes whose values it uses; `hidden` counts inputs and users that are not drawn;
+    `node` is
     where a click leads."""
 
     id: int
@@ -129,7 +153,8 @@ class _Item:
         return self.x + self.width // 2
 
     def arrange(self, taken: dict[int, int]) -> None:
-        """Chooses the columns for what comes in, straight below where it comes from if that can be, and none that another net
+        """Chooses the columns for what comes in, straight below where it comes from if that can be, and none that
+        another net
         comes down in (`taken`: column -> net); the box grows where there are too few."""
         wanted = sorted(self.above, key=lambda item: item.bottom)
         if self.box is None:
@@ -160,7 +185,9 @@ class _Item:
             return min(even)[2]
         found: list[int] = []
         for item in wanted:
-            column = next((column for column in range(found[-1] + 2 if found else low, last + 1) if free(column, item)), None)
+            column = next(
+                (column for column in range(found[-1] + 2 if found else low, last + 1) if free(column, item)), None
+            )
             if column is None:
                 return None
             found.append(column)
@@ -241,7 +268,8 @@ def _order(rows: list[list[_Item]]) -> None:
 
 
 def _place(rows: list[list[_Item]], width: int) -> None:
-    """Columns: as near below its inputs as order and width allow; a passing line straight down, where nobody else comes down."""
+    """Columns: as near below its inputs as order and width allow; a passing line straight down, where nobody else comes
+    down."""
     taken: dict[int, int] = {}
     for row in rows:
         free = 0
@@ -296,7 +324,9 @@ def _channel(canvas: Canvas, row: list[_Item], y: int) -> int:
     at: dict[int, int] = {}
     for item, tops in sorted(bent, key=lambda net: (min([net[0].bottom, *net[1]]), net[0].bottom)):
         low, high = min(item.bottom, *tops), max(item.bottom, *tops)
-        track = next((n for n, used in enumerate(tracks) if all(high < a - 1 or low > b + 1 for a, b in used)), len(tracks))
+        track = next(
+            (n for n, used in enumerate(tracks) if all(high < a - 1 or low > b + 1 for a, b in used)), len(tracks)
+        )
         if track == len(tracks):
             tracks.append([])
         tracks[track].append((low, high))

@@ -1,4 +1,5 @@
-"""What is recorded beside the nodes of a backward that compiled autograd captured: origins of nodes, hooks, gradients, passes.
+"""What is recorded beside the nodes of a backward that compiled autograd captured: origins of nodes, hooks, gradients,
+passes.
 
 Reads the record alone; everything is empty for graphs of other stages and for records that do not tell it.
 
@@ -24,7 +25,9 @@ _MOST_HOOKS = 12
 
 def has(saved: SavedGraph) -> bool:
     """Whether a graph is a captured backward, or what Dynamo made of one, by its id alone."""
-    return saved.stage == "compiled_autograd" or (saved.stage in ("dynamo", "pre_grad") and saved.local_id.startswith("ca"))
+    return saved.stage == "compiled_autograd" or (
+        saved.stage in ("dynamo", "pre_grad") and saved.local_id.startswith("ca")
+    )
 
 
 def facts(record: GraphRecord) -> dict[str, Any]:
@@ -37,7 +40,9 @@ def facts(record: GraphRecord) -> dict[str, Any]:
 def origins(record: GraphRecord) -> dict[str, str]:
     """Name of a node -> the autograd node it came from, and the hook that computed it."""
     told = {node.name: (node.meta.get("autograd_node"), node.meta.get("hook")) for node in record.graph.nodes}
-    return {name: ", ".join(part for part in parts if isinstance(part, str)) for name, parts in told.items() if any(parts)}
+    return {
+        name: ", ".join(part for part in parts if isinstance(part, str)) for name, parts in told.items() if any(parts)
+    }
 
 
 def outputs(record: GraphRecord) -> list[OutputRole]:
@@ -58,7 +63,8 @@ def sentences(record: GraphRecord) -> list[str]:
 
 
 def hooks(record: GraphRecord) -> list[dict[str, Any]]:
-    """Each hook that ran: its name, what kind of hook at which autograd node, and how many operators of the graph are its own."""
+    """Each hook that ran: its name, what kind of hook at which autograd node, and how many operators of the graph are
+    its own."""
     rows: list[dict[str, Any]] = facts(record).get("hooks", [])
     ran = Counter((node.meta.get("hook"), node.meta.get("autograd_node")) for node in record.graph.nodes)
     return [{**row, "operators": ran[row.get("hook"), row.get("node")]} for row in rows]

@@ -92,8 +92,10 @@ def usual(view: GraphView) -> tuple[Column, ...]:
     kept = [
         column
         for column in COLUMNS
-        if (not column.seen or view.values) and (column.key != "kernel" or view.kernels) and column.key not in view.nowhere
-    ]  # fmt: skip
+        if (not column.seen or view.values)
+        and (column.key != "kernel" or view.kernels)
+        and column.key not in view.nowhere
+    ]
     rungs = dict(zip(("error", "other"), view.rungs, strict=False))
     named = [one._replace(title=f"err {rungs[one.key]}") if one.key in rungs else one for one in kept]
     return tuple(one for one in named if one.key != "other" or "other" in rungs)

@@ -2,7 +2,8 @@
 
     op:mm  shape:*,1024  dtype:bf16  users>3  module:layers.3  -op:view  bytes>=1M  nan  "some text"
 
-`key:text`, `key>number` (also >= < <= = !=), a bare word (in the name or the target), `-` before a term for its opposite, quotes
+`key:text`, `key>number` (also >= < <= = !=), a bare word (in the name or the target), `-` before a term for its
+opposite, quotes
 around blanks, `a|b` for either. Must not look at a graph: `matching.py` does.
 
 >>> [(term.key, term.relation, term.value) for term in parse("op:mm users>3")]
@@ -21,7 +22,15 @@ TEXT_KEYS = ("op", "name", "dtype", "shape", "stride", "device", "module", "file
 NUMBER_KEYS = ("users", "inputs", "bytes", "flops", "index", "seq")
 VALUE_KEYS = ("min", "max", "nan", "inf", "error")
 KEYS = (*TEXT_KEYS, *NUMBER_KEYS, *VALUE_KEYS)
-ALSO = {"target": "op", "line": "file", "size": "bytes", "seq_nr": "seq", "#": "index", "type": "dtype", "mod": "module"}
+ALSO = {
+    "target": "op",
+    "line": "file",
+    "size": "bytes",
+    "seq_nr": "seq",
+    "#": "index",
+    "type": "dtype",
+    "mod": "module",
+}
 ANYWHERE = ""
 """The key of a bare word."""
 
@@ -61,7 +70,8 @@ class FilterError(UsageError):
 
 
 def parse(text: str) -> tuple[Term, ...]:
-    """The terms of a filter, none for an empty text. Raises FilterError with the place, and the nearest word that exists."""
+    """The terms of a filter, none for an empty text. Raises FilterError with the place, and the nearest word that
+    exists."""
     terms: list[Term] = []
     at = 0
     while at < len(text):
@@ -75,7 +85,8 @@ def parse(text: str) -> tuple[Term, ...]:
 
 
 def _word(text: str, start: int) -> tuple[int, str, int]:
-    """The word that begins there: its end, itself without quotes, and where in it the first quoted letter is (-1: none)."""
+    """The word that begins there: its end, itself without quotes, and where in it the first quoted letter is (-1:
+    none)."""
     letters: list[str] = []
     quote, quoted_from, opened, at = "", -1, start, start
     while at < len(text) and (quote or not text[at].isspace()):
@@ -137,10 +148,21 @@ def finished(terms: tuple[Term, ...], text: str) -> tuple[Term, ...]:
 
 
 EXAMPLES = {
-    "op": "op:mm", "name": "name:view_1", "dtype": "dtype:bf16", "shape": "shape:*,1024", "stride": "stride:noncontiguous",
-    "device": "device:cuda", "module": "module:layers.3", "file": "file:model.py:12", "code": "code:relu", "users": "users>3",
-    "bytes": "bytes>1M", "flops": "flops>1e9", "error": "error>1e-3", "kernel": "kernel:fused",
-}  # fmt: skip
+    "op": "op:mm",
+    "name": "name:view_1",
+    "dtype": "dtype:bf16",
+    "shape": "shape:*,1024",
+    "stride": "stride:noncontiguous",
+    "device": "device:cuda",
+    "module": "module:layers.3",
+    "file": "file:model.py:12",
+    "code": "code:relu",
+    "users": "users>3",
+    "bytes": "bytes>1M",
+    "flops": "flops>1e9",
+    "error": "error>1e-3",
+    "kernel": "kernel:fused",
+}
 
 
 def _key(word: str, start: int) -> str:
@@ -159,7 +181,9 @@ def number(text: str, key: str, start: int = 0, end: int = 0) -> float:
         return float(text)
     found = _NUMBER.fullmatch(text)
     if found is None:
-        raise FilterError(f"{text!r} is no number", f"for example {EXAMPLES.get(key, f'{key}>3')}", start=start, end=end)
+        raise FilterError(
+            f"{text!r} is no number", f"for example {EXAMPLES.get(key, f'{key}>3')}", start=start, end=end
+        )
     unit = found[2].lower()
     return float(found[1]) * (_UNITS[unit] if key == "bytes" else 1000 ** list(_UNITS).index(unit))
 

@@ -1,6 +1,7 @@
 """How many floating-point operations a node takes, from its shapes alone: matrix products, convolutions, attention.
 
-Counts as torch.utils.flop_counter does: a multiplication and an addition are two operations, and other ops count nothing.
+Counts as torch.utils.flop_counter does: a multiplication and an addition are two operations, and other ops count
+nothing.
 Must not guess: a symbol without a number, or a node that uses one value twice where that hides a shape, gives None.
 
 >>> Flops(["aten.mm.default"])(0, [8, 256], [[8, 64], [64, 256]])
@@ -65,17 +66,27 @@ def _attention_backward(out: list[Shape], used: list[Shape]) -> int | None:
 FORMULAS: dict[str, Formula] = {
     **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "addbmm", "matmul", "addmv", "mv", "_scaled_mm"), _product),
     **dict.fromkeys(("linear", "linear_unary"), _linear),
-    **dict.fromkeys((
-        "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-        "conv_transpose3d",
-    ), _convolution),
+    **dict.fromkeys(
+        (
+            "convolution",
+            "_convolution",
+            "conv1d",
+            "conv2d",
+            "conv3d",
+            "conv_transpose1d",
+            "conv_transpose2d",
+            "conv_transpose3d",
+        ),
+        _convolution,
+    ),
     "convolution_backward": _convolution_backward,
     "scaled_dot_product_attention": _attention,
-}  # fmt: skip
+}
 
 
 def formula_of(target: str) -> Formula | None:
-    """The formula for a target, as it is written in a graph: "aten.mm.default", "torch.nn.functional.linear", "matmul"."""
+    """The formula for a target, as it is written in a graph: "aten.mm.default", "torch.nn.functional.linear",
+    "matmul"."""
     parts = target.split(".")
     name = parts[1] if parts[0] in ("aten", "prims", "mkldnn") and len(parts) > 1 else parts[-1]
     if name.startswith("_scaled_dot_product") or name in ("_flash_attention_forward", "_flash_attention_backward"):

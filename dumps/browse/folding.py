@@ -1,6 +1,7 @@
 """Folding by module: which nodes in a row belong to one module, and the rows that are left where some are folded.
 
-A group is a stretch of consecutive nodes of one module, so that the order of the graph stays what it is; a module whose nodes
+A group is a stretch of consecutive nodes of one module, so that the order of the graph stays what it is; a module whose
+nodes
 lie in several stretches has several groups. All inputs together are a group of their own.
 
 >>> groups = finish(grouping(view))
@@ -21,7 +22,8 @@ NODES = 16384
 
 
 class Groups:
-    """Stretches in order of their start, an outer one before those inside it. A row that stands for group g is written ~g."""
+    """Stretches in order of their start, an outer one before those inside it. A row that stands for group g is written
+    ~g."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -60,7 +62,8 @@ class Groups:
         return frozenset(group for group, at in enumerate(self.depths) if at >= depth + 1)
 
     def rows(self, folded: Collection[int], nodes: Sequence[int] | None = None) -> Sequence[int]:
-        """Nodes in order, each folded stretch as one row ~group. `nodes`: only these (a group without any has no row)."""
+        """Nodes in order, each folded stretch as one row ~group. `nodes`: only these (a group without any has no
+        row)."""
         if not folded:
             return range(self.count) if nodes is None else nodes
         made: list[int] = []

@@ -1,4 +1,5 @@
-"""A run as it grows: journals are read on from where they were, twice a second, by size and time of change. Needs no torch.
+"""A run as it grows: journals are read on from where they were, twice a second, by size and time of change. Needs no
+torch.
 
 Must not wait, print, or open a graph; a run that is not there yet, or vanished, is a state and no error. `told`
 gives a line for each step that a graph takes, and for each process that ends.
@@ -31,7 +32,8 @@ from ..schema import RunRecord
 from ..tables import one_line
 
 State = Literal["waiting", "running", "ended", "vanished", "unreadable", "unknown"]
-"""waiting: not there yet; unknown: its processes are on another host; unreadable: run.json is damaged, see `trouble`."""
+"""waiting: not there yet; unknown: its processes are on another host; unreadable: run.json is damaged, see
+`trouble`."""
 
 POLL_S = 0.5
 GRACE_S = 3.0

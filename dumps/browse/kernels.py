@@ -1,8 +1,11 @@
 """Which generated kernels a node went into, read off the generated module itself. Runs nothing of it.
 
-Inductor writes the names of the nodes above each Triton kernel and the source nodes above each call of a library kernel. A C++
-kernel has only the names of its ops: there the node's op and its place between the library calls decide, which is said. In the
-column of the node table such a kernel has a ~ before it; in a large graph not all nodes can be looked at: only the sure ones
+Inductor writes the names of the nodes above each Triton kernel and the source nodes above each call of a library
+kernel. A C++
+kernel has only the names of its ops: there the node's op and its place between the library calls decide, which is said.
+In the
+column of the node table such a kernel has a ~ before it; in a large graph not all nodes can be looked at: only the sure
+ones
 are told.
 
 >>> code = Generated.of(saved)
@@ -28,7 +31,8 @@ _DEFINED = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.(?P<language>\w
 _MAPPED = re.compile(r"^#   (?P<source>\S+) => (?P<nodes>.+)$")
 _FRAGMENT = re.compile(r"^#   %(?P<node>\w+) : .*= call_")
 _SOURCES = re.compile(
-    r"^\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[(?P<sources>[^\]]*)\], Original ATen: \[(?P<atens>[^\]]*)\]"
+    r"^\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[(?P<sources>[^\]]*)\], Original ATen: "
+    r"\[(?P<atens>[^\]]*)\]"
 )
 _CALLED = re.compile(r"^\s+(?:\w+(?:, \w+)* = )?(?P<callee>[A-Za-z_][\w.]*)\(")
 _NUMBER = re.compile(r"_\d+$")
@@ -52,7 +56,8 @@ class KernelCall:
 
 @dataclass
 class Kernel:
-    """One kernel: the lines of its definition (none: a library's), its calls, and the names of nodes in the comment above it."""
+    """One kernel: the lines of its definition (none: a library's), its calls, and the names of nodes in the comment
+    above it."""
 
     name: str
     language: str = ""
@@ -64,7 +69,8 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Use:
-    """A kernel that a node went into: lines of its definition and of its call (-1: none). `sure`: its name stands there."""
+    """A kernel that a node went into: lines of its definition and of its call (-1: none). `sure`: its name stands
+    there."""
 
     kernel: str
     start: int
@@ -150,7 +156,9 @@ class Generated:
         if direct := [(kernel, line) for kernel, line in named if _op_of_call(kernel.name) == op]:
             known = self._library_calls(view).get(index)
             return [_use(kernel, line, sure=True) for kernel, line in direct if known in (None, line)]
-        fused = [kernel for kernel in self.kernels if kernel.start >= 0 and not kernel.nodes and _has_op(kernel.name, aten)]
+        fused = [
+            kernel for kernel in self.kernels if kernel.start >= 0 and not kernel.nodes and _has_op(kernel.name, aten)
+        ]
         after, before = self._bounds(view, index)
         placed = [(kernel, call.line) for kernel in fused for call in kernel.calls if after < call.line < before]
         nearest = [(kernel, line) for kernel, line in named if line == before]
@@ -176,10 +184,12 @@ class Generated:
                     nodes.setdefault(op, []).append(index)
             self._calls = {
                 index: place
-                for op, found in nodes.items() if len(found) == len(lines[op])
+                for op, found in nodes.items()
+                if len(found) == len(lines[op])
                 for index, place in zip(found, lines[op], strict=True)
-            }  # fmt: skip
+            }
         return self._calls
+
 
 def _reached(index: int, step: Callable[[int], list[int]]) -> set[int]:
     """What is reached from a node by steps in one direction, the nearest first, up to a number."""

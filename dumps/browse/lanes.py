@@ -1,7 +1,10 @@
-"""The def-use gutter: for each node a line from where its value is made to where it is used last, in at most eight lanes.
+"""The def-use gutter: for each node a line from where its value is made to where it is used last, in at most eight
+lanes.
 
-Lanes are given once for the whole graph, so that they stay where they are while one scrolls. A value whose last user is far
-away (or for which no lane is free) has no line: its node is drawn open. Lanes mean nothing where rows are sorted, filtered or
+Lanes are given once for the whole graph, so that they stay where they are while one scrolls. A value whose last user is
+far
+away (or for which no lane is free) has no line: its node is drawn open. Lanes mean nothing where rows are sorted,
+filtered or
 folded; whoever shows them says so then. Must not know of colours.
 
 >>> lanes = finish(laying(view))
@@ -23,13 +26,44 @@ FAR = 40
 NONE, OPEN = 255, 254
 NODES = 4096
 
-GLYPHS = {"own": "●", "open": "○", "unused": "·", "down": "│", "across": "─", "cross": "┼", "left": "├", "right": "┤",
-          "end_left": "╰", "end_right": "╯", "far": "‹",
-          "input": "▴", "user": "▾", "folded": "▸", "rising": "▲", "falling": "▼"}  # fmt: skip
-"""left, right: the value is used here and again further on; its lane is on that side of the node. far: an input from afar."""
-ASCII = {"own": "*", "open": "o", "unused": ".", "down": "|", "across": "-", "cross": "+", "left": "+", "right": "+",
-         "end_left": "`", "end_right": "'", "far": "<",
-         "input": "^", "user": "v", "folded": "+", "rising": "^", "falling": "v"}  # fmt: skip
+GLYPHS = {
+    "own": "●",
+    "open": "○",
+    "unused": "·",
+    "down": "│",
+    "across": "─",
+    "cross": "┼",
+    "left": "├",
+    "right": "┤",
+    "end_left": "╰",
+    "end_right": "╯",
+    "far": "‹",
+    "input": "▴",
+    "user": "▾",
+    "folded": "▸",
+    "rising": "▲",
+    "falling": "▼",
+}
+"""left, right: the value is used here and again further on; its lane is on that side of the node. far: an input from
+afar."""
+ASCII = {
+    "own": "*",
+    "open": "o",
+    "unused": ".",
+    "down": "|",
+    "across": "-",
+    "cross": "+",
+    "left": "+",
+    "right": "+",
+    "end_left": "`",
+    "end_right": "'",
+    "far": "<",
+    "input": "^",
+    "user": "v",
+    "folded": "+",
+    "rising": "^",
+    "falling": "v",
+}
 
 
 class Lanes:
@@ -55,7 +89,9 @@ class Lanes:
             line[at] = glyphs["down"]
         near = [at for at, node in alive.items() if node in used]
         own = lane[index]
-        place = own if own < MOST else next((at for at in range(len(line)) if at not in alive or at in near), len(line) - 1)
+        place = (
+            own if own < MOST else next((at for at in range(len(line)) if at not in alive or at in near), len(line) - 1)
+        )
         for at in near:
             low, high = min(at, place), max(at, place)
             for between in range(low + 1, high):

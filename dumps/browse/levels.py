@@ -37,14 +37,16 @@ def module_path(text: str) -> str:
 
 
 def input_source(text: str, role: str) -> str:
-    """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of what is handed in."""
+    """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of what is handed
+    in."""
     if role in ("parameter", "buffer") and (path := module_path(text)):
         return path
     return re.sub(r"^[LG]\['([^']*)'\]", r"\1", re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", text))
 
 
 def levels(text: str) -> Path:
-    """The modules around a node, from a record's text of one "path: class" a line. The root module is left out; what does not
+    """The modules around a node, from a record's text of one "path: class" a line. The root module is left out; what
+    does not
     look like a module path stays as it is."""
     found: list[Level] = []
     for line in text.splitlines():

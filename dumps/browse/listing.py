@@ -1,10 +1,12 @@
-"""Runs, their processes and graphs as one list of lines that fold: what Home shows. Torch-free; opens no graph, prints nothing.
+"""Runs, their processes and graphs as one list of lines that fold: what Home shows. Torch-free; opens no graph, prints
+nothing.
 
 Whatever is damaged, vanished, left out or not there yet is a line of its own, so that everything else is still shown.
 
 >>> lines = visible(run_lines("myrun", following), folded=set())
 >>> [(line.kind, line.name, line.status) for line in lines]
-[('run', 'myrun', ''), ('compile', '0_0', 'failed'), ('graph', '0_0/forward', 'failed'), ('graph', '0_0/backward', 'ran')]
+[('run', 'myrun', ''), ('compile', '0_0', 'failed'), ('graph', '0_0/forward', 'failed'), ('graph', '0_0/backward',
+'ran')]
 >>> suggestion(lines[2])
 '0_0/forward: CppCompileError. t triage · 5 shrink'
 """
@@ -34,7 +36,8 @@ _MOST_NOTES = 8
 
 
 class ListingLine(msgspec.Struct):
-    """One line. `key` names it for the cursor, `target` is what commands take (`run` for its run), `text` has no column.
+    """One line. `key` names it for the cursor, `target` is what commands take (`run` for its run), `text` has no
+    column.
 
     `folds`: it has lines of its own below; `since` is when it went in flight (0: it is not).
     """
@@ -185,10 +188,22 @@ def _graph_line(key: str, run: str, row: index.ListedGraph, depth: int) -> Listi
         since = row.since
     error = one_line(row.error or (row.at and f"in {row.at}"), 200) or ("" if row.saved else "it was not saved")
     return ListingLine(
-        f"{key} {row.process} {row.local}", "graph", row.id, depth, stage=row.stage, nodes=row.nodes, status=status,
-        seconds=row.seconds, error=error, bad=row.status == "failed" or row.lost, target=f"{run}/{row.id}", run=run,
-        path=row.path, since=since, saved=row.saved,
-    )  # fmt: skip
+        f"{key} {row.process} {row.local}",
+        "graph",
+        row.id,
+        depth,
+        stage=row.stage,
+        nodes=row.nodes,
+        status=status,
+        seconds=row.seconds,
+        error=error,
+        bad=row.status == "failed" or row.lost,
+        target=f"{run}/{row.id}",
+        run=run,
+        path=row.path,
+        since=since,
+        saved=row.saved,
+    )
 
 
 def _notes(key: str, name: str, run: Following, depth: int) -> list[ListingLine]:
@@ -206,8 +221,10 @@ def _notes(key: str, name: str, run: Following, depth: int) -> list[ListingLine]
 
 
 def filtered(lines: Sequence[ListingLine], text: str, folded: Collection[str] = ()) -> list[ListingLine]:
-    """The lines in which every word of `text` stands, or in the name or command of their run or their function (`-word`: not in
-    the line), with the lines that they are below of. Of a compile that is `folded` and kept itself no graph is shown."""
+    """The lines in which every word of `text` stands, or in the name or command of their run or their function
+    (`-word`: not in
+    the line), with the lines that they are below of. Of a compile that is `folded` and kept itself no graph is
+    shown."""
     words = text.lower().split()
     if not words:
         return list(lines)
@@ -254,7 +271,9 @@ def first_bad(lines: Sequence[ListingLine]) -> int | None:
     bad = [place for place, line in enumerate(lines) if line.kind in GRAPHS and line.bad and not line.folds]
     if not bad:
         return None
-    runnable = [place for place in bad if lines[place].saved and lines[place].stage in ("forward", "backward", "inference")]
+    runnable = [
+        place for place in bad if lines[place].saved and lines[place].stage in ("forward", "backward", "inference")
+    ]
     return (runnable or bad)[0]
 
 
@@ -274,10 +293,12 @@ def kernels_of(path: Path) -> int | None:
 def following_text(run: Following) -> str:
     """How a run that is followed stands: its state, what is in flight and for how long."""
     states = {
-        "waiting": f"waiting for {run.path}: it is not there yet", "ended": "the run has ended",
-        "vanished": "the folder is not there any more", "unreadable": "run.json is damaged",
+        "waiting": f"waiting for {run.path}: it is not there yet",
+        "ended": "the run has ended",
+        "vanished": "the folder is not there any more",
+        "unreadable": "run.json is damaged",
         "unknown": "on another host: whether it lives can be told there only",
-    }  # fmt: skip
+    }
     resting = run.state == "running" and run.processes and not _lives(run)
     parts = ["no process of it lives just now" if resting else states.get(run.state, run.state)]
     if run.state != "waiting":

@@ -1,6 +1,8 @@
-"""Reading one graph's table in slices, what rows show first: a screen can show 100,000 nodes before all of their table is read.
+"""Reading one graph's table in slices, what rows show first: a screen can show 100,000 nodes before all of their table
+is read.
 
-Same checks and errors as `sidecar.read_table`. A graph without table.msgpack is small: its graph.json is read. Must not import
+Same checks and errors as `sidecar.read_table`. A graph without table.msgpack is small: its graph.json is read. Must not
+import
 torch or textual.
 
 >>> view = finish(loading(saved))
@@ -29,7 +31,8 @@ def sidecar_bytes(saved: SavedGraph) -> bytes:
 
 
 def loading(saved: SavedGraph, data: bytes | None = None) -> Generator[GraphView | None, None, GraphView]:
-    """Reads in slices: yields None, then once the view with what rows show, then None again; returns it when it is whole.
+    """Reads in slices: yields None, then once the view with what rows show, then None again; returns it when it is
+    whole.
 
     `data`: the bytes of table.msgpack where somebody has read them. Raises UnreadableError as `SavedGraph.table` does.
     """

@@ -24,13 +24,32 @@ Narrow = Callable[[Sequence[int]], list[int]]
 """From nodes to those among them that a term holds for."""
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq, "!=": operator.ne,
-}  # fmt: skip
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
 DTYPES = {
-    "f16": "float16", "half": "float16", "bf16": "bfloat16", "f32": "float32", "float": "float32", "f64": "float64",
-    "double": "float64", "i8": "int8", "i16": "int16", "i32": "int32", "int": "int32", "i64": "int64", "long": "int64",
-    "u8": "uint8", "fp16": "float16", "fp32": "float32", "fp64": "float64",
-}  # fmt: skip
+    "f16": "float16",
+    "half": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "float": "float32",
+    "f64": "float64",
+    "double": "float64",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "int": "int32",
+    "i64": "int64",
+    "long": "int64",
+    "u8": "uint8",
+    "fp16": "float16",
+    "fp32": "float32",
+    "fp64": "float64",
+}
 INTERNED = {"dtype": "dtype", "device": "device", "file": "where", "code": "code", "shape": "shape", "module": "module"}
 ORDER = ("users", "bytes", "index", "dtype", "shape", "module", "op", ANYWHERE)
 """Cheap terms first; what is not named here comes last."""
@@ -58,7 +77,9 @@ def matching(view: GraphView, terms: Sequence[Term]) -> Steps[list[int] | None]:
 def narrow(view: GraphView, term: Term) -> Narrow:
     """The term as a function from nodes to nodes."""
     if term.key in VALUE_KEYS and not view.values:
-        raise FilterError("there are no values yet", "4 replays the graph and fills them in", start=term.start, end=term.end)
+        raise FilterError(
+            "there are no values yet", "4 replays the graph and fills them in", start=term.start, end=term.end
+        )
     column = INTERNED.get(term.key)
     if column is not None or term.key == "op":
         return _by_text(view, term, column or "target")
@@ -186,7 +207,7 @@ def _anywhere(view: GraphView, term: Term) -> Narrow:
         return lambda rows: [row for row in rows if (targets[row] in texts or word in names[row]) is not negated]
     return lambda rows: [
         row for row in rows if (targets[row] in texts or any(part in names[row] for part in inside)) is not negated
-    ]  # fmt: skip
+    ]
 
 
 def _by_one(view: GraphView, term: Term) -> Narrow:
@@ -217,10 +238,13 @@ def numbers_of(view: GraphView, key: str) -> Callable[[int], float | None]:
     table, values = view.table, view.values
     columns: dict[str, Callable[[int], float | None]] = {
         **{name: lambda row, name=name: getattr(values[row], name) if row in values else None for name in VALUE_KEYS},
-        "inputs": lambda row: len(view.inputs(row)), "flops": view.flops, "index": lambda row: row,
-        "seq": lambda row: table.seq_nr[row] if view.whole else None, "users": table.users.__getitem__,
+        "inputs": lambda row: len(view.inputs(row)),
+        "flops": view.flops,
+        "index": lambda row: row,
+        "seq": lambda row: table.seq_nr[row] if view.whole else None,
+        "users": table.users.__getitem__,
         "bytes": table.size_bytes.__getitem__,
-    }  # fmt: skip
+    }
     return columns[key]
 
 

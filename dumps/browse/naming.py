@@ -23,7 +23,8 @@ def no_node(saved: SavedGraph, names: Sequence[str], name: str) -> UsageError:
 
 
 def positions(saved: SavedGraph, text: str) -> list[int]:
-    """The places of the nodes in `A`, `A..B` (both included) or `A,B..C`, in order. Raises UsageError for a name that the graph
+    """The places of the nodes in `A`, `A..B` (both included) or `A,B..C`, in order. Raises UsageError for a name that
+    the graph
     does not have, and for a stretch that runs backwards."""
     names = saved.table.name
     places = {name: place for place, name in enumerate(names)}
@@ -38,7 +39,9 @@ def positions(saved: SavedGraph, text: str) -> list[int]:
                 raise no_node(saved, names, name)
         start, end = (places[name] for name in ends)
         if end < start:
-            raise UsageError(f"{last} comes before {first} in this graph", "", f"turn them round: --nodes {last}..{first}")
+            raise UsageError(
+                f"{last} comes before {first} in this graph", "", f"turn them round: --nodes {last}..{first}"
+            )
         found.update(range(start, end + 1))
     if not found:
         raise UsageError("--nodes names no node", "", "name one, a stretch A..B, or several: A,B..C")

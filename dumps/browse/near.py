@@ -1,6 +1,7 @@
 """What lies around one node: which nodes, in which rows, and the drawing of them as boxes and lines for a terminal.
 
-The nearest nodes within some hops, both ways, in rows from what is used to what uses; `boxes` draws them. Reads the table only:
+The nearest nodes within some hops, both ways, in rows from what is used to what uses; `boxes` draws them. Reads the
+table only:
 it takes no longer in a graph of 100,000 nodes than in a small one.
 
 >>> print(text(sheet_of(view, view.position("add_1"), hops=1)))
@@ -23,7 +24,8 @@ _WIDEST, _NARROWEST = 24, 12
 
 
 def around(view: GraphView, index: int, hops: int, most: int = MOST) -> tuple[list[int], int]:
-    """The nodes within so many hops, in the order of the graph; of more than `most` the nearest. And how many there are."""
+    """The nodes within so many hops, in the order of the graph; of more than `most` the nearest. And how many there
+    are."""
     distance = {index: 0}
     border = [index]
     for step in range(1, hops + 1):
@@ -79,7 +81,9 @@ def _fitting(rows: list[int], width: int) -> int:
     return max(_NARROWEST, min(_WIDEST, (width - 2) // fullest - 2))
 
 
-def _box(view: GraphView, at: int, row: int, inputs: list[int], hidden: tuple[int, int], width: int, *, focus: bool) -> NodeBox:
+def _box(
+    view: GraphView, at: int, row: int, inputs: list[int], hidden: tuple[int, int], width: int, *, focus: bool
+) -> NodeBox:
     name = view.table.name[at]
     op = view.op(at)
     what = base_name(view.target(at)) if op.startswith("call_") else "" if op in (name, "placeholder") else op

@@ -1,6 +1,8 @@
-"""Everything that a dump holds of one node, as one record: what it computes, its value, where it comes from, who uses it.
+"""Everything that a dump holds of one node, as one record: what it computes, its value, where it comes from, who uses
+it.
 
-Made from the table, and of graph.json only what belongs to the node; `sheet_of` shows it: what a person asks first stands first.
+Made from the table, and of graph.json only what belongs to the node; `sheet_of` shows it: what a person asks first
+stands first.
 Must not import torch; the code, the partner and the related graphs are found by modules of their own.
 
 >>> detail = detail_of(saved, view, Recorded(saved), view.position("addmm_1"))
@@ -45,7 +47,8 @@ class Near(msgspec.Struct):
 
 
 class NodeDetail(msgspec.Struct, kw_only=True):
-    """One node. `values` has one row (dtype, shape, stride, offset, device, remarks) for each tensor in its value; `input` is
+    """One node. `values` has one row (dtype, shape, stride, offset, device, remarks) for each tensor in its value;
+    `input` is
     what is known of a placeholder; `meta` what else was recorded; `notes` says what could not be shown and why."""
 
     index: int
@@ -81,10 +84,16 @@ def detail_of(saved: SavedGraph, view: GraphView, recorded: Recorded, index: int
     """All that is recorded of the node at that position. Raises UnreadableError for a damaged file."""
     row = view.table.row(index)
     detail = NodeDetail(
-        index=index, name=row.name, op=row.op, target=row.target, size_bytes=row.size_bytes, seq_nr=row.seq_nr,
-        inputs=[_near(view, at) for at in view.inputs(index)], users=[_near(view, at) for at in view.users(index)],
+        index=index,
+        name=row.name,
+        op=row.op,
+        target=row.target,
+        size_bytes=row.size_bytes,
+        seq_nr=row.seq_nr,
+        inputs=[_near(view, at) for at in view.inputs(index)],
+        users=[_near(view, at) for at in view.users(index)],
         modules=_modules(row.module),
-    )  # fmt: skip
+    )
     if recorded.large and recorded.too_large:
         detail.notes.append(recorded.too_large)
         shape, stride = dims_text(row.shape), dims_text(row.stride)
@@ -101,7 +110,9 @@ def detail_of(saved: SavedGraph, view: GraphView, recorded: Recorded, index: int
     detail.symbols = _symbols(node.value, recorded.symbols)
     detail.original_aten, detail.from_node = node.original_aten, node.from_node
     detail.stack = frames(recorded.string(node.stack))
-    detail.meta = {key: argument_text(value, recorded.strings) for key, value in node.meta.items() if key not in _HIDDEN_META}
+    detail.meta = {
+        key: argument_text(value, recorded.strings) for key, value in node.meta.items() if key not in _HIDDEN_META
+    }
     if node.op == "placeholder":
         detail.input = recorded.inputs.get(node.name)
     if not recorded.large:
@@ -142,14 +153,23 @@ def _values(value: Value | None) -> list[dict[str, str]]:
         return [{"dtype": f"Sym{value.kind.capitalize()}", "value": value.expr, "hint": hint}]
     if value is None:
         return []
-    return [{"value": argument_text(getattr(value, "value", None)) if hasattr(value, "value") else getattr(value, "type", "")}]
+    return [
+        {
+            "value": argument_text(getattr(value, "value", None))
+            if hasattr(value, "value")
+            else getattr(value, "type", "")
+        }
+    ]
 
 
 def _of_tensor(value: TensorValue) -> dict[str, str]:
     found = {
-        "dtype": value.dtype, "shape": _dims(value.shape), "stride": _dims(value.stride), "offset": str(value.offset),
+        "dtype": value.dtype,
+        "shape": _dims(value.shape),
+        "stride": _dims(value.stride),
+        "offset": str(value.offset),
         "device": value.device,
-    }  # fmt: skip
+    }
     if value.layout != "strided":
         found["layout"] = value.layout
     flags = [word for word in ("requires_grad", "conj", "neg") if getattr(value, word)]
@@ -192,9 +212,12 @@ def _aliases(saved: SavedGraph, node: NodeRecord) -> list[str]:
     if not isinstance(node.value, TensorValue) or node.value.storage is None:
         return []
     return [
-        other.name for other in saved.record.graph.nodes
-        if other.name != node.name and isinstance(other.value, TensorValue) and other.value.storage == node.value.storage
-    ]  # fmt: skip
+        other.name
+        for other in saved.record.graph.nodes
+        if other.name != node.name
+        and isinstance(other.value, TensorValue)
+        and other.value.storage == node.value.storage
+    ]
 
 
 MOST = 40
@@ -205,11 +228,17 @@ _LABEL = 9
 
 
 def sheet_of(
-    detail: NodeDetail, partners: Sequence[Partner] = (), *, why_no_partner: str = "", kernels: Sequence[str] = (),
+    detail: NodeDetail,
+    partners: Sequence[Partner] = (),
+    *,
+    why_no_partner: str = "",
+    kernels: Sequence[str] = (),
     everything: bool = False,
-) -> Sheet:  # fmt: skip
+) -> Sheet:
     """The sheet. `partners` and `kernels` are what other modules found of the node; `everything` lists all users."""
-    lines: list[Line] = [line((detail.name, HERE), f"  {detail.op}  ", (detail.target if detail.op != "output" else "", TITLE))]
+    lines: list[Line] = [
+        line((detail.name, HERE), f"  {detail.op}  ", (detail.target if detail.op != "output" else "", TITLE))
+    ]
     lines += (line((f"note: {note}", BAD)) for note in detail.notes)
     if detail.op.startswith("call_") or detail.op == "output":
         lines.append(_labelled("call", *_call(detail)))
@@ -262,7 +291,9 @@ def _word(word: str, names: set[str]) -> Iterator[Span]:
 def _value_lines(detail: NodeDetail) -> Iterator[Line]:
     for number, value in enumerate(detail.values):
         label = "value" if len(detail.values) == 1 else f"value {number}"
-        shown = [f"{key} {text}" if key in ("stride", "offset", "hint") else text for key, text in value.items() if text]
+        shown = [
+            f"{key} {text}" if key in ("stride", "offset", "hint") else text for key, text in value.items() if text
+        ]
         if len(detail.values) == 1 and detail.size_bytes:
             shown.append(size_text(detail.size_bytes))
         yield _labelled(label, "  ".join(shown))
@@ -340,6 +371,8 @@ def _listing(label: str, nodes: Sequence[Near], most: int) -> Iterator[Line]:
 
 def _origin(detail: NodeDetail) -> Iterator[Line]:
     if detail.original_aten or detail.from_node:
-        yield _labelled("made of", ", ".join([*detail.from_node, *([detail.original_aten] if detail.original_aten else [])]))
+        yield _labelled(
+            "made of", ", ".join([*detail.from_node, *([detail.original_aten] if detail.original_aten else [])])
+        )
     for key, text in detail.meta.items():
         yield _labelled("meta", (f"{key} = {text[:200]}", DIM))

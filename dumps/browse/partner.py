@@ -1,8 +1,12 @@
-"""The other side of autograd: which backward nodes belong to a forward node, and the other way round. Reads tables only.
+"""The other side of autograd: which backward nodes belong to a forward node, and the other way round. Reads tables
+only.
 
-Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`; a second backward is `.1`); a joint graph is its own
-partner. AOTAutograd numbers the operations of the forward, and a node of the backward has the number of the operation whose
-gradient it helps to compute (`seq_nr`), so one node has many partners; what the forward saves has the same name in the backward.
+Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`; a second backward is `.1`); a joint graph is its
+own
+partner. AOTAutograd numbers the operations of the forward, and a node of the backward has the number of the operation
+whose
+gradient it helps to compute (`seq_nr`), so one node has many partners; what the forward saves has the same name in the
+backward.
 Must not read what a user would wait for: no graph.json of a large graph.
 
 >>> [partner.name for partner in partners(saved, view, view.position("addmm_1"))]
@@ -25,12 +29,28 @@ JOINT = ("joint", "joint_passed")
 """Stages whose graphs hold forward and backward in one."""
 
 SAVED, AGAIN, NUMBER = "saved value", "computed again", "same seq_nr"
-"""How two nodes belong together: the forward hands its value on, the backward computes it once more, or they have one number."""
+"""How two nodes belong together: the forward hands its value on, the backward computes it once more, or they have one
+number."""
 
-_LIGHT = frozenset({
-    "getitem", "view", "_unsafe_view", "reshape", "permute", "t", "transpose", "expand", "squeeze", "unsqueeze", "slice",
-    "select", "alias", "clone", "as_strided",
-})  # fmt: skip
+_LIGHT = frozenset(
+    {
+        "getitem",
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "permute",
+        "t",
+        "transpose",
+        "expand",
+        "squeeze",
+        "unsqueeze",
+        "slice",
+        "select",
+        "alias",
+        "clone",
+        "as_strided",
+    }
+)
 _NO_SIDES = {"inference": "nothing was differentiated", "compiled_autograd": "no graph of its forward was recorded"}
 
 
@@ -57,7 +77,9 @@ def graph_of(saved: SavedGraph) -> SavedGraph:
         why = f"its stage is {saved.stage}: {words}"
         raise UsageError(f"{saved.id} has no partner", why, "name a forward, backward or joint graph")
     if saved.run is None:
-        raise UsageError(f"{saved.path} has no partner", "it is a case folder: one graph alone", "name a graph of a run")
+        raise UsageError(
+            f"{saved.path} has no partner", "it is a case folder: one graph alone", "name a graph of a run"
+        )
     wanted = there.join(saved.id.rsplit(here, 1))
     graphs = {graph.id: graph for graph in saved.run.graphs()}
     if wanted not in graphs:  # a second backward of one forward
@@ -68,7 +90,8 @@ def graph_of(saved: SavedGraph) -> SavedGraph:
 
 
 def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph | None = None) -> list[Partner]:
-    """The partners of the node at that position, those to look at first in front. `other` is its partner graph, when known.
+    """The partners of the node at that position, those to look at first in front. `other` is its partner graph, when
+    known.
 
     Raises UsageError that says why there are none.
     """
@@ -135,5 +158,6 @@ def _is_call(table: Table, index: int) -> bool:
 
 
 def _main_first(table: Table, same: list[int], *, backward: bool) -> list[int]:
-    """What computes in front of what only views or takes a part; of the forward the last, which gives the operation's value."""
+    """What computes in front of what only views or takes a part; of the forward the last, which gives the operation's
+    value."""
     return sorted(same, key=lambda at: (base_name(table.strings[table.target[at]]) in _LIGHT, at if backward else -at))

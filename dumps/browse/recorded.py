@@ -1,7 +1,10 @@
-"""One node as it was recorded, without decoding a large graph.json: its text is cut out between two names and decoded alone.
+"""One node as it was recorded, without decoding a large graph.json: its text is cut out between two names and decoded
+alone.
 
-A graph of 100,000 nodes takes a second to decode, its text a tenth of that to unpack, and a node is found in it in a few
-milliseconds. Must not be the way to anything but looking: what is replayed is read and checked whole (`SavedGraph.record`).
+A graph of 100,000 nodes takes a second to decode, its text a tenth of that to unpack, and a node is found in it in a
+few
+milliseconds. Must not be the way to anything but looking: what is replayed is read and checked whole
+(`SavedGraph.record`).
 
 >>> Recorded(saved).node("mm_3").args
 [{'node': 'view_7'}, {'node': 't_3'}]
@@ -50,7 +53,8 @@ class Recorded:
         return f"graph.json has {size_text(size)}: arguments and stacks are not looked up" if size > MOST_BYTES else ""
 
     def node(self, name: str, after: str = "") -> NodeRecord | None:
-        """The top-level node of that name; None where the file has none. `after` is the name of the node that follows it."""
+        """The top-level node of that name; None where the file has none. `after` is the name of the node that follows
+        it."""
         if not self.large:
             return self._by_name.get(name)
         data = self._data

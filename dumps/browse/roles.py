@@ -1,6 +1,8 @@
-"""What a graph's inputs and outputs are for, in words: "parameter 0.weight", "gradient of 0.weight", "mutation of args[1]".
+"""What a graph's inputs and outputs are for, in words: "parameter 0.weight", "gradient of 0.weight", "mutation of
+args[1]".
 
-AOTAutograd describes both with descriptors whose text is recorded ("GradAOTOutput(grad_of=ParamAOTInput(target='0.weight'))").
+AOTAutograd describes both with descriptors whose text is recorded
+("GradAOTOutput(grad_of=ParamAOTInput(target='0.weight'))").
 That text is parsed here, never evaluated, and nothing of torch is needed.
 
 >>> kind_of("InputMutationAOTOutput(mutated_input=BufferAOTInput(target='seen'))")
@@ -30,28 +32,46 @@ _CALL = re.compile(r"self\.get_(?:parameter|buffer)\('([^']*)'\)")
 _WRAPPED = re.compile(r"__\w+\(([^()]*)\)")
 
 _KINDS = {
-    "PlainAOTOutput": "user", "GradAOTOutput": "gradient", "InputMutationAOTOutput": "mutation",
-    "MetadataMutationAOTOutput": "mutation", "IntermediateBaseAOTOutput": "alias base",
-    "SavedForBackwardsAOTOutput": "saved", "SavedForBackwardsNoVcCheckAOTOutput": "saved",
-    "ForwardTokenAOTOutput": "token", "BackwardTokenAOTOutput": "token",
-    "PhiloxUpdatedForwardOffsetAOTOutput": "random state", "PhiloxUpdatedBackwardOffsetAOTOutput": "random state",
-}  # fmt: skip
+    "PlainAOTOutput": "user",
+    "GradAOTOutput": "gradient",
+    "InputMutationAOTOutput": "mutation",
+    "MetadataMutationAOTOutput": "mutation",
+    "IntermediateBaseAOTOutput": "alias base",
+    "SavedForBackwardsAOTOutput": "saved",
+    "SavedForBackwardsNoVcCheckAOTOutput": "saved",
+    "ForwardTokenAOTOutput": "token",
+    "BackwardTokenAOTOutput": "token",
+    "PhiloxUpdatedForwardOffsetAOTOutput": "random state",
+    "PhiloxUpdatedBackwardOffsetAOTOutput": "random state",
+}
 
 _WORDS: dict[str, str] = {
-    "PlainAOTInput": "args[{idx}]", "DummyAOTInput": "args[{idx}]", "ParamAOTInput": "{target}", "BufferAOTInput": "{target}",
-    "PlainAOTOutput": "output[{idx}]", "GradAOTOutput": "{grad_of}", "InputMutationAOTOutput": "{mutated_input}",
-    "MetadataMutationAOTOutput": "sizes or strides of args[{idx}]", "IntermediateBaseAOTOutput": "{base_of}",
-    "TangentAOTInput": "{output}", "SyntheticBaseAOTInput": "storage of {base_of}", "ViewBaseAOTInput": "base of {base_of}",
-    "SubclassGetAttrAOTInput": "{base}.{attr}", "SubclassSizeAOTInput": "{base}.size({idx})",
-    "SubclassStrideAOTInput": "{base}.stride({idx})", "SubclassGetAttrAOTOutput": "{base}.{attr}",
-    "SubclassSizeAOTOutput": "{base}.size({idx})", "SubclassStrideAOTOutput": "{base}.stride({idx})",
-}  # fmt: skip
+    "PlainAOTInput": "args[{idx}]",
+    "DummyAOTInput": "args[{idx}]",
+    "ParamAOTInput": "{target}",
+    "BufferAOTInput": "{target}",
+    "PlainAOTOutput": "output[{idx}]",
+    "GradAOTOutput": "{grad_of}",
+    "InputMutationAOTOutput": "{mutated_input}",
+    "MetadataMutationAOTOutput": "sizes or strides of args[{idx}]",
+    "IntermediateBaseAOTOutput": "{base_of}",
+    "TangentAOTInput": "{output}",
+    "SyntheticBaseAOTInput": "storage of {base_of}",
+    "ViewBaseAOTInput": "base of {base_of}",
+    "SubclassGetAttrAOTInput": "{base}.{attr}",
+    "SubclassSizeAOTInput": "{base}.size({idx})",
+    "SubclassStrideAOTInput": "{base}.stride({idx})",
+    "SubclassGetAttrAOTOutput": "{base}.{attr}",
+    "SubclassSizeAOTOutput": "{base}.size({idx})",
+    "SubclassStrideAOTOutput": "{base}.stride({idx})",
+}
 """What each descriptor is of. One that is not listed is of nothing that has a name."""
 
 
 @dataclass(frozen=True)
 class OutputRole:
-    """One output: its place, its node, what it is ("user", "mutation", "gradient", "alias base", "saved", "token"), of what."""
+    """One output: its place, its node, what it is ("user", "mutation", "gradient", "alias base", "saved", "token"), of
+    what."""
 
     index: int
     name: str
@@ -73,7 +93,8 @@ def kind_of(text: str | None, sources: Mapping[str, str] | None = None) -> tuple
 
 
 def of_what(text: str, sources: Mapping[str, str]) -> str:
-    """What the text of an input's or output's descriptor is of ("0.weight"); "" where it is of nothing that has a name."""
+    """What the text of an input's or output's descriptor is of ("0.weight"); "" where it is of nothing that has a
+    name."""
     tree = _parsed(text)
     return "" if tree is None else _of(tree, sources)
 
@@ -89,7 +110,9 @@ def inputs_of(recorded: Recorded) -> dict[str, str]:
 
 def known_names(recorded: Recorded) -> dict[str, str]:
     """Name -> "0.weight" of each parameter, buffer and argument that the user's program names."""
-    return {item.name: _source(item) for item in recorded.inputs.values() if item.role in ("parameter", "buffer", "user")}
+    return {
+        item.name: _source(item) for item in recorded.inputs.values() if item.role in ("parameter", "buffer", "user")
+    }
 
 
 def outputs_of(recorded: Recorded, name: str) -> list[OutputRole]:

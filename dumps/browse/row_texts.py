@@ -1,6 +1,8 @@
-"""The lines of a node table in a given width: what each cell says, cut and filled. `show` and the screen print the same.
+"""The lines of a node table in a given width: what each cell says, cut and filled. `show` and the screen print the
+same.
 
-A line comes in four parts (gutter and number, name, op, the rest), so that each part has one style. Must not know of colours.
+A line comes in four parts (gutter and number, name, op, the rest), so that each part has one style. Must not know of
+colours.
 
 >>> texts = RowTexts(selection, fitting(columns, widths(view, columns), 80), lanes)
 >>> "".join(texts(57))
@@ -25,9 +27,12 @@ class RowTexts:
     """`columns`: those that fit, each with its width."""
 
     def __init__(
-        self, selection: Selection, columns: Sequence[tuple[Column, int]], lanes: Lanes | None = None,
+        self,
+        selection: Selection,
+        columns: Sequence[tuple[Column, int]],
+        lanes: Lanes | None = None,
         glyphs: dict[str, str] = GLYPHS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.selection = selection
         self.columns = columns
         self.lanes = lanes

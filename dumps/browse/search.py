@@ -1,7 +1,10 @@
-"""Finding text in names, targets, modules and file:line, or else in the code of user lines, and stepping from hit to hit.
+"""Finding text in names, targets, modules and file:line, or else in the code of user lines, and stepping from hit to
+hit.
 
-One line of code makes many nodes: who looks for `relu` and has nodes of that name means these. Capital letters count only where
-the text that is looked for has some. `find_place` goes from what a user types to one node. Must not change what is shown.
+One line of code makes many nodes: who looks for `relu` and has nodes of that name means these. Capital letters count
+only where
+the text that is looked for has some. `find_place` goes from what a user types to one node. Must not change what is
+shown.
 
 >>> hits = finish(hits_of(view, "attention"))
 >>> step(hits, at=57, forward=True)
@@ -80,7 +83,9 @@ def find_place(view: GraphView, text: str) -> int:
     if number.isascii() and number.isdecimal():
         if int(number) < len(view):
             return int(number)
-        raise UsageError(f"there is no node {number}", f"the last of {counted(len(view), 'node', form=',')} is {len(view) - 1}")
+        raise UsageError(
+            f"there is no node {number}", f"the last of {counted(len(view), 'node', form=',')} is {len(view) - 1}"
+        )
     if ":" in text:
         return _line(view, text)
     low = text.lower()
@@ -100,7 +105,9 @@ def _line(view: GraphView, text: str) -> int:
             return index
     lines = sorted({view.text[at] for at in view.distinct("where") if view.text[at]})
     near = difflib.get_close_matches(text, lines, n=NEAR)
-    raise UsageError(f"no node comes from {text!r}", "no node has that line", f"there are {', '.join(near or lines[:NEAR])}")
+    raise UsageError(
+        f"no node comes from {text!r}", "no node has that line", f"there are {', '.join(near or lines[:NEAR])}"
+    )
 
 
 def _near(view: GraphView, text: str) -> str:

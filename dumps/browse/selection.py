@@ -1,6 +1,7 @@
 """Which rows are shown and in which order: filter, sorting and folds together, and where a node is among them.
 
-A selection never changes; another question gives another one. Under sorting folds are off: a group is a stretch of the graph.
+A selection never changes; another question gives another one. Under sorting folds are off: a group is a stretch of the
+graph.
 
 >>> shown = finish(selecting(view, Question(parse("op:mm"))))
 >>> shown.told
@@ -34,7 +35,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Selection:
-    """`rows`: a node, or ~g for a folded group. `nodes`: those that fit the filter in order of the graph (None: all)."""
+    """`rows`: a node, or ~g for a folded group. `nodes`: those that fit the filter in order of the graph (None:
+    all)."""
 
     view: GraphView
     question: Question
@@ -113,7 +115,8 @@ class Selection:
 def selecting(
     view: GraphView, question: Question, groups: Groups | None = None, before: Selection | None = None
 ) -> Steps[Selection]:
-    """Finds the rows in slices; what an earlier selection of the same filter found is taken from it. Raises FilterError."""
+    """Finds the rows in slices; what an earlier selection of the same filter found is taken from it. Raises
+    FilterError."""
     seen = any(term.key in VALUE_KEYS for term in question.terms)  # values may have changed
     if before is not None and before.view is view and before.question.terms == question.terms and not seen:
         nodes = before.nodes

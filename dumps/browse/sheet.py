@@ -1,6 +1,7 @@
 """What a tab shows, as plain data: lines of marked texts, or the lines of a file, and which of them to look at first.
 
-A command prints it, the workbench draws it. Must not know colours, keys or widgets; every text is free of control characters.
+A command prints it, the workbench draws it. Must not know colours, keys or widgets; every text is free of control
+characters.
 
 >>> sheet = Sheet("sin_0", [line(("op", TITLE), (" sin", "")), line(link("x"))])
 >>> text(sheet)
@@ -20,7 +21,8 @@ PLAIN, TITLE, DIM, LINK, BAD, HERE = "", "title", "dim", "link", "bad", "here"
 
 
 class Span(NamedTuple):
-    """A piece of a line. `node` is where a click on it leads; `graph` the id of another graph of the run that it is in."""
+    """A piece of a line. `node` is where a click on it leads; `graph` the id of another graph of the run that it is
+    in."""
 
     text: str
     kind: str = PLAIN
@@ -33,8 +35,10 @@ Line = tuple[Span, ...]
 
 @dataclass
 class Sheet:
-    """`lines` are marked lines, or the plain ones of a file in `language`, then numbered from `first`. `top` is the line to look
-    at, `marked` those that all is about, by position. `choice` says which of several things this is: "2/3". `path` is the file.
+    """`lines` are marked lines, or the plain ones of a file in `language`, then numbered from `first`. `top` is the
+    line to look
+    at, `marked` those that all is about, by position. `choice` says which of several things this is: "2/3". `path` is
+    the file.
     `inside` are lines in another language.
     """
 

@@ -1,6 +1,8 @@
-"""Work in small slices: a generator that pauses every few milliseconds, so that whoever shows things can show them in between.
+"""Work in small slices: a generator that pauses every few milliseconds, so that whoever shows things can show them in
+between.
 
-A command runs one to its end at once. Must not start threads: pure Python in a thread delays keys as much as work in between.
+A command runs one to its end at once. Must not start threads: pure Python in a thread delays keys as much as work in
+between.
 
 >>> finish(iter_of_a_listing)
 """

@@ -1,6 +1,8 @@
-"""The user's file of a node with its line marked: from the copy that the dump keeps, else the lines that its stack recorded.
+"""The user's file of a node with its line marked: from the copy that the dump keeps, else the lines that its stack
+recorded.
 
-A copy is shown as it is, and where its line is not the one that the stack quotes, that is said. A run of before there were copies
+A copy is shown as it is, and where its line is not the one that the stack quotes, that is said. A run of before there
+were copies
 falls back to the file of that name on this machine, if the quoted line still stands there. Must not open anything else.
 
 >>> sheet = sheet_of_frame(saved, detail.stack, 0)
@@ -22,7 +24,8 @@ _MOST_BYTES = 1 << 21
 
 
 def sheet_of_frame(saved: SavedGraph, stack: Sequence[Frame], number: int = 0) -> Sheet:
-    """The file of one frame; the frames alone where there is no text of it. Raises UnreadableError for a damaged copy."""
+    """The file of one frame; the frames alone where there is no text of it. Raises UnreadableError for a damaged
+    copy."""
     if not stack:
         return Sheet("no line", [line(("no stack was recorded for this node", DIM))])
     number %= len(stack)
@@ -38,7 +41,9 @@ def sheet_of_frame(saved: SavedGraph, stack: Sequence[Frame], number: int = 0) -
         text = _present(frame)
         if text is not None:
             path = frame.file
-            notes.append("the run kept no copy: this is the file on this machine as it is now; the quoted line is the same")
+            notes.append(
+                "the run kept no copy: this is the file on this machine as it is now; the quoted line is the same"
+            )
     if text is None:
         return _recorded(stack, number, choice, saved.sources.why_not(frame.file))
     lines = text.splitlines()
@@ -71,7 +76,10 @@ def _present(frame: Frame) -> str | None:
 
 def _recorded(stack: Sequence[Frame], number: int, choice: str, why: str) -> Sheet:
     """The frames with the lines that they quote."""
-    lines: list[Line] = [line((f"{stack[number].file}: {why}; these are the lines that the stack quotes", DIM)), line("")]
+    lines: list[Line] = [
+        line((f"{stack[number].file}: {why}; these are the lines that the stack quotes", DIM)),
+        line(""),
+    ]
     marked: list[range] = []
     for place, frame in enumerate(stack):
         if place == number:

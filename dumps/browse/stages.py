@@ -1,8 +1,12 @@
-"""The same node at other stages of its compile: what Dynamo called it, what it was in the joint graph, after Inductor's passes.
+"""The same node at other stages of its compile: what Dynamo called it, what it was in the joint graph, after Inductor's
+passes.
 
-Graphs belong together by their compile id and process. A node of another graph is the same one if it has the same name and
-target, or the same input of the model, or says that it was made from it (`from_node`), or has the same number and op. Where
-nothing but the user's line is the same, that is said. Large graphs are joined by names and numbers alone, as tables tell them;
+Graphs belong together by their compile id and process. A node of another graph is the same one if it has the same name
+and
+target, or the same input of the model, or says that it was made from it (`from_node`), or has the same number and op.
+Where
+nothing but the user's line is the same, that is said. Large graphs are joined by names and numbers alone, as tables
+tell them;
 the other side of autograd by names, its gradients are `partner`'s.
 
 >>> [(found.stage, found.name) for found in Related(saved).of(view, view.position("addmm"))]
@@ -59,9 +63,10 @@ class Related:
             return []
         compiled = saved.local_id.partition("/")[0]
         found = [
-            graph for graph in saved.run.graphs()
+            graph
+            for graph in saved.run.graphs()
             if graph.process == saved.process and graph.local_id.partition("/")[0] == compiled and graph.id != saved.id
-        ]  # fmt: skip
+        ]
         return sorted(found, key=lambda graph: _ORDER.get(graph.stage, len(_ORDER)))
 
     def of(self, view: GraphView, index: int) -> list[Counterpart]:
@@ -104,7 +109,11 @@ def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
     table = graph.table
     text = table.strings
     aot = me.stage not in _TRACED and graph.stage not in _TRACED
-    same = [at for at, name in enumerate(table.name) if name == me.row.name and (aot or text[table.target[at]] == me.row.target)]
+    same = [
+        at
+        for at, name in enumerate(table.name)
+        if name == me.row.name and (aot or text[table.target[at]] == me.row.target)
+    ]
     if same and me.row.op != "placeholder":
         return same, "same name"
     if _sides(me.stage) & _sides(graph.stage) == set():
@@ -127,9 +136,12 @@ def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
         return same, "same name"
     if me.row.seq_nr >= 0:
         found = [
-            at for at, number in enumerate(table.seq_nr)
-            if number == me.row.seq_nr and text[table.target[at]] == me.row.target and text[table.op[at]].startswith("call")
-        ]  # fmt: skip
+            at
+            for at, number in enumerate(table.seq_nr)
+            if number == me.row.seq_nr
+            and text[table.target[at]] == me.row.target
+            and text[table.op[at]].startswith("call")
+        ]
         if found:
             return found, "same seq_nr and op"
     if me.row.code and me.row.op.startswith("call"):

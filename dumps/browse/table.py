@@ -1,4 +1,5 @@
-"""One graph's table and what is read off it: positions, users, module paths, shapes, FLOPs, values. Screens and `show` read it.
+"""One graph's table and what is read off it: positions, users, module paths, shapes, FLOPs, values. Screens and `show`
+read it.
 
 Everything is found when it is first asked for and kept; texts that repeat are looked at once each. Must not read files
 (`loading.py` does), must not parse rows one by one for all nodes.
@@ -204,7 +205,8 @@ class GraphView:
         return Flops(self.text)
 
     def flops(self, index: int) -> int | None:
-        """Floating-point operations of a matrix product, convolution or attention; None for other nodes and unknown sizes."""
+        """Floating-point operations of a matrix product, convolution or attention; None for other nodes and unknown
+        sizes."""
         table = self.table
         if not self.whole or not self._flops.counts(table.target[index]):
             return None

@@ -1,4 +1,5 @@
-"""`graphdbg diff`: two graphs, stages, recompiles, processes or runs; the first node that departs, and where it was written."""
+"""`graphdbg diff`: two graphs, stages, recompiles, processes or runs; the first node that departs, and where it was
+written."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ DIFFERENCE_EXIT = 1
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="[B]", required=False)
 @click.option("--all", "everything", is_flag=True, help="List every node that departs, and every pair of graphs.")
-@click.option("--side-by-side", is_flag=True, help="Print both graphs beside each other; without --all only what differs.")
+@click.option(
+    "--side-by-side", is_flag=True, help="Print both graphs beside each other; without --all only what differs."
+)
 @click.option("--by-seq-nr", is_flag=True, help="Put a forward beside its backward: nodes of one seq_nr in one line.")
 @json_option()
 def diff(a: str, b: str | None, everything: bool, side_by_side: bool, by_seq_nr: bool, as_json: bool) -> int:
@@ -34,7 +37,8 @@ def diff(a: str, b: str | None, everything: bool, side_by_side: bool, by_seq_nr:
     graphdbg diff run/0_0 run/0_1                   two recompiles of one function
     graphdbg diff run/0_0/joint run/0_0/forward     two stages
 
-    Nodes are aligned by what they compute and where they come from, never by name: a node that was renamed or moved is no
+    Nodes are aligned by what they compute and where they come from, never by name: a node that was renamed or moved is
+    no
     difference. Exits with 0 when there is no difference, 1 when there is one.
     """
     collecting = gc.isenabled()
@@ -69,8 +73,11 @@ def _diff(a: str, b: str | None, everything: bool, as_json: bool) -> int:
         views.append(pair_view(found.pop(), everything=everything, strict=single, rank=two is None))
     same = all(view.verdict == "same" for view in views)
     if as_json:
-        closer = [shlex.join(["graphdbg", "diff", view.a, view.b, *["--side-by-side"] * single])
-                  for view in views if view.verdict == "differs" and view.a and view.b]  # fmt: skip
+        closer = [
+            shlex.join(["graphdbg", "diff", view.a, view.b, *["--side-by-side"] * single])
+            for view in views
+            if view.verdict == "differs" and view.a and view.b
+        ]
         emit({"a": a, "b": b, "same": same, "graphs": msgspec.to_builtins(views)}, as_json=True, next=closer[:1])
         return 0 if same else DIFFERENCE_EXIT
     for view in views:

@@ -1,4 +1,5 @@
-"""`graphdbg ls`: the compiles or the graphs of a run from its journals, or the runs of this folder. Opens no graph.json."""
+"""`graphdbg ls`: the compiles or the graphs of a run from its journals, or the runs of this folder. Opens no
+graph.json."""
 
 from __future__ import annotations
 
@@ -35,14 +36,26 @@ _LEAST = 16
 
 @click.command()
 @click.argument("run", required=False, metavar="[RUN]")
-@click.option("--why", "explain", is_flag=True, help="Why each graph exists: graph breaks, failed guards, dynamic sizes.")
-@click.option("--time", "times", is_flag=True, help="Where the time went: each compile by phase, cause, cache and breaks.")
+@click.option(
+    "--why", "explain", is_flag=True, help="Why each graph exists: graph breaks, failed guards, dynamic sizes."
+)
+@click.option(
+    "--time", "times", is_flag=True, help="Where the time went: each compile by phase, cause, cache and breaks."
+)
 @click.option("--stages", is_flag=True, help="A row for each graph: what every stage of a compile made.")
-@click.option("--filter", "words", metavar="TEXT",
-              help="Only rows with these words in id, function, file, stages, status, error; -word hides.")  # fmt: skip
-@click.option("--follow", is_flag=True, help="Print a line whenever a graph gets on, until RUN ends; it may not be there yet.")
+@click.option(
+    "--filter",
+    "words",
+    metavar="TEXT",
+    help="Only rows with these words in id, function, file, stages, status, error; -word hides.",
+)
+@click.option(
+    "--follow", is_flag=True, help="Print a line whenever a graph gets on, until RUN ends; it may not be there yet."
+)
 @json_option()
-def ls(run: str | None, explain: bool, times: bool, stages: bool, words: str | None, follow: bool, as_json: bool) -> None:
+def ls(
+    run: str | None, explain: bool, times: bool, stages: bool, words: str | None, follow: bool, as_json: bool
+) -> None:
     """List the compiles of a run, one row each, or without RUN the runs in this folder.
 
     \b
@@ -84,11 +97,15 @@ def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> No
 
     if as_json or words or explain:
         option = "--json" if as_json else "--filter" if words else "--why"
-        why_not = "a document has an end, and a run that is followed has none yet" if as_json else "it needs all of the run"
+        why_not = (
+            "a document has an end, and a run that is followed has none yet" if as_json else "it needs all of the run"
+        )
         instead = f"leave --follow out: graphdbg ls {shlex.quote(text)} {option}"
         raise UsageError(f"--follow and {option} exclude each other", why_not, instead)
     if Path(text).is_file():
-        raise UsageError(f"cannot follow {text}", "a packed run does not grow", f"list it: graphdbg ls {shlex.quote(text)}")
+        raise UsageError(
+            f"cannot follow {text}", "a packed run does not grow", f"list it: graphdbg ls {shlex.quote(text)}"
+        )
     run = Following(Path(text))
     try:
         for line in told(run, time.sleep):
@@ -110,7 +127,9 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
     if wanted:
         from ..browse.listing import matches
 
-        rows = [row for row in rows if matches(f"{row.id} {row.stage} {_status(row)} {row.error or ''}".lower(), wanted)]
+        rows = [
+            row for row in rows if matches(f"{row.id} {row.stage} {_status(row)} {row.error or ''}".lower(), wanted)
+        ]
         shown = [one for one in compiles if matches(f"{one.words()} {_status(one.worst)}".lower(), wanted)]
         told = f"{len(shown)} of {counted(len(compiles), 'compile')}"
         say(told if compiles else f"{len(rows)} of {counted(len(run.rows), 'graph')}")
@@ -120,8 +139,17 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
     if as_json:
         ends = [ending.fixed() for ending in deaths.endings(run.processes)]
         left = dict(index.left_out(run.processes))
-        emit({"run": text, "graphs": [row.fixed() for row in rows], "processes": ends, "left_out": left, **run.inputs_json},
-             as_json=True, next=next_of(text, run))  # fmt: skip
+        emit(
+            {
+                "run": text,
+                "graphs": [row.fixed() for row in rows],
+                "processes": ends,
+                "left_out": left,
+                **run.inputs_json,
+            },
+            as_json=True,
+            next=next_of(text, run),
+        )
         return
     if compiles:
         emit(compile_table(compiles), as_json=False)
@@ -129,7 +157,9 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
         emit(graph_table(rows), as_json=False)
     left_out = index.left_out_text(index.left_out(run.processes))
     found = [_told(text, run, one) for one in why.first_found(run.processes)]
-    for line in filter(None, (run.of_a_trace, *deaths.lines(run.processes), *found, left_out, why.hint(text, run.processes))):
+    for line in filter(
+        None, (run.of_a_trace, *deaths.lines(run.processes), *found, left_out, why.hint(text, run.processes))
+    ):
         say(line)
     say(_summary(text, run))
 
@@ -138,18 +168,28 @@ def compile_table(compiles: list[Compiled]) -> str:
     """One line per compile, and below it, indented, what failed, died or hangs."""
     width = shutil.get_terminal_size().columns if on_terminal() else _WIDTH
     columns = [
-        Column("compile", style="bold"), Column("status", style=STATUS_STYLE), Column("stages"), Column("nodes", right=True),
-        Column("seconds", right=True), Column("function", style="green"),
-    ]  # fmt: skip
+        Column("compile", style="bold"),
+        Column("status", style=STATUS_STYLE),
+        Column("stages"),
+        Column("nodes", right=True),
+        Column("seconds", right=True),
+        Column("function", style="green"),
+    ]
     cells = [
         [
-            one.id, _status(one.worst), one.stages, "" if one.nodes is None else str(one.nodes),
-            "" if one.seconds is None else f"{one.seconds:.2f}", "",
+            one.id,
+            _status(one.worst),
+            one.stages,
+            "" if one.nodes is None else str(one.nodes),
+            "" if one.seconds is None else f"{one.seconds:.2f}",
+            "",
         ]
         for one in compiles
-    ]  # fmt: skip
+    ]
     gap = 3 if on_terminal() else 2
-    taken = sum(max(map(len, (column.title, *texts))) + gap for column, *texts in zip(columns[:-1], *cells, strict=False))
+    taken = sum(
+        max(map(len, (column.title, *texts))) + gap for column, *texts in zip(columns[:-1], *cells, strict=False)
+    )
     for row, one in zip(cells, compiles, strict=True):
         row[-1] = one.function(max(_LEAST, width - taken))
     styles = ["red" if one.bad else "" for one in compiles]
@@ -165,8 +205,11 @@ def compile_table(compiles: list[Compiled]) -> str:
 def _list_times(text: str, run: Run, as_json: bool) -> None:
     compiles, slow = of_run(run), shlex.join(["graphdbg", "triage", text, "--symptom", "slow"])
     if as_json:
-        emit({"run": text, "compiles": [msgspec.to_builtins(one) for one in compiles], **run.inputs_json},
-             as_json=True, next=[slow] if compiles else [shlex.join(["graphdbg", "ls", text, "--why"])])  # fmt: skip
+        emit(
+            {"run": text, "compiles": [msgspec.to_builtins(one) for one in compiles], **run.inputs_json},
+            as_json=True,
+            next=[slow] if compiles else [shlex.join(["graphdbg", "ls", text, "--why"])],
+        )
         return
     if not compiles:
         say(f"no compile of {text} gave a graph; why: graphdbg ls {shlex.quote(text)} --why")
@@ -182,7 +225,9 @@ def _told(text: str, run: Run, found: why.FirstSeen) -> str:
     """What `--when` saw, and where it comes from if that is known."""
     name = next((row.id for row in run.rows if (row.process, row.local) == (found.process, found.graph)), "")
     code, _, reason = last_verdicts(run).get(name, (0, "", ""))
-    return f"{found.message}{f': {reason}' if code == 1 and reason else f'; where: graphdbg triage {shlex.quote(text)}'}"
+    return (
+        f"{found.message}{f': {reason}' if code == 1 and reason else f'; where: graphdbg triage {shlex.quote(text)}'}"
+    )
 
 
 def graph_table(rows: list[index.ListedGraph]) -> str:
@@ -193,17 +238,24 @@ def graph_table(rows: list[index.ListedGraph]) -> str:
 def graph_cells(rows: list[index.ListedGraph]) -> tuple[list[Column], list[tuple[str, ...]]]:
     """The columns and the cells of a table with one line per graph."""
     columns = [
-        Column("id", style="bold"), Column("stage"), Column("nodes", right=True), Column("status", style=STATUS_STYLE),
-        Column("seconds", right=True), Column("error", style="red", fold=True),
-    ]  # fmt: skip
+        Column("id", style="bold"),
+        Column("stage"),
+        Column("nodes", right=True),
+        Column("status", style=STATUS_STYLE),
+        Column("seconds", right=True),
+        Column("error", style="red", fold=True),
+    ]
     cells = [
         (
-            row.id, f"{row.stage} ({one_line(row.word, 40)})" if row.word not in ("", row.stage) else row.stage,
-            "" if row.nodes is None else str(row.nodes), _status(row),
-            "" if row.seconds is None else f"{row.seconds:.2f}", one_line(row.error or ""),
+            row.id,
+            f"{row.stage} ({one_line(row.word, 40)})" if row.word not in ("", row.stage) else row.stage,
+            "" if row.nodes is None else str(row.nodes),
+            _status(row),
+            "" if row.seconds is None else f"{row.seconds:.2f}",
+            one_line(row.error or ""),
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     return columns, cells
 
 
@@ -225,7 +277,9 @@ def _summary(text: str, run: Run) -> str:
     failed = [row for row in rows if row.status == "failed"]
     lost = [row for row in rows if row.lost]
     compiles = len({row.id.partition("/")[0] for row in rows})
-    parts = [f"{counted(len(rows), 'graph')} in {counted(compiles, 'compile')} of {counted(len(run.processes), 'process')}"]
+    parts = [
+        f"{counted(len(rows), 'graph')} in {counted(compiles, 'compile')} of {counted(len(run.processes), 'process')}"
+    ]
     if failed:
         parts.append(f"{len(failed)} failed")
     if lost:
@@ -235,19 +289,31 @@ def _summary(text: str, run: Run) -> str:
 
 def _list_graph(text: str, graph: SavedGraph, as_json: bool) -> None:
     row: dict[str, Any] = {
-        "id": graph.id, "process": graph.process, "rank": graph.rank, "stage": graph.stage, "nodes": len(graph.table),
-        "status": graph.status, "error": graph.error, "seconds": graph.seconds,
-    }  # fmt: skip
+        "id": graph.id,
+        "process": graph.process,
+        "rank": graph.rank,
+        "stage": graph.stage,
+        "nodes": len(graph.table),
+        "status": graph.status,
+        "error": graph.error,
+        "seconds": graph.seconds,
+    }
     if as_json:
         name = str(graph.run.path) if graph.run else text
-        emit({"run": name, "graphs": [row]} | (graph.run.inputs_json if graph.run else {}),
-             as_json=True, next=[shlex.join(["graphdbg", "show", text])])  # fmt: skip
+        emit(
+            {"run": name, "graphs": [row]} | (graph.run.inputs_json if graph.run else {}),
+            as_json=True,
+            next=[shlex.join(["graphdbg", "show", text])],
+        )
         return
     columns = [Column(title) for title in ("id", "stage", "nodes", "status")]
     emit(render(columns, [[str(row[column.title]) for column in columns]], terminal=on_terminal()), as_json=False)
     known = next((one for one in graph.run.rows if one.id == graph.id), None) if graph.run else None
     if known is not None and known.stack:
-        emit("\n".join([f"{_status(known)}; its stack, innermost last:", *(f"  {one}" for one in known.stack)]), as_json=False)
+        emit(
+            "\n".join([f"{_status(known)}; its stack, innermost last:", *(f"  {one}" for one in known.stack)]),
+            as_json=False,
+        )
 
 
 def _list_runs(as_json: bool) -> None:
@@ -259,22 +325,32 @@ def _list_runs(as_json: bool) -> None:
             say(f"note: {error}")
     if as_json:
         named = [one["run"] for one in sorted(listed, key=lambda one: one["failed"], reverse=True)]
-        emit({"runs": listed}, as_json=True, next=[shlex.join(["graphdbg", "ls", one]) for one in named[:1]] or [_RECORD])
+        emit(
+            {"runs": listed}, as_json=True, next=[shlex.join(["graphdbg", "ls", one]) for one in named[:1]] or [_RECORD]
+        )
         return
     if not listed:
         say(f"no runs here: record one with `{_RECORD}`, or name one: graphdbg ls RUN")
         return
     columns = [
-        Column("run", style="bold"), Column("started"), Column("processes", right=True), Column("graphs", right=True),
-        Column("failed", right=True, style="red"), Column("command"),
-    ]  # fmt: skip
+        Column("run", style="bold"),
+        Column("started"),
+        Column("processes", right=True),
+        Column("graphs", right=True),
+        Column("failed", right=True, style="red"),
+        Column("command"),
+    ]
     cells = [
         (
-            row["run"], _when(row["started"]), str(row["processes"]), str(row["graphs"]), str(row["failed"]),
+            row["run"],
+            _when(row["started"]),
+            str(row["processes"]),
+            str(row["graphs"]),
+            str(row["failed"]),
             one_line(" ".join(row["command"]), 60),
         )
         for row in listed
-    ]  # fmt: skip
+    ]
     emit(render(columns, cells, terminal=on_terminal()), as_json=False)
 
 
@@ -282,9 +358,13 @@ def _run_row(path: Path) -> dict[str, Any]:
     run = open_run(path)
     bad = sum(row.status == "failed" or row.lost for row in run.rows)
     return {
-        "run": str(path), "started": run.record.started, "processes": len(run.processes), "graphs": len(run.rows),
-        "failed": bad, "command": run.record.command,
-    }  # fmt: skip
+        "run": str(path),
+        "started": run.record.started,
+        "processes": len(run.processes),
+        "graphs": len(run.rows),
+        "failed": bad,
+        "command": run.record.command,
+    }
 
 
 def _when(started: float) -> str:

@@ -20,13 +20,19 @@ Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 def json_option(help: str = "Print one JSON document.") -> Declared:
     """`--json`, which the command gets as `as_json`, and `--full`, which `emit` asks for."""
-    whole = click.option("--full", is_flag=True, expose_value=False, callback=keep_full,
-                         help="With --json: all of it, where it has more than 6 kB.")  # fmt: skip
+    whole = click.option(
+        "--full",
+        is_flag=True,
+        expose_value=False,
+        callback=keep_full,
+        help="With --json: all of it, where it has more than 6 kB.",
+    )
     return lambda command: click.option("--json", "as_json", is_flag=True, help=help)(whole(command))
 
 
 def seconds_option(*names: str, help: str, default: float | None = None) -> Declared:
     """An option for more than no seconds; without a default it may be None."""
     shown = default is not None
-    return click.option(*names, type=click.FloatRange(min=0, min_open=True), default=default, show_default=shown, metavar="S",
-                        help=help)  # fmt: skip
+    return click.option(
+        *names, type=click.FloatRange(min=0, min_open=True), default=default, show_default=shown, metavar="S", help=help
+    )

@@ -26,8 +26,12 @@ _MOST = 12
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@click.option("-o", "--output", metavar="FILE",
-              help="The file to write: a zip, or a page, FILE.html; it must not exist. Default: RUN.graphdbg.zip.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="The file to write: a zip, or a page, FILE.html; it must not exist. Default: RUN.graphdbg.zip.",
+)
 @click.option("--tensors", is_flag=True, help="Keep the stored tensors: weights, inputs and indices as they were.")
 @click.option("--source", is_flag=True, help="Keep the lines of your source that stacks and generated code show.")
 @click.option("--preview", is_flag=True, help="Say what would be packed, and which words look random; write nothing.")
@@ -90,7 +94,10 @@ def _warn(packed: Packed) -> None:
     for leak in packed.leaks[:_MOST]:
         say(f"STILL THERE: {leak.what} {leak.text!r} in {leak.member}")
     if packed.leaks:
-        say(f"{counted(len(packed.leaks), 'trace is', 'traces are')} left in {packed.file}: look there before you send it")
+        say(
+            f"{counted(len(packed.leaks), 'trace is', 'traces are')} left in {packed.file}: look there "
+            "before you send it"
+        )
     for word in packed.random[:_MOST]:
         say(f"looks random, see that it is no credential: {word}")
 
@@ -98,7 +105,10 @@ def _warn(packed: Packed) -> None:
 def _tell(packed: Packed) -> None:
     graphs, size = counted(packed.graphs, "graph"), size_text(packed.file.stat().st_size)
     if packed.is_page:
-        say(f"{packed.file}: {size}, {graphs}; open it with a browser. It holds names of your modules, functions and variables,")
+        say(
+            f"{packed.file}: {size}, {graphs}; open it with a browser. It holds names of your modules, "
+            "functions and variables,"
+        )
         say("constants, and what errors say: read it before you send it.")
         return
     left = next(row[3] for row in packed.rows if row[0] == "tensors")
@@ -106,13 +116,19 @@ def _tell(packed: Packed) -> None:
         kept_out = counted(left, "tensor is", "tensors are")
         say(f"{kept_out} left out: whether a failure still shows, `graphdbg replay {packed.file}/ID` tells")
     say(f"{packed.file}: {size}, {graphs}. It holds names of your modules, functions and")
-    say("variables, constants, and what errors say: unzip it and read the journals and graph.py files before you send it.")
+    say(
+        "variables, constants, and what errors say: unzip it and read the journals and graph.py files before "
+        "you send it."
+    )
 
 
 def _document(packed: Packed) -> dict[str, object]:
     return {
-        "file": str(packed.file), "graphs": packed.graphs, "unreadable": packed.unreadable, "not_searched": packed.not_searched,
+        "file": str(packed.file),
+        "graphs": packed.graphs,
+        "unreadable": packed.unreadable,
+        "not_searched": packed.not_searched,
         "random": packed.random,
         "rows": [dict(zip(("what", "kept", "changed", "left_out"), row, strict=True)) for row in packed.rows],
         "leaks": [{"member": leak.member, "what": leak.what, "text": leak.text} for leak in packed.leaks],
-    }  # fmt: skip
+    }

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 _AROUND_LINE, _WIDTH = 3, 80
 
 
-def show_node(saved: SavedGraph, name: str, *, head: dict[str, Any], hops: int | None, code: bool, as_json: bool) -> None:
-    """Prints the detail of a node with its source lines and the other stages; with `hops` its neighbourhood, with `code` its
+def show_node(
+    saved: SavedGraph, name: str, *, head: dict[str, Any], hops: int | None, code: bool, as_json: bool
+) -> None:
+    """Prints the detail of a node with its source lines and the other stages; with `hops` its neighbourhood, with
+    `code` its
     kernels. Raises UsageError for a name that the graph does not have."""
     from ..browse import sheet
     from ..browse.about import About  # late: other views of `show` need none of it
@@ -74,8 +77,17 @@ def _show_near(about: About, index: int, hops: int, head: dict[str, Any], as_jso
         chosen, count = near.around(about.view, index, hops)
         names, inside = about.view.table.name, set(chosen)
         edges = [[names[used], names[at]] for at in chosen for used in about.view.inputs(at) if used in inside]
-        emit({**head, "around": names[index], "hops": hops, "within": count, "nodes": [names[at] for at in chosen],
-              "edges": edges}, as_json=True)  # fmt: skip
+        emit(
+            {
+                **head,
+                "around": names[index],
+                "hops": hops,
+                "within": count,
+                "nodes": [names[at] for at in chosen],
+                "edges": edges,
+            },
+            as_json=True,
+        )
         return
     width = max(_WIDTH, shutil.get_terminal_size().columns) if on_terminal() else _WIDTH
     text = sheet.text(about.near(index, hops, width))
@@ -95,9 +107,16 @@ def _all(about: About, index: int) -> dict[str, Any]:
         **about.of(index).fixed(),
         "partners": [{"graph": one.graph, "name": one.name, "how": one.how} for one in partners],
         "no_partner": why or None,
-        "kernels": [{"graph": graph.id, "kernel": use.kernel, "sure": use.sure, "line": max(use.start, use.call) + 1}
-                    for graph, use in about.uses(index)],
+        "kernels": [
+            {"graph": graph.id, "kernel": use.kernel, "sure": use.sure, "line": max(use.start, use.call) + 1}
+            for graph, use in about.uses(index)
+        ],
         "stages": [msgspec.to_builtins(one) for one in about.related.of(about.view, index)],
-        "source": {"path": source.path, "line": source.top + 1,
-                   "lines": lines[max(0, source.top - _AROUND_LINE) : source.top + _AROUND_LINE + 1]} if lines else None,
-    }  # fmt: skip
+        "source": {
+            "path": source.path,
+            "line": source.top + 1,
+            "lines": lines[max(0, source.top - _AROUND_LINE) : source.top + _AROUND_LINE + 1],
+        }
+        if lines
+        else None,
+    }

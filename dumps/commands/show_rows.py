@@ -48,7 +48,9 @@ class RowOptions:
     @property
     def any(self) -> bool:
         """Whether one of them was."""
-        return any(value is not None for value in (self.filter, self.sort, self.columns, self.fold, self.find, self.nodes))
+        return any(
+            value is not None for value in (self.filter, self.sort, self.columns, self.fold, self.find, self.nodes)
+        )
 
 
 def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], as_json: bool) -> None:
@@ -132,22 +134,37 @@ def _json(selection: Selection, row: int) -> dict[str, Any]:
         assert selection.groups is not None
         inside = selection.inside(~row)
         return {
-            "module": selection.groups.labels[~row], "first": selection.groups.starts[~row], "nodes": len(inside),
+            "module": selection.groups.labels[~row],
+            "first": selection.groups.starts[~row],
+            "nodes": len(inside),
             "size_bytes": sum(view.table.size_bytes[node] or 0 for node in inside),
             "flops": sum(view.flops(node) or 0 for node in inside),
-        }  # fmt: skip
+        }
     made = {
-        **node_json(view.table.row(row), view.table), "contiguous": not view.strided(row), "flops": view.flops(row),
+        **node_json(view.table.row(row), view.table),
+        "contiguous": not view.strided(row),
+        "flops": view.flops(row),
         "module": view.module(row),
-    }  # fmt: skip
+    }
     return {**made, "kernel": view.kernels.get(row, "")} if view.kernels else made
 
 
 def node_json(row: NodeRow, table: Table) -> dict[str, Any]:
     """A node as a JSON object."""
     return {
-        "index": row.index, "name": row.name, "op": row.op, "target": row.target, "inputs": [table.name[i] for i in row.inputs],
-        "users": row.users, "dtype": row.dtype, "shape": dims_value(row.shape), "stride": dims_value(row.stride),
-        "device": row.device, "size_bytes": row.size_bytes, "module": row.module, "line": row.where, "code": row.code,
+        "index": row.index,
+        "name": row.name,
+        "op": row.op,
+        "target": row.target,
+        "inputs": [table.name[i] for i in row.inputs],
+        "users": row.users,
+        "dtype": row.dtype,
+        "shape": dims_value(row.shape),
+        "stride": dims_value(row.stride),
+        "device": row.device,
+        "size_bytes": row.size_bytes,
+        "module": row.module,
+        "line": row.where,
+        "code": row.code,
         "seq_nr": row.seq_nr,
-    }  # fmt: skip
+    }

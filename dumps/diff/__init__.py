@@ -1,4 +1,5 @@
-"""Comparing saved graphs: `diff` of two graphs; runs, processes and recompiles pair by pair in `pair`. Needs no torch."""
+"""Comparing saved graphs: `diff` of two graphs; runs, processes and recompiles pair by pair in `pair`. Needs no
+torch."""
 
 from .pair import diff
 

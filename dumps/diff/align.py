@@ -1,7 +1,10 @@
-"""Which node of one graph is which of the other: unique structural hashes first, then what lies between, by ever looser keys.
+"""Which node of one graph is which of the other: unique structural hashes first, then what lies between, by ever looser
+keys.
 
-The sequence steps are those of patience diff (unique keys, longest increasing run, common beginnings and ends) with keys from
-strict to loose; between them nodes are joined by their partners' inputs and users. Near-linear in the nodes. Names play no part.
+The sequence steps are those of patience diff (unique keys, longest increasing run, common beginnings and ends) with
+keys from
+strict to loose; between them nodes are joined by their partners' inputs and users. Near-linear in the nodes. Names play
+no part.
 
 >>> found = align(Facts(a), Facts(b))
 >>> found.to_b[3]                   # the partner of node 3, or -1
@@ -155,7 +158,9 @@ def align(a: NodeColumns, b: NodeColumns) -> Alignment:
     return _better(found, strict)
 
 
-def _whole(intern: Intern[Hashable], a: NodeColumns, b: NodeColumns, strict: tuple[Keys, Keys]) -> Iterator[tuple[Keys, Keys]]:
+def _whole(
+    intern: Intern[Hashable], a: NodeColumns, b: NodeColumns, strict: tuple[Keys, Keys]
+) -> Iterator[tuple[Keys, Keys]]:
     """Keys of a whole computation: nodes that are alone with one are partners wherever they stand."""
     up_a, up_b = up(intern, a, strict[0]), up(intern, b, strict[1])
     down_a, down_b = down(intern, a, strict[0]), down(intern, b, strict[1])
@@ -245,7 +250,8 @@ def _trim(found: Alignment, ga: list[int], gb: list[int], ka: Keys, kb: Keys, we
 
 
 def _by_neighbours(found: Alignment, fits: Callable[[int, int], bool]) -> None:
-    """Joins lonely nodes that stand at the same place of partners: as the one user of their inputs, or as an argument."""
+    """Joins lonely nodes that stand at the same place of partners: as the one user of their inputs, or as an
+    argument."""
     a, b = found.a, found.b
     for i in found.lonely()[0]:
         wires = [(found.to_b[k], slot) for slot, k in enumerate(a.inputs[i]) if found.to_b[k] >= 0]
@@ -285,7 +291,8 @@ def _part_strangers(found: Alignment) -> None:
 
 
 def _better(found: Alignment, strict: tuple[Keys, Keys]) -> Alignment:
-    """Position by position instead, where that leaves fewer departures: graphs of many equal nodes in which one changed."""
+    """Position by position instead, where that leaves fewer departures: graphs of many equal nodes in which one
+    changed."""
     a, b = found.a, found.b
     if len(a) != len(b):
         return found

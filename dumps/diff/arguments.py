@@ -1,5 +1,7 @@
-"""Encoded arguments as people read them, and where two nodes differ: in their arguments, in their values (dtype, shape, stride,
-device, ...), and which numbers a change of shape puts in the place of others. A departure is what a comparison finds: a pair of
+"""Encoded arguments as people read them, and where two nodes differ: in their arguments, in their values (dtype, shape,
+stride,
+device, ...), and which numbers a change of shape puts in the place of others. A departure is what a comparison finds: a
+pair of
 nodes that differs, or neighbouring nodes that only one graph has.
 
 Nodes are compared by partnership and never by name. Reads records only.
@@ -37,7 +39,8 @@ _MISSING = {"missing": True}
 
 
 class ArgumentDifference(NamedTuple):
-    """One place in the arguments: what stands there in both, the nodes meant (-1: none), plain values where there are some."""
+    """One place in the arguments: what stands there in both, the nodes meant (-1: none), plain values where there are
+    some."""
 
     place: str
     a: Arg
@@ -125,7 +128,8 @@ def _plain(facts: NodeColumns, arg: Arg) -> Any:
 
 
 def _known(facts: NodeColumns, arg: Arg) -> Any:
-    """An argument without nodes in a form that may be compared with another graph's; 1 and 1.0 and True are three things."""
+    """An argument without nodes in a form that may be compared with another graph's; 1 and 1.0 and True are three
+    things."""
     tag, body = tag_of(arg)
     if tag == "sym":
         return tag, body[0], facts.dim(body[1])
@@ -198,7 +202,8 @@ def changes(a: Key, b: Key, place: str = "") -> list[Change]:
 
 
 def _same_order(a: Key, b: Key) -> bool:
-    """Whether dimensions lie in memory in the same order, where numbers tell: a longer batch changes strides, but not this."""
+    """Whether dimensions lie in memory in the same order, where numbers tell: a longer batch changes strides, but not
+    this."""
     if len(a[3]) != len(b[3]) or not all(isinstance(stride, int) for stride in (*a[3], *b[3])):
         return True
     one, two = (sorted(range(len(key[3])), key=lambda dim, key=key: (-key[3][dim], dim)) for key in (a, b))
@@ -206,7 +211,8 @@ def _same_order(a: Key, b: Key) -> bool:
 
 
 def substitutions(a: Key, b: Key) -> Iterator[tuple[Any, Any]]:
-    """Pairs (old, new) of sizes, strides, element counts, dtypes and devices that one value has in the place of the other's."""
+    """Pairs (old, new) of sizes, strides, element counts, dtypes and devices that one value has in the place of the
+    other's."""
     if not a or not b or a[0] != b[0]:
         if a and b and {a[0], b[0]} <= {"sym", "other"}:
             yield str(a[-1]), str(b[-1])

@@ -19,15 +19,23 @@ CONTEXT = 2
 """Lines without difference that are printed around one with a difference."""
 
 SIGNS = {
-    "": " ", "changed": "~", "only A": "-", "only B": "+", "replaced": "±", "moved": "↕", "follows": "·", "seq_nr": "=",
+    "": " ",
+    "changed": "~",
+    "only A": "-",
+    "only B": "+",
+    "replaced": "±",
+    "moved": "↕",
+    "follows": "·",
+    "seq_nr": "=",
     "saved": "s",
-}  # fmt: skip
+}
 """One character for each mark."""
 _COLOURS = {"-": "red", "+": "green", "~": "yellow", "±": "yellow", "·": "dim"}
 
 
 def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways:
-    """The lines of both. Raises UnreadableError for a damaged graph, UsageError for graphs without any common seq_nr."""
+    """The lines of both. Raises UnreadableError for a damaged graph, UsageError for graphs without any common
+    seq_nr."""
     graphs = (a.name, b.name)
     if by_seq_nr:
         made = joined(a.table, b.table, graphs=graphs, stages=(a.stage, b.stage))
@@ -45,11 +53,13 @@ def beside_text(made: Sideways, *, everything: bool, terminal: bool = False) -> 
     kept = range(len(made)) if everything else _near(made)
     one, two = (
         [
-            Column("#", right=True, expendable=3), Column(side, style="bold"), Column("target", expendable=2),
+            Column("#", right=True, expendable=3),
+            Column(side, style="bold"),
+            Column("target", expendable=2),
             Column("value", expendable=1),
         ]
         for side in "AB"
-    )  # fmt: skip
+    )
     columns = [Column(""), *one, *two, Column("what", fold=True)]
     cells: list[Sequence[str]] = []
     last = -1
@@ -58,7 +68,9 @@ def beside_text(made: Sideways, *, everything: bool, terminal: bool = False) -> 
             cells.append([""] * 2 + [f"... {index - last - 1} alike"] + [""] * 7)
         row = made.row(index)
         left, right = (
-            [str(at), side.names[at], made.strings[side.targets[at]], made.strings[side.values[at]]] if at >= 0 else [""] * 4
+            [str(at), side.names[at], made.strings[side.targets[at]], made.strings[side.values[at]]]
+            if at >= 0
+            else [""] * 4
             for side, at in ((a, row.a), (b, row.b))
         )
         cells.append([SIGNS[row.mark], *left, *right, row.text or row.mark])

@@ -1,6 +1,7 @@
 """Where two aligned graphs depart: which nodes, in what, and which of these departures merely follow from another one.
 
-Must not read files nor make text for people; `view` does. A node departs when it has no partner, or when it and its partner
+Must not read files nor make text for people; `view` does. A node departs when it has no partner, or when it and its
+partner
 differ in target, arguments or value. Names, moved nodes and lines of code are no departures.
 
 >>> found = compare(record_a, record_b)
@@ -25,7 +26,8 @@ TRACED = frozenset({"dynamo", "pre_grad"})
 
 
 class GraphDiff:
-    """The comparison of two graphs. `also` are settings that differ; `notes` what is worth a word and makes no difference."""
+    """The comparison of two graphs. `also` are settings that differ; `notes` what is worth a word and makes no
+    difference."""
 
     def __init__(self, alignment: Alignment, departures: list[Departure], also: list[str], notes: list[str]) -> None:
         self.alignment = alignment
@@ -51,7 +53,8 @@ class GraphDiff:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Nodes: changed, only in A, only in B, how many of these follow from others; and moved and renamed, which are none."""
+        """Nodes: changed, only in A, only in B, how many of these follow from others; and moved and renamed, which are
+        none."""
         pairs = [(i, j) for i, j in enumerate(self.alignment.to_b) if j >= 0]
         sizes = [(d, max(len(d.a), len(d.b)) if d.kind == "changed" else len(d.a) + len(d.b)) for d in self.departures]
         return {
@@ -182,7 +185,8 @@ class _Judge:
         return [Change("target", one.target, two.target)]
 
     def _output_changes(self, i: int, j: int) -> list[Change]:
-        """What one graph returns and the other does not; their places mean little, since one more moves all behind it."""
+        """What one graph returns and the other does not; their places mean little, since one more moves all behind
+        it."""
         theirs = Counter(self.b.inputs[j])
         mine = Counter(self.found.to_b[k] for k in self.a.inputs[i])
         gone = [
@@ -221,7 +225,9 @@ class _Judge:
         place_a = {i: place for place, departure in enumerate(made) for i in departure.a}
         place_b = {j: place for place, departure in enumerate(made) for j in departure.b}
         own = [place for place, departure in enumerate(made) if departure.follows is None]
-        source: dict[int, int] = {}  # where a departure's value comes from: its origin, or through its inputs another one
+        source: dict[
+            int, int
+        ] = {}  # where a departure's value comes from: its origin, or through its inputs another one
         for place, departure in enumerate(made):
             near = [place_a[k] for i in departure.a for k in self.a.inputs[i] if k in place_a]
             near += [place_b[k] for j in departure.b for k in self.b.inputs[j] if k in place_b]
@@ -244,10 +250,12 @@ class _Judge:
     def _by_size(self, made: list[Departure], own: list[int]) -> int | None:
         """The changed input that brought the size that a node computes; else the first departure there is."""
         inputs = [
-            place for place in own
-            if made[place].kind == "changed" and isinstance(self.a.nodes[made[place].a[0]].value, TensorValue)
+            place
+            for place in own
+            if made[place].kind == "changed"
+            and isinstance(self.a.nodes[made[place].a[0]].value, TensorValue)
             and not self.a.inputs[made[place].a[0]]
-        ]  # fmt: skip
+        ]
         return next(iter([*inputs, *own]), None)
 
 
@@ -270,7 +278,8 @@ def _part_strangers(found: Alignment, *, traced_first: bool) -> None:
 
 
 def _regrouped(found: Alignment, made: list[Departure], *, traced_first: bool) -> list[Departure]:
-    """The departures with each lonely traced node and what it became as one of its own, in the order of the traced graph."""
+    """The departures with each lonely traced node and what it became as one of its own, in the order of the traced
+    graph."""
     traced, later, partners = (found.a, found.b, found.to_a) if traced_first else (found.b, found.a, found.to_b)
     lonely = {
         k for departure in made if departure.kind != "changed" for k in (departure.a if traced_first else departure.b)

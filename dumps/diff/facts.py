@@ -1,6 +1,8 @@
-"""What a comparison knows of a graph: columns of facts per node in which no name of a node appears, made from its record.
+"""What a comparison knows of a graph: columns of facts per node in which no name of a node appears, made from its
+record.
 
-Names are what renumbering changes, so nodes refer to each other by position, tensors and subgraphs are known by what they hold,
+Names are what renumbering changes, so nodes refer to each other by position, tensors and subgraphs are known by what
+they hold,
 and an input by its source. Knows nothing of a second graph, and reads no file.
 
 >>> facts = Facts(record)
@@ -34,15 +36,23 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 class NodeColumns:
     """One graph as columns of equal length, in the order of its nodes.
 
-    `inputs` are positions in the order of the arguments, repeated as there; `users` (position, slot); `skeletons` the arguments
-    as JSON with `@` for each node; `values` what is known of the result; `identities` tell inputs apart, `kinds` are what never
-    becomes another. `rename` maps symbols and devices to what they are called in the other graph; without `grads`, it plays no
+    `inputs` are positions in the order of the arguments, repeated as there; `users` (position, slot); `skeletons` the
+    arguments
+    as JSON with `@` for each node; `values` what is known of the result; `identities` tell inputs apart, `kinds` are
+    what never
+    becomes another. `rename` maps symbols and devices to what they are called in the other graph; without `grads`, it
+    plays no
     part which values require a gradient.
     """
 
     def __init__(
-        self, record: GraphRecord, rename: Mapping[str, str] | None = None, body: GraphBody | None = None, *, grads: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        record: GraphRecord,
+        rename: Mapping[str, str] | None = None,
+        body: GraphBody | None = None,
+        *,
+        grads: bool = True,
+    ) -> None:
         self.record = record
         self.rename = rename or {}
         self.grads = grads
@@ -107,7 +117,9 @@ class NodeColumns:
                 return self._stored(self.body.attrs[node.target])
             subgraph = self.body.subgraphs.get(node.target)
             return (
-                node.target if subgraph is None else digest(NodeColumns(self.record, self.rename, subgraph, grads=self.grads))
+                node.target
+                if subgraph is None
+                else digest(NodeColumns(self.record, self.rename, subgraph, grads=self.grads))
             )
         module = self.body.modules.get(node.target) if node.op == "call_module" else None
         if module is None:
@@ -125,7 +137,8 @@ class NodeColumns:
         return renamed(dim, self.rename) if isinstance(dim, str) else dim
 
     def value(self, value: Value | None) -> Key:
-        """What is compared of a value: not its alias group nor the hint of a symbol, which are numbers of one compile."""
+        """What is compared of a value: not its alias group nor the hint of a symbol, which are numbers of one
+        compile."""
         if isinstance(value, TensorValue):
             shape, stride = tuple(value.shape), tuple(value.stride)
             if self.rename:
@@ -141,7 +154,8 @@ class NodeColumns:
         return () if value is None else ("other", _ENCODER.encode(value))
 
     def line(self, index: int) -> tuple[str, str]:
-        """The user's line of a node as ("model.py:12", its code); of an input without one, that of the first node to use it."""
+        """The user's line of a node as ("model.py:12", its code); of an input without one, that of the first node to
+        use it."""
         found = self._frame(self.nodes[index].stack)
         if not found[0] and self.nodes[index].op in ("placeholder", "get_attr") and self.users[index]:
             return self._frame(self.nodes[self.users[index][0][0]].stack)
@@ -178,7 +192,8 @@ def digest(facts: NodeColumns) -> str:
 
 
 def device_names(a: GraphRecord, b: GraphRecord) -> dict[str, str]:
-    """How the one GPU of `b` is called in `a`, where each graph lies on one of the same kind and only its number differs."""
+    """How the one GPU of `b` is called in `a`, where each graph lies on one of the same kind and only its number
+    differs."""
     one, two = ({value.device for value in _tensors(record) if ":" in value.device} for record in (a, b))
     if len(one) == len(two) == 1 and one != two:
         (old,), (new,) = one, two
@@ -198,7 +213,8 @@ def _tensors(record: GraphRecord) -> Iterator[TensorValue]:
 
 
 def symbol_names(a: GraphRecord, b: GraphRecord) -> dict[str, str]:
-    """How symbols of `b` are called in `a`, for those that stand for the same size of the same input under another name."""
+    """How symbols of `b` are called in `a`, for those that stand for the same size of the same input under another
+    name."""
     known = {symbol.source: symbol.name for symbol in a.symbols if symbol.source}
     names = {symbol.name: known[symbol.source] for symbol in b.symbols if symbol.source in known}
     return names if any(old != new for old, new in names.items()) else {}

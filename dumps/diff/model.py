@@ -41,9 +41,11 @@ class NodeView(msgspec.Struct):
 
 
 class DepartureView(msgspec.Struct):
-    """One departure. `a` and `b` are its first nodes; of a graph that has none of it, `near_a` or `near_b` goes on without.
+    """One departure. `a` and `b` are its first nodes; of a graph that has none of it, `near_a` or `near_b` goes on
+    without.
 
-    `follows` is the name of the node that the origin departs with; `followers` counts the nodes that follow from this one;
+    `follows` is the name of the node that the origin departs with; `followers` counts the nodes that follow from this
+    one;
     `times` is how many departures are like this one (same targets, same change), of which this is the first.
     """
 
@@ -63,8 +65,10 @@ class DepartureView(msgspec.Struct):
 
 
 class GraphView(msgspec.Struct):
-    """One pair of graphs. `own` departures follow from nothing; `departures` holds the first of each sort of them (`sorts`), up
-    to a dozen, or every departure when that was asked for. `id` is what both are called in their runs, where that is the same.
+    """One pair of graphs. `own` departures follow from nothing; `departures` holds the first of each sort of them
+    (`sorts`), up
+    to a dozen, or every departure when that was asked for. `id` is what both are called in their runs, where that is
+    the same.
     """
 
     a: str | None
@@ -109,11 +113,26 @@ def graph_view(found: GraphDiff, a: str, b: str, *, everything: bool = False) ->
     first = next((k for k, departure in enumerate(listed) if departure is found.first), None)
     counts, records = found.counts, (found.a.record, found.b.record)
     return GraphView(
-        a, b, found.verdict, nodes_a=len(found.a), nodes_b=len(found.b), stage_a=records[0].stage, stage_b=records[1].stage,
-        changed=counts["changed"], only_a=counts["only_a"], only_b=counts["only_b"], follows=counts["follows"],
-        moved=counts["moved"], renamed=counts["renamed"], own=len(own), sorts=len(sorts),
-        first=None if first is None else views[first], departures=views, also=found.also, notes=found.notes,
-    )  # fmt: skip
+        a,
+        b,
+        found.verdict,
+        nodes_a=len(found.a),
+        nodes_b=len(found.b),
+        stage_a=records[0].stage,
+        stage_b=records[1].stage,
+        changed=counts["changed"],
+        only_a=counts["only_a"],
+        only_b=counts["only_b"],
+        follows=counts["follows"],
+        moved=counts["moved"],
+        renamed=counts["renamed"],
+        own=len(own),
+        sorts=len(sorts),
+        first=None if first is None else views[first],
+        departures=views,
+        also=found.also,
+        notes=found.notes,
+    )
 
 
 def _sort(found: GraphDiff, departure: Departure) -> Hashable:
@@ -170,9 +189,20 @@ def _node(facts: NodeColumns, index: int) -> NodeView:
     shape: Any = list(key[2]) if tensor else shown(key[-1]) if key and key[0] == "sym" else None
     module = facts.module(index).rpartition("\n")[2]
     return NodeView(
-        node.name, index, node.op, node.target, _call(facts, index), dtype, shape, list(key[3]) if tensor else None,
-        str(key[4]) if tensor else "", line, code, module, len({user for user, _ in facts.users[index]}),
-    )  # fmt: skip
+        node.name,
+        index,
+        node.op,
+        node.target,
+        _call(facts, index),
+        dtype,
+        shape,
+        list(key[3]) if tensor else None,
+        str(key[4]) if tensor else "",
+        line,
+        code,
+        module,
+        len({user for user, _ in facts.users[index]}),
+    )
 
 
 def _call(facts: NodeColumns, index: int) -> str:

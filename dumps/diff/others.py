@@ -1,4 +1,5 @@
-"""What a graph can be compared with: its other stages, its recompiles, its backward or forward, the same graph of other runs.
+"""What a graph can be compared with: its other stages, its recompiles, its backward or forward, the same graph of other
+runs.
 
 Reads journals only. Must not open a graph.
 
@@ -35,14 +36,16 @@ class Other(msgspec.Struct):
 
 
 def others(graph: SavedGraph, run_name: str) -> list[Other]:
-    """The candidates, the likeliest first; none for a case folder. `run_name` is what the user calls the run. Runs beside it that
+    """The candidates, the likeliest first; none for a case folder. `run_name` is what the user calls the run. Runs
+    beside it that
     cannot be read are left out."""
     if graph.run is None:
         return []
     found = [
         Other(f"{run_name}/{row.id}", *relation, row.nodes, row.status)
-        for row in graph.run.rows if row.saved and (relation := _relation(graph, row)) is not None
-    ]  # fmt: skip
+        for row in graph.run.rows
+        if row.saved and (relation := _relation(graph, row)) is not None
+    ]
     found += _other_runs(graph, Path(run_name))
     return sorted(found, key=lambda other: _ORDER.index(other.kind))
 

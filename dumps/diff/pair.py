@@ -1,4 +1,5 @@
-"""Which graph of one part of a run belongs to which of another: by process and id, by lines of code where ids have shifted;
+"""Which graph of one part of a run belongs to which of another: by process and id, by lines of code where ids have
+shifted;
 and the comparison of two saved graphs, with what their journals say of them.
 
 Finding pairs reads tables only where ids differ, and opens no graph.
@@ -33,7 +34,8 @@ class Pair(msgspec.Struct):
 
 
 def pairs(a: SavedGraph | GraphGroup, b: SavedGraph | GraphGroup) -> list[Pair]:
-    """The graphs of two sides that belong together, in the order of A, then what only B has. Raises UsageError for sides that
+    """The graphs of two sides that belong together, in the order of A, then what only B has. Raises UsageError for
+    sides that
     cannot be compared (a graph with a part that has no graph of its id)."""
     if isinstance(a, SavedGraph):
         return [Pair(a, b if isinstance(b, SavedGraph) else _counterpart(a, b))]
@@ -46,7 +48,9 @@ def pairs(a: SavedGraph | GraphGroup, b: SavedGraph | GraphGroup) -> list[Pair]:
 
 def ranks(part: GraphGroup) -> list[tuple[GraphGroup, GraphGroup]]:
     """The first process of a run with each of its others; raises UsageError for a run of one process."""
-    parts = [GraphGroup(f"{part.text}/{_label(rows[0])}", part.run, rows, "process") for rows in part.processes().values()]
+    parts = [
+        GraphGroup(f"{part.text}/{_label(rows[0])}", part.run, rows, "process") for rows in part.processes().values()
+    ]
     if part.kind != "run" or len(parts) < 2:
         why = f"only {part.text} is named, and it is {'one process' if part.kind == 'run' else 'a ' + part.kind}"
         raise UsageError("a second graph, run or process is wanted", why, "name it: graphdbg diff A B")
@@ -150,7 +154,8 @@ def diff(a: SavedGraph, b: SavedGraph) -> GraphDiff:
 
 
 def pair_view(pair: Pair, *, everything: bool = False, strict: bool = False, rank: bool = False) -> GraphView:
-    """The comparison of a pair as data; a damaged graph raises when `strict`, else its verdict is "unreadable". With `rank`, it
+    """The comparison of a pair as data; a damaged graph raises when `strict`, else its verdict is "unreadable". With
+    `rank`, it
     is called by the id of B with its rank."""
     a, b = (None if graph is None else graph.name for graph in (pair.a, pair.b))
     view = GraphView(a, b, "only_a" if pair.b is None else "only_b")
@@ -169,7 +174,8 @@ def pair_view(pair: Pair, *, everything: bool = False, strict: bool = False, ran
 
 
 def _common(ids: list[str]) -> str:
-    """The one id of both graphs; of two compiles both names and the stage; empty for graphs that have nothing in common."""
+    """The one id of both graphs; of two compiles both names and the stage; empty for graphs that have nothing in
+    common."""
     compiles, stages = [[local.partition("/")[part] for local in dict.fromkeys(ids)] for part in (0, 2)]
     if len(compiles) < 2:
         return "/".join([*compiles, *stages])

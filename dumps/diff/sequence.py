@@ -12,7 +12,8 @@ from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 
 _CELLS = 40_000
-"""Up to this many pairs of items the longest common subsequence is computed; above it, a common one is found greedily."""
+"""Up to this many pairs of items the longest common subsequence is computed; above it, a common one is found
+greedily."""
 
 _LOOK_AHEAD = 64
 _RUN = 3

@@ -1,4 +1,5 @@
-"""What two graphs differ in besides their nodes: inputs, symbols, guards, compiler arguments, ambient state, configuration.
+"""What two graphs differ in besides their nodes: inputs, symbols, guards, compiler arguments, ambient state,
+configuration.
 
 Numbers of one compile (hints, seeds, counters of graphs) are no difference; other versions are worth a note.
 
@@ -19,10 +20,17 @@ from .arguments import short
 from .facts import renamed
 
 _IGNORED_AMBIENT = frozenset({"seed", "rng_state"})
-_IGNORED_KWARGS = frozenset({
-    "graph_id", "fx_graph_id", "num_example_inputs", "num_mutated_inp_runtime_indices", "static_input_idxs",
-    "static_input_indices", "static_lifetime_input_indices",
-})  # fmt: skip
+_IGNORED_KWARGS = frozenset(
+    {
+        "graph_id",
+        "fx_graph_id",
+        "num_example_inputs",
+        "num_mutated_inp_runtime_indices",
+        "static_input_idxs",
+        "static_input_indices",
+        "static_lifetime_input_indices",
+    }
+)
 """Counters, and positions of inputs, which differ whenever the inputs do."""
 
 _MISSING = "unset"
@@ -42,8 +50,9 @@ def compare(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> tuple[
             also += _mapping(f"config {section}", a.config.get(section, {}), b.config.get(section, {}))
     notes = [
         f"{name} {a.versions[name]} -> {b.versions[name]}"
-        for name in sorted(a.versions.keys() & b.versions.keys()) if a.versions[name] != b.versions[name]
-    ]  # fmt: skip
+        for name in sorted(a.versions.keys() & b.versions.keys())
+        if a.versions[name] != b.versions[name]
+    ]
     return also, notes
 
 

@@ -1,4 +1,5 @@
-"""What a user may compare: a graph, or a part of a run: all of it, one process (`r/1:`, `r/rank1_pid13`), one compile (`r/0_1`).
+"""What a user may compare: a graph, or a part of a run: all of it, one process (`r/1:`, `r/rank1_pid13`), one compile
+(`r/0_1`).
 
 Reads journals and names only. A graph is found as every other command finds it.
 

@@ -1,6 +1,8 @@
-"""Two graphs side by side, line by line: what the diff screen and `diff --side-by-side` show. Plain columns; reads no file.
+"""Two graphs side by side, line by line: what the diff screen and `diff --side-by-side` show. Plain columns; reads no
+file.
 
-A line holds a node of each graph that are partners, or one node alone; its mark says in a word how they differ. Either the lines
+A line holds a node of each graph that are partners, or one node alone; its mark says in a word how they differ. Either
+the lines
 follow the alignment of `compare`, or (a forward and its backward) nodes of one `seq_nr` stand beside each other.
 
 >>> lines = aligned(diff(a, b), a.table, b.table)
@@ -23,7 +25,8 @@ from ..wording import counted
 from .compare import GraphDiff
 
 MARKS = ("", "changed", "only A", "only B", "replaced", "moved", "follows", "seq_nr", "saved")
-"""What a line can say. changed, only A, only B and replaced depart by themselves; follows: only because others do; moved is no
+"""What a line can say. changed, only A, only B and replaced depart by themselves; follows: only because others do;
+moved is no
 difference; seq_nr and saved join a forward with its backward."""
 
 OWN = frozenset(("changed", "only A", "only B", "replaced"))
@@ -51,7 +54,8 @@ class DiffLine(msgspec.Struct):
 
 
 class Sideways(msgspec.Struct):
-    """All lines as columns: `a` and `b` are positions, `marks` places in MARKS, `texts` in `strings`; `departures` numbers what
+    """All lines as columns: `a` and `b` are positions, `marks` places in MARKS, `texts` in `strings`; `departures`
+    numbers what
     belongs together (-1: no departure). `same`: neither nodes nor settings differ."""
 
     summary: str
@@ -96,9 +100,13 @@ class _Builder:
         pairs = set(zip(table.dtype, table.shape, strict=True))
         values = {pair: self._intern(value_of(strings[pair[0]], strings[pair[1]])) for pair in pairs}
         return SideColumns(
-            graph, stage, table.name, [known[place] for place in table.target],
-            [values[pair] for pair in zip(table.dtype, table.shape, strict=True)], [known[place] for place in table.where],
-        )  # fmt: skip
+            graph,
+            stage,
+            table.name,
+            [known[place] for place in table.target],
+            [values[pair] for pair in zip(table.dtype, table.shape, strict=True)],
+            [known[place] for place in table.where],
+        )
 
     def add(self, a: int, b: int, mark: str, text: str = "", departure: int = -1) -> None:
         made = self.made
@@ -124,7 +132,9 @@ def aligned(found: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str], su
         place = of_a.get(i, of_b.get(j, -1)) if i >= 0 else of_b.get(j, -1)
         partners = i >= 0 and found.alignment.to_b[i] == j and j >= 0
         if place < 0:
-            builder.add(i, j, "" if partners and (i, j) in chained else "moved" if partners else "only A" if j < 0 else "only B")
+            builder.add(
+                i, j, "" if partners and (i, j) in chained else "moved" if partners else "only A" if j < 0 else "only B"
+            )
             continue
         departure = found.departures[place]
         if departure.follows is not None:

@@ -1,4 +1,5 @@
-"""A comparison as text: the first node that departs with both user lines, then a short table of the others. Prints nothing.
+"""A comparison as text: the first node that departs with both user lines, then a short table of the others. Prints
+nothing.
 
 >>> print(details(view))
 A  a/0_0/dynamo  dynamo, 73 nodes
@@ -30,9 +31,10 @@ def details(view: GraphView, *, terminal: bool = False, everything: bool = False
     lines = [
         f"{side}  {name}  {stage}" + ("" if count is None else f", {counted(count, 'node')}")
         for side, name, stage, count in (
-            ("A", view.a, view.stage_a, view.nodes_a), ("B", view.b, view.stage_b, view.nodes_b),
+            ("A", view.a, view.stage_a, view.nodes_a),
+            ("B", view.b, view.stage_b, view.nodes_b),
         )
-    ]  # fmt: skip
+    ]
     lines.append(verdict_text(view))
     if view.first is not None:
         lines += ["", *(_styled(_first(view.first)) if terminal else _first(view.first))]
@@ -66,7 +68,9 @@ def verdict_text(view: GraphView) -> str:
         return f"the nodes are the same{remark}, the surroundings differ"
     counts = ((view.changed, "changed"), (view.only_a, "only in A"), (view.only_b, "only in B"))
     text = ", ".join(f"{count} {what}" for count, what in counts if count)
-    own = f"; {view.follows} of these {'follows' if view.follows == 1 else 'follow'} from others" if view.follows else ""
+    own = (
+        f"; {view.follows} of these {'follows' if view.follows == 1 else 'follow'} from others" if view.follows else ""
+    )
     return f"nodes: {text}{own}{remark}"
 
 
@@ -76,7 +80,7 @@ def _first(departure: DepartureView) -> list[str]:
         "removed": f"{counted(departure.count_a, 'node')} only in A",
         "added": f"{counted(departure.count_b, 'node')} only in B",
         "replaced": f"{counted(departure.count_a, 'node')} of A replaced by {departure.count_b} of B",
-    }[departure.kind]  # fmt: skip
+    }[departure.kind]
     alike = f" (and {departure.times - 1} more like it)" if departure.times > 1 else ""
     lines = [f"first departure: {what}{alike}"]
     lines += _side("A", departure.a, departure.names_a, departure.count_a, departure.near_a)
@@ -135,18 +139,24 @@ def _value(node: NodeView) -> str:
 
 def _table(departures: Sequence[DepartureView], terminal: bool, everything: bool) -> str:
     columns = [
-        Column("A", style="bold"), Column("B", style="bold"), Column("what", fold=True), Column("line of A", style="green"),
+        Column("A", style="bold"),
+        Column("B", style="bold"),
+        Column("what", fold=True),
+        Column("line of A", style="green"),
         Column("line of B", style="green", expendable=1),
         Column("follows", style="dim", expendable=2) if everything else Column("times", right=True),
-    ]  # fmt: skip
+    ]
     rows = [
         [
-            _named(departure.names_a, departure.count_a), _named(departure.names_b, departure.count_b), _what(departure),
-            _line(departure.a, departure.near_a), _line(departure.b, departure.near_b),
+            _named(departure.names_a, departure.count_a),
+            _named(departure.names_b, departure.count_b),
+            _what(departure),
+            _line(departure.a, departure.near_a),
+            _line(departure.b, departure.near_b),
             departure.follows or "" if everything else str(departure.times),
         ]
         for departure in departures
-    ]  # fmt: skip
+    ]
     return render(columns, rows, terminal=terminal).rstrip("\n")
 
 
@@ -181,11 +191,18 @@ def overview(views: Sequence[GraphView], *, terminal: bool = False, everything: 
     """The pairs of two runs or processes: those that differ, or with `everything` all of them."""
     named = all(view.id for view in views)
     columns = [
-        *([Column("graph", style="bold")] if named else [Column("A", style="bold"), Column("B", style="bold", expendable=1)]),
-        Column("nodes", expendable=2), Column("verdict", style="cyan"),
-        Column("changed", right=True, expendable=3), Column("only A", right=True, expendable=3),
-        Column("only B", right=True, expendable=3), Column("first departure", fold=True),
-    ]  # fmt: skip
+        *(
+            [Column("graph", style="bold")]
+            if named
+            else [Column("A", style="bold"), Column("B", style="bold", expendable=1)]
+        ),
+        Column("nodes", expendable=2),
+        Column("verdict", style="cyan"),
+        Column("changed", right=True, expendable=3),
+        Column("only A", right=True, expendable=3),
+        Column("only B", right=True, expendable=3),
+        Column("first departure", fold=True),
+    ]
     rows = [_row(view, named) for view in views if everything or view.verdict != "same" or view.error_a != view.error_b]
     table = [render(columns, rows, terminal=terminal).rstrip("\n")] if rows else []
     return "\n".join([*table, summary(views)])
@@ -216,8 +233,14 @@ def _headline(view: GraphView) -> str:
 
 def summary(views: Sequence[GraphView]) -> str:
     """How many pairs of which verdict."""
-    words = {"same": "the same", "differs": "differ", "settings": "differ in the surroundings only", "only_a": "only in A",
-             "only_b": "only in B", "unreadable": "cannot be read"}  # fmt: skip
+    words = {
+        "same": "the same",
+        "differs": "differ",
+        "settings": "differ in the surroundings only",
+        "only_a": "only in A",
+        "only_b": "only in B",
+        "unreadable": "cannot be read",
+    }
     counts = [(sum(view.verdict == verdict for view in views), text) for verdict, text in words.items()]
     parts = [counted(count, text.replace("differ", "differs"), text) for count, text in counts if count]
     return f"{counted(len(views), 'pair')} of graphs: {', '.join(parts)}" if views else "no graphs to compare"

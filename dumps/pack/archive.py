@@ -1,7 +1,10 @@
-"""The archive itself: a zip with one folder in it, which is a run. Same contents, same bytes: fixed dates, order and permissions.
+"""The archive itself: a zip with one folder in it, which is a run. Same contents, same bytes: fixed dates, order and
+permissions.
 
-Writing must not follow links, must not overwrite, and shows nothing under its name before it is whole and searched. Where
-an archive stands in the place of a run's folder (`graphdbg ls bug.zip`), it is unpacked into a temporary folder, which goes when
+Writing must not follow links, must not overwrite, and shows nothing under its name before it is whole and searched.
+Where
+an archive stands in the place of a run's folder (`graphdbg ls bug.zip`), it is unpacked into a temporary folder, which
+goes when
 this process ends: by names that cannot leave the folder, and no more than a limit; nothing of the archive is run.
 
 >>> write_searched(Path("bug.zip"), partial(zip_folder, Path("/tmp/x/bug")), lambda path: [])
@@ -91,7 +94,8 @@ def _name(temporary: Path, out: Path) -> None:
 SUFFIX = ".zip"
 FREELY_BYTES = 256 << 20
 MOST_TIMES = 128
-"""What an archive may unpack to: so much, or so many times its own size, and never more than a half of the room on the disk."""
+"""What an archive may unpack to: so much, or so many times its own size, and never more than a half of the room on the
+disk."""
 
 MOST_FILES = 500_000
 
@@ -102,7 +106,8 @@ _OF_NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errn
 def folder_of(path: Path) -> Path:
     """The same place inside the unpacked archive where `path` leads into one, else `path` itself.
 
-    Raises UnreadableError for an archive that is damaged, too large or no run, EnvironmentLackError when the disk refuses.
+    Raises UnreadableError for an archive that is damaged, too large or no run, EnvironmentLackError when the disk
+    refuses.
     """
     for archive in (path, *path.parents):
         if archive.is_file() and (archive.suffix == SUFFIX or zipfile.is_zipfile(archive)):
@@ -145,7 +150,10 @@ def _refuse_large(what: str, items: Sequence[zipfile.ZipInfo], packed_bytes: int
     """By what its list of contents says, which holds: of no member more is unpacked than it says there."""
     size, files = sum(item.file_size for item in items), len(items)
     if size > (most := max(FREELY_BYTES, MOST_TIMES * packed_bytes)):
-        why = f"its {size_text(packed_bytes)} unpack to {size_text(size)}, and {size_text(most)} at most are unpacked here"
+        why = (
+            f"its {size_text(packed_bytes)} unpack to {size_text(size)}, and {size_text(most)} at most are "
+            "unpacked here"
+        )
         raise UnreadableError(what, why, "unzip it and name the folder of the run if that is right")
     if any(item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for item in items):
         raise UnreadableError(what, "it is compressed in a way that `graphdbg pack` does not use", "unzip it by hand")

@@ -1,6 +1,8 @@
-"""Searches a finished archive or page, unpacked to the last layer, for what should not be in it: the proof of `pack`'s promise.
+"""Searches a finished archive or page, unpacked to the last layer, for what should not be in it: the proof of `pack`'s
+promise.
 
-Knows nothing of how the archive was made, so that a mistake there does not repeat here. What it finds is named by member and
+Knows nothing of how the archive was made, so that a mistake there does not repeat here. What it finds is named by
+member and
 kind, never quoted in full. Ordinary words cannot be looked for; `not_searched` says which names those are.
 
 >>> search(Path("bug.zip"), machine)
@@ -61,7 +63,10 @@ def _members(path: Path) -> Iterator[tuple[str, list[bytes]]]:
     if not zipfile.is_zipfile(path):
         text = path.read_text(encoding="utf-8")
         words = (json.loads(word) for document in _JSON.findall(text) for word in _STRING.findall(document))
-        yield "the page", [layer.encode(errors="replace") for layer in (html.unescape(_JSON.sub("", text)), "\n".join(words))]
+        yield (
+            "the page",
+            [layer.encode(errors="replace") for layer in (html.unescape(_JSON.sub("", text)), "\n".join(words))],
+        )
         return
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
@@ -78,7 +83,11 @@ def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
     """What is looked for: its kind, a text without which it is not there, and the expression for it."""
     homes = {home.strip("/") for home in machine.homes}
     for path in machine.literals():
-        yield "home folder" if path.strip("/") in homes else "folder of the run or of its sources", path, path_pattern(path)
+        yield (
+            "home folder" if path.strip("/") in homes else "folder of the run or of its sources",
+            path,
+            path_pattern(path),
+        )
     for what, names in (("user name", machine.users), ("host name", machine.hosts)):
         for name in machine.telling(names):
             yield what, name, pattern(name)

@@ -1,7 +1,10 @@
-"""Makes the file: what a run knows of people and machines is gathered first, then each part is read, redacted and written.
+"""Makes the file: what a run knows of people and machines is gathered first, then each part is read, redacted and
+written.
 
-The redacted run is written by the run's own writer into a folder that nobody sees, which becomes the archive and vanishes. What
-cannot be read is named and left out. Must not change the run, and must not wait for a process that still records into it.
+The redacted run is written by the run's own writer into a folder that nobody sees, which becomes the archive and
+vanishes. What
+cannot be read is named and left out. Must not change the run, and must not wait for a process that still records into
+it.
 
 >>> packed = pack(Path("myrun"), Path("myrun.graphdbg.zip"))
 >>> packed.leaks
@@ -144,7 +147,8 @@ graphdbg replay {file}/ID      what is not in it of the inputs is made up from t
 
 
 class Packed(msgspec.Struct):
-    """What was made. `rows` are (what, kept, changed, left out); `unreadable` has a sentence for each part that was left out."""
+    """What was made. `rows` are (what, kept, changed, left out); `unreadable` has a sentence for each part that was
+    left out."""
 
     file: Path
     graphs: int
@@ -162,13 +166,16 @@ class Packed(msgspec.Struct):
 
 
 def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) -> Packed:
-    """Writes the archive or, where its name ends in .html, the page `out`. Raises UsageError when `path` is no run or `out`
+    """Writes the archive or, where its name ends in .html, the page `out`. Raises UsageError when `path` is no run or
+    `out`
     exists, EnvironmentLackError when the disk refuses."""
     if out.exists():
         raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o")
     as_page = out.suffix.lower() in page.SUFFIXES
     if as_page and tensors:
-        raise UsageError("a page holds no tensors", "a browser cannot show them", "leave --tensors out, or name a .zip with -o")
+        raise UsageError(
+            "a page holds no tensors", "a browser cannot show them", "leave --tensors out, or name a .zip with -o"
+        )
     unreadable: list[str] = []
     run = _opened(path, unreadable)
     machine, places = gather(run)
@@ -241,8 +248,11 @@ class _Work:
         self.unreadable += [sentence for sentence in self.run.damage if sentence not in self.unreadable]
 
     def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
-        """The page of the copy. What was found of graphs lies in the cache folder, by the run itself: it is redacted here."""
-        told = {name: (code, word, self.texts.remark(said)) for name, (code, word, said) in last_verdicts(self.run).items()}
+        """The page of the copy. What was found of graphs lies in the cache folder, by the run itself: it is redacted
+        here."""
+        told = {
+            name: (code, word, self.texts.remark(said)) for name, (code, word, said) in last_verdicts(self.run).items()
+        }
         name = self.texts.text(self.run.path.resolve().name)
         return page.page(open_run(self.out.path), name, told)
 

@@ -1,6 +1,8 @@
-"""The page: all of a redacted run in one HTML file that needs no server, no network and, but for its node tables, no script.
+"""The page: all of a redacted run in one HTML file that needs no server, no network and, but for its node tables, no
+script.
 
-Everything it tells comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup` alone. What
+Everything it tells comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup`
+alone. What
 would make it larger than `MOST_BYTES` is cut, and said, with the command that shows all of it.
 
 >>> text, rows = page(copy, "myrun", verdicts={})
@@ -41,7 +43,8 @@ _FILES = ("look.css", "page.css", "page.js")
 _WIDTH = 110
 _MOST_TIMES_HALVED = 12
 _NODES, _CODE, _COMPILES, _SOURCE, _ERROR, _ROWS = 6000, 300_000, 2000, 600_000, 20_000, 200
-"""Of one graph, of its code in letters, of the run, of all sources and of one error in letters, of other tables: halved until all
+"""Of one graph, of its code in letters, of the run, of all sources and of one error in letters, of other tables: halved
+until all
 fits."""
 
 _MARKS = {0: ("✓", "ok"), 1: ("✗", "bad"), 4: ("?", "doubt")}
@@ -50,7 +53,8 @@ _PHASES = {"dynamo": "Dynamo", "aot": "AOTAutograd", "inductor": "backend, forwa
 """By the name of the field of CompileTime; the backend may be another than Inductor."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; img-src data:; base-uri 'none'"
 _HEAD = (
-    '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
+    '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" '
+    'content="light dark">'
     '<link rel="icon" href="data:,"><meta http-equiv="Content-Security-Policy" content="{}">'
 )
 _KEYS = (("/", "search"), ("j", ""), ("k", "rows"), ("Enter", "opens"), ("Esc", "closes"))
@@ -70,7 +74,8 @@ class CompileLine(NamedTuple):
 
 
 def page(run: Run, name: str, verdicts: Mapping[str, Told]) -> tuple[str, list[tuple[str, int, int, int]]]:
-    """The HTML, and rows as `Packed` has them for what is in it and what was cut. `run`: the redacted copy; `name`: what commands
+    """The HTML, and rows as `Packed` has them for what is in it and what was cut. `run`: the redacted copy; `name`:
+    what commands
     call the run."""
     told, graphs = why.of_run(run).processes, read(run, _NODES)
     entries = list(_entries(run, told, {one.id: one for one in times.of_run(run)}))
@@ -90,7 +95,9 @@ def _entries(run: Run, told: Iterable[ProcessWhy], known: Mapping[str, CompileTi
         found: list[CompileLine] = []
         for function, item in [(one, item) for one in process.functions for item in one.compiles]:
             mine = [rows[line.id] for line in item.graphs if line.id in rows]
-            compiled = Compiled(f"{process.prefix}{item.id}", mine, function.name, _line(function) if function.file else "")
+            compiled = Compiled(
+                f"{process.prefix}{item.id}", mine, function.name, _line(function) if function.file else ""
+            )
             timed = next((known[row.id] for row in mine if row.id in known), None)
             reason, details = writer.reason(function, item), writer.details(function, item)
             found.append(CompileLine(compiled.id, process, compiled, reason, details, item, timed, item.began))
@@ -107,9 +114,15 @@ class _Writing:
     """One page, its limits a `part` of the usual ones."""
 
     def __init__(
-        self, run: Run, name: str, verdicts: Mapping[str, Told], processes: list[ProcessWhy], entries: list[CompileLine],
-        graphs: list[PageGraph], part: float,
-    ) -> None:  # fmt: skip
+        self,
+        run: Run,
+        name: str,
+        verdicts: Mapping[str, Told],
+        processes: list[ProcessWhy],
+        entries: list[CompileLine],
+        graphs: list[PageGraph],
+        part: float,
+    ) -> None:
         self.run, self.name, self.typed = run, name, shlex.quote(name)
         self.verdicts, self.processes, self.entries, self.part = verdicts, processes, entries, part
         self.graphs, self.there = cut(graphs, int(_NODES * part), int(_CODE * part)), {one.id for one in graphs}
@@ -126,12 +139,19 @@ class _Writing:
         title = tag("title", f"{self.name}: graphs of torch.compile")
         head = tag("head", Markup(_HEAD.format(policy)), title, tag("style", Markup(look + style)))
         body = tag(
-            "body", self._top(), self._compiles(), self._causes(), self._times(), self._ranks(), self._left_alone(),
-            self._sources(), self._settings(),
+            "body",
+            self._top(),
+            self._compiles(),
+            self._causes(),
+            self._times(),
+            self._ranks(),
+            self._left_alone(),
+            self._sources(),
+            self._settings(),
             tag("dialog", tag("header"), tag("div", class_="scroll", tabindex="-1"), tag("footer"), id="graph"),
             tag("script", data({"run": self.typed, **self.graphs.document}), type="application/json", id="data"),
             tag("script", Markup(script)),
-        )  # fmt: skip
+        )
         counts = (("rows of nodes", self.graphs.nodes), ("lines of generated code", self.graphs.lines))
         rows = [(what, here, 0, left) for what, (here, left) in counts]
         return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n", rows
@@ -140,28 +160,49 @@ class _Writing:
 
     def _top(self) -> Markup:
         items = [one.item for one in self.entries if one.item]
-        numbers = " · ".join((
-            counted(len(self.entries), "compile"), counted(len(self.run.rows), "graph"),
-            counted(len(self.run.processes), "process"), f"{self.total:.1f} s of compiling",
-            counted(sum(len(item.breaks) for item in items), "graph break"),
-            counted(sum(item.kind == "recompile" for item in items), "recompile"),
-        ))  # fmt: skip
+        numbers = " · ".join(
+            (
+                counted(len(self.entries), "compile"),
+                counted(len(self.run.rows), "graph"),
+                counted(len(self.run.processes), "process"),
+                f"{self.total:.1f} s of compiling",
+                counted(sum(len(item.breaks) for item in items), "graph break"),
+                counted(sum(item.kind == "recompile" for item in items), "recompile"),
+            )
+        )
         states = Counter(word for _, kind, word in map(self._state, self.entries) if kind == "bad")
         bad = [joined(" · ", tag("span", f"✗ {count} {word}", class_="bad")) for word, count in states.most_common()]
         record = self.run.record
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(record.started)) if 0 < record.started < 1e11 else ""
-        facts = [when, *(f"{key} {record.versions[key]}" for key in ("torch", "python", "triton") if key in record.versions)]
+        facts = [
+            when,
+            *(f"{key} {record.versions[key]}" for key in ("torch", "python", "triton") if key in record.versions),
+        ]
         found = [f"{one.message}; where: graphdbg triage {self.typed}" for one in why.first_found(self.run.processes)]
         return joined(
-            tag("header", tag("h1", self.name), tag("p", shlex.join(record.command), class_="mono"),
-                tag("p", " · ".join(filter(None, facts)), class_="dim"), class_="top"),
+            tag(
+                "header",
+                tag("h1", self.name),
+                tag("p", shlex.join(record.command), class_="mono"),
+                tag("p", " · ".join(filter(None, facts)), class_="dim"),
+                class_="top",
+            ),
             tag("p", numbers, *bad, class_="sum"),
             *(tag("p", line, class_="bad") for line in (*deaths.lines(self.run.processes), *found)),
-            tag("noscript", tag("p", "Node tables and search need a script: ", tag("code", f"graphdbg show {self.typed}/ID"))),
-            tag("nav", tag("input", id="q", type="search", placeholder="search functions, reasons, nodes", aria_label="search"),
-                tag("span", *(joined(tag("kbd", key), f" {does} ") for key, does in _KEYS), class_="keys"), hidden=True),
+            tag(
+                "noscript",
+                tag("p", "Node tables and search need a script: ", tag("code", f"graphdbg show {self.typed}/ID")),
+            ),
+            tag(
+                "nav",
+                tag(
+                    "input", id="q", type="search", placeholder="search functions, reasons, nodes", aria_label="search"
+                ),
+                tag("span", *(joined(tag("kbd", key), f" {does} ") for key, does in _KEYS), class_="keys"),
+                hidden=True,
+            ),
             tag("div", id="hits", hidden=True),
-        )  # fmt: skip
+        )
 
     def _compiles(self) -> Markup:
         if not self.entries:
@@ -178,12 +219,16 @@ class _Writing:
         seconds = one.time.compile_s if one.time else one.graphs.seconds
         glyph, kind, word = self._state(one)
         row = tag(
-            "summary", tag("span", one.id, class_="mono"), tag("span", f"{glyph} {word}".strip(), class_=kind),
-            tag("span", one.graphs.name or "?", " ", tag("small", one.graphs.place), class_="mono"), tag("span", one.reason),
+            "summary",
+            tag("span", one.id, class_="mono"),
+            tag("span", f"{glyph} {word}".strip(), class_=kind),
+            tag("span", one.graphs.name or "?", " ", tag("small", one.graphs.place), class_="mono"),
+            tag("span", one.reason),
             tag("span", "" if seconds is None else f"{seconds:.2f}", class_="num"),
-            tag("span", one.time.cache if one.time else ""), tag("span", *map(self._bar, _drawn(one)), class_="line"),
+            tag("span", one.time.cache if one.time else ""),
+            tag("span", *map(self._bar, _drawn(one)), class_="line"),
             class_="row dim" if kind == "dim" else "row",
-        )  # fmt: skip
+        )
         stages = tag("table", *map(self._graph, one.graphs.rows), class_="stages") if one.graphs.rows else ""
         errors = dict.fromkeys(row.error for row in one.graphs.rows if row.error)
         details = tag("pre", one.details, class_="wrap") if one.details else ""
@@ -191,7 +236,8 @@ class _Writing:
         return tag("details", row, *parts, id=f"c-{one.id}", open=kind == "bad")
 
     def _state(self, one: CompileLine) -> tuple[str, str, str]:
-        """Glyph, class and word: what failed in the run, else the worst verdict that is known, else the worst status."""
+        """Glyph, class and word: what failed in the run, else the worst verdict that is known, else the worst
+        status."""
         if not one.graphs.rows:
             limit, failed = (one.item.limit, one.item.failure or one.item.error) if one.item else ("", "")
             return ("✗", "bad", "given up" if limit else "failed") if limit or failed else ("", "dim", "no graph")
@@ -209,11 +255,13 @@ class _Writing:
         glyph, kind = _MARKS.get(code, ("", ""))
         link = tag("a", row.id, href=f"#{row.id}", class_="open")
         return tag(
-            "tr", tag("td", link if row.id in self.there else f"{row.id} (its nodes are not here)", class_="mono"),
-            tag("td", "" if row.nodes is None else counted(row.nodes, "node", form=","), class_="num"), tag("td", row.status),
+            "tr",
+            tag("td", link if row.id in self.there else f"{row.id} (its nodes are not here)", class_="mono"),
+            tag("td", "" if row.nodes is None else counted(row.nodes, "node", form=","), class_="num"),
+            tag("td", row.status),
             tag("td", "" if row.seconds is None else f"{row.seconds:.2f} s", class_="num"),
             tag("td", f"{glyph} {': '.join(filter(None, said))}".strip(), class_=kind),
-        )  # fmt: skip
+        )
 
     def _causes(self) -> Markup:
         rows: list[Markup] = []
@@ -221,8 +269,14 @@ class _Writing:
             ids = [f"{process.prefix}{name}" for name in dict.fromkeys(cause.ids)]
             links = [joined(tag("a", name, href=f"#c-{name}"), " ") for name in ids[:8]]
             more = f"and {len(ids) - 8} more" if len(ids) > 8 else ""
-            rows.append(_row(f"{cause.count} ×", cause.text, _line(cause.place), tag("span", *links, more, class_="mono")))
-        return self._table("Graph breaks and recompiles", ("", "cause", "line", "compiles"), rows, "--why") if rows else Markup()
+            rows.append(
+                _row(f"{cause.count} ×", cause.text, _line(cause.place), tag("span", *links, more, class_="mono"))
+            )
+        return (
+            self._table("Graph breaks and recompiles", ("", "cause", "line", "compiles"), rows, "--why")
+            if rows
+            else Markup()
+        )
 
     # -- where the time went
 
@@ -232,21 +286,25 @@ class _Writing:
         phases, functions = _by_phase(self.timed), dict[str, list[CompileTime]]()
         for one in self.timed:
             functions.setdefault(one.function, []).append(one)
-        spent = sorted(((sum(one.compile_s for one in mine), name, mine) for name, mine in functions.items()), reverse=True)
+        spent = sorted(
+            ((sum(one.compile_s for one in mine), name, mine) for name, mine in functions.items()), reverse=True
+        )
         rows = [
             _row(tag("span", name, class_="mono"), str(len(mine)), f"{seconds:.1f}", self._phases(_by_phase(mine)))
             for seconds, name, mine in spent
-        ]  # fmt: skip
+        ]
         legend = [
             tag("span", tag("i", class_=phase), f" {_PHASES[phase]} {seconds:.1f} s, {seconds / self.total:.0%}")
             for phase, seconds in phases.items()
-        ]  # fmt: skip
+        ]
         caches = Counter(one.cache for one in self.timed)
         cached = "compiler caches: " + ", ".join(f"{name} {count}" for name, count in caches.most_common())
         if "off" in caches:
             cached += "; off: caches hide graphs and are bypassed while recording, unless with --keep-cache"
         head = (self._phases(phases), tag("p", *legend, class_="legend"), tag("p", cached))
-        return self._table("Where the compile time went", ("function", "compiles", "seconds", ""), rows, "--time", *head)
+        return self._table(
+            "Where the compile time went", ("function", "compiles", "seconds", ""), rows, "--time", *head
+        )
 
     def _phases(self, phases: Mapping[str, float]) -> Markup:
         bars = [tag("i", class_=phase, style=f"width:{spent / self.total:.3%}") for phase, spent in phases.items()]
@@ -271,7 +329,9 @@ class _Writing:
             differs = len(set(cells)) > 1
             links = [tag("a", text, href=f"#c-{one.id}") if one else "–" for one, text in zip(here, cells, strict=True)]
             function = next(one.graphs.name for one in here if one)
-            rows.append(_row(name, function, "✗ differ" if differs else "same sizes", *links, class_="bad" if differs else None))
+            rows.append(
+                _row(name, function, "✗ differ" if differs else "same sizes", *links, class_="bad" if differs else None)
+            )
         names = [process.name if process.rank is None else f"rank {process.rank}" for process in self.processes]
         return self._table("Ranks side by side", ("compile", "function", "", *names), rows, "")
 
@@ -295,7 +355,9 @@ class _Writing:
     def _settings(self) -> Markup:
         record = self.run.record
         lines = [f"{name} = {value}" for name, value in (record.versions | record.environment).items()]
-        lines += [f"{room}.{name} = {value}" for room, settings in record.config.items() for name, value in settings.items()]
+        lines += [
+            f"{room}.{name} = {value}" for room, settings in record.config.items() for name, value in settings.items()
+        ]
         made = f"Made by graphdbg {record.versions.get('graphdbg', '')}: redacted, searched for what should be gone."
         return joined(_folded("Versions and settings", "\n".join(lines)), tag("p", made, class_="dim"))
 
@@ -308,7 +370,9 @@ class _Writing:
         most = max(1, int(_ROWS * self.part))
         heads = tag("thead", tag("tr", *(tag("th", one) for one in titles)))
         rest = self._cut(f"{len(rows) - most} more left out here", f"ls {{run}} {option}") if len(rows) > most else ""
-        return _section(title, *before, tag("div", tag("table", heads, tag("tbody", *rows[:most])), class_="scroll"), rest)
+        return _section(
+            title, *before, tag("div", tag("table", heads, tag("tbody", *rows[:most])), class_="scroll"), rest
+        )
 
     def _cut(self, what: str, words: str) -> Markup:
         return tag("p", f"{what}: ", tag("code", f"graphdbg {words.format(run=self.typed)}".strip()), class_="dim")
@@ -329,11 +393,15 @@ def _guards(one: CompileLine) -> Markup:
     """The guards that failed, and those that its sizes were assumed to fulfil: each with a link to itself."""
     if one.item is None or not (one.item.guards or one.item.conditions):
         return Markup()
-    found = [*(("failed", _guard(guard)) for guard in one.item.guards), *(("assumed", text) for text in one.item.conditions)]
+    found = [
+        *(("failed", _guard(guard)) for guard in one.item.guards),
+        *(("assumed", text) for text in one.item.conditions),
+    ]
     rows = [
         tag("li", tag("a", "#", href=f"#{name}"), " ", tag("b", kind), " ", tag("code", text), id=name)
-        for number, (kind, text) in enumerate(found, 1) for name in [f"g-{one.id}-{number}"]
-    ]  # fmt: skip
+        for number, (kind, text) in enumerate(found, 1)
+        for name in [f"g-{one.id}-{number}"]
+    ]
     return joined(tag("h3", "Guards"), tag("ul", *rows, class_="guards"))
 
 

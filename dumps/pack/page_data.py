@@ -1,4 +1,5 @@
-"""The graphs of a page as columns of numbers that point into one list of texts, so that fifty graphs fit into a megabyte.
+"""The graphs of a page as columns of numbers that point into one list of texts, so that fifty graphs fit into a
+megabyte.
 
 Reads one run, which is redacted already; knows no HTML. What is cut is counted. Texts come out as they may be shown.
 
@@ -36,7 +37,8 @@ class PageGraph(NamedTuple):
 
 
 class PageCut(NamedTuple):
-    """`document` is what the page's script reads; `nodes` and `lines` (of generated code): how many are in it, and are not."""
+    """`document` is what the page's script reads; `nodes` and `lines` (of generated code): how many are in it, and are
+    not."""
 
     document: dict[str, Any]
     nodes: tuple[int, int]
@@ -65,7 +67,15 @@ def graph(saved: SavedGraph, most_nodes: int) -> PageGraph:
 def _texts(view: GraphView, index: int) -> tuple[str, ...]:
     row = view.table.row(index)
     value = row_value(row) + (f" stride {dims_text(row.stride)}" if view.strided(index) else "")
-    return row.name, CELLS["op"](view, index), value, view.module(index), row.where, view.kernels.get(index, ""), row.code
+    return (
+        row.name,
+        CELLS["op"](view, index),
+        value,
+        view.module(index),
+        row.where,
+        view.kernels.get(index, ""),
+        row.code,
+    )
 
 
 def cut(graphs: Iterable[PageGraph], most_nodes: int, most_code: int) -> PageCut:
@@ -78,10 +88,16 @@ def cut(graphs: Iterable[PageGraph], most_nodes: int, most_code: int) -> PageCut
         code = one.code[:most_code].rpartition("\n")[0] if len(one.code) > most_code else one.code
         missing = one.code.count("\n") - code.count("\n")
         columns = {name: [texts(row[at]) for row in rows] for at, name in enumerate(COLUMNS)}
-        made.append({
-            "id": one.id, "total": one.total, **{name: column for name, column in columns.items() if any(column)},
-            "inputs": one.inputs[:most_nodes], "code_text": code, "code_left": missing,
-        })  # fmt: skip
+        made.append(
+            {
+                "id": one.id,
+                "total": one.total,
+                **{name: column for name, column in columns.items() if any(column)},
+                "inputs": one.inputs[:most_nodes],
+                "code_text": code,
+                "code_left": missing,
+            }
+        )
         nodes, total, lines, left = nodes + len(rows), total + one.total, lines + code.count("\n"), left + missing
     document = {"texts": [visible(text) for text in texts], "columns": COLUMNS, "graphs": made}
     return PageCut(document, (nodes, total - nodes), (lines, left))

@@ -1,6 +1,8 @@
-"""What a file is called once nobody may know where it lay: relative to its project, its package or the Python it belongs to.
+"""What a file is called once nobody may know where it lay: relative to its project, its package or the Python it
+belongs to.
 
-A name keeps what a reader of stacks needs (the package, the file, the folder inside the project) and nothing that lies above.
+A name keeps what a reader of stacks needs (the package, the file, the folder inside the project) and nothing that lies
+above.
 Must not touch the disk: the files are those of another day, perhaps of another machine.
 
 >>> places = Places(["/home/ann/gpt/train.py", "/home/ann/gpt/model/block.py"])
@@ -16,7 +18,9 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 _PACKAGES = re.compile(r".*[/\\]((?:site|dist)-packages[/\\].+)", re.DOTALL)
-_TORCH = re.compile(r".*(/torch/(?:_\w+|ao|autograd|cuda|distributed|export|fx|func|library|nn|optim|utils)/.+\.py)", re.DOTALL)
+_TORCH = re.compile(
+    r".*(/torch/(?:_\w+|ao|autograd|cuda|distributed|export|fx|func|library|nn|optim|utils)/.+\.py)", re.DOTALL
+)
 _STANDARD = re.compile(r".*/lib(?:64)?/python3(?:\.\d+)?t?/(.+)", re.DOTALL)
 _CACHE = re.compile(r".*/(?:torchinductor|\.triton)[^/]*/(?:cache/)?(.+)", re.DOTALL)
 _EVERYWHERE = re.compile(r"/proc/(?:self|meminfo)(?:/\w+)*|/dev/(?:null|full|zero|shm|u?random|std(?:in|out|err))")
@@ -26,7 +30,9 @@ _DRIVE = r"[A-Za-z]:"
 _WINDOWS = re.compile(rf"{_DRIVE}[\\/]|\\\\[\w.]")
 _BETWEEN = re.compile(r"\\+")
 _PART = r"[\w.+@%~=$#-]"
-_KEPT = r"<(?:path|folder(?:-\d+)?|tmp|cache|python|torch|site-packages|graphdbg|user|secret|host-\d+)>(?:[\w.+@%~-]|/)*"
+_KEPT = (
+    r"<(?:path|folder(?:-\d+)?|tmp|cache|python|torch|site-packages|graphdbg|user|secret|host-\d+)>(?:[\w.+@%~-]|/)*"
+)
 _BEGIN = r"(?:(?<![\w.~+/\\$)\]}-])|(?<=\s-[A-Zo])|(?<=^-[A-Zo])|(?<=-isystem)|(?<=file:)|(?<=file://)|(?<=file:///)|(?<=\\[nrt]))"
 _ABSOLUTE = re.compile(
     rf"(?P<kept>{_KEPT})"
@@ -39,17 +45,36 @@ _ABSOLUTE = re.compile(
     rf"(?:\\{{1,2}}(?![nrt\"'](?:\W|$))|/)(?:(?:\w[\w .+@%~$-]*?|{_PART}+)(?:\\{{1,2}}|/))*{_PART}+"
     rf"|{_BEGIN}\\\\\w[\w.-]*(?:\\{_PART}+)+|{_BEGIN}\\{{4}}\w[\w.-]*(?:\\\\{_PART}+)+"
 )
-_PUBLIC = re.compile(r"site-packages[/\\](?:torch|torchgen|functorch|triton|numpy|sympy|networkx)[/\\]|^<python>/|^<torch>/")
+_PUBLIC = re.compile(
+    r"site-packages[/\\](?:torch|torchgen|functorch|triton|numpy|sympy|networkx)[/\\]|^<python>/|^<torch>/"
+)
 _CODE = frozenset({".py", ".pyx", ".so", ".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".ipynb", ".ptx", ".o"})
-_TOOLS = frozenset({
-    "g++", "gcc", "clang", "clang++", "c++", "cc", "nvcc", "ptxas", "ld", "ldd", "cl.exe", "python", "python3", "bash", "sh",
-})  # fmt: skip
+_TOOLS = frozenset(
+    {
+        "g++",
+        "gcc",
+        "clang",
+        "clang++",
+        "c++",
+        "cc",
+        "nvcc",
+        "ptxas",
+        "ld",
+        "ldd",
+        "cl.exe",
+        "python",
+        "python3",
+        "bash",
+        "sh",
+    }
+)
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 _MANY_USERS = ("home", "Users", "mnt", "data", "scratch", "work", "srv", "export", "var", "tmp", "opt", "nfs", "fs")
 
 
 class Places:
-    """Names for the files of one run. `files` are the absolute paths of the user's own files that its stacks mention; the
+    """Names for the files of one run. `files` are the absolute paths of the user's own files that its stacks mention;
+    the
     first of them lies in the main project, unless `root` names the folder that files are told relative to."""
 
     def __init__(self, files: Iterable[str], root: str = "") -> None:

@@ -1,6 +1,8 @@
-"""The records of a run without what tells of a person or a machine: which of their fields are free text is known here alone.
+"""The records of a run without what tells of a person or a machine: which of their fields are free text is known here
+alone.
 
-Names that FX and the file system read (nodes, targets, ids, expressions) stay. Must not change the records that it is given: they
+Names that FX and the file system read (nodes, targets, ids, expressions) stay. Must not change the records that it is
+given: they
 are the store's own.
 
 >>> graph(saved.record, texts, keep=False).strings[0]
@@ -50,16 +52,25 @@ def run(record: RunRecord, texts: Texts) -> RunRecord:
     """run.json: no variable that is off the list or holds more than a setting, and the command without its paths."""
     environment = {name: value for name, value in shareable(record.environment).items() if texts.text(value) == value}
     return replace(
-        record, command=texts.command(record.command), versions=_texts(record.versions, texts), environment=environment,
-        config=tree(record.config, texts), job="",
-    )  # fmt: skip
+        record,
+        command=texts.command(record.command),
+        versions=_texts(record.versions, texts),
+        environment=environment,
+        config=tree(record.config, texts),
+        job="",
+    )
 
 
 def process(record: ProcessRecord, texts: Texts, *, gone: bool) -> ProcessRecord:
     """process.json: the host has a stand-in, the pid stays; `gone` says that the process is known to be dead."""
     return replace(
-        record, host=texts.host(record.host), argv=texts.command(record.argv), start_ticks=0, where="", gone=gone or record.gone
-    )  # fmt: skip
+        record,
+        host=texts.host(record.host),
+        argv=texts.command(record.argv),
+        start_ticks=0,
+        where="",
+        gone=gone or record.gone,
+    )
 
 
 def event(found: Event, texts: Texts) -> Event:
@@ -74,24 +85,30 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
     texts.changed["source lines"] += sum(record.strings[number].count("\n") + 1 for number in programs)
     kernels = [_kernel(kernel, texts) for kernel in record.kernels]
     return replace(
-        record, versions=_texts(record.versions, texts), graph=_body(record.graph, texts, keep),
+        record,
+        versions=_texts(record.versions, texts),
+        graph=_body(record.graph, texts, keep),
         inputs=[_input(item, texts, keep) for item in record.inputs],
         symbols=[replace(symbol, source=texts.text(symbol.source)) for symbol in record.symbols],
         guards=[replace(guard, message=texts.text(guard.message)) for guard in record.guards],
-        shape_env=tree(record.shape_env, texts), strings=strings, kernels=kernels,
+        shape_env=tree(record.shape_env, texts),
+        strings=strings,
+        kernels=kernels,
         definitions=[_definition(one, texts) for one in record.definitions],
         compile_kwargs={texts.text(name): _argument(arg, texts) for name, arg in record.compile_kwargs.items()},
         config={room: _arguments(settings, texts) for room, settings in record.config.items()},
-    )  # fmt: skip
+    )
 
 
 def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
     """A kernel of the user's: its source stays where sources do."""
     path, _, line = kernel.file.rpartition(":")
     kernel = replace(
-        kernel, file=f"{texts.file(path)}:{line}" if path else "", missing=[texts.text(one) for one in kernel.missing],
+        kernel,
+        file=f"{texts.file(path)}:{line}" if path else "",
+        missing=[texts.text(one) for one in kernel.missing],
         dropped=[texts.text(one) for one in kernel.dropped],
-    )  # fmt: skip
+    )
     if texts.source:
         return kernel
     texts.changed["source lines"] += (kernel.decorators + kernel.program).count("\n")
@@ -112,7 +129,9 @@ def _programs(body: GraphBody) -> Iterator[int]:
 
 def inputs(record: InputsRecord, texts: Texts, *, keep: Keep) -> InputsRecord:
     """inputs.json: shapes, strides, scalars and statistics; values only of tensors that are kept."""
-    return replace(record, inputs=[_input(item, texts, keep) for item in record.inputs], reason=texts.text(record.reason))
+    return replace(
+        record, inputs=[_input(item, texts, keep) for item in record.inputs], reason=texts.text(record.reason)
+    )
 
 
 def tree(value: Any, texts: Texts) -> Any:
@@ -135,7 +154,9 @@ def _field(key: str, value: Any, texts: Texts) -> Any:
         return texts.file(value)
     if isinstance(value, str) and key in ("code", "source_line"):
         return texts.line("", value)
-    if key == _PRESENT and isinstance(value, dict) and not texts.source:  # values of the user's variables, where a guard failed
+    if (
+        key == _PRESENT and isinstance(value, dict) and not texts.source
+    ):  # values of the user's variables, where a guard failed
         held = cast("dict[str, Any]", value)
         return {name: "<text>" if isinstance(item, str) else item for name, item in held.items()}
     return tree(value, texts)
@@ -151,33 +172,41 @@ def _texts(mapping: dict[str, str], texts: Texts) -> dict[str, str]:
 
 def _body(body: GraphBody, texts: Texts, keep: Keep) -> GraphBody:
     return replace(
-        body, nodes=[_node(node, texts) for node in body.nodes],
+        body,
+        nodes=[_node(node, texts) for node in body.nodes],
         attrs={name: _stored(item, keep) for name, item in body.attrs.items()},
         modules={name: _module(module, texts, keep) for name, module in body.modules.items()},
         subgraphs={name: _body(inner, texts, keep) for name, inner in body.subgraphs.items()},
         meta=_arguments(body.meta, texts),
-    )  # fmt: skip
+    )
 
 
 def _node(node: NodeRecord, texts: Texts) -> NodeRecord:
     return replace(
-        node, args=[_argument(arg, texts) for arg in node.args], kwargs=_arguments(node.kwargs, texts),
-        value=_value(node.value, texts), meta=_arguments(node.meta, texts),
-    )  # fmt: skip
+        node,
+        args=[_argument(arg, texts) for arg in node.args],
+        kwargs=_arguments(node.kwargs, texts),
+        value=_value(node.value, texts),
+        meta=_arguments(node.meta, texts),
+    )
 
 
 def _module(module: ModuleRecord, texts: Texts, keep: Keep) -> ModuleRecord:
     return replace(
-        module, arguments=_arguments(module.arguments, texts), repr=texts.text(module.repr),
+        module,
+        arguments=_arguments(module.arguments, texts),
+        repr=texts.text(module.repr),
         state={name: _stored(item, keep) for name, item in module.state.items()},
-    )  # fmt: skip
+    )
 
 
 def _input(item: InputRecord, texts: Texts, keep: Keep) -> InputRecord:
     return replace(
-        item, source=texts.text(item.source), value=_value(item.value, texts),
+        item,
+        source=texts.text(item.source),
+        value=_value(item.value, texts),
         stored=None if item.stored is None else _stored(item.stored, keep),
-    )  # fmt: skip
+    )
 
 
 def _stored(item: StoredTensor, keep: Keep) -> StoredTensor:

@@ -1,10 +1,13 @@
-"""Takes paths, people, hosts, credentials and the user's source lines out of the texts of one run, and counts what it took.
+"""Takes paths, people, hosts, credentials and the user's source lines out of the texts of one run, and counts what it
+took.
 
-A text keeps its shape: stacks keep their frames, errors their words. Must not be given names that FX or the file system reads
+A text keeps its shape: stacks keep their frames, errors their words. Must not be given names that FX or the file system
+reads
 (nodes, targets, ids): they stay as they are, and the search at the end says when one of them tells something.
 
 >>> texts = Texts(Places(["/home/ann/gpt/train.py"]), Machine(homes={"/home/ann"}, users={"ann"}, hosts={"node17"}))
->>> texts.text('  File "/home/ann/gpt/train.py", line 3, in step\\n    loss = f(secret)\\nOSError: no node17:/data/ann/x.csv')
+>>> text = '  File "/home/ann/gpt/train.py", line 3, in f\\n    loss = f(secret)\\nOSError: no node17:/data/ann/x.csv'
+>>> texts.text(text)
 '  File "train.py", line 3, in step\\nOSError: no <host-1>:<path>.csv'
 """
 
@@ -41,9 +44,11 @@ _CODE = re.compile(r"(?P<head>(?:#|//) File: (?P<file>[^\n:]+):\d+ in [^\n,]*)(?
 _FILE = re.compile(r"(?<=File: )(?P<file>[^\n:]+)(?=:\d+ in )")
 _WORD = r"(?<![A-Za-z0-9_]){}(?![A-Za-z0-9_])"
 _ORDINARY = COMMON_USERS | {
-    "abs", "add", "all", "any", "cat", "cos", "dim", "exp", "ids", "log", "max", "mean", "min", "mul", "nan", "nodes", "run",
+    "abs", "add", "all", "any", "cat", "cos", "dim", "exp", "ids", "log", "max", "mean", "min", "mul", "nan", "nodes",
+    "run",
     "sin", "std", "sub", "sum", "tan", "torch", "train", "view", "graph", "model", "data", "input", "inputs", "output",
-    "localhost", "python", "worker", "node", "host", "server", "linux", "debian", "main", "master", "gpu", "cpu", "cuda", "dev",
+    "localhost", "python", "worker", "node", "host", "server", "linux", "debian", "main", "master", "gpu", "cpu",
+    "cuda", "dev",
 }  # fmt: skip
 
 
@@ -84,9 +89,12 @@ def path_pattern(path: str) -> str:
 
 
 class Texts:
-    """Redacts the texts of one run; `changed` counts by kind what was replaced. `source` keeps the lines of the user's code."""
+    """Redacts the texts of one run; `changed` counts by kind what was replaced. `source` keeps the lines of the user's
+    code."""
 
-    def __init__(self, places: Places, machine: Machine, *, source: bool = False, secrets: Secrets | None = None) -> None:
+    def __init__(
+        self, places: Places, machine: Machine, *, source: bool = False, secrets: Secrets | None = None
+    ) -> None:
         self.secrets = secrets or Secrets()
         self.places = places
         self.machine = machine
@@ -166,11 +174,16 @@ class Texts:
             return self.places.name(word)
         if "/" in word or "\\" in word:
             last = re.split(r"[/\\]", word.rstrip("/\\"))[-1]
-            return self.text(word) if " " in word else self.places.ending_in(word.removeprefix("./")) or without_folder(last)
+            return (
+                self.text(word)
+                if " " in word
+                else self.places.ending_in(word.removeprefix("./")) or without_folder(last)
+            )
         return self.text(word)
 
     def generated(self, source: str) -> str | None:
-        """Generated code: kernels and calls stay, what a compiler copied into them of the user's program goes. None for a text
+        """Generated code: kernels and calls stay, what a compiler copied into them of the user's program goes. None for
+        a text
         that holds a kernel of the user's own which cannot be cut out."""
         if not self.source:
             source = _USERS_KERNEL.sub(self._without_kernel, source)

@@ -1,4 +1,5 @@
-"""What a program is written from: a saved graph's records, what they say of it, its failure, and how it came to be. Pure data.
+"""What a program is written from: a saved graph's records, what they say of it, its failure, and how it came to be.
+Pure data.
 
 >>> Case(record, None, None, failure, made="Reduced by graphdbg 0.1.0 from 318 nodes to 3.")     # doctest: +SKIP
 >>> symbol_homes(record.graph)["s0"], facts_of(record).tolerance
@@ -27,8 +28,13 @@ REDUCED = "Reduced by"
 """How `made` begins of a case that was minified."""
 
 TOLERANCES = {
-    "float64": 1e-10, "complex128": 1e-10, "float32": 1e-5, "complex64": 1e-5, "float16": 4e-3, "bfloat16": 3e-2,
-}  # fmt: skip
+    "float64": 1e-10,
+    "complex128": 1e-10,
+    "float32": 1e-5,
+    "complex64": 1e-5,
+    "float16": 4e-3,
+    "bfloat16": 3e-2,
+}
 """Error relative to the size of the values, on top of four times eager's own: the criterion of toolkit.numerics."""
 
 HALF = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
@@ -36,7 +42,8 @@ CASTS = {"float": "float32", "half": "float16", "bfloat16": "bfloat16"}
 """Methods that cast, and to what."""
 
 Off = Literal["left out", "work-around", "eager"]
-"""What `--without-fault` does: leaves out recorded settings and modules of the user's, applies a change that was seen to help, or
+"""What `--without-fault` does: leaves out recorded settings and modules of the user's, applies a change that was seen
+to help, or
 has torch's backend eager compile."""
 
 _RANDOM = re.compile(
@@ -108,11 +115,13 @@ class GraphFacts:
     wants_backward: bool
     """Whether gradients are computed: autograd is on, or the graph turns it on."""
     switches: bool
-    """Whether a call gives and is given nothing of the graph, and is there for its effect: `torch.fx` does it as it traces."""
+    """Whether a call gives and is given nothing of the graph, and is there for its effect: `torch.fx` does it as it
+    traces."""
 
     @property
     def moved(self) -> bool:
-        """Whether the inputs are as autograd knew them, so that they cannot be copied: what makes them makes them float64."""
+        """Whether the inputs are as autograd knew them, so that they cannot be copied: what makes them makes them
+        float64."""
         return self.views and self.writes and self.wants_backward
 
 
@@ -126,7 +135,9 @@ def facts_of(record: GraphRecord) -> GraphFacts:
     calls = [node.target for node in nodes if node.op.startswith("call_")]
     known = [TOLERANCES.get(dtype, 0.25) for dtype in dtypes if "float" in dtype or dtype in TOLERANCES]
     held = [tensor.value for body in bodies(record.graph) for tensor in body.attrs.values()]
-    homes = [value.storage for value in (*inputs, *held) if isinstance(value, TensorValue) and value.storage is not None]
+    homes = [
+        value.storage for value in (*inputs, *held) if isinstance(value, TensorValue) and value.storage is not None
+    ]
     wanted = [at for at, value in enumerate(inputs) if isinstance(value, TensorValue) and value.requires_grad]
     return GraphFacts(
         inputs=[value.dtype if isinstance(value, TensorValue) else "" for value in inputs],
@@ -137,10 +148,14 @@ def facts_of(record: GraphRecord) -> GraphFacts:
         writes=any(map(_writes, every_node(record.graph))),
         shares=len(set(homes)) < len(homes),
         views=record.stage in GRAD_STAGES
-        and any(isinstance(one, TensorValue) and one.base and one.storage is not None and homes.count(one.storage) > 1
-                for one in inputs),
+        and any(
+            isinstance(one, TensorValue) and one.base and one.storage is not None and homes.count(one.storage) > 1
+            for one in inputs
+        ),
         outputs_want=any(isinstance(value, TensorValue) and value.requires_grad for value in outputs),
-        unbacked=any(_UNBACKED.search(str(dim)) for value in outputs if isinstance(value, TensorValue) for dim in value.shape),
+        unbacked=any(
+            _UNBACKED.search(str(dim)) for value in outputs if isinstance(value, TensorValue) for dim in value.shape
+        ),
         with_floats=any(not isinstance(value, TensorValue) or value.dtype.startswith(FLOATING) for value in computed),
         with_complex=any(dtype.startswith("complex") for dtype in dtypes),
         names_float=any(map(_casts, nodes)) or any("float" in dtype for dtype in named(nodes, "dtype")),
@@ -212,7 +227,8 @@ class Rate(Protocol):
 
 @dataclass(frozen=True)
 class Registered:
-    """Custom operators: a block of the program, imports that it needs, sentences for the head, and whether it holds stand-ins."""
+    """Custom operators: a block of the program, imports that it needs, sentences for the head, and whether it holds
+    stand-ins."""
 
     block: str
     imports: tuple[str, ...] = ()
@@ -224,7 +240,8 @@ class Registered:
 class ReproFacts:
     """What a repro is written from.
 
-    `happens`: the failure in words. `imports`: the user's modules that it was found with; `needs_imports`: the graph has ops of
+    `happens`: the failure in words. `imports`: the user's modules that it was found with; `needs_imports`: the graph
+    has ops of
     theirs. `only_compiled`: eager cannot run it here, so that the program compiles and runs nothing.
     """
 

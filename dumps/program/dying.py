@@ -1,4 +1,5 @@
-"""Endings of a repro for what raises, and for a run that dies, hangs, or needs too much time or memory. Must not import torch."""
+"""Endings of a repro for what raises, and for a run that dies, hangs, or needs too much time or memory. Must not import
+torch."""
 
 from __future__ import annotations
 
@@ -14,13 +15,16 @@ if TYPE_CHECKING:
     from .endings import Runs
 
 LIMIT_S, LEAST_S = 120, 20
-"""A compile of a small case that takes longer hangs, where nobody waited for one; what a fresh process needs in any case."""
+"""A compile of a small case that takes longer hangs, where nobody waited for one; what a fresh process needs in any
+case."""
 
 OUT_OF_MEMORY_BYTES = 2 << 30
 """What the compiled run of a small case may map, where what it was reduced from ran out of memory."""
 
 _TEXT_OF = """"".join(traceback.format_exception(error, limit=0)) + str(getattr(error, "inner_exception", ""))"""
-_WARM = "torch.compile(lambda x: x + 1)(torch.ones(2))  # what the first compile of a process loads is not what is measured"
+_WARM = (
+    "torch.compile(lambda x: x + 1)(torch.ones(2))  # what the first compile of a process loads is not what is measured"
+)
 
 
 @dataclass
@@ -57,14 +61,17 @@ _JUDGED = [
 
 def crash(run: Runs) -> DyingProgram:
     """An exception while it compiles or runs."""
-    return DyingProgram([
-        *run.eager(),
-        "try:",
-        *indented(run.waited(run.compiled)),
-        "except Exception as error:",
-        *_JUDGED,
-        'print("gone: it compiles and runs")',
-    ], [SOURCE])  # fmt: skip
+    return DyingProgram(
+        [
+            *run.eager(),
+            "try:",
+            *indented(run.waited(run.compiled)),
+            "except Exception as error:",
+            *_JUDGED,
+            'print("gone: it compiles and runs")',
+        ],
+        [SOURCE],
+    )
 
 
 def missing_error(run: Runs) -> DyingProgram:
@@ -77,18 +84,23 @@ def missing_error(run: Runs) -> DyingProgram:
         f"        return {_TEXT_OF}",
         '    return ""',
     ]
-    return DyingProgram([
-        f"eager, got = raised(graph), raised({run.compiled})",
-        "other = any(text and (ERROR not in text or not like(WORDS, text)) for text in (eager, got))",
-        "print(f\"{'cannot tell: ' * other}eager mode raises {eager or 'nothing'}\\ntorch.compile raises {got or 'nothing'}\")",
-        "sys.exit(UNSURE if other else int(bool(eager) and not got))",
-    ], [SOURCE, raised])  # fmt: skip
+    return DyingProgram(
+        [
+            f"eager, got = raised(graph), raised({run.compiled})",
+            "other = any(text and (ERROR not in text or not like(WORDS, text)) for text in (eager, got))",
+            "print(f\"{'cannot tell: ' * other}eager mode raises {eager or 'nothing'}\\ntorch.compile raises "
+            "{got or 'nothing'}\")",
+            "sys.exit(UNSURE if other else int(bool(eager) and not got))",
+        ],
+        [SOURCE, raised],
+    )
 
 
 def only_compiles(case: ReproFacts, compiled: str, *, inner: bool) -> DyingProgram:
     """For a graph that eager cannot run where it was minified: it is compiled, and nothing is run.
 
-    `torch.compile` is given inputs with values and stopped behind the compile; the inner compiler is given fake tensors, which
+    `torch.compile` is given inputs with values and stopped behind the compile; the inner compiler is given fake
+    tensors, which
     need no device and no memory.
     """
     fake = ["with FakeTensorMode(allow_non_fake_inputs=True):", "    inputs = make_inputs()"]
@@ -109,17 +121,21 @@ def only_compiles(case: ReproFacts, compiled: str, *, inner: bool) -> DyingProgr
         '    print("gone: it compiles; it is not run")',
         "    sys.exit(0)",
     ]
-    return DyingProgram([
-        *inputs,
-        "try:",
-        f"    {compiled}(*inputs)",
-        "except Exception as error:",
-        *_JUDGED,
-        'raise RuntimeError("nothing was compiled")',
-    ], [SOURCE] if inner else [SOURCE, backend])  # fmt: skip
+    return DyingProgram(
+        [
+            *inputs,
+            "try:",
+            f"    {compiled}(*inputs)",
+            "except Exception as error:",
+            *_JUDGED,
+            'raise RuntimeError("nothing was compiled")',
+        ],
+        [SOURCE] if inner else [SOURCE, backend],
+    )
 
 
-# -- processes that die, hang, or need too much --------------------------------------------------------------------------------
+# -- processes that die, hang, or need too much
+# --------------------------------------------------------------------------------
 
 
 _AGAIN = '[sys.executable, *sys.argv, "child"]'
@@ -133,41 +149,48 @@ def _child(run: Runs, *before: str, why: str = "") -> Lines:
 def signal(run: Runs) -> DyingProgram:
     """A process that is killed."""
     end = death_of(run.failure)
-    return DyingProgram([
-        *_child(run),
-        *run.eager(),
-        f"end = subprocess.run({_AGAIN}, timeout={limit_s(run.failure)}, check=False).returncode",
-        f"print(f\"{{'BUG' if end == {end} else 'cannot tell' if end else 'gone'}}: the compiled run ended with {{end}}\")",
-        f"sys.exit(1 if end == {end} else UNSURE if end else 0)",
-    ])  # fmt: skip
+    return DyingProgram(
+        [
+            *_child(run),
+            *run.eager(),
+            f"end = subprocess.run({_AGAIN}, timeout={limit_s(run.failure)}, check=False).returncode",
+            f"print(f\"{{'BUG' if end == {end} else 'cannot tell' if end else 'gone'}}: the compiled run "
+            f'ended with {{end}}")',
+            f"sys.exit(1 if end == {end} else UNSURE if end else 0)",
+        ]
+    )
 
 
 def hang(run: Runs) -> DyingProgram:
     """A run that does not end."""
     limit = limit_s(run.failure)
-    return DyingProgram([
-        *_child(run),
-        *run.eager(),
-        "try:",
-        f"    subprocess.run({_AGAIN}, timeout={limit}, check=True)",
-        "except subprocess.TimeoutExpired:",
-        f'    sys.exit("BUG: the compiled run does not end within {limit} s")',
-        'print("gone: it ends")',
-    ])  # fmt: skip
+    return DyingProgram(
+        [
+            *_child(run),
+            *run.eager(),
+            "try:",
+            f"    subprocess.run({_AGAIN}, timeout={limit}, check=True)",
+            "except subprocess.TimeoutExpired:",
+            f'    sys.exit("BUG: the compiled run does not end within {limit} s")',
+            'print("gone: it ends")',
+        ]
+    )
 
 
 def slow(run: Runs) -> DyingProgram:
     """A compile that takes too long."""
     over = f"{float(run.failure.message):g}"
-    return DyingProgram([
-        *run.eager(),
-        _WARM,
-        "began = time.perf_counter()  # compile and first run; the compile cache should be empty",
-        *run.waited(run.compiled),
-        "seconds = time.perf_counter() - began",
-        f"print(f\"{{'BUG' if seconds > {over} else 'gone'}}: compile and first run took {{seconds:.1f}} s\")",
-        f"sys.exit(int(seconds > {over}))",
-    ])  # fmt: skip
+    return DyingProgram(
+        [
+            *run.eager(),
+            _WARM,
+            "began = time.perf_counter()  # compile and first run; the compile cache should be empty",
+            *run.waited(run.compiled),
+            "seconds = time.perf_counter() - began",
+            f"print(f\"{{'BUG' if seconds > {over} else 'gone'}}: compile and first run took {{seconds:.1f}} s\")",
+            f"sys.exit(int(seconds > {over}))",
+        ]
+    )
 
 
 def memory(run: Runs) -> DyingProgram:
@@ -185,21 +208,27 @@ def _peak(run: Runs) -> DyingProgram:
             'with open("/proc/self/clear_refs", "w") as file:',
             '    file.write("5")  # forgets the highest resident memory so far',
         ]
-        functions = [[
-            "def resident(name):",
-            '    with open("/proc/self/status") as file:',
-            "        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))",
-        ]]  # fmt: skip
-    return DyingProgram([
-        *run.eager(),
-        _WARM,
-        f"before = {before}",
-        *reset,
-        *run.waited(run.compiled),
-        f"needed = {peak} - before",
-        f"print(f\"{{'BUG' if needed > {over} else 'gone'}}: compile and first run needed {{needed / 2**20:.1f}} MiB\")",
-        f"sys.exit(int(needed > {over}))",
-    ], functions)  # fmt: skip
+        functions = [
+            [
+                "def resident(name):",
+                '    with open("/proc/self/status") as file:',
+                "        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))",
+            ]
+        ]
+    return DyingProgram(
+        [
+            *run.eager(),
+            _WARM,
+            f"before = {before}",
+            *reset,
+            *run.waited(run.compiled),
+            f"needed = {peak} - before",
+            f"print(f\"{{'BUG' if needed > {over} else 'gone'}}: compile and first run needed {{needed / "
+            f'2**20:.1f}} MiB")',
+            f"sys.exit(int(needed > {over}))",
+        ],
+        functions,
+    )
 
 
 def _out_of_memory(run: Runs) -> DyingProgram:
@@ -209,13 +238,17 @@ def _out_of_memory(run: Runs) -> DyingProgram:
         "    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))",
     ]
     output = "capture_output=True, text=True, check=False"
-    return DyingProgram([
-        *_child(run, *limited, why=f"  # the compiled run, where no more than {OUT_OF_MEMORY_BYTES} bytes can be mapped"),
-        *run.eager(),
-        f"end = subprocess.run({_AGAIN}, timeout={LIMIT_S}, {output})",
-        'words = ("memoryerror", "can\'t allocate memory", "std::bad_alloc", "out of memory")',
-        "short = end.returncode != 0 and any(word in end.stderr.lower() for word in words)",
-        'says = "BUG: it runs out of memory" if short else "cannot tell" if end.returncode else "gone"',
-        'print(f"{end.stderr}\\n{says}: the compiled run ended with {end.returncode}")',
-        "sys.exit(1 if short else UNSURE if end.returncode else 0)",
-    ])  # fmt: skip
+    return DyingProgram(
+        [
+            *_child(
+                run, *limited, why=f"  # the compiled run, where no more than {OUT_OF_MEMORY_BYTES} bytes can be mapped"
+            ),
+            *run.eager(),
+            f"end = subprocess.run({_AGAIN}, timeout={LIMIT_S}, {output})",
+            'words = ("memoryerror", "can\'t allocate memory", "std::bad_alloc", "out of memory")',
+            "short = end.returncode != 0 and any(word in end.stderr.lower() for word in words)",
+            'says = "BUG: it runs out of memory" if short else "cannot tell" if end.returncode else "gone"',
+            'print(f"{end.stderr}\\n{says}: the compiled run ended with {end.returncode}")',
+            "sys.exit(1 if short else UNSURE if end.returncode else 0)",
+        ]
+    )

@@ -1,7 +1,10 @@
-"""How a repro checks: what runs the graph, compares its results and says what was found, one function for each kind of failure.
+"""How a repro checks: what runs the graph, compares its results and says what was found, one function for each kind of
+failure.
 
-A program ends with 1 while the bug is there, with 0 when it is gone, and with 2 when it can't tell: an exception that nobody
-awaits ends it with 2 (see `repro`). A repro is read before it is run, so what cannot occur in its graph is left out: a branch
+A program ends with 1 while the bug is there, with 0 when it is gone, and with 2 when it can't tell: an exception that
+nobody
+awaits ends it with 2 (see `repro`). A repro is read before it is run, so what cannot occur in its graph is left out: a
+branch
 for integers where all outputs are floating, gradients where none is wanted. Must not import torch.
 
 >>> ending_of(case).lines[-1]                                                          # doctest: +SKIP
@@ -19,16 +22,22 @@ from .dying import DyingProgram
 from .text import CannotExpressError, Lines, indented, quoted
 
 
-def ending_of(case: ReproFacts, compiled: str = "compiled", *, inner: bool = False, wide: str | None = "") -> DyingProgram:
+def ending_of(
+    case: ReproFacts, compiled: str = "compiled", *, inner: bool = False, wide: str | None = ""
+) -> DyingProgram:
     """What runs, compares and judges; raises CannotExpressError for a kind of failure without a check.
 
-    `compiled`: the compiled function as an expression; `inner`: it is Inductor's inner compiler. `wide`: keyword arguments with
-    which the graph casts to float64 in place of its own floating dtypes; None: it has no such parameters and needs the mode.
+    `compiled`: the compiled function as an expression; `inner`: it is Inductor's inner compiler. `wide`: keyword
+    arguments with
+    which the graph casts to float64 in place of its own floating dtypes; None: it has no such parameters and needs the
+    mode.
     """
     failure, ending = case.failure, _ending_of(case, compiled, inner, wide)
     if failure.kind in ("crash", "missing_error"):
         words = ", ".join(map(quoted, sorted(telling(failure.message), key=failure.message.lower().find)))
-        ending.expected = [f"ERROR, WORDS = {quoted(failure.error.rpartition('.')[2])}, {f'{{{words}}}' if words else 'set()'}"]
+        ending.expected = [
+            f"ERROR, WORDS = {quoted(failure.error.rpartition('.')[2])}, {f'{{{words}}}' if words else 'set()'}"
+        ]
     return ending
 
 
@@ -65,13 +74,17 @@ def _gone(how: str) -> str:
 
 
 class Runs:
-    """How this graph is run: forward or with its gradients, its outputs as tensors alone where others are among them."""
+    """How this graph is run: forward or with its gradients, its outputs as tensors alone where others are among
+    them."""
 
     def __init__(self, case: ReproFacts, compiled: str, wide: str | None) -> None:
         self.facts, self.failure, self.compiled = case.facts, case.failure, compiled
         self.dtypes = ", **dtypes" if wide else ""
         self.backward = case.facts.wants_backward
-        facts, compared = self.facts, self.failure.kind in ("accuracy", "nan", "metadata") and self.failure.stage != "eager"
+        facts, compared = (
+            self.facts,
+            self.failure.kind in ("accuracy", "nan", "metadata") and self.failure.stage != "eager",
+        )
         self.writes = compared and facts.writes
         self.results = [*facts.outputs, *([*facts.inputs, *facts.held] if self.writes else [])]
         """The dtypes of what is compared, gradients left out; empty for what is no tensor."""
@@ -95,7 +108,10 @@ class Runs:
         """Assignments of `eager`, `got`, and `exact` where there is one."""
         texts = {"eager": self.of("graph"), "got": self.of(self.compiled)} | ({"exact": exact} if exact else {})
         plain = self.tensors or self.backward or not self.results
-        return [f"{name} = {text if plain else f'[y for y in {text} if torch.is_tensor(y)]'}" for name, text in texts.items()]
+        return [
+            f"{name} = {text if plain else f'[y for y in {text} if torch.is_tensor(y)]'}"
+            for name, text in texts.items()
+        ]
 
     def with_inputs(self) -> Lines:
         """The function `run` of a graph that writes to what it is given."""
@@ -129,25 +145,30 @@ class Runs:
         ]
 
 
-# -- what the results are like -------------------------------------------------------------------------------------------------
+# -- what the results are like
+# -------------------------------------------------------------------------------------------------
 
 
 def _nan(run: Runs) -> DyingProgram:
     if run.failure.stage == "eager":  # the model's own: no compiler is needed
-        return DyingProgram([
-            f"for i, e in enumerate({run.of('graph')}):",
-            "    if torch.is_tensor(e) and e.isnan().any():",
-            '        sys.exit(f"BUG: output {i}: {int(e.isnan().sum())} values are NaN in eager mode")',
-            'print("gone: no output is NaN")',
-        ])  # fmt: skip
-    return DyingProgram([
-        *run.compared(),
-        "for i, (e, g) in enumerate(zip(eager, got, strict=True)):",
-        "    bad = e.isfinite() & ~g.isfinite()",
-        "    if bad.any():",
-        '        sys.exit(f"BUG: output {i}: {int(bad.sum())} values are NaN or infinite, eager\'s are finite")',
-        _gone("is finite where eager mode is"),
-    ])  # fmt: skip
+        return DyingProgram(
+            [
+                f"for i, e in enumerate({run.of('graph')}):",
+                "    if torch.is_tensor(e) and e.isnan().any():",
+                '        sys.exit(f"BUG: output {i}: {int(e.isnan().sum())} values are NaN in eager mode")',
+                'print("gone: no output is NaN")',
+            ]
+        )
+    return DyingProgram(
+        [
+            *run.compared(),
+            "for i, (e, g) in enumerate(zip(eager, got, strict=True)):",
+            "    bad = e.isfinite() & ~g.isfinite()",
+            "    if bad.any():",
+            '        sys.exit(f"BUG: output {i}: {int(bad.sum())} values are NaN or infinite, eager\'s are finite")',
+            _gone("is finite where eager mode is"),
+        ]
+    )
 
 
 def _metadata(run: Runs) -> DyingProgram:
@@ -158,59 +179,79 @@ def _metadata(run: Runs) -> DyingProgram:
         "def strides(x):  # those that mean something",
         "    return [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]",
     ]
-    return DyingProgram([
-        f"eager = {run.of('graph')}",
-        f"got = {run.of(run.compiled)}",
-        f"eager, got = ([{form} for x in y] for y in (eager, got))",
-        "print(f\"{'gone' if eager == got else 'BUG'}: outputs are {got}, in eager mode {eager}\")",
-        "sys.exit(int(eager != got))",
-    ], [strides] if stride else [])  # fmt: skip
+    return DyingProgram(
+        [
+            f"eager = {run.of('graph')}",
+            f"got = {run.of(run.compiled)}",
+            f"eager, got = ([{form} for x in y] for y in (eager, got))",
+            "print(f\"{'gone' if eager == got else 'BUG'}: outputs are {got}, in eager mode {eager}\")",
+            "sys.exit(int(eager != got))",
+        ],
+        [strides] if stride else [],
+    )
 
 
 def _crossed(detail: str) -> DyingProgram:
-    """What operators return beside what they promise, by torch's own comparison of the two, which torch 2.11 makes of strides
+    """What operators return beside what they promise, by torch's own comparison of the two, which torch 2.11 makes of
+    strides
     on CUDA alone."""
-    every = '    torch._prims_common.check_significant_strides.__kwdefaults__["only_cuda"] = False  # CPU, too, in torch 2.11'
-    return DyingProgram([
-        "if FAULT:",
-        *([every] if detail == "stride" else []),
-        "    try:",
-        "        with CrossRefFakeMode(only_check_ops_with_meta=False):",
-        "            graph(*make_inputs())",
-        "    except (MetadataMismatchError, AssertionError) as error:",
-        '        sys.exit(f"BUG: {error}")',
-        'print("gone: each operator returns what it promises")',
-    ])  # fmt: skip
+    every = (
+        '    torch._prims_common.check_significant_strides.__kwdefaults__["only_cuda"] = False  # CPU, too, in '
+        "torch 2.11"
+    )
+    return DyingProgram(
+        [
+            "if FAULT:",
+            *([every] if detail == "stride" else []),
+            "    try:",
+            "        with CrossRefFakeMode(only_check_ops_with_meta=False):",
+            "            graph(*make_inputs())",
+            "    except (MetadataMismatchError, AssertionError) as error:",
+            '        sys.exit(f"BUG: {error}")',
+            'print("gone: each operator returns what it promises")',
+        ]
+    )
 
 
 def _mutation(compiled: str) -> DyingProgram:
-    return DyingProgram([
-        "before, eager, got = make_inputs(), make_inputs(), make_inputs()",
-        "graph(*eager)",
-        f"{compiled}(*got)",
-        "for i, (b, *after) in enumerate(zip(before, eager, got, strict=True)):",
-        "    changed = [torch.is_tensor(b) and not torch.allclose(b, x, rtol=0, atol=0, equal_nan=True) for x in after]",
-        "    if changed[0] != changed[1]:",
-        "        sys.exit(f\"BUG: {'eager mode' if changed[0] else 'the compiled graph'} alone changes input {i} in place\")",
-        _gone("changes what eager mode changes"),
-    ])  # fmt: skip
+    return DyingProgram(
+        [
+            "before, eager, got = make_inputs(), make_inputs(), make_inputs()",
+            "graph(*eager)",
+            f"{compiled}(*got)",
+            "for i, (b, *after) in enumerate(zip(before, eager, got, strict=True)):",
+            "    changed = [torch.is_tensor(b) and not torch.allclose(b, x, rtol=0, atol=0, equal_nan=True) "
+            "for x in after]",
+            "    if changed[0] != changed[1]:",
+            "        sys.exit(f\"BUG: {'eager mode' if changed[0] else 'the compiled graph'} alone changes "
+            'input {i} in place")',
+            _gone("changes what eager mode changes"),
+        ]
+    )
 
 
 def _shared_memory(compiled: str) -> DyingProgram:
     homes = [
         "def homes(function):",
-        '    """For each output the first input whose memory it shares (None: none of them) and its storage offset there."""',
+        '    """For each output the first input whose memory it shares (None: none of them) and its storage '
+        'offset there."""',
         "    inputs = make_inputs()",
         "    outputs = function(*inputs)",
-        "    owner = {x.untyped_storage().data_ptr(): i for i, x in reversed(list(enumerate(inputs))) if torch.is_tensor(x)}",
-        "    found = [(owner.get(y.untyped_storage().data_ptr()), y) for y in outputs if torch.is_tensor(y) and y.numel()]",
+        "    owner = {x.untyped_storage().data_ptr(): i for i, x in reversed(list(enumerate(inputs))) if "
+        "torch.is_tensor(x)}",
+        "    found = [(owner.get(y.untyped_storage().data_ptr()), y) for y in outputs if torch.is_tensor(y) "
+        "and y.numel()]",
         "    return [(home, None if home is None else y.storage_offset()) for home, y in found]",
     ]
-    return DyingProgram([
-        f"eager, got = homes(graph), homes({compiled})",
-        "print(f\"{'gone' if eager == got else 'BUG'}: outputs lie in inputs (number, offset) {got}, in eager mode {eager}\")",
-        "sys.exit(int(eager != got))",
-    ], [homes])  # fmt: skip
+    return DyingProgram(
+        [
+            f"eager, got = homes(graph), homes({compiled})",
+            "print(f\"{'gone' if eager == got else 'BUG'}: outputs lie in inputs (number, offset) {got}, in "
+            'eager mode {eager}")',
+            "sys.exit(int(eager != got))",
+        ],
+        [homes],
+    )
 
 
 def _unknown(run: Runs) -> DyingProgram:
@@ -218,12 +259,19 @@ def _unknown(run: Runs) -> DyingProgram:
 
 
 _KINDS: dict[str, Callable[[Runs], DyingProgram]] = {
-    "crash": dying.crash, "missing_error": dying.missing_error, "signal": dying.signal, "hang": dying.hang, "slow": dying.slow,
-    "memory": dying.memory, "nan": _nan, "metadata": _metadata,
-}  # fmt: skip
+    "crash": dying.crash,
+    "missing_error": dying.missing_error,
+    "signal": dying.signal,
+    "hang": dying.hang,
+    "slow": dying.slow,
+    "memory": dying.memory,
+    "nan": _nan,
+    "metadata": _metadata,
+}
 
 
-# -- values against float64 ----------------------------------------------------------------------------------------------------
+# -- values against float64
+# ----------------------------------------------------------------------------------------------------
 
 _FLOAT64_MODE = [
     "class Float64(TorchDispatchMode):",
@@ -250,14 +298,19 @@ def _float64(run: Runs, wide: str | None) -> DyingProgram:
     test = _test(run)
     if run.facts.unbacked:
         test = ["r = r if r.shape == e.shape else e", *test]
-    told = {"rounding": "rounds as eager mode does", "signed zero": "has the signs of eager mode"}.get(run.failure.detail)
-    return DyingProgram([
-        *mode,
-        *run.compared(exact if wide is not None else ""),
-        "for i, (e, r, g) in enumerate(zip(eager, exact, got, strict=True)):",
-        *indented(test),
-        _gone(told or "agrees with float64"),
-    ], functions)  # fmt: skip
+    told = {"rounding": "rounds as eager mode does", "signed zero": "has the signs of eager mode"}.get(
+        run.failure.detail
+    )
+    return DyingProgram(
+        [
+            *mode,
+            *run.compared(exact if wide is not None else ""),
+            "for i, (e, r, g) in enumerate(zip(eager, exact, got, strict=True)):",
+            *indented(test),
+            _gone(told or "agrees with float64"),
+        ],
+        functions,
+    )
 
 
 _WIDENED = [
@@ -301,7 +354,8 @@ def _test(run: Runs) -> Lines:
             *measured,
             f"if {bad}:",
             '    print(f"compiled:\\n{g}\\nin float64:\\n{r}")',
-            '    sys.exit(f"BUG: output {i} is {off:.3g} off its float64 value of norm {size:.3g}, eager mode {own:.3g}")',
+            '    sys.exit(f"BUG: output {i} is {off:.3g} off its float64 value of norm {size:.3g}, eager '
+            'mode {own:.3g}")',
         ]
     return [
         guard,
@@ -336,7 +390,8 @@ def _integers(bad: str) -> Lines:
     return [
         f"bad = {bad}",
         "if bad.any():",
-        '    sys.exit(f"BUG: output {i}: {int(bad.sum())} elements differ, such as {g[bad][0]}, eager gives {e[bad][0]}")',
+        '    sys.exit(f"BUG: output {i}: {int(bad.sum())} elements differ, such as {g[bad][0]}, eager gives '
+        '{e[bad][0]}")',
     ]
 
 
@@ -367,5 +422,6 @@ def _rounding() -> Lines:
         "e, r, g = (x.double() for x in (e, r, g))",
         "bad, near, size = (x[x.isfinite()].norm() for x in (g - e, g - r, r))",
         "if bad > 2 * near + noise * size:",
-        '    sys.exit(f"BUG: output {i} leaves a rounding out: {near:.3g} off float64 without it, {bad:.3g} off eager")',
+        '    sys.exit(f"BUG: output {i} leaves a rounding out: {near:.3g} off float64 without it, {bad:.3g} '
+        'off eager")',
     ]

@@ -1,7 +1,9 @@
 """How a repro enters the compiler, and what stands for a rung in stock torch.
 
-Three entries, the plainest first: `torch.compile`; Inductor's inner compiler on the graph; `as recorded`, where the recording was
-taken: the very nodes of the saved graph, constants as constants, with the recorded arguments, and Inductor's passes from that
+Three entries, the plainest first: `torch.compile`; Inductor's inner compiler on the graph; `as recorded`, where the
+recording was
+taken: the very nodes of the saved graph, constants as constants, with the recorded arguments, and Inductor's passes
+from that
 stage on. Each compiles when it is run. Must not import torch.
 
 >>> entries_of(case)                                                                    # doctest: +SKIP
@@ -23,7 +25,8 @@ from .text import WIDTH, CannotExpressError, Lines, quoted
 Entry = Literal["torch.compile", "compile_fx_inner", "as recorded"]
 
 RUNG = "triton_interpret"
-"""Inductor's Triton kernels on Triton's interpreter: what fails there is written as a program for the GPU that they are for."""
+"""Inductor's Triton kernels on Triton's interpreter: what fails there is written as a program for the GPU that they are
+for."""
 
 LAZY = "lazy"
 """Torch's lazy tensors: no backend of `torch.compile`, but a device that a program can move its inputs to."""
@@ -47,10 +50,14 @@ class Stand:
 
 _NOT_FUSED: Settings = {
     "inductor": {
-        "max_fusion_size": 1, "realize_opcount_threshold": 0, "pattern_matcher": False, "use_pre_grad_passes": False,
-        "use_joint_graph_passes": False, "fallback_random": True,
-    },
-}  # fmt: skip
+        "max_fusion_size": 1,
+        "realize_opcount_threshold": 0,
+        "pattern_matcher": False,
+        "use_pre_grad_passes": False,
+        "use_joint_graph_passes": False,
+        "fallback_random": True,
+    }
+}
 
 STANDS: dict[str, tuple[Stand, ...]] = {
     "inductor": (Stand(),),
@@ -67,12 +74,14 @@ STANDS: dict[str, tuple[Stand, ...]] = {
     "debug_nop": (Stand("aot_eager"),),
     "decomposed": (Stand("aot_eager_decomp_partition"),),
 }
-"""Rung -> what stands for it, in the order in which it is tried: `inductor` first where torch has nothing of that name."""
+"""Rung -> what stands for it, in the order in which it is tried: `inductor` first where torch has nothing of that
+name."""
 
 ENTERS: dict[Entry, str] = {
-    "torch.compile": "through `torch.compile`", "compile_fx_inner": "through `compile_fx_inner`",
+    "torch.compile": "through `torch.compile`",
+    "compile_fx_inner": "through `compile_fx_inner`",
     "as recorded": "where it was recorded",
-}  # fmt: skip
+}
 """Where a program enters, in words."""
 
 CHECKED_BY = "CrossRefFakeMode"
@@ -111,8 +120,11 @@ def entries_of(case: ReproFacts, stand: Stand) -> list[Entry]:
     return entries  # Dynamo's graphs with bodies are traced by Dynamo alone
 
 
-def compiled_at(case: ReproFacts, entry: Entry, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool) -> Lines:
-    """The function `compiled` that enters there. `constants`: how many of the parameters, the last ones, the graph holds. `wide`:
+def compiled_at(
+    case: ReproFacts, entry: Entry, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool
+) -> Lines:
+    """The function `compiled` that enters there. `constants`: how many of the parameters, the last ones, the graph
+    holds. `wide`:
     the graph has parameters with defaults, which a tracer takes for inputs.
     """
     if entry == "compile_fx_inner":
@@ -121,12 +133,15 @@ def compiled_at(case: ReproFacts, entry: Entry, stand: Stand, parameters: Sequen
 
 
 def or_eager(inner: Lines, made: Lines, *, eager: bool) -> tuple[Lines, Lines]:
-    """The function and the statements behind it, with torch's backend eager in its place where the fault is asked away."""
+    """The function and the statements behind it, with torch's backend eager in its place where the fault is asked
+    away."""
     other = 'torch.compile(graph, backend="eager")'
     if not eager:
         return inner, made
     if len(inner) == 2 and inner[1].endswith(")(*inputs)"):
-        short = f"{inner[1].removesuffix('(*inputs)').replace('return ', 'return (', 1)} if FAULT else {other})(*inputs)"
+        short = (
+            f"{inner[1].removesuffix('(*inputs)').replace('return ', 'return (', 1)} if FAULT else {other})(*inputs)"
+        )
         if len(short) <= WIDTH:
             return [inner[0], short], made
     return inner, [*made, f"compiled = compiled if FAULT else {other}"]
@@ -164,7 +179,8 @@ def _by_inner_compiler(case: ReproFacts, function: str) -> Lines:
         return [
             *head,
             "    if FAULT:",
-            f'        compile_fx_inner(gm, [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]{kwargs})',
+            '        compile_fx_inner(gm, [node.meta["val"] for node in '
+            f'gm.graph.find_nodes(op="placeholder")]{kwargs})',
             '    print("gone: it compiles; it is not run")',
             "    sys.exit(0)",
         ]
@@ -218,9 +234,15 @@ def _as_recorded(case: ReproFacts, stand: Stand, parameters: Sequence[str], cons
 
 def _on_lazy_device(case: ReproFacts) -> Lines:
     """Each operator of the graph by its lazy kernel; what is written comes back to where it was."""
-    moved = "x.to(device)" if all([*case.facts.inputs, *case.facts.held]) else "x.to(device) if torch.is_tensor(x) else x"
+    moved = (
+        "x.to(device)" if all([*case.facts.inputs, *case.facts.held]) else "x.to(device) if torch.is_tensor(x) else x"
+    )
     there = "" if moved == "x.to(device)" else "if torch.is_tensor(x): "
-    back = ["    for x, y in zip(inputs, moved, strict=True):", f"        {there}x.copy_(y.cpu())"] if case.facts.writes else []
+    back = (
+        ["    for x, y in zip(inputs, moved, strict=True):", f"        {there}x.copy_(y.cpu())"]
+        if case.facts.writes
+        else []
+    )
     return [
         *["torch._C._lazy_ts_backend._init()", 'device = torch.device("lazy")', "", "def compiled(*inputs):"],
         f"    moved = [{moved} for x in inputs]",

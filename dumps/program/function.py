@@ -1,6 +1,7 @@
 """The style of a repro: a graph as one plain Python function of torch calls, which a stranger reads and runs.
 
-Constants are parameters, subgraphs inner functions. Must not import torch, and nothing of a record reaches the program but what
+Constants are parameters, subgraphs inner functions. Must not import torch, and nothing of a record reaches the program
+but what
 `arguments` and `text` have checked: it is executed.
 
 >>> program_of(record).source
@@ -38,22 +39,27 @@ from .text import (
 )
 
 _INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@", "and_": "&",
-    "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and_": "&",
+    "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
+    "ge": ">=",
 }  # fmt: skip
-_WORDS = """torch sys os math operator subprocess traceback resource time graph compiled make_inputs run f expected actual
-    bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex getattr divmod pow
+_WORDS = """torch sys os math operator subprocess traceback resource time graph compiled make_inputs run f expected
+actual
+    bf16 f16 f32 f8 l O I resident scan print range slice float int max min len abs sum round bool complex getattr
+    divmod pow
     tuple list held mode fakes gm plain like text widened memory name value leaf device"""
 _SETITEM = ("operator.setitem", "_operator.setitem")
 _OF_TORCH = re.compile(r"prims\.(?!_|inductor_|fma|mul_rn|prepare_softmax)")
 """Primitives that `import torch` registers; the others are Inductor's own."""
-_PLAIN = {name: f"import {name}" for name in ("math", "operator", "os", "resource", "subprocess", "sys", "time", "traceback")} | {
-    "Path": "from pathlib import Path"
-}
+_PLAIN = {
+    name: f"import {name}" for name in ("math", "operator", "os", "resource", "subprocess", "sys", "time", "traceback")
+} | {"Path": "from pathlib import Path"}
 _INSIDE = {
     "compile_fx_inner": "from torch._inductor.compile_fx import compile_fx_inner",
     "partition_fn": "from torch._inductor.compile_fx import partition_fn",
-    "min_cut_rematerialization_partition": "from torch._functorch.partitioners import min_cut_rematerialization_partition",
+    "min_cut_rematerialization_partition": "from torch._functorch.partitioners import "
+    "min_cut_rematerialization_partition",
     "compile_fx": "from torch._inductor.compile_fx import compile_fx",
     "select_decomp_table": "from torch._inductor.decomposition import select_decomp_table",
     "symbolic_trace": "from torch.fx import symbolic_trace",
@@ -72,7 +78,8 @@ _SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 @dataclass
 class FunctionText:
-    """Source of a function, the names of its parameters in order (constants last), modules to import beside torch, and the
+    """Source of a function, the names of its parameters in order (constants last), modules to import beside torch, and
+    the
     user's own Triton kernels that it calls."""
 
     source: str
@@ -81,10 +88,12 @@ class FunctionText:
     imports: set[str] = field(default_factory=set[str])
     kernels: Definitions = field(default_factory=Definitions)
     wide: str | None = ""
-    """Keyword arguments that make its own floating dtypes float64; None: functions beside it name some out of their reach."""
+    """Keyword arguments that make its own floating dtypes float64; None: functions beside it name some out of their
+    reach."""
 
     def imported(self, body: str, of_ops: Iterable[str] = ()) -> tuple[list[str], list[str], list[str]]:
-        """What must stand before all imports, what a program with that body imports of Python's own library, and of torch and
+        """What must stand before all imports, what a program with that body imports of Python's own library, and of
+        torch and
         Triton, as linters want it.
 
         `of_ops`: imports of custom operators.
@@ -111,8 +120,10 @@ def _order(statement: str) -> tuple[bool, str]:
 def program_of(record: GraphRecord, *, wide: bool = False) -> FunctionText:
     """Renders the record's graph as `def graph(inputs..., constants...)`.
 
-    `constants` maps a parameter to the name of its tensor in the record. `wide`: floating dtypes that it names are parameters.
-    `def graph(x, f16=torch.float16)` is one function for both, called plainly it casts as recorded, with `f16=torch.float64` it
+    `constants` maps a parameter to the name of its tensor in the record. `wide`: floating dtypes that it names are
+    parameters.
+    `def graph(x, f16=torch.float16)` is one function for both, called plainly it casts as recorded, with
+    `f16=torch.float64` it
     computes all in float64. Raises CannotExpressError or RefusedError.
     """
     function = FunctionPrinter(record, wide=wide)
@@ -153,7 +164,8 @@ class FunctionPrinter(Printer):
         return FunctionText(source, self.parameters, self.constants, self.imports, self.kernels, wide)
 
     def text(self, body: GraphBody, name: str, *, copies: bool = False) -> Lines:
-        """One `def`, its subgraphs as inner functions before their first use. `copies`: it may not return what it is given."""
+        """One `def`, its subgraphs as inner functions before their first use. `copies`: it may not return what it is
+        given."""
         outer, self.names = self.names, dict(self.names)
         regions, without_aliases = dict[str, str](), set[str]()
         if body.subgraphs:

@@ -1,6 +1,8 @@
-"""Calls of higher-order operators as the functions that torch.compile takes: Dynamo refuses some operators when called by name.
+"""Calls of higher-order operators as the functions that torch.compile takes: Dynamo refuses some operators when called
+by name.
 
-`scan` and `flex_attention` come with arguments that Dynamo wants otherwise, a checkpoint and a compiled region are written with
+`scan` and `flex_attention` come with arguments that Dynamo wants otherwise, a checkpoint and a compiled region are
+written with
 torch's own public functions. Texts only. Must not import torch.
 
 >>> rewritten("higher_order.tag_activation_checkpoint", ["body", "x"], ["use_reentrant=False"]).text

@@ -1,4 +1,5 @@
-"""Inputs of a repro as source text, in three ways: seeded (shapes and ranges only), literal (small tensors written out), stored.
+"""Inputs of a repro as source text, in three ways: seeded (shapes and ranges only), literal (small tensors written
+out), stored.
 
 It must not import torch: bytes come from the saved form's own storages. `stored` reads one file beside the program, a
 safetensors file of byte tensors named "0", "1", ...
@@ -29,9 +30,19 @@ SMALL_ELEMENTS = 64
 """A tensor of up to this many elements is written out in the program; a larger one goes to the file beside it."""
 
 _FORMATS = {
-    "float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B",
-    "uint16": "H", "uint32": "I", "uint64": "Q", "bool": "?",
-}  # fmt: skip
+    "float64": "d",
+    "float32": "f",
+    "float16": "e",
+    "int64": "q",
+    "int32": "i",
+    "int16": "h",
+    "int8": "b",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "bool": "?",
+}
 _LIMITS = {"uint8": 256, "int8": 128}
 _WANTS = ", requires_grad=True)"
 
@@ -52,7 +63,8 @@ class Slot:
 
 @dataclass
 class InputSource:
-    """Statements to run first, one expression per slot, and the bytes of the file beside the program ({} when none is needed)."""
+    """Statements to run first, one expression per slot, and the bytes of the file beside the program ({} when none is
+    needed)."""
 
     statements: list[str] = field(default_factory=list[str])
     expressions: list[str] = field(default_factory=list[str])
@@ -85,13 +97,21 @@ def slots_of(
 
 
 def source_of(
-    slots: Sequence[Slot], way: Way, read: Read | None = None, hints: Numbers | None = None, *, plain: bool = False,
-    views: bool = False, moved: bool = False,
-) -> InputSource:  # fmt: skip
+    slots: Sequence[Slot],
+    way: Way,
+    read: Read | None = None,
+    hints: Numbers | None = None,
+    *,
+    plain: bool = False,
+    views: bool = False,
+    moved: bool = False,
+) -> InputSource:
     """Renders the slots. `stored` and `literal` fall back to seeded for a slot whose bytes were not kept.
 
-    `plain`: `requires_grad=True` stands among the arguments, where it can. `views`: what shares memory are views of the tensors
-    that autograd knew them as views of. `moved`: the function that makes them has one that all floating memory goes through.
+    `plain`: `requires_grad=True` stands among the arguments, where it can. `views`: what shares memory are views of the
+    tensors
+    that autograd knew them as views of. `moved`: the function that makes them has one that all floating memory goes
+    through.
     """
     writer = _Writer(way, read, dict(hints or {}), plain, views, moved)
     groups: dict[int, list[Slot]] = {}
@@ -103,7 +123,9 @@ def source_of(
     return writer.source
 
 
-def inputs_of(case: ReproFacts, constants: Mapping[str, str], way: Way, *, plain: bool = False) -> tuple[list[Slot], InputSource]:
+def inputs_of(
+    case: ReproFacts, constants: Mapping[str, str], way: Way, *, plain: bool = False
+) -> tuple[list[Slot], InputSource]:
     """The inputs of a case and the constants of its function, and how a program makes them."""
     slots, known = slots_of(case.record, case.inputs, constants, grad=case.facts.grad)
     views = {"views": case.facts.views, "moved": case.facts.moved}
@@ -183,7 +205,9 @@ class _Writer:
         if key not in self.wholes:
             self.wholes[key] = f"whole{len(self.wholes)}"
             ends = ".requires_grad_()" * base.requires_grad + ".clone()" * computed
-            self.source.statements.append(f"{self.wholes[key]} = {self._view(flat, shape, stride, offset)}.detach(){ends}")
+            self.source.statements.append(
+                f"{self.wholes[key]} = {self._view(flat, shape, stride, offset)}.detach(){ends}"
+            )
         if value.base is None:
             return self.wholes[key]
         own = self._form(value)
@@ -234,7 +258,8 @@ class _Writer:
         return name if value.dtype == members[0].dtype else f"{name}.view(torch.{value.dtype})"
 
     def _generate(self, slot: Slot, value: TensorValue, shape: list[int], *, wants: bool = False) -> str:
-        """A call that makes a contiguous tensor of that shape, in the value range that was seen. `wants`: a gradient."""
+        """A call that makes a contiguous tensor of that shape, in the value range that was seen. `wants`: a
+        gradient."""
         dtype, seen = value.dtype, slot.statistics or {}
         low, high = seen.get("min"), seen.get("max")
         sizes = ", ".join(map(str, shape)) if shape else "()"

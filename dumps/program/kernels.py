@@ -1,6 +1,7 @@
 """The user's own Triton kernels as text for programs: their definitions, and calls of them that a reader would write.
 
-Must not import torch and runs nothing. The definitions are the user's source as it was recorded, so a program that has them is
+Must not import torch and runs nothing. The definitions are the user's source as it was recorded, so a program that has
+them is
 run only where the user trusts the dump. Without a GPU such a program has Triton interpret the kernels.
 
 >>> definitions(record.kernels).source
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 FUNCTIONAL = "higher_order.triton_kernel_wrapper_functional"
 MUTATION = "higher_order.triton_kernel_wrapper_mutation"
 CALLS = frozenset({FUNCTIONAL, MUTATION})
-INTERPRETED = 'os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())))  # no GPU: Triton interprets'
+INTERPRETED = (
+    'os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())))  # no GPU: Triton interprets'
+)
 """Must stand between the imports of torch and of Triton."""
 
 _LAUNCHED = [
@@ -50,7 +53,8 @@ class Definitions:
 
 
 def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> Definitions:
-    """All kernels in one program; what several of them use stands once. `functional`: calls of FUNCTIONAL are among them.
+    """All kernels in one program; what several of them use stands once. `functional`: calls of FUNCTIONAL are among
+    them.
 
     Raises RefusedError where a kernel was not saved whole, or where two of them mean different things by one name.
     """
@@ -58,7 +62,9 @@ def definitions(kernels: Sequence[TritonKernel], *, functional: bool = True) -> 
     for kernel in kernels:
         where = f"kernel {kernel.name}"
         if kernel.missing or not kernel.program:
-            raise RefusedError(where, f"it was not saved whole: {'; '.join(kernel.missing) or 'its source was not kept'}")
+            raise RefusedError(
+                where, f"it was not saved whole: {'; '.join(kernel.missing) or 'its source was not kept'}"
+            )
         for names, text in _statements(kernel, where):
             if not names and text.startswith(("import ", "from ")):
                 made.strings_for_types |= "__future__" in text
@@ -86,11 +92,15 @@ def call(node: NodeRecord, kernels: Sequence[TritonKernel], writer: Writer) -> s
         raise RefusedError(where, "the source of its Triton kernel was not recorded", "record the run again")
     kernel = kernels[place]
     if _pairs(node.kwargs.get("tma_descriptor_metadata")):
-        raise RefusedError(where, f"the kernel {kernel.name} takes TMA descriptors, which have no form in a program yet")
+        raise RefusedError(
+            where, f"the kernel {kernel.name} takes TMA descriptors, which have no form in a program yet"
+        )
     grid = _grid(node, kernel, writer)
     name = writer.word(kernel.name)
     given = writer.keywords(_pairs(node.kwargs.get("kwargs")))
-    given += [f"{writer.word(key)}={_constant(value, where)}" for key, value in _pairs(node.meta.get("triton_constants"))]
+    given += [
+        f"{writer.word(key)}={_constant(value, where)}" for key, value in _pairs(node.meta.get("triton_constants"))
+    ]
     if node.target == MUTATION:
         return f"{name}[{grid}]({', '.join(given)})"
     written = writer.argument(node.kwargs.get("tensors_to_clone") or [])
@@ -106,7 +116,9 @@ def _grid(node: NodeRecord, kernel: TritonKernel, writer: Writer) -> str:
         return grids[0]
     configs = _configs(kernel)
     if len(configs) != len(grids):
-        raise RefusedError(writer.where, f"it has {counted(len(grids), 'grid')} for {counted(len(configs), 'configuration')}")
+        raise RefusedError(
+            writer.where, f"it has {counted(len(grids), 'grid')} for {counted(len(configs), 'configuration')}"
+        )
     text = grids[-1]
     for grid, config in list(zip(grids, configs, strict=True))[-2::-1]:
         same = " and ".join(f'meta["{key}"] == {value}' for key, value in config.items())
@@ -130,7 +142,9 @@ def _configs(kernel: TritonKernel) -> list[dict[str, str]]:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "triton.Config" and node.args:
             config = node.args[0]
             pairs = zip(config.keys, config.values, strict=True) if isinstance(config, ast.Dict) else ()
-            found.append({ast.literal_eval(key): ast.unparse(value) for key, value in pairs if isinstance(key, ast.Constant)})
+            found.append(
+                {ast.literal_eval(key): ast.unparse(value) for key, value in pairs if isinstance(key, ast.Constant)}
+            )
     return found
 
 

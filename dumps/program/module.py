@@ -1,7 +1,8 @@
 """The style of graph.py: a record as a torch.nn.Module class, in a program that needs torch only and runs it eagerly.
 
 Must not import torch, and writes nothing of a record but checked names and repr() into the program. The program defines
-`aten = torch.ops.aten` and `constant(path)`, which returns the tensor that the graph holds under a dotted path; the paths of a
+`aten = torch.ops.aten` and `constant(path)`, which returns the tensor that the graph holds under a dotted path; the
+paths of a
 subgraph begin with its own ("body_0.weight").
 
 >>> print(program(record))                                                              # doctest: +SKIP
@@ -42,11 +43,14 @@ from .numpy_calls import MODULES, is_numpy
 from .runtime import RUNTIME
 from .text import CHECKPOINTS, GETITEM, Lines, Printer, Writer, blocks, identifier, indented, is_identifier
 
-_WORDS = """self torch aten gzip math operator constant max min int float bool len abs round sum range slice complex getattr
+_WORDS = """self torch aten gzip math operator constant max min int float bool len abs round sum range slice complex
+getattr
     divmod pow print tuple list dict str type object super"""
 _WANT_GRAPHS = frozenset({"higher_order.autograd_function_apply"})
 """Higher-order ops that look at the FX graph of what they are given."""
-_OWN_OPS = frozenset({"aten", "prims", "higher_order", "operator", "_operator", "math", "builtins", "torch", "numpy", *OP_HOMES})
+_OWN_OPS = frozenset(
+    {"aten", "prims", "higher_order", "operator", "_operator", "math", "builtins", "torch", "numpy", *OP_HOMES}
+)
 _PLAIN_PRIMS = frozenset(f"prims.{name}.default" for name in ("convert_element_type", "device_put", "iota", "view_of"))
 """Ops of `prims` that are registered by `import torch` alone."""
 
@@ -64,7 +68,8 @@ def program(record: GraphRecord) -> str:
     kernels = printer.kernels
     first = ["from __future__ import annotations", ""] if kernels.strings_for_types else []
     parts = [
-        *head, *first, "import gzip", "import json", "import math", "import operator", *(["import os"] if kernels.source else []),
+        *head, *first, "import gzip", "import json", "import math", "import operator",
+        *(["import os"] if kernels.source else []),
         "import pathlib", "import sys", "", "import torch", *[f"import {name}" for name in _modules(record)],
         *(["", INTERPRETED, *kernels.imports] if kernels.source else []), "",
         "aten = torch.ops.aten",
@@ -78,7 +83,8 @@ def program(record: GraphRecord) -> str:
 def _inputs(record: GraphRecord) -> list[str]:
     """`INPUTS = {name: specification}` in placeholder order.
 
-    A specification is a number, None, a list of specifications, or a dict: the fields of TensorValue with numbers for all
+    A specification is a number, None, a list of specifications, or a dict: the fields of TensorValue with numbers for
+    all
     symbols, and `bound` for an integer tensor that holds indices.
     """
     known, limits = numbers_and_bounds(record)
@@ -140,7 +146,9 @@ class _Module(Printer):
     SHORT = frozenset({"aten"})
     INDENT, WIDTH = "  ", sys.maxsize
 
-    def __init__(self, record: GraphRecord, body: GraphBody | None = None, name: str = "Graph", prefix: str = "") -> None:
+    def __init__(
+        self, record: GraphRecord, body: GraphBody | None = None, name: str = "Graph", prefix: str = ""
+    ) -> None:
         super().__init__(record)
         self.body = body or record.graph
         self.own, self.prefix = name, prefix
@@ -249,11 +257,13 @@ def _modules(record: GraphRecord) -> list[str]:
 
 def _libraries(record: GraphRecord) -> list[str]:
     """Ops of libraries that the program cannot import by itself, as dotted names."""
-    return sorted({
-        ".".join(node.target.split(".")[:2])
-        for node in nodes(record.graph)
-        if node.op == "call_function" and node.target.split(".")[0] not in _OWN_OPS
-    })  # fmt: skip
+    return sorted(
+        {
+            ".".join(node.target.split(".")[:2])
+            for node in nodes(record.graph)
+            if node.op == "call_function" and node.target.split(".")[0] not in _OWN_OPS
+        }
+    )
 
 
 def _one_line(text: str) -> str:

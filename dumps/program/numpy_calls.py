@@ -1,4 +1,5 @@
-"""Calls of compiled NumPy in a program: the wrappers that Dynamo writes, by torch's names. Texts only. Must not import torch.
+"""Calls of compiled NumPy in a program: the wrappers that Dynamo writes, by torch's names. Texts only. Must not import
+torch.
 
 >>> wrapper("numpy.linalg.norm")
 'torch._dynamo.utils.numpy_to_tensor_wrapper(torch._numpy.linalg.norm)'
@@ -17,7 +18,8 @@ def is_numpy(target: str) -> bool:
 
 
 def wrapper(target: str) -> str:
-    """The expression for the callable. The target is a dotted name of plain identifiers, which the caller has checked."""
+    """The expression for the callable. The target is a dotted name of plain identifiers, which the caller has
+    checked."""
     _, *path = target.split(".")
     if path == ["getattr"]:
         return f"{_UTILS}.numpy_attr_wrapper"
@@ -29,6 +31,7 @@ def wrapper(target: str) -> str:
 
 
 def helper(target: str) -> tuple[str, str]:
-    """Its name in a program for torch.compile, and the line that makes it: Dynamo does not trace the wrappers, it writes them."""
+    """Its name in a program for torch.compile, and the line that makes it: Dynamo does not trace the wrappers, it
+    writes them."""
     name = target.replace(".", "_")
     return name, f"{name} = torch.compiler.allow_in_graph({wrapper(target)})"

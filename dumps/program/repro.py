@@ -1,4 +1,5 @@
-"""The text of `repro.py`: one program with torch alone that exits 1 while the bug is there, 0 when it is gone, 2 if unsure.
+"""The text of `repro.py`: one program with torch alone that exits 1 while the bug is there, 0 when it is gone, 2 if
+unsure.
 
 Which of the programs fails is found by running them (minifier.report), never guessed. Must not import torch.
 
@@ -53,7 +54,9 @@ class Script:
         return script_of(case or self.case, self.entry, self.way, sizing or self.sizing, stand=self.stand)
 
 
-def script_of(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None = None, *, stand: Stand | None = None) -> Script:
+def script_of(
+    case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None = None, *, stand: Stand | None = None
+) -> Script:
     """One program."""
     made = replace(case, record=sizes.sizes_inside(case.record)) if sizing is not None else case
     stand = stand or Stand()
@@ -93,14 +96,16 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
         [*ending.expected, *own, *settings, *state.around, *made, *ending.lines],
     )
     loop = until_shown(case.rate) if case.rate is not None and case.rate.flaky else []
-    text = "\n".join([
-        *_head(case, entry, sidecar is not None, notes, told, sizing),
-        *_imports(case, program, "\n".join([*loop, body])),
-        *(["", *loop] if loop else []),
-        "",
-        body,
-        "",
-    ])  # fmt: skip
+    text = "\n".join(
+        [
+            *_head(case, entry, sidecar is not None, notes, told, sizing),
+            *_imports(case, program, "\n".join([*loop, body])),
+            *(["", *loop] if loop else []),
+            "",
+            body,
+            "",
+        ]
+    )
     return Script(text, sidecar, entry, way, source.seeded, case, stand, tuple(notes), sizing)
 
 
@@ -128,7 +133,9 @@ def _head(
     ]
     lines[-1] += f" --without-fault: {_off_told(case)}." if case.off != "work-around" else ""
     if case.rung == RUNG:
-        lines.append("Found with Inductor's Triton kernels on Triton's interpreter, with no GPU; it needs one of NVIDIA's.")
+        lines.append(
+            "Found with Inductor's Triton kernels on Triton's interpreter, with no GPU; it needs one of NVIDIA's."
+        )
     if sidecar:
         lines[-1] += " Needs repro.safetensors (recorded inputs) beside it."
     if case.only_compiled:
@@ -140,7 +147,9 @@ def _head(
     lines += [_one_line(sentence, 200) for sentence in (*(case.ops.told if case.ops else ()), *told)]
     lines += [f"Left out: {_one_line(note, 160)}" for note in notes]
     lines += [f"--without-fault: {_off_told(case)}."] if case.off == "work-around" else []
-    lines += ["Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell (--git-bisect: 125)."]
+    lines += [
+        "Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell (--git-bisect: 125)."
+    ]
     wrapped = [part for line in lines for part in (textwrap.wrap(line, _WIDTH + 17, break_on_hyphens=False) or [""])]
     return ['"""' + "\n".join(wrapped) + '"""', ""]
 
@@ -191,26 +200,35 @@ def _imports(case: ReproFacts, program: FunctionText, body: str) -> list[str]:
 def until_shown(rate: Rate) -> list[str]:
     """A loop right behind the imports: the program runs itself in fresh processes until one shows a flaky failure.
 
-    Each run is a process of its own with the caches of graphs off: what compiled once without it would hide it from the next.
+    Each run is a process of its own with the caches of graphs off: what compiled once without it would hide it from the
+    next.
     """
     return [
         f"RUNS = {rate.repeats()}  # fresh processes that are tried",
         'if "once" not in sys.argv:',
         '    codes, without = [], {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}',
         "    while 1 not in codes and len(codes) < RUNS:",
-        '        codes.append(subprocess.run([sys.executable, *sys.argv, "once"], env=os.environ | without).returncode)',
+        '        codes.append(subprocess.run([sys.executable, *sys.argv, "once"], env=os.environ | '
+        "without).returncode)",
         "    print(f\"{'BUG: shown' if 1 in codes else 'not shown'} by run {len(codes)} of {RUNS}\")",
         "    sys.exit(1 if 1 in codes else max(codes))",
     ]
 
 
-def _inputs(case: ReproFacts, source: InputSource, names: Sequence[str], sizing: Sizing | None) -> tuple[list[str], bytes | None]:
+def _inputs(
+    case: ReproFacts, source: InputSource, names: Sequence[str], sizing: Sizing | None
+) -> tuple[list[str], bytes | None]:
     """The function that makes the inputs, and the file beside the program that it reads.
 
-    It seeds what it draws, and what the graph and the gradients that arrive draw after it, so that every run starts alike.
+    It seeds what it draws, and what the graph and the gradients that arrive draw after it, so that every run starts
+    alike.
     """
     lines = [f"def {source.maker}:"]
-    if source.seeded or case.facts.is_random or (case.facts.wants_backward and case.failure.kind in ("accuracy", "nan")):
+    if (
+        source.seeded
+        or case.facts.is_random
+        or (case.facts.wants_backward and case.failure.kind in ("accuracy", "nan"))
+    ):
         lines.append("    torch.manual_seed(0)")
     sidecar = sidecar_bytes(source.file) if source.file else None
     if sidecar is not None:
@@ -235,7 +253,9 @@ def _inputs(case: ReproFacts, source: InputSource, names: Sequence[str], sizing:
             row = f"        {text},  # {name}"
             lines += [row] if len(row) <= _WIDTH + 20 else broken(f"        {text},")
         lines.append("    ]")
-    lines += [f"    torch._dynamo.mark_dynamic(inputs[{names.index(name)}], {at})  # {name}" for name, at in dims.items()]
+    lines += [
+        f"    torch._dynamo.mark_dynamic(inputs[{names.index(name)}], {at})  # {name}" for name, at in dims.items()
+    ]
     return [*lines, *(["    return inputs"] if dims else [])], sidecar
 
 
@@ -271,5 +291,6 @@ def _compiled(
 
 
 def _varying(case: ReproFacts) -> bool:
-    """Whether some size was open when the graph was recorded; one that is known only as it runs (u0) is so in any case."""
+    """Whether some size was open when the graph was recorded; one that is known only as it runs (u0) is so in any
+    case."""
     return any(not symbol.name.startswith(("u", "zuf")) for symbol in case.record.symbols)

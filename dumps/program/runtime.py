@@ -1,4 +1,5 @@
-"""The fixed part of graph.py: reads stored inputs, makes up the others, runs the graph. It stands in the program as it is here.
+"""The fixed part of graph.py: reads stored inputs, makes up the others, runs the graph. It stands in the program as it
+is here.
 
 `RUNTIME` expects the names Graph, INPUTS, CONSTANTS and SETTINGS to be defined above it, and needs nothing but torch.
 
@@ -37,7 +38,7 @@ def made_up(spec, count, key):
 
 
 def tensor(spec, key, storage_name=""):
-    """A tensor as `spec` says: its whole storage first, then the view on it; inputs of one alias group share a storage."""
+    """A tensor as `spec` says: its whole storage first, then the view on it; one alias group shares a storage."""
     if spec.get("layout", "strided") != "strided" or spec.get("quantizer"):
         raise SystemExit(f"{key}: graph.py makes no {spec.get('layout', 'quantised')} tensors; use graphdbg replay")
     shape, offset = spec["shape"], spec.get("offset", 0)
@@ -107,13 +108,16 @@ def main():
     for name in LIBRARIES:
         library, op = name.split(".")
         if not hasattr(getattr(torch.ops, library), op):
-            raise SystemExit(f"torch.ops.{name} is not registered: import the library that defines it at the top of this file")
+            raise SystemExit(
+                f"torch.ops.{name} is not registered: import the library that defines it at the top of this file"
+            )
     torch.manual_seed(0)
     graph, values = Graph(), inputs()
     import contextlib
 
     with contextlib.ExitStack() as state:
-        state.enter_context(torch.inference_mode() if SETTINGS["inference_mode"] else torch.set_grad_enabled(SETTINGS["grad"]))
+        inference = SETTINGS["inference_mode"]
+        state.enter_context(torch.inference_mode() if inference else torch.set_grad_enabled(SETTINGS["grad"]))
         for device, dtype in SETTINGS["autocast"].items():
             state.enter_context(torch.autocast(device, getattr(torch, dtype)))
         show("output", graph(*values))

@@ -1,6 +1,7 @@
 """Recorded settings, global state and process groups as statements of a program: what differs from a fresh process.
 
-Must not import torch. A setting without a plain form (a custom pass, a callable) comes with its recorded source where the user
+Must not import torch. A setting without a plain form (a custom pass, a callable) comes with its recorded source where
+the user
 trusts that, else it is named, never dropped in silence; so is one that no dump may set (see `permitted`).
 
 >>> config_lines({"inductor": {"cpp.simdlen": 256}})
@@ -24,8 +25,10 @@ from .case import ReproFacts
 from .text import CannotExpressError, dotted, quoted
 
 CONFIG_MODULES = {
-    "inductor": "torch._inductor.config", "dynamo": "torch._dynamo.config", "functorch": "torch._functorch.config",
-}  # fmt: skip
+    "inductor": "torch._inductor.config",
+    "dynamo": "torch._dynamo.config",
+    "functorch": "torch._functorch.config",
+}
 
 SET_BY_TORCH = {"functorch": ("unlift_effect_tokens", "selective_decompose"), "inductor": ("fx_graph_cache",)}
 """Settings that torch.compile itself changes while it compiles (2.13.0); a plain torch.compile changes them again."""
@@ -41,7 +44,8 @@ _SIZED = {"all_gather_into_tensor": 1, "reduce_scatter_tensor": 2, "all_gather_i
 
 
 class State(NamedTuple):
-    """What differs from a fresh process: assignments of settings, other statements, what has no plain form, sentences for the
+    """What differs from a fresh process: assignments of settings, other statements, what has no plain form, sentences
+    for the
     head."""
 
     settings: list[str]
@@ -70,11 +74,14 @@ _CHANGES = re.compile(
 )
 
 
-_SET = re.compile(r"torch\._(?P<room>\w+)\.config\.(?P<name>[\w.]+) = (?P<value>None|True|False|-?\d+(?:\.\d+)?|\"\w*\")")
+_SET = re.compile(
+    r"torch\._(?P<room>\w+)\.config\.(?P<name>[\w.]+) = (?P<value>None|True|False|-?\d+(?:\.\d+)?|\"\w*\")"
+)
 
 
 def plain_change(code: str) -> str:
-    """A work-around of a known form, as it can stand in a program; empty for any other text, which may come from a file."""
+    """A work-around of a known form, as it can stand in a program; empty for any other text, which may come from a
+    file."""
     lines = code.splitlines()
     set_here = [found for line in lines if (found := _SET.fullmatch(line))]
     refused = any(refusal(one["room"], one["name"], ast.literal_eval(one["value"])) for one in set_here)
@@ -82,7 +89,8 @@ def plain_change(code: str) -> str:
 
 
 def sources(case: ReproFacts) -> list[DefinitionRecord]:
-    """The user's code that makes settings without a plain form; none where it is not trusted, or registers operators too."""
+    """The user's code that makes settings without a plain form; none where it is not trusted, or registers operators
+    too."""
     found = case.record.definitions if case.trust else []
     whole = [one for one in found if one.program and not one.missing and "from __future__" not in one.program]
     in_force = {f"{room}.{name}" for room, values in case.record.config.items() for name in values}
@@ -92,7 +100,8 @@ def sources(case: ReproFacts) -> list[DefinitionRecord]:
 def config_lines(
     config: Mapping[str, Mapping[str, Arg]], own: Mapping[str, str] = MappingProxyType({}), *, trusted: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Assignments that restore the recorded settings, and sentences on those that have no plain form, or that a dump may not set
+    """Assignments that restore the recorded settings, and sentences on those that have no plain form, or that a dump
+    may not set
     unless it is `trusted`.
 
     `own`: setting -> expression over the user's code.
@@ -182,9 +191,11 @@ def inner_kwargs(recorded: Mapping[str, Arg]) -> str:
 
 
 def group_lines(record: GraphRecord) -> tuple[list[str], list[str]]:
-    """Statements that make the process groups of a graph's collectives, and sentences for the head; none where it has none.
+    """Statements that make the process groups of a graph's collectives, and sentences for the head; none where it has
+    none.
 
-    One process makes them, so that it runs without torchrun. Where all groups had one rank they are real (gloo); larger ones are
+    One process makes them, so that it runs without torchrun. Where all groups had one rank they are real (gloo); larger
+    ones are
     torch's "fake" backend, whose collectives have the recorded shapes and move nothing, and the head says so.
     """
     sizes: dict[str, int] = {}
@@ -216,5 +227,9 @@ def group_lines(record: GraphRecord) -> tuple[list[str], list[str]]:
         f"    torch.distributed.new_group(list(range({sizes.get(str(number), 1)})))"
         for number in range(1, max(map(int, sizes)) + 1)
     ]
-    ranks = "one rank each" if world == 1 else f"up to {counted(world, 'rank')} that are not there: collectives move nothing"
+    ranks = (
+        "one rank each"
+        if world == 1
+        else f"up to {counted(world, 'rank')} that are not there: collectives move nothing"
+    )
     return lines, [f"Process groups are made here by one process, with {ranks}."]

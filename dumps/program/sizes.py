@@ -1,7 +1,10 @@
-"""Which dimensions of the inputs a repro makes dynamic: all of them as recorded, some marked with `mark_dynamic`, or none.
+"""Which dimensions of the inputs a repro makes dynamic: all of them as recorded, some marked with `mark_dynamic`, or
+none.
 
-A graph with symbolic sizes is first tried with `dynamic=True`. Once that fails it is tried with fixed sizes, then as `narrower`
-says: with the dimensions of one symbol, then with all that were symbols. What fails first tells which dimension the bug needs.
+A graph with symbolic sizes is first tried with `dynamic=True`. Once that fails it is tried with fixed sizes, then as
+`narrower`
+says: with the dimensions of one symbol, then with all that were symbols. What fails first tells which dimension the bug
+needs.
 Must not import torch, and must not claim what no run has shown.
 
 >>> replace(narrower(record, hints)[0], needed=True).sentence()
@@ -35,7 +38,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Sizing:
-    """Sizes of a repro: fixed where `marks` is empty, else these dimensions dynamic. `needed`: fixed sizes were seen to pass."""
+    """Sizes of a repro: fixed where `marks` is empty, else these dimensions dynamic. `needed`: fixed sizes were seen to
+    pass."""
 
     marks: tuple[Mark, ...] = ()
     needed: bool = False
@@ -80,7 +84,8 @@ def recorded(record: GraphRecord, hints: Mapping[str, Any]) -> Sizing | None:
 
 
 def narrower(record: GraphRecord, hints: Mapping[str, Any]) -> list[Sizing]:
-    """What a repro that fails with dynamic sizes is tried with: the fewest dynamic dimensions first. Empty without symbols."""
+    """What a repro that fails with dynamic sizes is tried with: the fewest dynamic dimensions first. Empty without
+    symbols."""
     marks = symbolic_dims(record, hints)
     if not marks:
         return []
@@ -91,7 +96,8 @@ def narrower(record: GraphRecord, hints: Mapping[str, Any]) -> list[Sizing]:
 
 
 def sizes_inside(record: GraphRecord) -> GraphRecord:
-    """The record with inputs that are a size of another input computed from it: as arguments they would be constants."""
+    """The record with inputs that are a size of another input computed from it: as arguments they would be
+    constants."""
     nodes = record.graph.nodes
     tensors = msgspec.structs.replace(
         record.graph, nodes=[node for node in nodes if not isinstance(node.value, SymValue)]

@@ -1,6 +1,8 @@
-"""A stand-in for a custom operator that nobody can import: registered under its name, with the shapes that were recorded.
+"""A stand-in for a custom operator that nobody can import: registered under its name, with the shapes that were
+recorded.
 
-Its schema is what the process knows of it, else what the recorded calls show; sizes come from its arguments where they are
+Its schema is what the process knows of it, else what the recorded calls show; sizes come from its arguments where they
+are
 theirs. Its values are made up, and the head of the repro says so. Must not import torch.
 
 >>> stand_in("mine::scale", calls, {}).splitlines()[0]                                 # doctest: +SKIP
@@ -41,7 +43,8 @@ class OpCall:
 
 
 def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool = False) -> str:
-    """The registration; raises CannotExpressError where the calls do not show what the operator is. `schema`: if it is known."""
+    """The registration; raises CannotExpressError where the calls do not show what the operator is. `schema`: if it is
+    known."""
     own = name.replace("::", "_").replace(".", "_")
     first = calls[0]
     names = [f"a{index}" for index in range(len(first.args))] + [identifier(key, name) for key in first.kwargs]
@@ -55,9 +58,7 @@ def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool
         {n for n, t in zip(names, types, strict=True) if t == "Tensor"} if first.nothing else set()
     )
     schema = schema or _schema(names, types, written, first)
-    outputs = [] if first.nothing else [
-        _output(at, calls, names, columns, name) for at in range(len(first.result))
-    ]  # fmt: skip
+    outputs = [] if first.nothing else [_output(at, calls, names, columns, name) for at in range(len(first.result))]
     takes = ", ".join(names)
     made = [f"made_up({one})" for one in outputs]
     lines = [f"torch.library.define({quoted(name)}, {quoted(schema)})", "", ""]
@@ -117,8 +118,16 @@ def _kind(arg: Arg, values: Mapping[str, Value | None]) -> str:
         return _list_kind(content, values)
     if tag == "sym":
         return "SymInt" if content[0] == "int" else "float"
-    known = {"dtype": "ScalarType", "device": "Device", "float": "float", "layout": "Layout", "string": "str",
-             "memory_format": "MemoryFormat", "tensor": "Tensor", "size": "SymInt[]"}  # fmt: skip
+    known = {
+        "dtype": "ScalarType",
+        "device": "Device",
+        "float": "float",
+        "layout": "Layout",
+        "string": "str",
+        "memory_format": "MemoryFormat",
+        "tensor": "Tensor",
+        "size": "SymInt[]",
+    }
     if tag in known:
         return known[tag]
     raise CannotExpressError(f"a custom operator has an argument of kind {tag!r}, for which no stand-in can be written")
@@ -147,7 +156,8 @@ def _type(kinds: Sequence[str], name: str) -> str:
 
 
 def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Sequence[Sequence[Arg]], name: str) -> str:
-    """An expression that makes an uninitialised output: like an argument, else of sizes that are an argument's or a number."""
+    """An expression that makes an uninitialised output: like an argument, else of sizes that are an argument's or a
+    number."""
     wanted: list[TensorValue] = []
     for call in calls:
         value = call.result[at]
@@ -157,10 +167,11 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
             )
         wanted.append(value)
     given = {
-        own: tensors for own, column in zip(names, columns, strict=True)
+        own: tensors
+        for own, column in zip(names, columns, strict=True)
         if len(tensors := [_tensor(arg, call) for arg, call in zip(column, calls, strict=True)]) == len(calls)
         and all(one is not None for one in tensors)
-    }  # fmt: skip
+    }
     dtype = f"dtype=torch.{identifier(wanted[0].dtype, name)}"
     for own, tensors in given.items():
         if all(
@@ -171,10 +182,17 @@ def _output(at: int, calls: Sequence[OpCall], names: Sequence[str], columns: Seq
     sizes: list[str] = []
     for dim in range(len(wanted[0].shape)):
         found = next(
-            (f"{own}.size({place})" for own, tensors in given.items() for place in range(8)
-             if all(t is not None and place < len(t.shape) and t.shape[place] == w.shape[dim]
-                    for t, w in zip(tensors, wanted, strict=True))), None,
-        )  # fmt: skip
+            (
+                f"{own}.size({place})"
+                for own, tensors in given.items()
+                for place in range(8)
+                if all(
+                    t is not None and place < len(t.shape) and t.shape[place] == w.shape[dim]
+                    for t, w in zip(tensors, wanted, strict=True)
+                )
+            ),
+            None,
+        )
         extents = {w.shape[dim] for w in wanted}
         if found is None and len(extents) == 1 and isinstance(wanted[0].shape[dim], int):
             found = str(wanted[0].shape[dim])

@@ -1,9 +1,12 @@
-"""A test in the style of PyTorch's suites, from the text of a repro: it fails while the bug is there, and passes once it is gone.
+"""A test in the style of PyTorch's suites, from the text of a repro: it fails while the bug is there, and passes once
+it is gone.
 
-What the program is made of (its graph, inputs, operators, settings) is taken over as it stands; how it judges is written anew, as
-a comparison of compiled and eager. Which of the forms fails is found by running them (minifier.report). Must not import torch.
+What the program is made of (its graph, inputs, operators, settings) is taken over as it stands; how it judges is
+written anew, as
+a comparison of compiled and eager. Which of the forms fails is found by running them (minifier.report). Must not import
+torch.
 
->>> suite_of(program, failure, "amin_is_wrong").splitlines()[0]                                              # doctest: +SKIP
+>>> suite_of(program, failure, "amin_is_wrong").splitlines()[0]  # doctest: +SKIP
 '# Owner(s): ["module: inductor"]'
 """
 
@@ -19,7 +22,8 @@ from .dying import limit_s
 from .text import CannotExpressError, indented, quoted
 
 FORMS: tuple[dict[str, str], ...] = ({}, {"rtol": "1e-6", "atol": "0"}, {"rtol": "1e-9", "atol": "0"})
-"""How close compiled and eager have to be: as close as PyTorch's tests ask by dtype, else closer, for a bug that is small."""
+"""How close compiled and eager have to be: as close as PyTorch's tests ask by dtype, else closer, for a bug that is
+small."""
 
 _CONFIG = "config"
 _DEADLY = ("signal", "hang")
@@ -39,7 +43,8 @@ _HEAD = [
 
 @dataclass
 class Parts:
-    """What a program consists of: `imports`, everything before its inputs, functions from there on by name, the settings of
+    """What a program consists of: `imports`, everything before its inputs, functions from there on by name, the
+    settings of
     modules as (module, name, value), statements of a global state, and how it compiles, as an expression.
     """
 
@@ -102,7 +107,9 @@ def _faulty(program: str) -> str:
     lines = program.splitlines(keepends=True)
     before = "".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
     assert node.end_lineno is not None and node.end_col_offset is not None
-    return _faulty(before + text + lines[node.end_lineno - 1][node.end_col_offset :] + "".join(lines[node.end_lineno :]))
+    return _faulty(
+        before + text + lines[node.end_lineno - 1][node.end_col_offset :] + "".join(lines[node.end_lineno :])
+    )
 
 
 def _chosen(node: ast.If | ast.IfExp, program: str) -> str | None:
@@ -121,7 +128,11 @@ def _chosen(node: ast.If | ast.IfExp, program: str) -> str | None:
 def _statement(node: ast.stmt, text: str, found: Parts) -> None:
     """A statement behind the functions: a setting, a state, or a part of how the repro judges."""
     for call in ast.walk(node):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.compile" and ast.unparse(call.args[0]) == "graph":
+        if (
+            isinstance(call, ast.Call)
+            and ast.unparse(call.func) == "torch.compile"
+            and ast.unparse(call.args[0]) == "graph"
+        ):
             found.compiled = found.compiled or ast.unparse(call)
     target = node.targets[0] if isinstance(node, ast.Assign) else None
     if isinstance(node, ast.Assign) and isinstance(target, ast.Attribute) and ast.unparse(target).startswith("torch."):
@@ -148,16 +159,26 @@ def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, told
     method = [f"def test_{name}(self):", *indented([*state, *lines])]
     text = [
         '# Owner(s): ["module: inductor"]',
-        *([""] if told else []), *(f"# {line}" for line in textwrap.wrap(told, 110)), "",
-        *_imports(parts, body), "", *_HEAD, "", "",
-    ]  # fmt: skip
+        *([""] if told else []),
+        *(f"# {line}" for line in textwrap.wrap(told, 110)),
+        "",
+        *_imports(parts, body),
+        "",
+        *_HEAD,
+        "",
+        "",
+    ]
     for block in (*parts.before, *kept):
         text += [block, "", ""]
     text += [
         f"class Test{title}(TestCase):",
         *indented([*helpers, *([""] if helpers else []), *decorators, *method]),
-        "", "", 'if __name__ == "__main__":', "    run_tests()", "",
-    ]  # fmt: skip
+        "",
+        "",
+        'if __name__ == "__main__":',
+        "    run_tests()",
+        "",
+    ]
     return "".join(f"{line.rstrip()}\n" for line in "\n".join(text).rstrip().split("\n"))
 
 
@@ -222,7 +243,9 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
     """The statements of the test, and the method that compares, where there is one."""
     kind, detail = failure.kind, failure.detail
     if "backend" in parts.functions or kind in ("slow", "memory", "command"):
-        raise CannotExpressError(f"no test is written for a failure of the kind {kind!r}", "it measures, or runs nothing")
+        raise CannotExpressError(
+            f"no test is written for a failure of the kind {kind!r}", "it measures, or runs nothing"
+        )
     if kind in _DEADLY:
         return _in_a_child(failure), []
     if failure.stage == "eager":
@@ -232,18 +255,26 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
     if kind == "missing_error":
         error = failure.error if failure.error.isidentifier() else "Exception"
         return [
-            f"with self.assertRaises({error}):", f"    {_called(parts, 'graph')}",
-            "with self.assertRaises(Exception):", f"    {_called(parts, parts.compiled)}",
-        ], []  # fmt: skip
+            f"with self.assertRaises({error}):",
+            f"    {_called(parts, 'graph')}",
+            "with self.assertRaises(Exception):",
+            f"    {_called(parts, parts.compiled)}",
+        ], []
     if "homes" in parts.functions:
         return [f"self.assertEqual(homes({parts.compiled}), homes(graph))"], []
     if kind == "metadata" and detail in ("mutation", "no mutation"):
         return [
-            "expected, actual = make_inputs(), make_inputs()", "graph(*expected)", f"{parts.compiled}(*actual)",
+            "expected, actual = make_inputs(), make_inputs()",
+            "graph(*expected)",
+            f"{parts.compiled}(*actual)",
             "torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)",
-        ], []  # fmt: skip
+        ], []
     asked = {"equal_nan": "True"} | ({"check_stride": "True"} if detail == "stride" else {}) | how
-    more = ["", "def signs(results):", "    return [x.signbit() & (x == 0) for x in results]"] if detail == "signed zero" else []
+    more = (
+        ["", "def signs(results):", "    return [x.signbit() & (x == 0) for x in results]"]
+        if detail == "signed zero"
+        else []
+    )
     close = "torch.testing.assert_close"
     compared = [f"{close}(actual, expected, {', '.join(f'{name}={value}' for name, value in asked.items())})"]
     compared += [f"{close}(self.signs(actual), self.signs(expected))"] if more else []

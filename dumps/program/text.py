@@ -1,7 +1,10 @@
-"""What all styles of the printer share: names that may stand in a program, literals, arguments and nodes of a record, long lines.
+"""What all styles of the printer share: names that may stand in a program, literals, arguments and nodes of a record,
+long lines.
 
-Must not import torch. The text is run by whoever runs the program, so nothing of a record reaches it but checked identifiers,
-dotted names and repr(). A style says how a statement, a call and what a graph holds are written (`module`, `function`, `plain`).
+Must not import torch. The text is run by whoever runs the program, so nothing of a record reaches it but checked
+identifiers,
+dotted names and repr(). A style says how a statement, a call and what a graph holds are written (`module`, `function`,
+`plain`).
 
 >>> quoted("a"), indented(["x = 1"]), broken("f(aaaa, bbbb)", 9)
 ('"a"', ['    x = 1'], ['f(aaaa,', '    bbbb)'])
@@ -32,17 +35,33 @@ _DUNDER_OPS = frozenset(f"__{i}{name}__" for i in ("", "i", "r") for name in ("a
 """Operators of aten that are named so."""
 _DEVICE = re.compile(r"[a-z][a-z0-9_]*(?::[0-9]+)?", re.ASCII)
 _TORCH_NAMES = ("dtype", "layout", "memory_format", "qscheme")
-_INFIX = {"Add": "+", "Mul": "*", "Div": "/", "FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%", "Pow": "**",
-          "PowByNatural": "**", "IntTrueDiv": "/", "FloatTrueDiv": "/", "FloatPow": "**", "LShift": "<<", "RShift": ">>",
+_INFIX = {"Add": "+", "Mul": "*", "Div": "/", "FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%",
+"Pow": "**",
+          "PowByNatural": "**", "IntTrueDiv": "/", "FloatTrueDiv": "/", "FloatPow": "**", "LShift": "<<",
+          "RShift": ">>",
           "Eq": "==", "Ne": "!=", "Lt": "<", "Le": "<=", "Gt": ">", "Ge": ">=", "And": "and", "Or": "or",
           "BitwiseFn_bitwise_and": "&", "BitwiseFn_bitwise_or": "|", "BitwiseFn_bitwise_xor": "^"}  # fmt: skip
-_CALLS = {"Max": "max", "Min": "min", "Abs": "abs", "ToFloat": "float", "TruncToInt": "int", "RoundToInt": "round",
-          "FloorToInt": "math.floor", "CeilToInt": "math.ceil", "floor": "math.floor", "ceiling": "math.ceil",
-          "TruncToFloat": "math.trunc", "RoundDecimal": "round", "Identity": ""}  # fmt: skip
+_CALLS = {
+    "Max": "max",
+    "Min": "min",
+    "Abs": "abs",
+    "ToFloat": "float",
+    "TruncToInt": "int",
+    "RoundToInt": "round",
+    "FloorToInt": "math.floor",
+    "CeilToInt": "math.ceil",
+    "floor": "math.floor",
+    "ceiling": "math.ceil",
+    "TruncToFloat": "math.trunc",
+    "RoundDecimal": "round",
+    "Identity": "",
+}
 _ALIASES = {"_operator": "operator"}
 CHECKPOINTS = frozenset({"higher_order.tag_activation_checkpoint", "higher_order.wrap_activation_checkpoint"})
 GETITEM = ("operator.getitem", "_operator.getitem")
-_BUILTINS = frozenset({"abs", "bool", "complex", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "round", "sum"})
+_BUILTINS = frozenset(
+    {"abs", "bool", "complex", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "round", "sum"}
+)
 
 
 class CannotExpressError(GraphdbgError):
@@ -148,7 +167,8 @@ def names_read(body: str) -> set[str]:
 
 
 def target(name: str, where: str, *, short: Collection[str] = ()) -> str:
-    """The Python expression for a call_function target; RefusedError for what is not of torch, NumPy, operator, math, builtins.
+    """The Python expression for a call_function target; RefusedError for what is not of torch, NumPy, operator, math,
+    builtins.
 
     `short`: namespaces of operators that the program has by their own names.
     """
@@ -201,7 +221,8 @@ def _expression(tree: expressions.Expr, names: Mapping[str, str]) -> str:
 
 
 class Writer:
-    """Writes arguments. `names` maps nodes to variables, `symbols` symbols to variables, `tensors` tensors to expressions.
+    """Writes arguments. `names` maps nodes to variables, `symbols` symbols to variables, `tensors` tensors to
+    expressions.
 
     `strings`: the record's table of long texts.
     """
@@ -280,7 +301,8 @@ class Writer:
 
 
 class Printer(Writer):
-    """Writes the graph of a record, or one nested in it, node by node. `TAKEN`: names that the program needs for itself."""
+    """Writes the graph of a record, or one nested in it, node by node. `TAKEN`: names that the program needs for
+    itself."""
 
     TAKEN: frozenset[str] = frozenset()
     SHORT: frozenset[str] = frozenset()
@@ -295,8 +317,11 @@ class Printer(Writer):
             functional = any(node.target == kernels.FUNCTIONAL for node in nodes(record.graph))
             self.kernels = kernels.definitions(record.kernels, functional=functional)
 
-    def function(self, name: str, body: GraphBody, first: Callable[[], Lines], statement: Callable[[NodeRecord], Lines]) -> Lines:
-        """A graph as a function. `first`: what stands before the nodes, when the parameters have names; `statement`: a node's."""
+    def function(
+        self, name: str, body: GraphBody, first: Callable[[], Lines], statement: Callable[[NodeRecord], Lines]
+    ) -> Lines:
+        """A graph as a function. `first`: what stands before the nodes, when the parameters have names; `statement`: a
+        node's."""
         parameters = [self.name(node) for node in body.nodes if node.op == "placeholder"]
         lines = first()
         for node in body.nodes:

@@ -1,7 +1,10 @@
-"""What a saved graph may call, as plain data: names of functions, of Tensor methods and attributes, and what is denied outright.
+"""What a saved graph may call, as plain data: names of functions, of Tensor methods and attributes, and what is denied
+outright.
 
-Holds no torch objects and imports nothing of torch; `targets` turns these names into functions, both ways. A name is added here
-only if calling the function with tensors and plain values can neither read or write files, start anything, nor call back
+Holds no torch objects and imports nothing of torch; `targets` turns these names into functions, both ways. A name is
+added here
+only if calling the function with tensors and plain values can neither read or write files, start anything, nor call
+back
 into Python that the dump chooses.
 
 >>> "getitem" in OPERATOR, "methodcaller" in OPERATOR
@@ -24,7 +27,9 @@ OPERATOR = words(
     """
 )
 
-BUILTINS = frozenset(["abs", "bool", "complex", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "round", "sum"])
+BUILTINS = frozenset(
+    ["abs", "bool", "complex", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "round", "sum"]
+)
 
 ATTRIBUTES = words(
     """
@@ -57,44 +62,66 @@ DENIED_METHODS = words(
     """
 )
 
-EXTRA_FUNCTIONS = tuple(f"{home}.{name}" for home, names in (
-    ("torch._C", "_set_grad_enabled _set_fwd_grad_enabled _enter_dual_level _exit_dual_level _log_api_usage_once"),
-    ("torch._C._autograd", "_saved_tensors_hooks_disable _saved_tensors_hooks_enable"),
-    ("torch.amp.autocast_mode", "_enter_autocast _exit_autocast"),
-    ("torch.autograd.grad_mode", "_enter_inference_mode _exit_inference_mode"),
-    ("torch._C._functorch",
-     "current_level maybe_current_level set_inplace_requires_grad_allowed get_inplace_requires_grad_allowed "
-     "set_single_level_autograd_function_allowed unwrap_if_dead _grad_increment_nesting _grad_decrement_nesting "
-     "_jvp_increment_nesting _jvp_decrement_nesting _vmap_increment_nesting _vmap_decrement_nesting _add_batch_dim "
-     "_remove_batch_dim _wrap_for_grad _unwrap_for_grad _unwrap_batched is_batchedtensor get_unwrapped"),
-    ("torch._functorch.predispatch",
-     "_enter_dual_level _exit_dual_level _jvp_increment_nesting _jvp_decrement_nesting _make_dual _unpack_dual "
-     "_unwrap_for_grad _add_batch_dim _remove_batch_dim _vmap_increment_nesting _vmap_decrement_nesting"),
-    ("torch._functorch.vmap", "lazy_load_decompositions"),
-    ("torch._functorch.eager_transforms", "_set_tensor_requires_grad _autograd_grad"),
-    ("torch.autograd", "grad"),
-    ("torch.autograd.forward_ad", "_maybe_load_decompositions make_dual unpack_dual"),
-    ("torch._refs", "tensor"),
-    ("torch._dynamo.variables.torch", "untyped_storage_size"),
-    ("torch._dynamo.create_parameter_op", "tracable_create_parameter"),
-    ("torch",
-     "_check _check_is_size _check_index _check_tensor_all _check_type _check_value _assert Size as_tensor tensor "
-     "get_default_dtype is_grad_enabled is_inference_mode_enabled"),
-    ("torch.nn.functional",
-     "sigmoid tanh hardsigmoid hardswish upsample upsample_nearest upsample_bilinear grouped_mm scaled_mm "
-     "scaled_grouped_mm"),
-    ("torch.utils._sympy.functions", "FloorDiv"),
-) for name in names.split())  # fmt: skip
-"""Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs; one a torch lacks is skipped."""
+EXTRA_FUNCTIONS = tuple(
+    f"{home}.{name}"
+    for home, names in (
+        ("torch._C", "_set_grad_enabled _set_fwd_grad_enabled _enter_dual_level _exit_dual_level _log_api_usage_once"),
+        ("torch._C._autograd", "_saved_tensors_hooks_disable _saved_tensors_hooks_enable"),
+        ("torch.amp.autocast_mode", "_enter_autocast _exit_autocast"),
+        ("torch.autograd.grad_mode", "_enter_inference_mode _exit_inference_mode"),
+        (
+            "torch._C._functorch",
+            "current_level maybe_current_level set_inplace_requires_grad_allowed get_inplace_requires_grad_allowed "
+            "set_single_level_autograd_function_allowed unwrap_if_dead _grad_increment_nesting _grad_decrement_nesting "
+            "_jvp_increment_nesting _jvp_decrement_nesting _vmap_increment_nesting _vmap_decrement_nesting "
+            "_add_batch_dim "
+            "_remove_batch_dim _wrap_for_grad _unwrap_for_grad _unwrap_batched is_batchedtensor get_unwrapped",
+        ),
+        (
+            "torch._functorch.predispatch",
+            "_enter_dual_level _exit_dual_level _jvp_increment_nesting _jvp_decrement_nesting _make_dual _unpack_dual "
+            "_unwrap_for_grad _add_batch_dim _remove_batch_dim _vmap_increment_nesting _vmap_decrement_nesting",
+        ),
+        ("torch._functorch.vmap", "lazy_load_decompositions"),
+        ("torch._functorch.eager_transforms", "_set_tensor_requires_grad _autograd_grad"),
+        ("torch.autograd", "grad"),
+        ("torch.autograd.forward_ad", "_maybe_load_decompositions make_dual unpack_dual"),
+        ("torch._refs", "tensor"),
+        ("torch._dynamo.variables.torch", "untyped_storage_size"),
+        ("torch._dynamo.create_parameter_op", "tracable_create_parameter"),
+        (
+            "torch",
+            "_check _check_is_size _check_index _check_tensor_all _check_type _check_value _assert Size "
+            "as_tensor tensor "
+            "get_default_dtype is_grad_enabled is_inference_mode_enabled",
+        ),
+        (
+            "torch.nn.functional",
+            "sigmoid tanh hardsigmoid hardswish upsample upsample_nearest upsample_bilinear grouped_mm scaled_mm "
+            "scaled_grouped_mm",
+        ),
+        ("torch.utils._sympy.functions", "FloorDiv"),
+    )
+    for name in names.split()
+)
+"""Functions outside `get_overridable_functions()` that Dynamo and AOTAutograd write into graphs; one a torch lacks is
+skipped."""
 
-REFERENCE_HOMES = ("torch._refs", "torch._refs.fft", "torch._refs.linalg", "torch._refs.nn.functional", "torch._refs.special")
+REFERENCE_HOMES = (
+    "torch._refs",
+    "torch._refs.fft",
+    "torch._refs.linalg",
+    "torch._refs.nn.functional",
+    "torch._refs.special",
+)
 """Where torch's operators are written in Python; callable is what these list as public."""
 
 WRAPPER_HOMES = {
     "torch.testing._internal.two_tensor.TwoTensor": "torch.testing._internal.two_tensor",
     "torch.distributed._functional_collectives.AsyncCollectiveTensor": "torch.distributed._functional_collectives",
 }
-"""Tensor subclasses of torch's own that a saved graph may be given, and the module to import for each; others are made where
+"""Tensor subclasses of torch's own that a saved graph may be given, and the module to import for each; others are made
+where
 their class is defined in this process."""
 
 BUILTIN_HOMES = (
@@ -106,7 +133,8 @@ BUILTIN_HOMES = (
     "torch._C._nested",
     "torch",
 )
-"""Where compiled functions live that are registered aten ops under another roof (`torch.arange`, `torch._C._nn.gelu`)."""
+"""Where compiled functions live that are registered aten ops under another roof (`torch.arange`,
+`torch._C._nn.gelu`)."""
 
 DENIED_FUNCTIONS = words(
     """
@@ -117,7 +145,8 @@ DENIED_FUNCTIONS = words(
 
 WITH_TORCH = words(
     """
-    aten prim prims higher_order operator _operator math builtins torch numpy quantized _quantized mkldnn mkldnn_prepacked
+    aten prim prims higher_order operator _operator math builtins torch numpy quantized _quantized mkldnn
+    mkldnn_prepacked
     onednn mkl sparse xnnpack prepacked c10d debugprims inductor static_runtime nvprims aoti_torch streams nnapi
     """
 )
@@ -172,5 +201,7 @@ DENIED_HIGHER_ORDER = words(
     """
 )
 
-TRITON_CALLS = frozenset(["higher_order.triton_kernel_wrapper_mutation", "higher_order.triton_kernel_wrapper_functional"])
+TRITON_CALLS = frozenset(
+    ["higher_order.triton_kernel_wrapper_mutation", "higher_order.triton_kernel_wrapper_functional"]
+)
 """Calls of the user's own Triton kernels: shown, but their source would have to be executed to run them."""

@@ -1,7 +1,8 @@
 # pyright: basic
 """Arguments of nodes and metadata <-> JSON values with one-key tags (schema.ARGUMENT_TAGS).
 
-Encoding never fails: what has no saved form becomes {"opaque": [type, text]}. Decoding refuses opaque values by name, and
+Encoding never fails: what has no saved form becomes {"opaque": [type, text]}. Decoding refuses opaque values by name,
+and
 gives FX only plain values and inert text, since FX and Inductor print them into code that is run.
 
 >>> ArgumentWriter(symbols, values).encode((1, slice(None, 2)))
@@ -35,7 +36,8 @@ _OPAQUE_TEXT = 200
 
 
 def named(kind: type[T], name: str, where: str) -> T:
-    """What torch has by a name, of a kind such as torch.dtype or torch.layout; EnvironmentLackError when this torch has none."""
+    """What torch has by a name, of a kind such as torch.dtype or torch.layout; EnvironmentLackError when this torch has
+    none."""
     found = getattr(torch, name, None) if name.isidentifier() else None
     if not isinstance(found, kind):
         raise EnvironmentLackError(where, f"this torch has no {kind.__name__} {name!r}")
@@ -56,13 +58,16 @@ def device_of(name: str, where: str) -> torch.device:
 
 
 class ArgumentWriter:
-    """Encodes arguments. `keep_tensor` stores a tensor met in the arguments and returns the name to refer to it by. `originals`:
+    """Encodes arguments. `keep_tensor` stores a tensor met in the arguments and returns the name to refer to it by.
+    `originals`:
     inert text -> what it was in the record that the graph came from."""
 
     def __init__(
-        self, values: ValueWriter, keep_tensor: Callable[[torch.Tensor], str] | None = None,
+        self,
+        values: ValueWriter,
+        keep_tensor: Callable[[torch.Tensor], str] | None = None,
         originals: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.values = values
         self.originals = originals or {}
         self.symbols = values.symbols
@@ -128,9 +133,12 @@ class ArgumentReader:
     """Decodes arguments. `reader` makes symbolic values, `texts` makes text inert."""
 
     def __init__(
-        self, reader: ValueReader, strings: list[str], texts: Texts | None = None,
+        self,
+        reader: ValueReader,
+        strings: list[str],
+        texts: Texts | None = None,
         tensors: Mapping[str, torch.Tensor] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.reader = reader
         self.texts = Texts() if texts is None else texts
         self.strings = strings

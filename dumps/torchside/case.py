@@ -29,17 +29,27 @@ from .encode import CARRY, encode
 from .observed import observe
 
 _ROLES = {
-    "PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant", "CUSTOM_OBJ": "constant", "TOKEN": "token",
+    "PARAMETER": "parameter",
+    "BUFFER": "buffer",
+    "CONSTANT_TENSOR": "constant",
+    "CUSTOM_OBJ": "constant",
+    "TOKEN": "token",
     "USER_INPUT": "user",
-}  # fmt: skip
+}
 
 _MUTATIONS = {"BUFFER_MUTATION": "BufferAOTInput", "PARAMETER_MUTATION": "ParamAOTInput", "USER_INPUT_MUTATION": ""}
 
 
 def save(
-    gm: Any, inputs: Sequence[Any], path: Path, *, like: GraphRecord | None, stage: str | None,
-    compile_kwargs: Mapping[str, Any] | None, ambient: Ambient | None,
-) -> Path:  # fmt: skip
+    gm: Any,
+    inputs: Sequence[Any],
+    path: Path,
+    *,
+    like: GraphRecord | None,
+    stage: str | None,
+    compile_kwargs: Mapping[str, Any] | None,
+    ambient: Ambient | None,
+) -> Path:
     """Writes the folder; it appears whole or not at all. `gm` may be an exported program."""
     if isinstance(gm, torch.export.ExportedProgram):
         gm, inputs, roles = parts(gm, inputs)
@@ -59,19 +69,31 @@ def save(
 
 
 def describe(
-    gm: fx.GraphModule, *, like: GraphRecord | None, stage: str | None, compile_kwargs: Mapping[str, Any] | None,
-    ambient: Ambient | None, sink: Any,
-) -> GraphRecord:  # fmt: skip
-    """The record of a case: what is not said comes from `like`, then from the record that the module was loaded from."""
+    gm: fx.GraphModule,
+    *,
+    like: GraphRecord | None,
+    stage: str | None,
+    compile_kwargs: Mapping[str, Any] | None,
+    ambient: Ambient | None,
+    sink: Any,
+) -> GraphRecord:
+    """The record of a case: what is not said comes from `like`, then from the record that the module was loaded
+    from."""
     carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
     if like is not None:
         names = ("id", "stage", "compile_id", "compile_kwargs", "ambient", "config", "inputs", "definitions")
         carry = {name: getattr(like, name) for name in names}
     stage = str(stage or carry.get("stage") or guess_stage(gm))
     record = encode(
-        gm, id=carry.get("id", f"case/{stage}"), stage=stage, compile_id=carry.get("compile_id"),
-        compile_kwargs=compile_kwargs, ambient=ambient or carry.get("ambient"), roles=carry.get("inputs", ()), sink=sink,
-    )  # fmt: skip
+        gm,
+        id=carry.get("id", f"case/{stage}"),
+        stage=stage,
+        compile_id=carry.get("compile_id"),
+        compile_kwargs=compile_kwargs,
+        ambient=ambient or carry.get("ambient"),
+        roles=carry.get("inputs", ()),
+        sink=sink,
+    )
     if compile_kwargs is None:
         record.compile_kwargs = dict(carry.get("compile_kwargs", {}))
     record.config = dict(carry.get("config", {}))
@@ -92,7 +114,8 @@ def guess_stage(gm: fx.GraphModule) -> str:
 def parts(
     program: torch.export.ExportedProgram, inputs: Sequence[Any] | None = None, named: Mapping[str, Any] | None = None
 ) -> tuple[fx.GraphModule, list[Any], list[InputRecord]]:
-    """(the graph, a value for each of its inputs, their roles). `inputs` and `named` are what the program would be called with;
+    """(the graph, a value for each of its inputs, their roles). `inputs` and `named` are what the program would be
+    called with;
     where neither is given, its example inputs. Raises UsageError where it has none, or where they do not fit.
     """
     given, words = (tuple(inputs or ()), dict(named or {}))
@@ -156,7 +179,8 @@ def _made(home: Any, name: str, value: Any) -> Any:
 
 
 def _renamed(module: fx.GraphModule) -> fx.GraphModule:
-    """The same graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change on
+    """The same graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change
+    on
     loading."""
     graph = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}

@@ -1,7 +1,8 @@
 # pyright: basic
 """GraphRecord -> live fx.GraphModule. Every name is checked before FX, which runs the code that it prints, sees it.
 
-Nothing of the graph is executed here. `build` gives a module with real tensors; with `fake` also fake values on every node.
+Nothing of the graph is executed here. `build` gives a module with real tensors; with `fake` also fake values on every
+node.
 
 >>> gm = Decoder(record, tensors, "case/graph.json").build(fake=False)
 >>> gm, fake_inputs, mode = fake_module(record, tensors, "case/graph.json")
@@ -55,13 +56,22 @@ class Decoder:
             raise RefusedError(error.what, error.why, error.fix or _instead(self.record)) from error.__cause__
         record = self.record
         gm.meta[CARRY] |= {
-            "id": record.id, "stage": record.stage, "compile_id": record.compile_id,
-            "compile_kwargs": record.compile_kwargs, "ambient": record.ambient, "config": record.config,
-            "definitions": record.definitions, "inputs": record.inputs, "versions": record.versions, "symbols": self.symbols,
-            "has_shape_env": bool(record.shape_env or record.symbols), "originals": self.originals,
+            "id": record.id,
+            "stage": record.stage,
+            "compile_id": record.compile_id,
+            "compile_kwargs": record.compile_kwargs,
+            "ambient": record.ambient,
+            "config": record.config,
+            "definitions": record.definitions,
+            "inputs": record.inputs,
+            "versions": record.versions,
+            "symbols": self.symbols,
+            "has_shape_env": bool(record.shape_env or record.symbols),
+            "originals": self.originals,
             "not_saved": dict((record.graph.meta.get("not_saved") or {"dict": []})["dict"]),
-            "made_up": self.storages.made_up, "names": (names.input_names(record), names.outputs(record)),
-        }  # fmt: skip
+            "made_up": self.storages.made_up,
+            "names": (names.input_names(record), names.outputs(record)),
+        }
         return gm
 
     def _body(self, body: GraphBody, fake: bool, where: str, depth: int) -> GraphModule:
@@ -92,7 +102,9 @@ class Decoder:
                 self._value(node, record, body, meta, fake, f"{where}: node {record.name}")
         gm = _module(root, graph, where)
         meta.module(gm, body.meta, where)
-        gm.meta[CARRY] = {key: body.meta[key] for key in ("value_key", "tensor_meta", GROUPS, names.NAMES) if key in body.meta}
+        gm.meta[CARRY] = {
+            key: body.meta[key] for key in ("value_key", "tensor_meta", GROUPS, names.NAMES) if key in body.meta
+        }
         return gm
 
     def _node(
@@ -164,7 +176,9 @@ class Decoder:
         except EnvironmentLackError:
             if record.op == "placeholder":
                 raise
-            node.meta[CARRIED_VALUE] = record.value  # an intermediate value that cannot be made is made again by propagation
+            node.meta[CARRIED_VALUE] = (
+                record.value
+            )  # an intermediate value that cannot be made is made again by propagation
             return
         if key == "val" and body.meta.get("tensor_meta"):
             meta.tensor_meta(node)
@@ -193,7 +207,10 @@ def _instead(record: GraphRecord) -> str:
     name, _, stage = record.id.partition("/")
     if record.stage not in BEFORE_AOT or stage.partition(".")[0] != record.stage:
         return ""
-    return f"the graphs of {name} behind AOTAutograd (forward, backward, inference) hold operators alone: replay one of those"
+    return (
+        f"the graphs of {name} behind AOTAutograd (forward, backward, inference) hold operators alone: replay "
+        "one of those"
+    )
 
 
 def _as_number(value: Any) -> Any:
@@ -231,7 +248,12 @@ def _install(root: torch.nn.Module, path: str, value: Any, where: str) -> None:
         if not isinstance(owner, torch.nn.Module):
             raise UnreadableError(where, f"the attribute {path!r} leads through a tensor")
     last = parts[-1]
-    if hasattr(owner, last) and last not in owner._modules and last not in owner._parameters and last not in owner._buffers:
+    if (
+        hasattr(owner, last)
+        and last not in owner._modules
+        and last not in owner._parameters
+        and last not in owner._buffers
+    ):
         raise RefusedError(where, f"the attribute {path!r} would replace a part of torch.nn.Module")
     if isinstance(value, torch.nn.Parameter):
         owner.register_parameter(last, value)

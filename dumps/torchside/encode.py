@@ -53,14 +53,21 @@ GROUPS = "process_groups"
 
 
 def encode(
-    gm: GraphModule, *, id: str, stage: str, compile_id: str | None = None,
-    compile_kwargs: Mapping[str, Any] | None = None, ambient: Ambient | None = None,
-    config: Mapping[str, Mapping[str, Any]] | None = None, roles: Iterable[InputRecord] = (),
+    gm: GraphModule,
+    *,
+    id: str,
+    stage: str,
+    compile_id: str | None = None,
+    compile_kwargs: Mapping[str, Any] | None = None,
+    ambient: Ambient | None = None,
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    roles: Iterable[InputRecord] = (),
     sink: TensorSink | None = None,
-) -> GraphRecord:  # fmt: skip
+) -> GraphRecord:
     """The record of a graph.
 
-    `roles` are what is known of inputs: role and source count. Tensors that the graph holds go to `sink`; without one, and for
+    `roles` are what is known of inputs: role and source count. Tensors that the graph holds go to `sink`; without one,
+    and for
     those it declines, only their metadata is written.
     """
     known = {item.name: item for item in roles}
@@ -69,7 +76,9 @@ def encode(
         body = encoder.whole()
         plain = encoder.plain.encode
         kwargs = {key: plain(_unboxed(value)) for key, value in (compile_kwargs or {}).items()}
-        settings = {room: {key: plain(value) for key, value in values.items()} for room, values in (config or {}).items()}
+        settings = {
+            room: {key: plain(value) for key, value in values.items()} for room, values in (config or {}).items()
+        }
         symbols, guards, shape_env = encoder.symbols.finish()
         kernels = encoder.kernels.finish() if "kernels" in vars(encoder) else []
     inputs = [
@@ -77,10 +86,22 @@ def encode(
         for name in (node.name for node in body.nodes if node.op == "placeholder")
     ]
     record = GraphRecord(
-        format=FORMAT, id=id, stage=stage, compile_id=compile_id, versions={"torch": str(torch.__version__)}, graph=body,
-        inputs=inputs, symbols=symbols, guards=guards, shape_env=shape_env, strings=list(encoder.meta.strings),
-        kernels=kernels, compile_kwargs=kwargs, ambient=ambient or Ambient(), config=settings,
-    )  # fmt: skip
+        format=FORMAT,
+        id=id,
+        stage=stage,
+        compile_id=compile_id,
+        versions={"torch": str(torch.__version__)},
+        graph=body,
+        inputs=inputs,
+        symbols=symbols,
+        guards=guards,
+        shape_env=shape_env,
+        strings=list(encoder.meta.strings),
+        kernels=kernels,
+        compile_kwargs=kwargs,
+        ambient=ambient or Ambient(),
+        config=settings,
+    )
     record.definitions = definitions.of_record(record, config or {}, encoder.functions)
     return record
 
@@ -235,7 +256,8 @@ def _unboxed(value: Any) -> Any:
 
 
 def _process_groups(gm: GraphModule) -> Arg:
-    """The groups by name, found in the arguments of functional collectives; None for a graph without, or where none of its names
+    """The groups by name, found in the arguments of functional collectives; None for a graph without, or where none of
+    its names
     is known to this process. Does not communicate."""
     found: dict[str, Arg] = {}
     for name in sorted(set(_group_names(gm))):
@@ -267,7 +289,9 @@ def _facts_of(group: Any) -> Arg:
     distributed = sys.modules["torch.distributed"]
     ranks = [int(rank) for rank in distributed.get_process_group_ranks(group)]
     facts = [
-        ["backend", str(distributed.get_backend(group))], ["ranks", ranks], ["rank", int(distributed.get_rank())],
+        ["backend", str(distributed.get_backend(group))],
+        ["ranks", ranks],
+        ["rank", int(distributed.get_rank())],
         ["world_size", int(distributed.get_world_size())],
-    ]  # fmt: skip
+    ]
     return {"dict": facts}

@@ -1,9 +1,12 @@
 # pyright: basic
-"""Tensors that came out of other operations: what autograd knows of an input that is a view, or requires grad and is no leaf.
+"""Tensors that came out of other operations: what autograd knows of an input that is a view, or requires grad and is no
+leaf.
 
 A graph may write to such an input, which it may not to a leaf, and views of one such tensor see each other's gradients.
-AOTAutograd takes the base of inputs that share memory for the input, so its shape is part of the program. The memory stays
-where it is, but for tensors that hold others. Must not copy what is large for longer than a moment, and must not touch tensors at
+AOTAutograd takes the base of inputs that share memory for the input, so its shape is part of the program. The memory
+stays
+where it is, but for tensors that hold others. Must not copy what is large for longer than a moment, and must not touch
+tensors at
 other places.
 
 >>> x, row = computed([x, row], [0, 1])     # leaves that require grad and share memory -> views of one result
@@ -43,17 +46,20 @@ class Base(NamedTuple):
 def bases_of(values: Sequence[Any]) -> dict[int, Base]:
     """Place -> what the tensor there is a view of to autograd; left out is what is no view."""
     found = {
-        place: viewed(value) for place, value in enumerate(values)
+        place: viewed(value)
+        for place, value in enumerate(values)
         if type(value) is torch.Tensor or isinstance(value, t.FakeTensor)
-    }  # fmt: skip
+    }
     return {place: Base.of(base) for place, base in found.items() if base is not None}
 
 
 def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int, Base] | None = None) -> list[Any]:
-    """The same values, those at `places` as results of operations on a leaf of their own, those in `bases` as views of what
+    """The same values, those at `places` as results of operations on a leaf of their own, those in `bases` as views of
+    what
     stands there, or of the value that is it.
 
-    Where nothing is known of bases, values at `places` that share memory are views of one result; of a leaf that requires grad
+    Where nothing is known of bases, values at `places` that share memory are views of one result; of a leaf that
+    requires grad
     and lies in the same memory, views of that.
     """
     seen = {place: base for place, base in (bases or {}).items() if _can_be_view(values[place], base)}
@@ -78,7 +84,9 @@ def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int,
         with torch.enable_grad():
             for place in members:
                 value, root = values[place], roots[key]
-                made[place] = root if place == whole else root.as_strided(value.shape, value.stride(), value.storage_offset())
+                made[place] = (
+                    root if place == whole else root.as_strided(value.shape, value.stride(), value.storage_offset())
+                )
     wholes = {_place(one, Base.of(one)): one for at, one in enumerate(made) if at not in seen and _is_strided(one)}
     for place, base in seen.items():
         key = _place(values[place], base)
@@ -126,7 +134,8 @@ def with_history(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def leaf_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The tensor whose gradient stands for this one's: itself, or the first leaf that it came from; None where none is known."""
+    """The tensor whose gradient stands for this one's: itself, or the first leaf that it came from; None where none is
+    known."""
     if tensor.is_leaf:
         return tensor
     node: Any = tensor.grad_fn
@@ -136,7 +145,8 @@ def leaf_of(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def leaves_of(values: Sequence[Any]) -> dict[int, torch.Tensor]:
-    """Place -> the leaf that gets the gradient, for the values that require grad; a leaf of several stands at the first."""
+    """Place -> the leaf that gets the gradient, for the values that require grad; a leaf of several stands at the
+    first."""
     found: dict[int, torch.Tensor] = {}
     known: set[int] = set()
     for place, value in enumerate(values):

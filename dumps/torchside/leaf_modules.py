@@ -1,7 +1,9 @@
 # pyright: basic
-"""Leaf modules of `call_module` nodes: torch.nn classes on a list, as constructor arguments and state tensors, and back.
+"""Leaf modules of `call_module` nodes: torch.nn classes on a list, as constructor arguments and state tensors, and
+back.
 
-A module is encoded only if building its class from the found arguments gives the same representation and the same state names;
+A module is encoded only if building its class from the found arguments gives the same representation and the same state
+names;
 any other is written with its type and text only, is shown, and is refused when a live graph is asked for.
 
 >>> encode(torch.nn.Linear(2, 3), arguments, storages.store).arguments
@@ -41,9 +43,16 @@ CLASSES = words(
 )
 """Names in torch.nn whose forward is a computation on tensors and whose constructor takes plain values."""
 
-_NOT_ARGUMENTS = frozenset({"self", "device", "dtype", "args", "kwargs", "_weight", "_freeze", "size_average", "reduce"})
-_FLAGS = {"bias": "bias", "add_bias_kv": "bias_k", "elementwise_affine": "weight", "affine": "weight",
-          "track_running_stats": "running_mean"}  # fmt: skip
+_NOT_ARGUMENTS = frozenset(
+    {"self", "device", "dtype", "args", "kwargs", "_weight", "_freeze", "size_average", "reduce"}
+)
+_FLAGS = {
+    "bias": "bias",
+    "add_bias_kv": "bias_k",
+    "elementwise_affine": "weight",
+    "affine": "weight",
+    "track_running_stats": "running_mean",
+}
 
 
 def encode(
@@ -51,7 +60,9 @@ def encode(
 ) -> ModuleRecord:
     """The record of a module; one without arguments and state if it cannot be rebuilt. `store` writes a tensor."""
     kind = type(module)
-    record = ModuleRecord(type=f"{kind.__module__}.{kind.__qualname__}", training=module.training, repr=repr(module)[:500])
+    record = ModuleRecord(
+        type=f"{kind.__module__}.{kind.__qualname__}", training=module.training, repr=repr(module)[:500]
+    )
     if kind.__name__ not in CLASSES or getattr(torch.nn, kind.__name__, None) is not kind:
         return record
     found = _constructor_arguments(module)
@@ -112,7 +123,9 @@ def build(
     """A live leaf module. Raises RefusedError for a class that is not on the list."""
     short = record.type.removeprefix("torch.nn.")
     if record.type == short or short not in CLASSES:
-        raise RefusedError(where, f"the module class {record.type!r} is not on the list of modules that a saved graph may hold")
+        raise RefusedError(
+            where, f"the module class {record.type!r} is not on the list of modules that a saved graph may hold"
+        )
     kind = getattr(torch.nn, short, None)
     if kind is None:
         raise EnvironmentLackError(where, f"this torch has no torch.nn.{short}")
@@ -141,5 +154,3 @@ def _load_state(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], wh
             owner._parameters[last] = tensor if isinstance(tensor, torch.nn.Parameter) else torch.nn.Parameter(tensor)
         else:
             owner._buffers[last] = tensor
-
-

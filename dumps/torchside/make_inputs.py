@@ -1,8 +1,10 @@
 # pyright: basic
 """The inputs of a saved graph: stored ones as they were, the others made up from metadata and a seed.
 
-Of what is made up the whole storage is filled, then viewed: stride, offset, overlap, aliasing are true. The same seed gives the
-same values on every device and in every process; each input has a stream of its own, so dropping one input does not change the
+Of what is made up the whole storage is filled, then viewed: stride, offset, overlap, aliasing are true. The same seed
+gives the
+same values on every device and in every process; each input has a stream of its own, so dropping one input does not
+change the
 others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
 
 >>> inputs = make(record, inputs_record, tensors, seed=0)
@@ -52,7 +54,9 @@ _INTEGERS = frozenset(getattr(torch, f"{sign}int{bits}") for sign in ("", "u") f
 _MAX_BYTES = 1 << 40
 
 
-def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | None, seed: int, where: str = "") -> list[Any]:
+def make(
+    record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | None, seed: int, where: str = ""
+) -> list[Any]:
     """One value per placeholder, in order. Raises RefusedError for an input that has no saved form."""
     where = where or f"graph {record.id}"
     placeholders = [node for node in record.graph.nodes if node.op == "placeholder"]
@@ -61,21 +65,24 @@ def make(record: GraphRecord, seen: InputsRecord | None, tensors: TensorSink | N
     parameters = {item.name for item in record.inputs if item.role == "parameter" and record.stage in _MODULE_STAGES}
     maker = _Maker(limits, found, StorageReader(tensors, where), seed, where, parameters)
     made = [
-        stand_in_real(known.get(node.name)) if is_handed_through(record.graph, node)
+        stand_in_real(known.get(node.name))
+        if is_handed_through(record.graph, node)
         else maker.input(node, known.get(node.name))
         for node in placeholders
-    ]  # fmt: skip
+    ]
     if record.stage not in _MODULE_STAGES:
         return made  # run without autograd
     told = [value_of_input(node, known.get(node.name)) for node in placeholders]
     came = [
-        place for place, (value, one) in enumerate(zip(told, made, strict=True))
+        place
+        for place, (value, one) in enumerate(zip(told, made, strict=True))
         if isinstance(value, TensorValue) and not value.leaf and isinstance(one, torch.Tensor) and one.requires_grad
-    ]  # fmt: skip
+    ]
     bases = {
-        place: _base(concrete(value.base, found, where), where) for place, value in enumerate(told)
+        place: _base(concrete(value.base, found, where), where)
+        for place, value in enumerate(told)
         if isinstance(value, TensorValue) and value.base is not None
-    }  # fmt: skip
+    }
     return computed(made, came, bases)
 
 
@@ -88,9 +95,14 @@ def _base(value: TensorValue, where: str) -> Base:
 
 class _Maker:
     def __init__(
-        self, limits: dict[str, int], numbers: Numbers, reader: StorageReader, seed: int, where: str,
+        self,
+        limits: dict[str, int],
+        numbers: Numbers,
+        reader: StorageReader,
+        seed: int,
+        where: str,
         parameters: set[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.limits = limits
         self.numbers = numbers
         self.reader = reader
@@ -171,11 +183,21 @@ class _Maker:
         if storage is not None and spanned(wanted, where) * dtype_of(wanted.dtype, where).itemsize > storage.nbytes():
             storage = None
         made = tensor(
-            name, wanted, self.seed, statistics=statistics, bounds=(0, limit) if limit else None, storage=storage, where=where
+            name,
+            wanted,
+            self.seed,
+            statistics=statistics,
+            bounds=(0, limit) if limit else None,
+            storage=storage,
+            where=where,
         )
         if group is not None and made.layout is torch.strided:
             self.made.setdefault(group, made.untyped_storage())
-        return torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad) if parameter else _as_buffer(made, value)
+        return (
+            torch.nn.Parameter(made.detach(), requires_grad=value.requires_grad)
+            if parameter
+            else _as_buffer(made, value)
+        )
 
 
 def _as_buffer(tensor: torch.Tensor, value: TensorValue) -> torch.Tensor:
@@ -189,10 +211,17 @@ def generator(name: str, seed: int) -> torch.Generator:
 
 
 def tensor(
-    name: str, value: TensorValue, seed: int, *, statistics: Statistics | None = None, bounds: tuple[int, int] | None = None,
-    storage: torch.UntypedStorage | None = None, where: str = "",
-) -> torch.Tensor:  # fmt: skip
-    """A tensor as `value` says. `bounds` is the half-open range of integers; `storage` is that of an input it aliases."""
+    name: str,
+    value: TensorValue,
+    seed: int,
+    *,
+    statistics: Statistics | None = None,
+    bounds: tuple[int, int] | None = None,
+    storage: torch.UntypedStorage | None = None,
+    where: str = "",
+) -> torch.Tensor:
+    """A tensor as `value` says. `bounds` is the half-open range of integers; `storage` is that of an input it
+    aliases."""
     where = where or f"input {name}"
     dtype, device = dtype_of(value.dtype, where), device_of(value.device, where)
     try:
@@ -227,9 +256,13 @@ def elements(value: TensorValue, dtype: torch.dtype, where: str) -> int:
 
 
 def fill(
-    dtype: torch.dtype, count: int, source: torch.Generator, statistics: Statistics, bounds: tuple[int, int] | None,
+    dtype: torch.dtype,
+    count: int,
+    source: torch.Generator,
+    statistics: Statistics,
+    bounds: tuple[int, int] | None,
     name: str = "",
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """A 1-D tensor of that many elements of a dtype."""
     if dtype is torch.bool:
         share = statistics.get("mean")
@@ -244,7 +277,9 @@ def fill(
         return _floats(dtype, count, source, statistics)
     if dtype in _INTEGERS:
         return _integers(dtype, count, source, statistics, bounds)
-    return torch.randint(0, 256, (count * dtype.itemsize,), generator=source, dtype=torch.uint8, device="cpu").view(dtype)
+    return torch.randint(0, 256, (count * dtype.itemsize,), generator=source, dtype=torch.uint8, device="cpu").view(
+        dtype
+    )
 
 
 def _integers(
@@ -284,7 +319,8 @@ def _finite(value: float | int | None, default: float) -> float:
 
 
 def _of_integers(statistics: Statistics, value: TensorValue) -> Statistics:
-    """Statistics of a quantised tensor are of the numbers it stands for; its storage is filled with the integers behind them."""
+    """Statistics of a quantised tensor are of the numbers it stands for; its storage is filled with the integers behind
+    them."""
     scale, zero = value.quantizer.get("scale"), value.quantizer.get("zero_point")
     if value.dtype not in INTEGER_OF:
         return statistics

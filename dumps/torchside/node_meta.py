@@ -1,8 +1,10 @@
 # pyright: basic
 """What is kept of `node.meta` and `graph_module.meta`, and how it comes back.
 
-KEPT lists what Inductor, the partitioner and their passes read, as found in their sources, except values (the record's own
-field) and what they compute for themselves. A kept key whose value has no saved form is counted in the body's meta "not_saved";
+KEPT lists what Inductor, the partitioner and their passes read, as found in their sources, except values (the record's
+own
+field) and what they compute for themselves. A kept key whose value has no saved form is counted in the body's meta
+"not_saved";
 so is an unknown key.
 
 >>> writer.node(node, record)      # fills record.stack, .module, .seq_nr, .original_aten, .from_node, .meta
@@ -92,7 +94,8 @@ class _Name(str):
 
 
 class MetaWriter:
-    """Encodes metadata of nodes and modules. `strings` are the texts with their places in GraphRecord.strings, where each is
+    """Encodes metadata of nodes and modules. `strings` are the texts with their places in GraphRecord.strings, where
+    each is
     written once; `lost` counts the keys that could not be kept."""
 
     def __init__(self, arguments: ArgumentWriter, originals: dict[str, str], lost: dict[str, int]) -> None:
@@ -121,7 +124,9 @@ class MetaWriter:
                 break
         for key in ("source_fn_stack", "fwd_source_fn_stack"):
             if meta.get(key):
-                kept[key] = [[self.originals.get(str(item[0]), str(item[0])), _callable_name(item[1])] for item in meta[key]]
+                kept[key] = [
+                    [self.originals.get(str(item[0]), str(item[0])), _callable_name(item[1])] for item in meta[key]
+                ]
         if isinstance(meta.get("fwd_seq_nr"), int):
             kept["fwd_seq_nr"] = meta["fwd_seq_nr"]
         if meta.get("output_stack_traces"):
@@ -216,7 +221,9 @@ class MetaReader:
             try:
                 self._restore(meta, key, value, where)
             except (TypeError, KeyError, IndexError, ValueError, AttributeError) as error:
-                raise UnreadableError(where, f"its metadata {key!r} is malformed ({type(error).__name__}: {error})") from error
+                raise UnreadableError(
+                    where, f"its metadata {key!r} is malformed ({type(error).__name__}: {error})"
+                ) from error
 
     def module(self, gm: torch.nn.Module, kept: dict[str, Arg], where: str) -> None:
         """Restores the metadata of a GraphModule."""
@@ -238,7 +245,9 @@ class MetaReader:
         elif not self.fake and _has_values(value):
             meta.setdefault(CARRIED_META, {})[key] = value
         elif key in ("source_fn_stack", "fwd_source_fn_stack"):
-            meta[key] = [(self.texts(str(name)), _Name(inert.name(str(kind)), str(kind))) for name, kind in _pairs(value, where)]
+            meta[key] = [
+                (self.texts(str(name)), _Name(inert.name(str(kind)), str(kind))) for name, kind in _pairs(value, where)
+            ]
         elif key == "output_stack_traces":
             meta[key] = [None if item is None else self._stack(item["string"], where) for item in value]
         elif key == "unbacked_bindings":
@@ -289,14 +298,16 @@ class MetaReader:
 
 
 def _described(descriptor: Any) -> Any:
-    """AOTAutograd's descriptors of inputs and outputs ("GradAOTOutput(grad_of=PlainAOTInput(idx=0))") as text; None for none."""
+    """AOTAutograd's descriptors of inputs and outputs ("GradAOTOutput(grad_of=PlainAOTInput(idx=0))") as text; None for
+    none."""
     if isinstance(descriptor, (list, tuple)):
         return [_described(item) for item in descriptor]
     return None if descriptor is None else repr(descriptor)
 
 
 def _descriptor(text: str) -> Any:
-    """The descriptor of a text, which is parsed, never evaluated: only descriptor classes exist. None when this torch has no such
+    """The descriptor of a text, which is parsed, never evaluated: only descriptor classes exist. None when this torch
+    has no such
     descriptor, or the text is none. Inductor and the partitioner look at their classes."""
     if len(text) > _MAX_LENGTH:
         return None
@@ -325,7 +336,7 @@ def _descriptor_classes() -> dict[str, Any]:
         name: kind
         for name, kind in vars(home).items()
         if isinstance(kind, type) and issubclass(kind, bases) and dataclasses.is_dataclass(kind)
-    }  # fmt: skip
+    }
 
 
 def _has_values(value: Arg) -> bool:
@@ -356,8 +367,14 @@ def _from_node(chain: list[str]) -> dict[str, Any]:
         return {}
     entry: dict[str, Any] | None = None
     for name in reversed(chain):
-        entry = {"name": name, "target": "", "graph_id": 0, "pass_name": "", "action": "create",
-                 "from_node": [entry] if entry else []}  # fmt: skip
+        entry = {
+            "name": name,
+            "target": "",
+            "graph_id": 0,
+            "pass_name": "",
+            "action": "create",
+            "from_node": [entry] if entry else [],
+        }
     return {"from_node": [make(entry)]}
 
 

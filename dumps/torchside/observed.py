@@ -1,8 +1,11 @@
 # pyright: basic
-"""What is seen of the real inputs of an execution, as records: for inputs.json, with statistics; and quickly, for held inputs.
+"""What is seen of the real inputs of an execution, as records: for inputs.json, with statistics; and quickly, for held
+inputs.
 
-`observe` looks at one execution before it runs. `snapshot` runs before every execution of a graph whose inputs are held, so plain
-tensors take a short way of their own there: metadata of every input and the storages whose bytes are to be copied, each once; the
+`observe` looks at one execution before it runs. `snapshot` runs before every execution of a graph whose inputs are
+held, so plain
+tensors take a short way of their own there: metadata of every input and the storages whose bytes are to be copied, each
+once; the
 records are the same, without statistics. It must keep no tensor and read no data.
 
 >>> seen = observe(gm, real_inputs, "index", sink)
@@ -44,8 +47,10 @@ def observe(
 ) -> InputsRecord:
     """What is kept of the inputs of one execution; call it before the graph runs, since it may change them.
 
-    `none` and `meta` keep shapes and scalars, `index` also statistics and the values of integer and boolean tensors; `first`,
-    `last` and `all` also whole storages. Nothing of the user's state is changed; a tensor on an accelerator is waited for.
+    `none` and `meta` keep shapes and scalars, `index` also statistics and the values of integer and boolean tensors;
+    `first`,
+    `last` and `all` also whole storages. Nothing of the user's state is changed; a tensor on an accelerator is waited
+    for.
     """
     if policy not in POLICIES:
         raise UsageError(f"{policy!r} is no policy for inputs", f"choose one of {', '.join(POLICIES)}")
@@ -71,7 +76,9 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
     if is_symbolic(value):
         number_seen = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
         if number_seen is None and isinstance(value, torch.SymInt):
-            number_seen = value.node.nested_int()  # the ragged size of a nested tensor: a number that stands for its offsets
+            number_seen = (
+                value.node.nested_int()
+            )  # the ragged size of a nested tensor: a number that stands for its offsets
         item.scalar = number_seen if number_seen is not None else values.symbols.hint(values.symbols.expr(value))
         return item
     if isinstance(value, (bool, int, float)):
@@ -83,7 +90,10 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
             _met(item.value, value)
             item.stored = _apart(value, item.value, policy, storages)
         elif isinstance(item.value, SequenceValue) and policy not in ("none", "meta"):
-            kept = {str(index): _apart(one, record, policy, storages) for index, (one, record) in _tensors(value, item.value)}
+            kept = {
+                str(index): _apart(one, record, policy, storages)
+                for index, (one, record) in _tensors(value, item.value)
+            }
             item.stored = StoredTensor("", TensorValue("float32", []), inner=kept) if kept else None
         return item
     item.value = _met(values.tensor(value, whole_storage=value.layout is torch.strided), value)
@@ -105,7 +115,12 @@ def _observe_one(name: str, value: Any, policy: str, values: ValueWriter, storag
 def _tensors(value: Sequence[Any], record: SequenceValue) -> Iterator[tuple[int, tuple[Any, TensorValue]]]:
     """Place, tensor and record of the plain tensors in a list (the inputs of a captured backward)."""
     for index, (one, its) in enumerate(zip(value, record.items, strict=True)):
-        if isinstance(its, TensorValue) and is_plain_tensor(one) and not isinstance(one, t.FakeTensor) and not one.is_meta:
+        if (
+            isinstance(its, TensorValue)
+            and is_plain_tensor(one)
+            and not isinstance(one, t.FakeTensor)
+            and not one.is_meta
+        ):
             yield index, (one, _met(its, one))
 
 
@@ -137,7 +152,8 @@ def _met(record: TensorValue, value: torch.Tensor) -> TensorValue:
 
 
 def statistics(value: torch.Tensor) -> dict[str, float | int | None] | None:
-    """min, max, mean, std over the finite elements, and how many are NaN or infinite; None for dtypes without arithmetic.
+    """min, max, mean, std over the finite elements, and how many are NaN or infinite; None for dtypes without
+    arithmetic.
 
     Reads the tensor piece by piece, so that a step that barely fits its device still fits.
     """
@@ -173,7 +189,9 @@ def _float_statistics(value: torch.Tensor) -> dict[str, float | int | None]:
         low, high = min(low, least), max(high, most)
         mean, spread, size = float(wide.mean()), float(wide.var(correction=0)), wide.numel()
         gap, count = mean - (total / count if count else mean), count + size
-        squares += spread * size + gap * gap * (count - size) * size / count  # Chan et al., updating formulae for variances
+        squares += (
+            spread * size + gap * gap * (count - size) * size / count
+        )  # Chan et al., updating formulae for variances
         total += mean * size
     inf = value.numel() - count - nan
     if not count:
@@ -260,7 +278,9 @@ def _tensor(value: torch.Tensor, nbytes: int) -> TensorValue:
     stride: list[Any] = list(value.stride())
     offset: Any = value.storage_offset()
     record = TensorValue(_DTYPES[dtype], shape, stride, offset, _DEVICES[device], requires_grad=value.requires_grad)
-    last = offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if 0 not in shape else 0
+    last = (
+        offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) if 0 not in shape else 0
+    )
     if last * value.element_size() != nbytes:
         record.storage_bytes = nbytes
     if value.is_conj():

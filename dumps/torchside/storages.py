@@ -1,9 +1,12 @@
 # pyright: basic
 """Real tensors <-> whole storages in a TensorSink, so that views, strides, offsets and aliasing come back as they were.
 
-Bytes are taken from the storage as they lie in memory; a conj or neg bit is a property of the view, not of the bytes. Sparse
-tensors are one run of bytes: indices, then values; how many there are follows from the length. Taken are coordinates without
-dense dimensions (sparse_coo) and compressed rows or columns of a matrix (sparse_csr, sparse_csc); others keep their shape alone.
+Bytes are taken from the storage as they lie in memory; a conj or neg bit is a property of the view, not of the bytes.
+Sparse
+tensors are one run of bytes: indices, then values; how many there are follows from the length. Taken are coordinates
+without
+dense dimensions (sparse_coo) and compressed rows or columns of a matrix (sparse_csr, sparse_csc); others keep their
+shape alone.
 
 >>> stored = StorageWriter(values, sink).store(tensor)
 >>> StorageReader(sink, "case").load(stored)
@@ -85,9 +88,12 @@ class StorageReader:
     """Loads stored tensors. Tensors of one alias group share memory; the same parameter is the same object."""
 
     def __init__(
-        self, tensors: TensorSink | None, where: str, *,
+        self,
+        tensors: TensorSink | None,
+        where: str,
+        *,
         absent: Callable[[TensorValue, str], torch.Tensor] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.tensors = tensors
         self.where = where
         self.absent = absent
@@ -104,7 +110,9 @@ class StorageReader:
         tensor = self._tensor(stored, name)
         floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
         if stored.parameter:
-            parameter = self._parameters[key] = torch.nn.Parameter(tensor, requires_grad=value.requires_grad and floating)
+            parameter = self._parameters[key] = torch.nn.Parameter(
+                tensor, requires_grad=value.requires_grad and floating
+            )
             return parameter
         return tensor.requires_grad_(True) if value.requires_grad and floating else tensor
 
@@ -160,7 +168,9 @@ def view(storage: torch.UntypedStorage, value: TensorValue, dtype: torch.dtype, 
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     plain = INTEGER_OF.get(value.dtype, dtype)
     if 0 not in shape and (last + 1) * plain.itemsize > storage.nbytes():
-        raise UnreadableError(where, f"its view ends at element {last + 1}, past the {storage.nbytes()} bytes of its storage")
+        raise UnreadableError(
+            where, f"its view ends at element {last + 1}, past the {storage.nbytes()} bytes of its storage"
+        )
     tensor = torch.empty(0, dtype=plain, device=storage.device).set_(storage, offset, shape, stride)
     if value.quantizer:
         return requantized(tensor, value, where)

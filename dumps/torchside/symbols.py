@@ -1,7 +1,9 @@
 # pyright: basic
-"""Symbolic shapes: a live ShapeEnv -> records, and records -> a ShapeEnv with the same symbols, hints, ranges and facts.
+"""Symbolic shapes: a live ShapeEnv -> records, and records -> a ShapeEnv with the same symbols, hints, ranges and
+facts.
 
-Reading a live one adds no guard and specialises nothing: it looks at expressions and tables only. Rebuilding evaluates no text.
+Reading a live one adds no guard and specialises nothing: it looks at expressions and tables only. Rebuilding evaluates
+no text.
 
 >>> writer = SymbolWriter(); writer.dim(tensor.shape[0])
 's77'
@@ -36,7 +38,8 @@ _SOURCES = "graphdbg_sources"
 
 MOST_S = 10.0
 SECONDS_A_NODE = 0.01
-"""What the expressions of a graph may take, and for each of its nodes more: usual ones take a thousandth of a second."""
+"""What the expressions of a graph may take, and for each of its nodes more: usual ones take a thousandth of a
+second."""
 
 
 def _hints(env: Any) -> dict[Any, Any]:
@@ -51,7 +54,8 @@ def is_symbolic(value: object) -> bool:
 
 
 class SymbolWriter:
-    """Collects the symbols that a graph mentions while its values are encoded, then writes them with all facts on them."""
+    """Collects the symbols that a graph mentions while its values are encoded, then writes them with all facts on
+    them."""
 
     def __init__(self, originals: Mapping[str, str] | None = None) -> None:
         self.env: Any = None
@@ -116,12 +120,15 @@ class SymbolWriter:
         self._close_over(env, [fact for fact, *_ in facts])
         guards = [
             GuardRecord(
-                expr=self.text(expr), kind=kind, symbol=symbol, message=self.originals.get(message, message),
+                expr=self.text(expr),
+                kind=kind,
+                symbol=symbol,
+                message=self.originals.get(message, message),
                 size_oblivious=oblivious,
             )
             for expr, kind, symbol, message, oblivious in facts
             if expr.free_symbols and expr.free_symbols <= self._used
-        ]  # fmt: skip
+        ]
         ordered = sorted(self._used, key=lambda symbol: (len(symbol.name), symbol.name))
         return [self._symbol(symbol) for symbol in ordered], guards, _environment(env)
 
@@ -191,7 +198,8 @@ class Symbols:
 
     @contextmanager
     def _spending(self) -> Iterator[None]:
-        """Takes the time of a block from what the expressions of a graph may take; raises RefusedError where none is left."""
+        """Takes the time of a block from what the expressions of a graph may take; raises RefusedError where none is
+        left."""
         if self._left_s < 0:
             raise RefusedError(self.where, "its expressions take too long to read")
         begun = time.perf_counter()
@@ -236,7 +244,9 @@ class Symbols:
         if item.backed and item.hint is not None:
             number = sympy.Float(item.hint) if is_float else sympy.Integer(item.hint)
             _hints(env)[symbol] = number
-            env.var_to_sources[symbol] = [t.ConstantSource(source_name=item.name)]  # sources are written into guards, as code
+            env.var_to_sources[symbol] = [
+                t.ConstantSource(source_name=item.name)
+            ]  # sources are written into guards, as code
             env.source_to_var[item.name] = symbol
             vars(env).setdefault(_SOURCES, {})[symbol] = item.source
             env.symbol_guard_counter[symbol] = 0
@@ -275,7 +285,9 @@ class Symbols:
         else:
             stack = t.CapturedTraceback.extract(skip=1)
             key = self.by_name.get(guard.symbol)
-            env.deferred_runtime_asserts.setdefault(key, []).append(t.RuntimeAssert(expr, self.texts(guard.message), stack))
+            env.deferred_runtime_asserts.setdefault(key, []).append(
+                t.RuntimeAssert(expr, self.texts(guard.message), stack)
+            )
             env.num_deferred_runtime_asserts += 1
         with self._spending():
             env.axioms.update(dict(env.get_implications(env.simplify(expr))))  # pyright: ignore
@@ -295,7 +307,8 @@ class Symbols:
 
 def _facts(env: Any) -> list[tuple[Any, Any, str, str, bool]]:
     facts: list[tuple[Any, Any, str, str, bool]] = [
-        (guard.expr, "guard", "", _user_line(guard), bool(getattr(guard, "size_oblivious", False))) for guard in env.guards
+        (guard.expr, "guard", "", _user_line(guard), bool(getattr(guard, "size_oblivious", False)))
+        for guard in env.guards
     ]
     for symbol, asserts in env.deferred_runtime_asserts.items():
         name = symbol.name if symbol is not None else ""

@@ -1,8 +1,10 @@
 # pyright: basic
 """Sympy expressions <-> text, without `sympify` (which evaluates what it reads).
 
-Written as sympy prints them where that reads back to the same expression, else as nested calls ("CleanDiv(s0, 4)"). Read from
-the tree that `dumps.expr` parses, in which only symbols that the graph declares and the functions of shapes have a meaning, and
+Written as sympy prints them where that reads back to the same expression, else as nested calls ("CleanDiv(s0, 4)").
+Read from
+the tree that `dumps.expr` parses, in which only symbols that the graph declares and the functions of shapes have a
+meaning, and
 of which `dumps.expr_bounds` has said that no operation makes something too large.
 
 >>> read("2*s0 + 1", {"s0": sympy.Symbol("s0", integer=True, positive=True)}, "graph.json: x")
@@ -22,11 +24,10 @@ from .. import expr_bounds
 from ..errors import GraphdbgError, RefusedError
 from . import torch_private as t
 
-_CONSTANTS = {
-    "oo": sympy.oo, "zoo": sympy.zoo, "nan": sympy.nan, "int_oo": t.int_oo, "pi": sympy.pi, "E": sympy.E,
-}  # fmt: skip
+_CONSTANTS = {"oo": sympy.oo, "zoo": sympy.zoo, "nan": sympy.nan, "int_oo": t.int_oo, "pi": sympy.pi, "E": sympy.E}
 
-_FROM_SYMPY = ("Abs", "Add", "And", "Eq", "Ge", "Gt", "Le", "Lt", "Mul", "Ne", "Not", "Or", "Xor", "ceiling", "floor", "log",
+_FROM_SYMPY = ("Abs", "Add", "And", "Eq", "Ge", "Gt", "Le", "Lt", "Mul", "Ne", "Not", "Or", "Xor", "ceiling", "floor",
+    "log",
                "exp", "sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "asinh")  # fmt: skip
 
 _BUILDERS: dict[str, Callable[..., Any]] = {
@@ -71,7 +72,8 @@ def nested(expr: Any) -> str:
 
 
 def read(text: str, symbols: Mapping[str, Any], where: str, numbers: Mapping[str, float | None] | None = None) -> Any:
-    """The sympy expression of a text; an error naming the place for anything but symbols, numbers and known functions, and for
+    """The sympy expression of a text; an error naming the place for anything but symbols, numbers and known functions,
+    and for
     what would become too large, the symbols having these numbers."""
     try:
         tree = expressions.parse(text)

@@ -1,8 +1,10 @@
 # pyright: basic
 """Functions <-> the one string that a saved graph holds for them, by an allow-list in both directions.
 
-`name_of` never fails: what is not on the list gets a name that starts with "opaque:", which is shown and never run. `resolve`
-imports nothing that a dump names: it looks names up in tables made from torch itself, and refuses everything else by name.
+`name_of` never fails: what is not on the list gets a name that starts with "opaque:", which is shown and never run.
+`resolve`
+imports nothing that a dump names: it looks names up in tables made from torch itself, and refuses everything else by
+name.
 
 >>> name_of(torch.ops.aten.sin.default), resolve("operator.getitem", "case/graph.json: node x")
 ('aten.sin.default', <built-in function getitem>)
@@ -66,19 +68,23 @@ def name_of(function: Any) -> str:
 
 
 def is_autograd_step(name: str) -> bool:
-    """Whether the saved name of a target is that of a step of autograd's that torch's capture of a backward leaves whole."""
+    """Whether the saved name of a target is that of a step of autograd's that torch's capture of a backward leaves
+    whole."""
     return name.startswith(_OF_A_CAPTURE)
 
 
 def resolve(name: str, where: str) -> Callable[..., Any]:
-    """The function of a saved name. Raises RefusedError naming it, or EnvironmentLackError for an op that is not registered."""
+    """The function of a saved name. Raises RefusedError naming it, or EnvironmentLackError for an op that is not
+    registered."""
     if name.startswith(OPAQUE):
         why = f"the target {name[len(OPAQUE) :]!r} is a Python function that the saved form does not run"
         if is_autograd_step(name):
             why = f"{name[len(OPAQUE) :]!r} stands for a step of autograd's that torch's capture left whole"
             raise RefusedError(where, why)
         own = not name.startswith(f"{OPAQUE}torch.")
-        raise RefusedError(where, why, "register it as a custom op (torch.library) to make it replayable" if own else "")
+        raise RefusedError(
+            where, why, "register it as a custom op (torch.library) to make it replayable" if own else ""
+        )
     if name in _RESOLVED:
         return _RESOLVED[name]
     parts = name.split(".")
@@ -89,9 +95,13 @@ def resolve(name: str, where: str) -> Callable[..., Any]:
             return _higher_order(name, where)
         function = _functions().get(name)
         if function is None and parts[0] == "numpy" and not t.optional("numpy_modules"):
-            raise EnvironmentLackError(where, f"the target {name!r} needs NumPy, which is not here", "pip install numpy")
+            raise EnvironmentLackError(
+                where, f"the target {name!r} needs NumPy, which is not here", "pip install numpy"
+            )
         if function is None:
-            raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
+            raise RefusedError(
+                where, f"the target {name!r} is not on the list of functions that a saved graph may call"
+            )
         return function
     if len(parts) not in (2, 3):
         raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
@@ -125,7 +135,9 @@ def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any
         raise RefusedError(where, f"the target {name!r} may not be called from a saved graph: {why}")
     if not schemas:
         if parts[0] in sys.stdlib_module_names:
-            raise RefusedError(where, f"the target {name!r} is not on the list of functions that a saved graph may call")
+            raise RefusedError(
+                where, f"the target {name!r} is not on the list of functions that a saved graph may call"
+            )
         fix = f"name the module that registers {qualified} with --import MODULE, or import it first in Python"
         raise EnvironmentLackError(where, f"the op {name!r} is not registered in this process", fix)
     packet = getattr(getattr(torch.ops, parts[0]), parts[1])
@@ -136,7 +148,9 @@ def _registered_op(name: str, parts: list[str], where: str) -> Callable[..., Any
     overload = parts[2]
     if overload not in packet.overloads():
         known = ", ".join(sorted(packet.overloads())[:8])
-        raise EnvironmentLackError(where, f"the op {qualified} has no overload {overload!r} in this torch; it has {known}")
+        raise EnvironmentLackError(
+            where, f"the op {qualified} has no overload {overload!r} in this torch; it has {known}"
+        )
     return getattr(packet, overload)
 
 
@@ -147,7 +161,9 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
         raise RefusedError(where, why, "source from a dump is executed only with --trust")
     operators = t.higher_order_ops
     if short in allowlist.DENIED_HIGHER_ORDER:
-        raise RefusedError(where, f"the target {name!r} may not be called from a saved graph: it calls back into Python")
+        raise RefusedError(
+            where, f"the target {name!r} may not be called from a saved graph: it calls back into Python"
+        )
     found = operators.get(short)
     if found is None:
         fix = "load the dump with the torch that wrote it"
@@ -156,7 +172,8 @@ def _higher_order(name: str, where: str) -> Callable[..., Any]:
 
 
 def check_method(name: str, where: str) -> str:
-    """The name of a `call_method`, if it is a method of Tensor, or of a number, that computes; RefusedError otherwise."""
+    """The name of a `call_method`, if it is a method of Tensor, or of a number, that computes; RefusedError
+    otherwise."""
     if not is_identifier(name):
         raise RefusedError(where, f"the method name {name!r} is not a plain identifier")
     if name not in _methods():
@@ -174,14 +191,17 @@ def check_attribute_path(path: str, where: str) -> list[str]:
 
 
 def check_getattr(name: str, args: list[Arg], kwargs: dict[str, Arg], where: str) -> None:
-    """Refuses the call of a record that reads an attribute (`builtins.getattr`, or of an array) unless it is a known one."""
+    """Refuses the call of a record that reads an attribute (`builtins.getattr`, or of an array) unless it is a known
+    one."""
     if name not in ("builtins.getattr", numpy_calls.ATTRIBUTE):
         return
     known = allowlist.ATTRIBUTES if name == "builtins.getattr" else allowlist.ARRAY_ATTRIBUTES
     named = len(args) == 2 and not kwargs and isinstance(args[1], str) and args[1] in known
     if not named or tag_of(args[0])[0] != "node":
         shown = args[1] if len(args) > 1 else None
-        raise RefusedError(where, f"getattr of {shown!r} is not on the list of Tensor attributes that a saved graph may read")
+        raise RefusedError(
+            where, f"getattr of {shown!r} is not on the list of Tensor attributes that a saved graph may read"
+        )
 
 
 @functools.cache
@@ -189,7 +209,9 @@ def _methods() -> frozenset[str]:
     plain = {
         name
         for name in dir(torch.Tensor)
-        if not name.startswith("_") and callable(getattr(torch.Tensor, name, None)) and name not in allowlist.DENIED_METHODS
+        if not name.startswith("_")
+        and callable(getattr(torch.Tensor, name, None))
+        and name not in allowlist.DENIED_METHODS
     }
     dunder = {name for name in allowlist.DUNDER_METHODS if hasattr(torch.Tensor, name)}
     return frozenset(plain | dunder | allowlist.NUMBER_METHODS)
@@ -197,7 +219,8 @@ def _methods() -> frozenset[str]:
 
 @functools.cache
 def _functions() -> dict[str, Callable[..., Any]]:
-    """Name -> function, for everything but registered ops. The first name of a function is the one it is saved under."""
+    """Name -> function, for everything but registered ops. The first name of a function is the one it is saved
+    under."""
     table: dict[str, Callable[..., Any]] = {}
     for name, function in (*_plain_functions(), *_torch_functions(), *numpy_calls.functions()):
         table.setdefault(name, function)

@@ -1,5 +1,6 @@
 # pyright: basic
-"""The table of private torch names that saving and loading graphs needs: `torch_private.FakeTensor` is torch's, looked up then.
+"""The table of private torch names that saving and loading graphs needs: `torch_private.FakeTensor` is torch's, looked
+up then.
 
 Each row's comment has the public alternative that is missing. Importing this module imports nothing of torch.
 
@@ -61,9 +62,11 @@ NAMES = Names((
     Row("torch.utils", "pytree=_pytree", _BOTH),  # nothing public flattens nested values or follows a key path
     Row("torch.utils._pytree", "SequenceKey MappingKey GetAttrKey", _LOAD),
     # What AOTAutograd and fx note of inputs, outputs and a node's origin; no public constructor.
-    Row("torch._functorch._aot_autograd", "descriptors", _BOTH, "inputs and outputs are loaded without their descriptions"),
+    Row("torch._functorch._aot_autograd", "descriptors", _BOTH, "inputs and outputs are loaded without their "
+        "descriptions"),
     Row("torch.fx.traceback", "NodeSource._from_dict", _LOAD, "loaded nodes do not know what they were made of"),
-    Row("torch._C._distributed_c10d", "resolve_process_group=_resolve_process_group", _BOTH, "groups are not known by name"),
+    Row("torch._C._distributed_c10d", "resolve_process_group=_resolve_process_group", _BOTH,
+        "groups are not known by name"),
 ))  # fmt: skip
 
 look_up, optional = NAMES.look_up, NAMES.optional

@@ -1,7 +1,9 @@
 # pyright: basic
-"""The user's own Triton kernels that a graph calls: saved beside it as programs, and real kernels again, with `--trust` only.
+"""The user's own Triton kernels that a graph calls: saved beside it as programs, and real kernels again, with `--trust`
+only.
 
-A wrapper node names its kernel and its constants by indices into a table of torch's that belongs to one process. Saved, the index
+A wrapper node names its kernel and its constants by indices into a table of torch's that belongs to one process. Saved,
+the index
 is a place in `GraphRecord.kernels`, and the constants are Python expressions in the node's metadata.
 
 >>> writer = KernelWriter(); writer.node(node, record); writer.finish()
@@ -26,7 +28,8 @@ from .programs import run
 from .triton_program import KernelProgram, decorators_of
 
 CONSTANTS = "triton_constants"
-"""Key in NodeRecord.meta of what a call passes outside of the graph: name -> Python expression over the kernel's program."""
+"""Key in NodeRecord.meta of what a call passes outside of the graph: name -> Python expression over the kernel's
+program."""
 OLD = "this run has no kernel source (recorded by an older graphdbg)"
 
 _loaded: dict[str, tuple[Any, ModuleType]] = {}
@@ -93,9 +96,11 @@ class KernelWriter:
         given: Any = node.kwargs.get("constant_args_idx")
         known = _texts_of(given)
         program = self._found[index][1]
-        texts = known if known is not None else {
-            name: program.expression(value) for name, value in (_constants_at(given) or {}).items()
-        }
+        texts = (
+            known
+            if known is not None
+            else {name: program.expression(value) for name, value in (_constants_at(given) or {}).items()}
+        )
         record.kwargs["constant_args_idx"] = 0
         record.meta[CONSTANTS] = {"dict": [[name, text] for name, text in texts.items()]}
 
@@ -136,13 +141,17 @@ class KernelReader:
         kernel = self.kernels[place]
         if not trust.given():
             why = f"it runs the user's own Triton kernel {kernel.name}, whose source is in the dump"
-            raise RefusedError(where, why, f"read it: graphdbg show {self.where} --kernel {kernel.name}; then add --trust")
+            raise RefusedError(
+                where, why, f"read it: graphdbg show {self.where} --kernel {kernel.name}; then add --trust"
+            )
         if not kernel.program:
             why = "this run has no kernel source (it was packed without, or could not be read)"
             raise RefusedError(where, why, "record it again")
         if kernel.missing:
             why = f"the kernel {kernel.name} could not be saved whole; it lacks {'; '.join(kernel.missing)}"
-            raise RefusedError(where, why, "define that beside the kernel as a constant, a dtype or a function under triton.jit")
+            raise RefusedError(
+                where, why, "define that beside the kernel as a constant, a dtype or a function under triton.jit"
+            )
         found, module = _kernel(kernel, where)
         index = t.kernel_side_table.add_kernel(found)
         _records[index] = found, kernel
@@ -167,7 +176,8 @@ class KernelReader:
 
 
 def _kernel(record: TritonKernel, where: str) -> tuple[Any, ModuleType]:
-    """Runs a kernel's program, once in a process. Triton finds the source again through linecache, so no file is written."""
+    """Runs a kernel's program, once in a process. Triton finds the source again through linecache, so no file is
+    written."""
     key = hashlib.sha256(f"{record.name}\n{record.program}".encode()).hexdigest()[:16]
     if key in _loaded:
         return _loaded[key]
@@ -179,6 +189,8 @@ def _kernel(record: TritonKernel, where: str) -> tuple[Any, ModuleType]:
     trust.prepare()
     module = run(record.name, record.program, where, f"the program of its kernel {record.name}")
     if (found := vars(module).get(record.name)) is None:
-        raise EnvironmentLackError(where, f"the program of its kernel {record.name} does not define it", "record it again")
+        raise EnvironmentLackError(
+            where, f"the program of its kernel {record.name} does not define it", "record it again"
+        )
     _loaded[key] = found, module
     return _loaded[key]

@@ -1,7 +1,9 @@
 # pyright: basic
-"""A Triton kernel of the user's own as one Python module: imports, constants, helpers, and the function under its decorators.
+"""A Triton kernel of the user's own as one Python module: imports, constants, helpers, and the function under its
+decorators.
 
-Reads the function's source, bytecode and globals; runs nothing, and never fails: what has no saved form is named in `missing`
+Reads the function's source, bytecode and globals; runs nothing, and never fails: what has no saved form is named in
+`missing`
 (the kernel cannot run without it) or `dropped` (it can).
 
 >>> program = Program()
@@ -94,7 +96,8 @@ class KernelProgram:
         return name
 
     def expression(self, value: Any) -> str:
-        """A constant as Python that can be evaluated in the program; "" and a sentence in `missing` for what has none."""
+        """A constant as Python that can be evaluated in the program; "" and a sentence in `missing` for what has
+        none."""
         text = self._expression(value)
         if text is None:
             self.missing.append(f"a constant of type {type(value).__name__} ({_short(value)})")
@@ -109,7 +112,9 @@ class KernelProgram:
                 parts.append(f"{name}={list(given)!r}")
         for name, what in (("early_config_prune", "prune_configs_by"), ("perf_model", "prune_configs_by")):
             if getattr(tuner, name, None) is not None and what not in " ".join(self.dropped):
-                self.dropped.append(f"{what}, a function: the configurations are those that were left when the graph was made")
+                self.dropped.append(
+                    f"{what}, a function: the configurations are those that were left when the graph was made"
+                )
         for name in ("user_defined_pre_hook", "user_defined_post_hook"):
             if getattr(tuner, name, False):
                 self.dropped.append(f"{name.removeprefix('user_defined_')} of the autotuner, a function")
@@ -117,7 +122,9 @@ class KernelProgram:
 
     def _config(self, config: Any) -> str:
         kwargs = ", ".join(f"{name!r}: {self.expression(value)}" for name, value in config.kwargs.items())
-        told = [f"{name}={value!r}" for name, usual in _CONFIG_FIELDS if (value := getattr(config, name, usual)) != usual]
+        told = [
+            f"{name}={value!r}" for name, usual in _CONFIG_FIELDS if (value := getattr(config, name, usual)) != usual
+        ]
         if getattr(config, "pre_hook", None) is not None:
             self.dropped.append("pre_hook of a configuration, a function")
         return f"triton.Config({', '.join([f'{{{kwargs}}}', *told])})"
@@ -134,12 +141,16 @@ class KernelProgram:
         elif isinstance(value, ModuleType):
             self._module(name, value, user, attributes.get(name, set()))
         elif (text := self._expression(value)) is not None:
-            self._constants[name] = text  # a plain number stays one: Triton takes no such globals, and that is the user's failure
+            self._constants[name] = (
+                text  # a plain number stays one: Triton takes no such globals, and that is the user's failure
+            )
         elif (line := _imported(name, value)) is not None:
             self._imports[name] = line
         else:
             kind = "function" if inspect.isfunction(value) else type(value).__name__
-            self.missing.append(f"{name}, a {kind} of {getattr(value, '__module__', None) or 'the module'} that {user} uses")
+            self.missing.append(
+                f"{name}, a {kind} of {getattr(value, '__module__', None) or 'the module'} that {user} uses"
+            )
 
     def _module(self, name: str, module: ModuleType, user: str, attributes: set[str]) -> None:
         """An import; of a module of the user's, one that is made of what is used of it."""
@@ -203,8 +214,10 @@ class KernelProgram:
 
 def is_compiled(value: Any) -> bool:
     """Whether a value is a function that Triton compiles: one under triton.jit or triton.constexpr_function."""
-    return type(value).__module__.startswith("triton.") and callable(getattr(value, "fn", None)) and isinstance(
-        getattr(value, "src", None), str
+    return (
+        type(value).__module__.startswith("triton.")
+        and callable(getattr(value, "fn", None))
+        and isinstance(getattr(value, "src", None), str)
     )
 
 
@@ -214,7 +227,9 @@ def decorators_of(kernel: Any) -> tuple[str, str]:
         if hasattr(kernel, "raw_src"):
             text = textwrap.dedent("".join(kernel.raw_src))
             code = kernel.fn.__code__
-            return text[: text.index("def ")].rstrip() if "def " in text else "", f"{code.co_filename}:{code.co_firstlineno}"
+            return text[
+                : text.index("def ")
+            ].rstrip() if "def " in text else "", f"{code.co_filename}:{code.co_firstlineno}"
         kernel = getattr(kernel, "fn", None)
     return "", ""
 
@@ -242,7 +257,12 @@ def _in_signature(tree: ast.FunctionDef) -> set[str]:
     """Names in default values and annotations, which are read when the function is defined."""
     arguments = tree.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    parts = [*arguments.defaults, *arguments.kw_defaults, tree.returns, *(one.annotation for one in every if one is not None)]
+    parts = [
+        *arguments.defaults,
+        *arguments.kw_defaults,
+        tree.returns,
+        *(one.annotation for one in every if one is not None),
+    ]
     return {node.id for part in parts if part is not None for node in ast.walk(part) if isinstance(node, ast.Name)}
 
 

@@ -1,10 +1,13 @@
 # pyright: basic
 """Values of nodes: fake or real tensors, symbolic scalars, sequences -> records, and records -> fake values.
 
-Looks at metadata only: no data is read, no guard is added. Tensor subclasses that are no plain tensor become OpaqueValue.
+Looks at metadata only: no data is read, no guard is added. Tensor subclasses that are no plain tensor become
+OpaqueValue.
 
-An input that has no saved form, such as a device mesh, has a stand-in in graphs that hand it through and ask nothing of it:
-AOTAutograd takes DTensors apart and leaves their mesh as an input and an output. A graph that calls something with such an input
+An input that has no saved form, such as a device mesh, has a stand-in in graphs that hand it through and ask nothing of
+it:
+AOTAutograd takes DTensors apart and leaves their mesh as an input and an output. A graph that calls something with such
+an input
 cannot be replayed, and is refused by the name of the type.
 
 >>> ValueWriter(SymbolWriter()).value(torch.empty(2, 3))
@@ -60,12 +63,13 @@ def is_plain_tensor(value: object) -> bool:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """"float32" for torch.float32."""
+    """ "float32" for torch.float32."""
     return str(dtype).removeprefix("torch.")
 
 
 class ValueWriter:
-    """Encodes values. Call `count` on every value first: alias groups are written only for storages seen more than once."""
+    """Encodes values. Call `count` on every value first: alias groups are written only for storages seen more than
+    once."""
 
     def __init__(self, symbols: SymbolWriter) -> None:
         self.symbols = symbols
@@ -88,7 +92,8 @@ class ValueWriter:
                 self.count(item)
 
     def value(self, value: object, *, whole_storage: bool = False) -> Value:
-        """The record of a value; `whole_storage` also writes how large a tensor's storage is where it exceeds the view."""
+        """The record of a value; `whole_storage` also writes how large a tensor's storage is where it exceeds the
+        view."""
         if is_plain_tensor(value):
             return self.tensor(value, whole_storage)  # pyright: ignore
         if is_symbolic(value):
@@ -113,10 +118,14 @@ class ValueWriter:
         if plain.opaque or not inner:
             return None
         record = TensorValue(
-            dtype_name(value.dtype), [self.symbols.dim(size) for size in value.shape],
-            [self.symbols.dim(stride) for stride in value.stride()], device=intern(str(value.device)),
-            requires_grad=value.requires_grad, subclass=wrappers.type_name(value), context=context,
-        )  # fmt: skip
+            dtype_name(value.dtype),
+            [self.symbols.dim(size) for size in value.shape],
+            [self.symbols.dim(stride) for stride in value.stride()],
+            device=intern(str(value.device)),
+            requires_grad=value.requires_grad,
+            subclass=wrappers.type_name(value),
+            context=context,
+        )
         for name, part in inner.items():
             if not isinstance(part, TensorValue):
                 return None
@@ -163,7 +172,12 @@ class ValueWriter:
 
     def _surplus(self, tensor: torch.Tensor) -> Dim | None:
         """The size of the storage in bytes, or None when it is just what the view spans; an empty one spans nothing."""
-        shape, stride, offset, size = tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.untyped_storage().nbytes()
+        shape, stride, offset, size = (
+            tensor.shape,
+            tensor.stride(),
+            tensor.storage_offset(),
+            tensor.untyped_storage().nbytes(),
+        )
         if not any(map(is_symbolic, (*shape, *stride, offset, size))):
             spans = sum((one - 1) * step for one, step in zip(shape, stride, strict=True))
             spanned = (offset + 1 + spans) * tensor.element_size() if 0 not in shape else 0
@@ -179,9 +193,15 @@ class ValueWriter:
 
 
 def viewed(tensor: torch.Tensor) -> torch.Tensor | None:
-    """What a strided tensor is a view of to autograd, where both have one dtype and are as plain as their strides say."""
+    """What a strided tensor is a view of to autograd, where both have one dtype and are as plain as their strides
+    say."""
     base = tensor._base
-    if base is None or base.dtype != tensor.dtype or base.layout is not torch.strided or tensor.layout is not torch.strided:
+    if (
+        base is None
+        or base.dtype != tensor.dtype
+        or base.layout is not torch.strided
+        or tensor.layout is not torch.strided
+    ):
         return None
     plain = is_plain_tensor(tensor) and is_plain_tensor(base)
     return base if plain and not (base.is_quantized or base.is_conj() or base.is_neg()) else None
@@ -237,7 +257,9 @@ class ValueReader:
                 if record.base is None:
                     fake = t.FakeTensor(self.mode, self._meta(record, dtype, size, where), device)
                 else:
-                    fake = self._view(self.tensor(msgspec.structs.replace(record.base, requires_grad=False), where), record, size)
+                    fake = self._view(
+                        self.tensor(msgspec.structs.replace(record.base, requires_grad=False), where), record, size
+                    )
             except (RuntimeError, NotImplementedError, ValueError, TypeError) as error:
                 first = str(error).splitlines()[0] if str(error) else type(error).__name__
                 raise EnvironmentLackError(where, f"this torch cannot make such a tensor ({first})") from error

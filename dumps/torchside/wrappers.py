@@ -1,7 +1,9 @@
 # pyright: basic
-"""Tensors that hold other tensors and say how they are taken apart (traceable wrapper subclasses): apart, and together again.
+"""Tensors that hold other tensors and say how they are taken apart (traceable wrapper subclasses): apart, and together
+again.
 
-A class is never imported by a name from a dump: it is one that is defined in this process, or one of torch's own that the
+A class is never imported by a name from a dump: it is one that is defined in this process, or one of torch's own that
+the
 allow-list names. A nested tensor's ragged size stands for its offsets, which no saved form says: it stays opaque.
 
 >>> parts(TwoTensor(a, b))
@@ -23,7 +25,11 @@ from . import torch_private as t
 
 def is_wrapper(value: object) -> bool:
     """Whether a value is such a tensor."""
-    return isinstance(value, torch.Tensor) and type(value) not in (torch.Tensor, torch.nn.Parameter) and t.is_wrapper(value)
+    return (
+        isinstance(value, torch.Tensor)
+        and type(value) not in (torch.Tensor, torch.nn.Parameter)
+        and t.is_wrapper(value)
+    )
 
 
 def parts(tensor: Any) -> dict[str, torch.Tensor]:
@@ -55,7 +61,8 @@ def type_name(value: object) -> str:
 
 
 def rebuilt(name: str, held: dict[str, Any], context: Any, size: Any, stride: Any, where: str) -> Any:
-    """The tensor of a class by its saved name. Raises EnvironmentLackError where the class is not known here, UnreadableError
+    """The tensor of a class by its saved name. Raises EnvironmentLackError where the class is not known here,
+    UnreadableError
     where it makes none of these parts."""
     kind = _class(name)
     if kind is None:
@@ -67,7 +74,9 @@ def rebuilt(name: str, held: dict[str, Any], context: Any, size: Any, stride: An
     try:
         return kind.__tensor_unflatten__(held, context, torch.Size(size), tuple(stride))
     except Exception as error:  # the class is somebody else's
-        raise UnreadableError(where, f"{name} is not made of what was recorded ({type(error).__name__}: {error})") from error
+        raise UnreadableError(
+            where, f"{name} is not made of what was recorded ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _class(name: str) -> Any:

@@ -1,6 +1,7 @@
 """From journals to the view model: events in their order, joined with the graphs that the same journal tells.
 
-A compile id may come twice in one process (torch._dynamo.reset starts counting anew), so a graph belongs to the last frame of
+A compile id may come twice in one process (torch._dynamo.reset starts counting anew), so a graph belongs to the last
+frame of
 that id that was begun before it. Damaged, missing or unknown fields leave holes, never an exception.
 
 >>> of_run(open_run("myrun")).processes[0].functions[0].name
@@ -69,7 +70,8 @@ _ATTEMPT = re.compile(r"_a(\d+)$")
 
 
 def of_run(run: Run, *, compile_id: str | None = None, process: str | None = None) -> Why:
-    """What is known of a run, or of one compile of one process. Symbols' conditions come from records (see `_add_conditions`)."""
+    """What is known of a run, or of one compile of one process. Symbols' conditions come from records (see
+    `_add_conditions`)."""
     found = Why([item for item in from_journals(run, process) if item.functions or item.skipped or item.others])
     if compile_id is not None:
         _narrow(found, compile_id)
@@ -176,9 +178,15 @@ class Reader:
     def frame(self, fields: dict[str, Any]) -> None:
         name, file, line = words(fields, "function"), words(fields, "file"), whole(fields.get("line"))
         item = Compile(
-            words(fields, "compile"), "first", name, file, line, self.now, words(fields, "thread"),
+            words(fields, "compile"),
+            "first",
+            name,
+            file,
+            line,
+            self.now,
+            words(fields, "thread"),
             cached=whole(fields.get("cached")),
-        )  # fmt: skip
+        )
         if item.id in self.current:
             self.before_reset = {(one.name, one.file, one.line) for one in self.why.functions}
             self.current.clear()
@@ -223,9 +231,10 @@ class Reader:
         """The function that a resume function goes on with: the nearest one of that name that begins above the line."""
         last = name.rpartition(".")[2]
         alike = [
-            one for one in self.why.functions
+            one
+            for one in self.why.functions
             if one.file == file and one.line <= line and (one.name == name or one.name.rpartition(".")[2] == last)
-        ]  # fmt: skip
+        ]
         return max(alike, key=lambda one: one.line) if alike else self._function(name, file, line)
 
     def _caller(self, item: Compile) -> ProgramLine | None:
@@ -296,7 +305,9 @@ class Reader:
     def skip(self, fields: dict[str, Any]) -> None:
         name, file, line = words(fields, "function"), words(fields, "file"), whole(fields.get("line"))
         reason = wording.nothing(words(fields, "reason").partition("\n")[0])
-        begun = next((one for one in self.current.values() if (one.function, one.file, one.line) == (name, file, line)), None)
+        begun = next(
+            (one for one in self.current.values() if (one.function, one.file, one.line) == (name, file, line)), None
+        )
         if begun is not None and not begun.graphs:
             begun.nothing = reason
         elif RESUME.fullmatch(name.rpartition(".")[2]) is None:
@@ -304,10 +315,19 @@ class Reader:
 
 
 _HANDLERS = {
-    "begin": Reader.begin, "frame": Reader.frame, "recompile": Reader.recompile, "limit": Reader.limit, "break": Reader.broke,
-    "restart": Reader.restart, "failed": Reader.failed, "symbols": Reader.symbols, "part": Reader.part_begin,
-    "part end": Reader.part_end, "skip": Reader.skip, "capture": Reader.capture,
-}  # fmt: skip
+    "begin": Reader.begin,
+    "frame": Reader.frame,
+    "recompile": Reader.recompile,
+    "limit": Reader.limit,
+    "break": Reader.broke,
+    "restart": Reader.restart,
+    "failed": Reader.failed,
+    "symbols": Reader.symbols,
+    "part": Reader.part_begin,
+    "part end": Reader.part_end,
+    "skip": Reader.skip,
+    "capture": Reader.capture,
+}
 
 
 def _line(row: ListedGraph) -> GraphLine:
@@ -320,7 +340,8 @@ _ORDER = ("inference", "forward", "joint", "pre_grad", "dynamo")
 
 
 def _add_conditions(found: Why, run: Run) -> None:
-    """Fills `conditions`, and `symbols` with the ranges as they were in the end. A graph that cannot be read adds nothing."""
+    """Fills `conditions`, and `symbols` with the ranges as they were in the end. A graph that cannot be read adds
+    nothing."""
     compiles = [item for process in found.processes for function in process.functions for item in function.compiles]
     wanted = [(item, line) for item in compiles if (line := _best(item)) is not None]
     seen: dict[tuple[str, ...], set[str]] = {}
@@ -333,8 +354,12 @@ def _add_conditions(found: Why, run: Run) -> None:
         told = bool(item.symbols)
         _fill(item, record)
         frame = (line.id[: len(line.id) - len(line.local)], item.function, item.file, item.id.rpartition("_")[0])
-        if not told and item.kind == "recompile":  # Dynamo's own graphs were not recorded, which the journal's symbols come from
-            item.became_dynamic = [one for one in item.symbols if one.source and one.source not in seen.get(frame, set())]
+        if (
+            not told and item.kind == "recompile"
+        ):  # Dynamo's own graphs were not recorded, which the journal's symbols come from
+            item.became_dynamic = [
+                one for one in item.symbols if one.source and one.source not in seen.get(frame, set())
+            ]
         seen[frame] = seen.get(frame, set()) | {one.source for one in item.symbols}
 
 
@@ -356,8 +381,9 @@ def _fill(item: Compile, record: GraphRecord) -> None:
                 item.conditions.append(f"{symbol.name} is {last.replacement}")
     item.symbols += [
         Symbol(last.name, wording.short(last.source), last.hint, last.lower, last.upper)
-        for last in record.symbols if last.name not in known
-    ]  # fmt: skip
+        for last in record.symbols
+        if last.name not in known
+    ]
     item.conditions += dict.fromkeys(map(_condition, record.guards))
 
 

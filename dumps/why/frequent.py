@@ -1,4 +1,5 @@
-"""Which causes of graph breaks and recompiles a process has, counted: with 500 recompiles the first line says what to mend.
+"""Which causes of graph breaks and recompiles a process has, counted: with 500 recompiles the first line says what to
+mend.
 
 >>> causes(process)[0].count, causes(process)[0].text
 (498, 'recompile of lim: guard s == … failed')
@@ -62,7 +63,8 @@ def _of_compile(function: Function, item: Compile) -> Iterator[tuple[tuple[str, 
 
 
 class Repeated(msgspec.Struct):
-    """One guard because of which a function was compiled again and again: how often, of which compile `id` the last was; `limit`
+    """One guard because of which a function was compiled again and again: how often, of which compile `id` the last
+    was; `limit`
     where torch gave up.
     """
 
@@ -76,7 +78,8 @@ class Repeated(msgspec.Struct):
 
 
 def repeated(run: Run) -> list[Repeated]:
-    """The guards that failed, those at which torch gave up first, then by how often. A function's one recompile by which a size
+    """The guards that failed, those at which torch gave up first, then by how often. A function's one recompile by
+    which a size
     became variable is left out: it is Dynamo's ordinary way.
     """
     found: dict[tuple[str, ...], Repeated] = {}
@@ -103,13 +106,19 @@ def limits(run: Run) -> list[str]:
 
 def headline(process: ProcessWhy) -> str:
     """One sentence of counts."""
-    functions = [function for function in process.functions if any(item.kind != "observed" for item in function.compiles)]
+    functions = [
+        function for function in process.functions if any(item.kind != "observed" for item in function.compiles)
+    ]
     compiles = [item for function in functions for item in function.compiles if item.kind != "observed"]
     breaks = sum(len(item.breaks) for item in compiles)
     numbers = (
         (sum(item.kind == "recompile" for item in compiles), "recompile", ""),
         (breaks, "graph break", ""),
-        (sum(bool(item.limit) for item in compiles), "given up at the recompile limit", "given up at the recompile limit"),
+        (
+            sum(bool(item.limit) for item in compiles),
+            "given up at the recompile limit",
+            "given up at the recompile limit",
+        ),
         (sum(item.failure is not None for item in compiles), "failed", "failed"),
     )
     told = [counted(number, one, many) for number, one, many in numbers if number]
@@ -144,7 +153,8 @@ _TOLD = {"break": ("graph break", ""), "recompile": ("recompile", ""), "limit": 
 
 
 def hint(text: str, processes: Iterable[Process]) -> str:
-    """One line that says where to look; empty when there is nothing to explain. Counts lines of journals and decodes none:
+    """One line that says where to look; empty when there is nothing to explain. Counts lines of journals and decodes
+    none:
     quotes inside a text are escaped there, so no text looks like one."""
     found = dict.fromkeys(_TOLD, 0)
     for process in processes:

@@ -24,8 +24,10 @@ class ProgramLine(msgspec.Struct):
 
 
 class Break(msgspec.Struct):
-    """A graph break, or what kept a frame from being compiled. `then`: "resumed" behind it, "rest skipped" (the rest of the
-    function runs uncompiled) or "frame skipped" (all of it does). `stack` goes from the compiled function to where it broke."""
+    """A graph break, or what kept a frame from being compiled. `then`: "resumed" behind it, "rest skipped" (the rest of
+    the
+    function runs uncompiled) or "frame skipped" (all of it does). `stack` goes from the compiled function to where it
+    broke."""
 
     title: str
     explanation: str = ""
@@ -85,9 +87,12 @@ class GraphLine(msgspec.Struct):
 
 
 class Compile(msgspec.Struct):
-    """One attempt of Dynamo to compile a frame. `kind`: "first", "again" (a first compile of a known function), "reset" (the
-    same after torch._dynamo.reset), "resumed" (behind a graph break, at line `resumed_at`), "recompile", "limit" (it would have
-    been one recompile too many), "observed" (no compile: the program's own graphs) or "unknown" (its beginning was lost).
+    """One attempt of Dynamo to compile a frame. `kind`: "first", "again" (a first compile of a known function), "reset"
+    (the
+    same after torch._dynamo.reset), "resumed" (behind a graph break, at line `resumed_at`), "recompile", "limit" (it
+    would have
+    been one recompile too many), "observed" (no compile: the program's own graphs) or "unknown" (its beginning was
+    lost).
     `began`: seconds since 1970; 0 where it is not known."""
 
     id: str
@@ -127,7 +132,8 @@ class Function(msgspec.Struct):
 
     @property
     def foreign(self) -> bool:
-        """Whether it is a function of torch or Python itself that gave no graph: it stands between the program's own."""
+        """Whether it is a function of torch or Python itself that gave no graph: it stands between the program's
+        own."""
         library = "/torch/" in self.file or ("/lib/python3" in self.file and "-packages/" not in self.file)
         return library and not any(item.graphs for item in self.compiles)
 

@@ -25,7 +25,8 @@ _WIDEST = 120
 
 
 def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
-    """Prints why the graphs of a run exist, or those of one compile. Raises UsageError for a case, which has no journal."""
+    """Prints why the graphs of a run exist, or those of one compile. Raises UsageError for a case, which has no
+    journal."""
     run, found = _found(text, named)
     for sentence in run.damage:
         say(f"note: {sentence}")
@@ -33,8 +34,11 @@ def show(text: str, named: Run | SavedGraph, as_json: bool) -> None:
         rows = [row.fixed() for row in run.rows if isinstance(named, Run) or row.id == named.id]
         ends = [ending.fixed() for ending in deaths.endings(run.processes)]
         name = text if named is run else str(run.path)
-        emit({"run": name, "graphs": rows, "processes": ends, "why": document(found), **run.inputs_json},
-             as_json=True, next=next_of(name, run))  # fmt: skip
+        emit(
+            {"run": name, "graphs": rows, "processes": ends, "why": document(found), **run.inputs_json},
+            as_json=True,
+            next=next_of(name, run),
+        )
         return
     if not found.processes:
         say(f"{text}: nothing was compiled")
@@ -60,5 +64,6 @@ def _found(text: str, named: Run | SavedGraph) -> tuple[Run, Why]:
 def document(found: Why) -> list[dict[str, Any]]:
     """The value of "why" in the JSON document: one object for each process."""
     return [
-        {**msgspec.to_builtins(process), "causes": msgspec.to_builtins(frequent.causes(process))} for process in found.processes
+        {**msgspec.to_builtins(process), "causes": msgspec.to_builtins(frequent.causes(process))}
+        for process in found.processes
     ]

@@ -1,6 +1,8 @@
-"""The view model as text for 80 columns: what happens most often first, one block for each function, then what was left alone.
+"""The view model as text for 80 columns: what happens most often first, one block for each function, then what was left
+alone.
 
-Recompiles of one frame with the same cause become one entry that counts them; a graph break that was told is not told again.
+Recompiles of one frame with the same cause become one entry that counts them; a graph break that was told is not told
+again.
 Prints nothing. Every text from a dump is made harmless for a terminal.
 
 >>> print(render(of_run(open_run("myrun"))))
@@ -32,8 +34,9 @@ def outcome(item: Compile) -> str:
         final = [line for line in final if line.local.startswith(f"{newest}/")]
     parts = [
         f"{line.local.partition('/')[2]} {line.nodes if line.nodes is not None else '?'}"
-        for line in final if line.stage in _COUNTED
-    ]  # fmt: skip
+        for line in final
+        if line.stage in _COUNTED
+    ]
     bad = [f"{line.stage} {line.status}" for line in final if line.status == "failed"]
     if not final:
         if item.left_out:
@@ -42,7 +45,11 @@ def outcome(item: Compile) -> str:
             return f"left alone: {item.nothing}"
         if item.limit or item.failure is not None:
             return "nothing compiled"
-        return "no graph: no operation before the break" if item.breaks and item.breaks[0].then != "frame skipped" else "no graph"
+        return (
+            "no graph: no operation before the break"
+            if item.breaks and item.breaks[0].then != "frame skipped"
+            else "no graph"
+        )
     name = final[0].local.partition("/")[0]
     told = ", ".join(parts) + (" node" if parts[-1].endswith(" 1") else " nodes") if parts else ids(final)
     return f"{name}: " * (name != item.id) + told + (f", {', '.join(bad)}" if bad else "")
@@ -104,7 +111,9 @@ def render(found: Why, width: int = WIDTH) -> str:
     blocks: list[str] = []
     for text, processes in same.values():
         told = ", ".join(process.name if process.rank is None else f"rank {process.rank}" for process in processes)
-        blocks.append(f"== {told}: ids begin with {', '.join(process.prefix or '-' for process in processes)}\n\n{text}")
+        blocks.append(
+            f"== {told}: ids begin with {', '.join(process.prefix or '-' for process in processes)}\n\n{text}"
+        )
     return "\n\n".join(blocks)
 
 
@@ -131,7 +140,9 @@ class ProcessText:
         """The block of this process."""
         process = self.process
         if not process.known:
-            self.add(0, "Nothing says why these graphs exist: an older graphdbg recorded them, or they came without Dynamo.")
+            self.add(
+                0, "Nothing says why these graphs exist: an older graphdbg recorded them, or they came without Dynamo."
+            )
             return "\n".join(self.lines)
         self._frequent()
         for function in sorted(process.functions, key=lambda function: function.foreign):
@@ -148,9 +159,14 @@ class ProcessText:
         """A paragraph, wrapped; `first` stands before it, in the columns of the indent."""
         start = " " * (indent - len(first) - 2) + first + "  " if first else " " * indent
         wrapped = textwrap.wrap(
-            plain(text), self.width, initial_indent=start, subsequent_indent=" " * (indent + 2 * (not first)),
-            break_on_hyphens=False, max_lines=limit, placeholder=" …",
-        )  # fmt: skip
+            plain(text),
+            self.width,
+            initial_indent=start,
+            subsequent_indent=" " * (indent + 2 * (not first)),
+            break_on_hyphens=False,
+            max_lines=limit,
+            placeholder=" …",
+        )
         self.lines += wrapped or [start.rstrip()]
 
     def title(self, text: str) -> None:
@@ -307,7 +323,9 @@ class ProcessText:
             self.add(11, f"{broken.title} (see {self.told[key]})", limit=1)
             return
         self.told[key] = item.id
-        same = next((told for (_, _, title), told in self.told.items() if title == broken.title and told != item.id), None)
+        same = next(
+            (told for (_, _, title), told in self.told.items() if title == broken.title and told != item.id), None
+        )
         if same is not None and broken.hints:
             self.add(11, f"{broken.title} (see {same})")
         else:
@@ -360,9 +378,11 @@ class ProcessText:
 
     def _limit(self, item: Compile) -> None:
         self.add(
-            9, f"GIVEN UP at {item.id}: torch._dynamo.config.{item.limit} is reached. Calls that fit no compiled version run "
+            9,
+            f"GIVEN UP at {item.id}: torch._dynamo.config.{item.limit} is reached. Calls that fit no "
+            "compiled version run "
             "uncompiled from here on (an error with fullgraph=True).",
-        )  # fmt: skip
+        )
 
     def _skipped(self) -> None:
         if not self.process.skipped:

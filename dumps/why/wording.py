@@ -18,19 +18,26 @@ _EXPLANATION = re.compile(r"^  Explanation: (.*(?:\n(?!  Hint:|  Developer debug
 _LINK = re.compile(r"please visit: (\S+)")
 _AND_THEN = "*** While handling this graph break, another graph break occurred: ***"
 _EMPTY_HINTS = (
-    "Please report an issue", "This graph break is fundamental", "It may be possible to write Dynamo tracing rules",
-    "This is likely to be a Dynamo bug", "This graph break may have been caused by an earlier graph break",
-)  # fmt: skip
+    "Please report an issue",
+    "This graph break is fundamental",
+    "It may be possible to write Dynamo tracing rules",
+    "This is likely to be a Dynamo bug",
+    "This graph break may have been caused by an earlier graph break",
+)
 
 _ENTRY = re.compile(r"^(?:!\d+/)?(\d+/\d+): ")
 _COMMENT = re.compile(r"(?:\s{2,}# (?P<code>.*?))?\s+# (?P<file>\S+):(?P<line>\d+) in (?P<function>\S+)")
-_FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)(?:\n    (?P<code>.*))?', re.MULTILINE)
+_FRAME = re.compile(
+    r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)(?:\n    (?P<code>.*))?', re.MULTILINE
+)
 _TORCH_HINT = re.compile(r"\(HINT: (.*)\)", re.DOTALL)
 _MISMATCH = re.compile(
-    r"tensor '(?P<name>.+)' (?P<what>size|stride) mismatch at index (?P<dim>\d+)\. expected (?P<was>\S+), actual (?P<now>\S+)"
+    r"tensor '(?P<name>.+)' (?P<what>size|stride) mismatch at index (?P<dim>\d+)\. expected (?P<was>\S+), "
+    r"actual (?P<now>\S+)"
 )
 _TENSOR = re.compile(
-    r"tensor '(?P<name>.+)' (?P<what>dtype|rank|requires_grad) mismatch\. expected (?P<was>.+?)(?:, actual (?P<now>.+))?$"
+    r"tensor '(?P<name>.+)' (?P<what>dtype|rank|requires_grad) mismatch\. expected (?P<was>.+?)(?:, actual "
+    r"(?P<now>.+))?$"
 )
 _NUMBER = re.compile(r"(?<![\w\[.])(?<!index )-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w\]])")
 _STRING = re.compile(r"(?<!\[)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?!\])")
@@ -65,7 +72,9 @@ def guard(text: str) -> Guard:
     hint = _TORCH_HINT.search(head)
     frames = [_place(found) for found in _FRAME.finditer(stack)]
     place = innermost(frames) or (_place(comment) if comment else None)
-    return Guard(shown.strip(), entry[1].replace("/", "_") if entry else "", place, {}, _joined(hint[1]) if hint else "")
+    return Guard(
+        shown.strip(), entry[1].replace("/", "_") if entry else "", place, {}, _joined(hint[1]) if hint else ""
+    )
 
 
 def raised(error: str) -> list[str]:
@@ -130,7 +139,8 @@ def shown(value: object) -> str:
 
 
 def gloss(item: Guard) -> str:
-    """A sentence for guards whose text says little to somebody who never read one, with what to do about it; or nothing."""
+    """A sentence for guards whose text says little to somebody who never read one, with what to do about it; or
+    nothing."""
     text = item.text
     if "___stack" in text:
         return "___stackN is a value that was carried over a graph break."
@@ -149,7 +159,10 @@ def gloss(item: Guard) -> str:
 
 
 _MEANINGS = (
-    ("___check_obj_id", "It was compiled for one certain object, and now there is another: make it once, outside of the step."),
+    (
+        "___check_obj_id",
+        "It was compiled for one certain object, and now there is another: make it once, outside of the step.",
+    ),
     ("___check_type_id", "Its type changed."),
     ("GLOBAL_STATE changed: grad_mode", "The same code runs with and without grad (torch.no_grad, model.eval)."),
     ("GLOBAL_STATE changed", "A global setting of torch changed between two calls."),
@@ -159,7 +172,7 @@ _MEANINGS = (
     (".training", "model.train() and model.eval() compile separately."),
     ("Unexpected recompilation", "By now a compiled version fits: another thread compiled it meanwhile."),
     ("Cache line invalidated", "What it was compiled for no longer exists (a module or a tensor was freed)."),
-)  # fmt: skip
+)
 
 
 def restarted(error: str, text: str) -> str:
@@ -178,7 +191,8 @@ _NEW_SIZES = re.compile(r"Cache miss due to \d+ changed tensor shapes \(total of
 
 
 def captured(reason: str, sizes: dict[str, Any]) -> str:
-    """Why compiled autograd captured a backward, and what became dynamic by it; nothing for the first backward. `sizes` are the
+    """Why compiled autograd captured a backward, and what became dynamic by it; nothing for the first backward. `sizes`
+    are the
     autograd nodes that the sizes in the reason belong to.
     """
     node = _NEW_NODE.search(reason)
@@ -201,9 +215,11 @@ def captured(reason: str, sizes: dict[str, Any]) -> str:
 
 def nothing(reason: str) -> str:
     """A skip reason without Dynamo's preface."""
-    return reason.removeprefix("Dynamo decided to skip the frame while tracing: ").removesuffix(
-        " `torch.compile` will skip the frame and fall back to eager."
-    ).rstrip(".")
+    return (
+        reason.removeprefix("Dynamo decided to skip the frame while tracing: ")
+        .removesuffix(" `torch.compile` will skip the frame and fall back to eager.")
+        .rstrip(".")
+    )
 
 
 def _joined(text: str) -> str:

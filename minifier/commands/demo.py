@@ -17,9 +17,12 @@ from ...dumps.wording import counted
 @click.command()
 @click.option("-o", "--output", metavar="DIR", help="New folder for everything. Default: demo-run-N.")
 @click.option(
-    "--plant", type=click.Choice(["accuracy", "compile_error"]), default="accuracy", show_default=True,
+    "--plant",
+    type=click.Choice(["accuracy", "compile_error"]),
+    default="accuracy",
+    show_default=True,
     help="The bug: wrong numbers, or a kernel that does not compile.",
-)  # fmt: skip
+)
 @click.option("--layers", type=click.IntRange(1), default=24, show_default=True, help="Blocks of the model.")
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where the model trains."
@@ -49,7 +52,8 @@ def demo(output: str | None, plant: str, layers: int, device: str, as_json: bool
         return 0
     say("")
     emit(
-        f"{one.plant}: {one.graph} reduced from {one.original_nodes} to {counted(one.nodes, 'node')}, with a repro after "
+        f"{one.plant}: {one.graph} reduced from {one.original_nodes} to {counted(one.nodes, 'node')}, with a "
+        "repro after "
         f"{one.repro_seconds:.0f} s; {folder / one.report}/repro.py shows it in {one.rate}",
         as_json=False,
     )

@@ -1,4 +1,5 @@
-"""`graphdbg minify`: shrinks a failing graph, its inputs and their shapes to the smallest case that fails the same way."""
+"""`graphdbg minify`: shrinks a failing graph, its inputs and their shapes to the smallest case that fails the same
+way."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ class Seconds(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         except ValueError as error:
             flag = param.opts[0] if param is not None else "this flag"
             why = f"what follows {flag} is its number of seconds"
-            raise UsageError(f"{value} is no number", why, f"name the graph before {flag}, or write {flag}=60") from error
+            raise UsageError(
+                f"{value} is no number", why, f"name the graph before {flag}, or write {flag}=60"
+            ) from error
 
 
 SIZE, SECONDS = Size(), Seconds()
@@ -81,36 +84,81 @@ class _Command(click.Command):
 
 @click.command(cls=_Command)
 @click.argument("graph", metavar="RUN[/ID] | -- CMD...", required=False)
-@click.option("-o", "--output", "out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered.")
+@click.option(
+    "-o", "--output", "out", metavar="OUT", help="Folder for the result; default: minified-<stage> here, numbered."
+)
 @click.option("--rung", default="inductor", show_default=True, help="How the graph is run.")
-@click.option("--check", default="auto", show_default=True, metavar="CHECK",
-              help=f"What counts as failing: {', '.join(CHECKS)}, or 'cmd: COMMAND {{case}}' (see above).")
+@click.option(
+    "--check",
+    default="auto",
+    show_default=True,
+    metavar="CHECK",
+    help=f"What counts as failing: {', '.join(CHECKS)}, or 'cmd: COMMAND {{case}}' (see above).",
+)
 @click.option("--match", metavar="REGEX", help="The failure's text must match this, in place of its signature.")
-@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True,
-              help="Queries at the same time; a search asks mostly one after the other, hence 1.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Queries at the same time; a search asks mostly one after the other, hence 1.",
+)
 @seed_option
 @import_option()
 @trust_option
-@click.option("--hangs", type=SECONDS, is_flag=False, flag_value=HANG_LIMIT_S, metavar="[S]",
-              help=f"It fails where it has not ended after S seconds (default {HANG_LIMIT_S:g}).")
-@seconds_option("--slower-than",
-                help="It fails where compile and first run take longer, from an empty code cache, one query at a time; what "
-                     "is near S is measured three times, and the best counts.")
-@click.option("--memory-over", type=SIZE, metavar="SIZE",
-              help="It fails where compile and first run need more memory on top of what the process had: resident memory, on "
-                   "CUDA what torch allocates there. Like 500MB, 2G, 2e9.")
-@seconds_option("--time-limit", help="What a query may take. Default: 600 s at first, then ten times what the original took.")
-@click.option("--memory-limit", type=SIZE, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j.")
-@seconds_option("--max-time", help="Stop after this many seconds; one run of the original is always done, "
-                "and what was found is verified.")
+@click.option(
+    "--hangs",
+    type=SECONDS,
+    is_flag=False,
+    flag_value=HANG_LIMIT_S,
+    metavar="[S]",
+    help=f"It fails where it has not ended after S seconds (default {HANG_LIMIT_S:g}).",
+)
+@seconds_option(
+    "--slower-than",
+    help="It fails where compile and first run take longer, from an empty code cache, one query at a time; what "
+    "is near S is measured three times, and the best counts.",
+)
+@click.option(
+    "--memory-over",
+    type=SIZE,
+    metavar="SIZE",
+    help="It fails where compile and first run need more memory on top of what the process had: resident memory, on "
+    "CUDA what torch allocates there. Like 500MB, 2G, 2e9.",
+)
+@seconds_option(
+    "--time-limit", help="What a query may take. Default: 600 s at first, then ten times what the original took."
+)
+@click.option(
+    "--memory-limit", type=SIZE, metavar="SIZE", help="What a query may use. Default: what the machine has, over -j."
+)
+@seconds_option(
+    "--max-time",
+    help="Stop after this many seconds; one run of the original is always done, and what was found is verified.",
+)
 @click.option("--max-queries", type=click.IntRange(1), metavar="N", help="Stop after this many queries.")
-@click.option("--without", multiple=True, metavar="STEP", callback=checked_steps,
-              help=f"Leave a step of the search out: {', '.join(STEPS)}; can be repeated. See graphdbg steer.")
-@click.option("--anyway", is_flag=True, help="Also where what fails here is not the run's program, and the run did not fail so.")
-@click.option("--resume", is_flag=True, help="Go on with an unfinished OUT; nothing that its journal knows is asked again.")
-@click.option("--executor", type=click.Choice(EXECUTORS), default="local", show_default=True,
-              help="Where queries run: on this machine, or by -j workers on the Ray cluster of RAY_ADDRESS (without it, a local "
-                   "one). Needs pip install 'graphdbg[ray]', and graphdbg on every machine of the cluster.")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="STEP",
+    callback=checked_steps,
+    help=f"Leave a step of the search out: {', '.join(STEPS)}; can be repeated. See graphdbg steer.",
+)
+@click.option(
+    "--anyway", is_flag=True, help="Also where what fails here is not the run's program, and the run did not fail so."
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on with an unfinished OUT; nothing that its journal knows is asked again."
+)
+@click.option(
+    "--executor",
+    type=click.Choice(EXECUTORS),
+    default="local",
+    show_default=True,
+    help="Where queries run: on this machine, or by -j workers on the Ray cluster of RAY_ADDRESS (without it, a local "
+    "one). Needs pip install 'graphdbg[ray]', and graphdbg on every machine of the cluster.",
+)
 @json_option("Print JSON objects, one a line: start and done; with --full all events (docs/minify-events.md).")
 def minify(
     graph: str | None, out: str | None, resume: bool, as_json: bool, imports: tuple[str, ...], **asked: Any
@@ -133,7 +181,8 @@ def minify(
 
     \b
     -- CMD runs a program beside eager, as triage does. Where a call departs and no graph of it fails, the program that
-    shows it with torch alone (OUT/repro/repro.py) is cut; where a graph fails, that graph is minified into OUT/minified.
+    shows it with torch alone (OUT/repro/repro.py) is cut; where a graph fails, that graph is minified into
+    OUT/minified.
     --max-time counts from the program's start; the program itself runs to its end.
 
     \b
@@ -159,12 +208,16 @@ def minify(
     directory, named = "", graph
     if resume:
         if out is None:
-            raise UsageError("--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT")
+            raise UsageError(
+                "--resume needs -o", "it goes on in the folder of an unfinished minification", "add -o OUT"
+            )
         unfinished = resumed(Path(out), options, _typed())
         options, directory = unfinished.options, unfinished.directory
         graph, named = graph or unfinished.graph, graph or shown_path(Path(unfinished.graph))
     if graph is None:
-        raise UsageError("no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is")
+        raise UsageError(
+            "no graph was named", "RUN, RUN/ID or a case folder is wanted", "see graphdbg ls for what there is"
+        )
     options = options.checked()
     if out is not None:
         refuse_taken(Path(out), resume=resume)  # before the graphs of a run are judged, which takes minutes
@@ -255,16 +308,22 @@ def _run(
         result.verdict = result.verdict.in_layer(report.verdict.layer)
         path = str(report.repro) if report.repro else None
         about = {
-            "repro": report.says, "repro_path": path, "issue": str(report.issue), "report_rate": report.rate,
-            "without_fault": report.without, "repro_told": report.told,
-        }  # fmt: skip
+            "repro": report.says,
+            "repro_path": path,
+            "issue": str(report.issue),
+            "report_rate": report.rate,
+            "without_fault": report.without,
+            "repro_told": report.told,
+        }
     shows = about["repro"] == "shows" or (report is not None and report.unsure)
     case = shlex.join(["graphdbg", "replay", str(out / "case"), "--rung", options.rung])
     tried = shlex.join(["python", about["repro_path"]]) if shows else with_flags(case, options.imports)
     reported = shlex.join(["graphdbg", "report", str(out)])
     blamed = result.verdict.fault == "compiler" and options.command is None
     why = shlex.join(["graphdbg", "bisect", str(out)]) if blamed else ""
-    result.verdict = result.verdict.then(again, reported) if code else result.verdict.then(tried, why, reported if shows else "")
+    result.verdict = (
+        result.verdict.then(again, reported) if code else result.verdict.then(tried, why, reported if shows else "")
+    )
     life.write(summary(result, about))
     ended = code or (1 if report is None else report.exit_code)
     if as_json:
@@ -273,7 +332,9 @@ def _run(
     for line in sentences(result, about):
         say(line)
     if not code:
-        say(f"try it: {tried}" if shows else f"it fails, and no repro shows it; the case does: {result.verdict.next[0]}")
+        say(
+            f"try it: {tried}" if shows else f"it fails, and no repro shows it; the case does: {result.verdict.next[0]}"
+        )
         for command in result.verdict.next[1:]:
             say(f"next: {command}")
     if code:
@@ -304,9 +365,15 @@ def _report(result: Minified, out: Path, options: MinifyOptions, bare: ForkServe
         return write_report(load_graph(result.path), out, options.command, result.signature, shown=shown, times=times)
     try:
         return emit_report(
-            load_graph(result.path), out, signature=result.signature, rung=options.rung,
-            original=result.original[0], imports=options.imports, bare=bare, trusted=True,
-        )  # fmt: skip
+            load_graph(result.path),
+            out,
+            signature=result.signature,
+            rung=options.rung,
+            original=result.original[0],
+            imports=options.imports,
+            bare=bare,
+            trusted=True,
+        )
     except GraphdbgError as error:
         say(f"no report was written: {error}")
         return None

@@ -27,15 +27,28 @@ if TYPE_CHECKING:
 @seed_option
 @import_option()
 @trust_option
-@click.option("--preview", "only_look", is_flag=True,
-              help="Say what a report shares, and whether anything of this machine is left in it; write nothing.")
-@click.option("--as-test", is_flag=True,
-              help="Write a test in the style of PyTorch's suites instead, test_repro.py, which fails while the bug is there.")
+@click.option(
+    "--preview",
+    "only_look",
+    is_flag=True,
+    help="Say what a report shares, and whether anything of this machine is left in it; write nothing.",
+)
+@click.option(
+    "--as-test",
+    is_flag=True,
+    help="Write a test in the style of PyTorch's suites instead, test_repro.py, which fails while the bug is there.",
+)
 @json_option()
 def report(
-    graph: str, output: str | None, rung: str | None, seed: int, imports: tuple[str, ...], only_look: bool, as_test: bool,
+    graph: str,
+    output: str | None,
+    rung: str | None,
+    seed: int,
+    imports: tuple[str, ...],
+    only_look: bool,
+    as_test: bool,
     as_json: bool,
-) -> int:  # fmt: skip
+) -> int:
     """Write repro.py, issue.md and artifacts.zip for a failing graph.
 
     \b
@@ -72,7 +85,9 @@ def report(
         check_folder(out)
     known = casefile.read(saved.path)
     if as_test and known and known.check.startswith("cmd:"):
-        raise UsageError(f"no test is written of {graph}", "a command of yours decides whether it fails", "leave --as-test out")
+        raise UsageError(
+            f"no test is written of {graph}", "a command of yours decides whether it fails", "leave --as-test out"
+        )
     if known and known.signature and known.check.startswith("cmd:"):
         shown, times = known.verified
         done = by_command.write_report(
@@ -110,16 +125,27 @@ def report(
         try:
             done = write_test_of(
                 saved, out, signature=signature, rung=rung, original=original, imports=imports, verdict=verdict
-            )  # fmt: skip
+            )
             return _tested(done, as_json)
         except CannotExpressError as error:
             say(f"graphdbg: {error}")
             if as_json:
-                emit({"test": None, "repro": "none", "reason": str(error)}, as_json=True,
-                     next=[shlex.join(["graphdbg", "report", graph])])  # fmt: skip
+                emit(
+                    {"test": None, "repro": "none", "reason": str(error)},
+                    as_json=True,
+                    next=[shlex.join(["graphdbg", "report", graph])],
+                )
             return 1
-    done = bundle.emit_report(saved, out, signature=signature, rung=rung, original=original, with_artifacts=True,
-                              imports=imports, verdict=verdict)  # fmt: skip
+    done = bundle.emit_report(
+        saved,
+        out,
+        signature=signature,
+        rung=rung,
+        original=original,
+        with_artifacts=True,
+        imports=imports,
+        verdict=verdict,
+    )
     tried = shlex.join(["python", str(done.repro)])
     if as_json:
         emit(done.as_json() | {"next": [tried] if done.repro else []}, as_json=True)
@@ -154,8 +180,11 @@ def _packed(out: Path, trusted: bool, as_json: bool) -> int:
     else:
         pack(load_graph(out / "case"), done, Redactor())
     paths = {"repro_path": str(program), "issue": str(done.issue), "artifacts": str(archive)}
-    emit(found.plain() | paths if as_json else "\n".join(paths.values()), as_json=as_json,
-         next=[shlex.join(["python", str(program)])])  # fmt: skip
+    emit(
+        found.plain() | paths if as_json else "\n".join(paths.values()),
+        as_json=as_json,
+        next=[shlex.join(["python", str(program)])],
+    )
     say(found.sentence())
     for note in done.notes:
         say(note)
@@ -185,9 +214,15 @@ def _previewed(folder: Path, as_json: bool) -> int:
     found = Preview.of(folder)
     if not found.is_there:
         told = ahead(str(folder))
-        emit({"folder": None, "says": told, "warning": warning()} if as_json else "\n".join([*told, warning()]), as_json=as_json,
-             next=[shlex.join(["graphdbg", "report", str(folder)])])  # fmt: skip
+        emit(
+            {"folder": None, "says": told, "warning": warning()} if as_json else "\n".join([*told, warning()]),
+            as_json=as_json,
+            next=[shlex.join(["graphdbg", "report", str(folder)])],
+        )
         return 0
-    emit(found.as_json() if as_json else "\n".join([*found.sentences(), warning()]), as_json=as_json,
-         next=[shlex.join(["graphdbg", "verify", str(folder)])])  # fmt: skip
+    emit(
+        found.as_json() if as_json else "\n".join([*found.sentences(), warning()]),
+        as_json=as_json,
+        next=[shlex.join(["graphdbg", "verify", str(folder)])],
+    )
     return 1 if found.leaks else 0

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
-@click.option("--rung", type=click.Choice(NAMES),
-              help="How a graph of a run is run to see its failure. Default: as the other side was found, else inductor.")
+@click.option(
+    "--rung",
+    type=click.Choice(NAMES),
+    help="How a graph of a run is run to see its failure. Default: as the other side was found, else inductor.",
+)
 @seed_option
 @import_option()
 @trust_option

@@ -1,6 +1,7 @@
 """`graphdbg show`: one graph's nodes, generated code, kernels or statistics; nodes of it as a case of their own.
 
-Nodes and statistics come from the sidecar. Lies in this room since `--save` cuts a graph as the minifier does; only that starts
+Nodes and statistics come from the sidecar. Lies in this room since `--save` cuts a graph as the minifier does; only
+that starts
 anything.
 """
 
@@ -68,9 +69,18 @@ ALL_KERNELS = "*"
 @trust_option
 @json_option()
 def show(
-    graph: str, code: bool, kernel: str | None, stats: bool, node: str | None, hops: int | None, save: str | None,
-    seed: int, imports: tuple[str, ...], as_json: bool, **rows: Any,
-) -> None:  # fmt: skip
+    graph: str,
+    code: bool,
+    kernel: str | None,
+    stats: bool,
+    node: str | None,
+    hops: int | None,
+    save: str | None,
+    seed: int,
+    imports: tuple[str, ...],
+    as_json: bool,
+    **rows: Any,
+) -> None:
     """Show a graph: its nodes with dtype, shape, stride and the user's line.
 
     RUN/ID names a graph of a run (graphdbg ls lists them) or a case folder.
@@ -100,7 +110,10 @@ def show(
         _show_kernel(graph, saved, kernel, as_json)
     elif stats:
         found = statistics.of(saved.table)
-        emit({**_head(saved), "stats": msgspec.to_builtins(found)} if as_json else statistics.text(found), as_json=as_json)
+        emit(
+            {**_head(saved), "stats": msgspec.to_builtins(found)} if as_json else statistics.text(found),
+            as_json=as_json,
+        )
     elif options.any:
         show_rows(saved, options, head=_head(saved), as_json=as_json)
     else:
@@ -109,7 +122,7 @@ def show(
 
 def _save(
     saved: SavedGraph, options: RowOptions, out: Path, seed: int, imports: tuple[str, ...], as_json: bool
-) -> None:  # fmt: skip
+) -> None:
     if not (options.nodes or options.filter or options.find):
         raise UsageError("--save needs to know which nodes", "", "say it with --nodes A..B, --filter or --find")
     from ..cut import cut
@@ -120,12 +133,16 @@ def _save(
         return
     given = [name for name, origin in made.inputs if origin == "graph"]
     values = [name for name, origin in made.inputs if origin == "node"]
-    parts = [f"{one_line(', '.join(names), 200)} ({what})" for names, what in (
-        (given, "of the graph"), (values, "computed by eager"),
-    ) if names]  # fmt: skip
+    parts = [
+        f"{one_line(', '.join(names), 200)} ({what})"
+        for names, what in ((given, "of the graph"), (values, "computed by eager"))
+        if names
+    ]
     lines = [f"{made.case}: {counted(made.kept, 'node')} of {made.of}, {size_text(made.input_bytes)} of inputs"]
     lines += [f"inputs   {'; '.join(parts) or 'none'}", f"outputs  {one_line(', '.join(made.outputs), 200) or 'none'}"]
-    lines += [f"note     with them {'comes' if len(made.came) == 1 else 'come'} {', '.join(made.came)}"] if made.came else []
+    lines += (
+        [f"note     with them {'comes' if len(made.came) == 1 else 'come'} {', '.join(made.came)}"] if made.came else []
+    )
     lines += [f"note     {note}" for note in made.notes]
     lines.append(f"next     {_next(str(made.case))[0]}")
     emit("\n".join(lines), as_json=False)
@@ -133,10 +150,17 @@ def _save(
 
 def _head(saved: SavedGraph) -> dict[str, Any]:
     return {
-        "run": str(saved.run.path) if saved.run else None, "id": saved.id, "process": saved.process, "rank": saved.rank,
-        "stage": saved.stage, "status": saved.status, "error": saved.error, "seconds": saved.seconds,
-        **(saved.run.inputs_json if saved.run else {}), "next": _next(saved.name),
-    }  # fmt: skip
+        "run": str(saved.run.path) if saved.run else None,
+        "id": saved.id,
+        "process": saved.process,
+        "rank": saved.rank,
+        "stage": saved.stage,
+        "status": saved.status,
+        "error": saved.error,
+        "seconds": saved.seconds,
+        **(saved.run.inputs_json if saved.run else {}),
+        "next": _next(saved.name),
+    }
 
 
 def _next(text: str) -> list[str]:
@@ -147,7 +171,9 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
     table = saved.table
     roles, outputs = _roles(saved)
     if as_json:
-        nodes = [node_json(row, table) | ({"role": roles[row.name]} if row.name in roles else {}) for row in table.rows()]
+        nodes = [
+            node_json(row, table) | ({"role": roles[row.name]} if row.name in roles else {}) for row in table.rows()
+        ]
         if captured_backward.has(saved):
             captured_backward.extend(nodes, saved.record)
         told = [{"index": one.index, "name": one.name, "kind": one.kind, "of": one.of} for one in outputs]
@@ -161,10 +187,16 @@ def _show_nodes(saved: SavedGraph, as_json: bool) -> None:
     if saved.error:
         say(f"error: {one_line(saved.error, 300)}")
     columns = [
-        Column("#", right=True, style="dim"), Column("name", style="bold"), Column("target", style="cyan"),
-        Column("inputs", expendable=2), Column("dtype"), Column("shape"), Column("stride", expendable=1),
-        Column("line", style="green"), Column("code", style="dim", expendable=3),
-    ]  # fmt: skip
+        Column("#", right=True, style="dim"),
+        Column("name", style="bold"),
+        Column("target", style="cyan"),
+        Column("inputs", expendable=2),
+        Column("dtype"),
+        Column("shape"),
+        Column("stride", expendable=1),
+        Column("line", style="green"),
+        Column("code", style="dim", expendable=3),
+    ]
     rows = [_cells(row, table, roles) for row in table.rows()]
     if captured_backward.has(saved):
         told = captured_backward.origins(saved.record)
@@ -200,9 +232,16 @@ def _cells(row: NodeRow, table: Table, roles: dict[str, str]) -> tuple[str, ...]
         f" +{len(row.inputs) - 4}" if len(row.inputs) > 4 else ""
     )
     return (
-        str(row.index), row.name, target, inputs, row.dtype, dims_text(row.shape), dims_text(row.stride), row.where,
+        str(row.index),
+        row.name,
+        target,
+        inputs,
+        row.dtype,
+        dims_text(row.shape),
+        dims_text(row.stride),
+        row.where,
         one_line(row.code, 60),
-    )  # fmt: skip
+    )
 
 
 def _code(saved: SavedGraph) -> list[tuple[str, str]]:
@@ -213,7 +252,9 @@ def _code(saved: SavedGraph) -> list[tuple[str, str]]:
     try:
         program = saved.program()
     except RefusedError as error:
-        raise UnreadableError(f"{saved.id} has neither generated code nor graph.py", "it was not compiled to the end") from error
+        raise UnreadableError(
+            f"{saved.id} has neither generated code nor graph.py", "it was not compiled to the end"
+        ) from error
     place = f", {saved.program_path}" if saved.program_path.exists() else ""
     say(f"{saved.id} has no generated code; this is the graph itself{place}")
     return [(PROGRAM_FILE, program)]
@@ -251,7 +292,11 @@ def _show_kernel(text: str, saved: SavedGraph, kernel: str, as_json: bool) -> No
 
 def _show_files(text: str, texts: list[tuple[str, str]], as_json: bool) -> None:
     if as_json:
-        emit({"graph": text, "files": [{"name": name, "text": body} for name, body in texts]}, as_json=True, next=_next(text))
+        emit(
+            {"graph": text, "files": [{"name": name, "text": body} for name, body in texts]},
+            as_json=True,
+            next=_next(text),
+        )
         return
     shown = [body if len(texts) == 1 else f"# {'-' * 10} {name} {'-' * 10}\n{body.rstrip()}\n" for name, body in texts]
     emit(_coloured("\n".join(shown)) if on_terminal() else "\n".join(shown), as_json=False)

@@ -72,10 +72,15 @@ def _standing(out: Path, as_json: bool) -> None:
         pass
     story = found.story
     facts = {
-        "state": found.state, "step": story.step, "queries": len(story.queries), "best": story.best, "original": story.original,
+        "state": found.state,
+        "step": story.step,
+        "queries": len(story.queries),
+        "best": story.best,
+        "original": story.original,
         "history": [[item.number, item.queries, item.nodes, item.input_bytes] for item in story.history],
-        "asked": list(found.wishes.values()), "paused": story.paused,
-    }  # fmt: skip
+        "asked": list(found.wishes.values()),
+        "paused": story.paused,
+    }
     ended = [shlex.join(["graphdbg", "verify", str(out)])] if (out / "case").is_dir() else []
     emit(facts if as_json else "\n".join(told(found, time.time())), as_json=as_json, next=ended)
 

@@ -24,9 +24,15 @@ REPRO = "repro.py"
 
 @click.command()
 @click.argument("subject", metavar="OUT|CASE")
-@click.option("--python", default=sys.executable, metavar="PY", help="The Python whose torch is asked. Default: graphdbg's own.")
-@click.option("--watch", is_flag=True, help="Go on: run it again each time that this torch was built anew, until Ctrl-C.")
-@click.option("--trust", is_flag=True, help="Run a repro.py that was not written on this machine, or was changed: read it first.")
+@click.option(
+    "--python", default=sys.executable, metavar="PY", help="The Python whose torch is asked. Default: graphdbg's own."
+)
+@click.option(
+    "--watch", is_flag=True, help="Go on: run it again each time that this torch was built anew, until Ctrl-C."
+)
+@click.option(
+    "--trust", is_flag=True, help="Run a repro.py that was not written on this machine, or was changed: read it first."
+)
 @json_option("Print one JSON document; with --watch one a line.")
 def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -> None:
     """Run a repro again, under a torch of your own.
@@ -47,7 +53,11 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
         def run() -> int:
             found = shown(program, torch_of(python, program), path=path, flaky=flaky)
             lines = [found.sentence(), *found.output.strip().splitlines()]
-            report = [shlex.join(["graphdbg", "report", subject])] if Path(subject).is_dir() and found.says == "shows" else []
+            report = (
+                [shlex.join(["graphdbg", "report", subject])]
+                if Path(subject).is_dir() and found.says == "shows"
+                else []
+            )
             emit(found.plain() if as_json else "\n".join(lines), as_json=as_json, next=report)
             return found.exit_code
 
@@ -55,7 +65,9 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
             raise SystemExit(run())
         folder = torch_of(python, program).folder
         if folder is None:
-            raise UsageError(f"there is nothing to watch: {python} has no torch", "", "build it once, or name another --python")
+            raise UsageError(
+                f"there is nothing to watch: {python} has no torch", "", "build it once, or name another --python"
+            )
         run()
         say(f"watching {folder}; Ctrl-C ends it")
         for _ in builds(folder):
@@ -86,7 +98,9 @@ def program_of(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | No
         raise UsageError(what, "its case.json says so, and nobody has said it here", f"read it, then: {again}")
     if program is not None:
         if not program.stat().st_size:
-            raise UsageError(f"{program} is not run", "the file is empty", "name the folder that minify or report wrote")
+            raise UsageError(
+                f"{program} is not run", "the file is empty", "name the folder that minify or report wrote"
+            )
         if not (trust or written.here(program)):
             why = "it was not written on this machine, or was changed since"
             raise UsageError(f"{program} is not run", why, f"read it, then: {again}")
@@ -110,9 +124,15 @@ def _made(case: Path, known: CaseFile, folder: Path, trust: bool) -> Path:
     assert known.signature is not None
     say(f"there is no {REPRO} beside {case}: writing one")
     done = emit_report(
-        load_graph(case), folder, signature=known.signature, rung=known.rung, imports=with_trust(known.imports, trust),
+        load_graph(case),
+        folder,
+        signature=known.signature,
+        rung=known.rung,
+        imports=with_trust(known.imports, trust),
         original=known.original.nodes if known.original else None,
-    )  # fmt: skip
+    )
     if done.repro is None:
-        raise UsageError(f"no repro can be written of {case}", "; ".join(done.notes), f"replay it: graphdbg replay {case}")
+        raise UsageError(
+            f"no repro can be written of {case}", "; ".join(done.notes), f"replay it: graphdbg replay {case}"
+        )
     return done.repro

@@ -1,4 +1,5 @@
-"""Where queries run: on this machine's fork server, or through any `concurrent.futures.Executor`, each of whose workers asks the
+"""Where queries run: on this machine's fork server, or through any `concurrent.futures.Executor`, each of whose workers
+asks the
 fork server of its own process. Ray is one such executor (`ray_pool`, extra `graphdbg[ray]`).
 
 `elsewhere` is this side, `worker` what runs in an executor's worker, `parcels` what travels between them, by hash.

@@ -1,7 +1,9 @@
 """This side of an executor: queries go to its workers, everything else to this process's own fork server (`home`).
 
-It has the face of a fork server (`home`, `submit`), so that whoever asks need not know where a query runs. A worker that
-dies answers "lost", as a fork server that dies does, and is asked no more than that one query again. An executor that is broken
+It has the face of a fork server (`home`, `submit`), so that whoever asks need not know where a query runs. A worker
+that
+dies answers "lost", as a fork server that dies does, and is asked no more than that one query again. An executor that
+is broken
 for good, as a process pool with a dead process is, is asked no more: what is left is asked here.
 
 >>> with Elsewhere(home, ThreadPoolExecutor(2), Settings(jobs=2)) as servers:
@@ -108,8 +110,10 @@ class Errand(PendingTask):
 class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
     """The executor is the caller's: it is neither started nor shut down here.
 
-    An executor may have three methods beside `submit`: `share(bytes)` returns what travels in place of the bytes and has
-    `fetch()`; `stop_query(token, number)` has a worker end a query, which otherwise takes its word from a file and so must be on
+    An executor may have three methods beside `submit`: `share(bytes)` returns what travels in place of the bytes and
+    has
+    `fetch()`; `stop_query(token, number)` has a worker end a query, which otherwise takes its word from a file and so
+    must be on
     this machine; `greet(function, *args)` has every worker call that once, as soon as it lives.
     """
 
@@ -134,7 +138,15 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
 
     def _order(self, function: str, payload: dict[str, Any], limit_s: float = 0.0) -> Order:
         return Order(
-            self.token, next(self._numbers), function, payload, None, limit_s, {}, self.settings, str(self._folder),
+            self.token,
+            next(self._numbers),
+            function,
+            payload,
+            None,
+            limit_s,
+            {},
+            self.settings,
+            str(self._folder),
             trusted(payload),
         )
 
@@ -146,7 +158,8 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
         *,
         stage_limits: Mapping[str, float] | None = None,
     ) -> Errand:
-        """As `ForkServer.submit`; the folders that the payload names travel with it where the worker has another disk."""
+        """As `ForkServer.submit`; the folders that the payload names travel with it where the worker has another
+        disk."""
         order = self._order(function, payload, limit_s)
         trees = self.trees(payload) if self._far else None
         return Errand(self, replace(order, trees=trees, stage_limits=dict(stage_limits or {})))
@@ -198,7 +211,8 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
 
 
 def case_files(folder: Path) -> dict[str, Path | bytes]:
-    """A graph as a case folder that needs no run round it: its record, what was seen of its inputs, the tensors of both."""
+    """A graph as a case folder that needs no run round it: its record, what was seen of its inputs, the tensors of
+    both."""
     saved = load_graph(folder)
     record, inputs = saved.record, saved.inputs_record
     found: dict[str, Path | bytes] = {graph_folder.GRAPH_FILE: graph_folder.encode(record)}

@@ -1,7 +1,10 @@
-"""Ray as a `concurrent.futures.Executor`: so many actors, each with a warm fork server of its own; extra `graphdbg[ray]`.
+"""Ray as a `concurrent.futures.Executor`: so many actors, each with a warm fork server of its own; extra
+`graphdbg[ray]`.
 
-The cluster is that of RAY_ADDRESS, or a local one that ends with the executor. What is submitted waits in one queue for the next
-actor that is free. An actor that dies costs the one call that it was at (WorkerDiedError), and another takes its place. Content
+The cluster is that of RAY_ADDRESS, or a local one that ends with the executor. What is submitted waits in one queue for
+the next
+actor that is free. An actor that dies costs the one call that it was at (WorkerDiedError), and another takes its place.
+Content
 is put into Ray's store once, and fetched by those who lack it. Must not know what is asked.
 
 >>> with RayExecutor(workers=2) as pool:
@@ -87,7 +90,8 @@ class Actor:
 class RayExecutor(Executor):
     """An executor over `workers` Ray actors. `gpu`: each gets one, or a share of one where there are fewer.
 
-    Raises EnvironmentLackError where Ray is missing, or its cluster cannot be reached or has no place for a single actor.
+    Raises EnvironmentLackError where Ray is missing, or its cluster cannot be reached or has no place for a single
+    actor.
     """
 
     def __init__(self, workers: int = 1, *, gpu: bool = False, say: Callable[[str], None] = lambda text: None) -> None:
@@ -154,7 +158,8 @@ class RayExecutor(Executor):
         return Shared(self._ray.put(data))
 
     def greet(self, function: Callable[..., Any], *args: Any) -> None:
-        """Has every actor, also one that is started later, call this as soon as it lives; what comes of it is not heard."""
+        """Has every actor, also one that is started later, call this as soon as it lives; what comes of it is not
+        heard."""
         with self._lock:
             self._greeting = function, args, {}
             actors = list(self._actors)
@@ -205,9 +210,11 @@ class RayExecutor(Executor):
 
     def _hire(self) -> None:
         """Starts one more actor; it is given work as soon as it lives."""
-        made = self._ray.remote(Actor).options(
-            num_cpus=1, num_gpus=self._gpus, max_restarts=0, max_concurrency=1 + SIDE_CALLS
-        ).remote()  # fmt: skip
+        made = (
+            self._ray.remote(Actor)
+            .options(num_cpus=1, num_gpus=self._gpus, max_restarts=0, max_concurrency=1 + SIDE_CALLS)
+            .remote()
+        )
         self._actors.add(made)
         if self._greeting is not None:
             made.run.remote(*self._greeting)

@@ -1,7 +1,9 @@
 """What runs in an executor's worker: it asks the warm fork server of its own process, and does nothing else itself.
 
-A segfault or a hang of a query therefore never ends or blocks the worker. Where the worker is a thread of the process that
-minifies, it asks that process's own server. Any other process makes a server when it is first asked, keeps it warm, and ends it
+A segfault or a hang of a query therefore never ends or blocks the worker. Where the worker is a thread of the process
+that
+minifies, it asks that process's own server. Any other process makes a server when it is first asked, keeps it warm, and
+ends it
 when the minification is over, however that ended. Must not import torch.
 
 >>> answer = ask(encoded_order, {})          # Lacks of hashes, or the fork server's answer, encoded
@@ -32,7 +34,8 @@ IDLE_S = 900.0
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """The servers that workers make. `memory_bytes`: of each query; None: a share, among `jobs`, of the memory of the worker's
+    """The servers that workers make. `memory_bytes`: of each query; None: a share, among `jobs`, of the memory of the
+    worker's
     machine. `path` is where the user's modules are searched.
     """
 
@@ -44,8 +47,10 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """One query. `token` names the minification, `trees` are the folders in `payload` by key (None: not yet named, they lie where
-    the client is). `client` is a folder that the client holds as long as it lives, where that is on this machine: a file
+    """One query. `token` names the minification, `trees` are the folders in `payload` by key (None: not yet named, they
+    lie where
+    the client is). `client` is a folder that the client holds as long as it lives, where that is on this machine: a
+    file
     `stop-<number>` in it ends the query. `ours`: whether the client trusts what it reads.
     """
 
@@ -62,7 +67,8 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Lacks(msgspec.Struct, tag="lacks"):
-    """The answer of a worker that has not all of the case yet: what it wants to be sent along; of nothing: the trees."""
+    """The answer of a worker that has not all of the case yet: what it wants to be sent along; of nothing: the
+    trees."""
 
     hashes: list[str]
 
@@ -155,10 +161,13 @@ class Host:
         self._asked = time.monotonic()
         sys.path.extend(entry for entry in settings.path if entry not in sys.path)
         self.server = fork_server(
-            settings.warm, settings.preload, threads=1,
+            settings.warm,
+            settings.preload,
+            threads=1,
             memory_bytes=settings.memory_bytes or default_memory_bytes(settings.jobs),
-            cache_dir=self.root / "cache",  # one for all workers of this machine: what one has compiled, others need not
-        )  # fmt: skip
+            cache_dir=self.root
+            / "cache",  # one for all workers of this machine: what one has compiled, others need not
+        )
         atexit.register(leave, order.token)
         threading.Thread(target=self._watch, name="graphdbg-host", daemon=True).start()
 

@@ -1,7 +1,9 @@
 """`pytest --graphdbg-baseline FILE`: what each test compiles, held against what FILE says of it.
 
-Each test begins with torch.compiler.reset() where torch's compiler is imported, so that no number follows the order of the tests.
-FILE is written with --graphdbg-update alone, of the tests that ran and passed; lines of others stay. With pytest-xdist a worker
+Each test begins with torch.compiler.reset() where torch's compiler is imported, so that no number follows the order of
+the tests.
+FILE is written with --graphdbg-update alone, of the tests that ran and passed; lines of others stay. With pytest-xdist
+a worker
 judges its tests, the controller tells and writes.
 
 >>> Baseline(config)    # registered by `plugin`
@@ -27,7 +29,13 @@ from ...dumps.wording import counted
 from ...toolkit.recorder.counts import Counts, counting
 from ...toolkit.recorder.session import active
 
-_WORDS = {"breaks": "graph breaks", "recompiles": "recompiles", "graphs": "graphs", "nodes": "nodes", "kernels": "kernels"}
+_WORDS = {
+    "breaks": "graph breaks",
+    "recompiles": "recompiles",
+    "graphs": "graphs",
+    "nodes": "nodes",
+    "kernels": "kernels",
+}
 _MOST = 20
 
 Numbers = dict[str, int]
@@ -42,7 +50,8 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Baseline:
-    """The counts of the tests of this run beside those of a file. Raises pytest.UsageError for one that cannot be used."""
+    """The counts of the tests of this run beside those of a file. Raises pytest.UsageError for one that cannot be
+    used."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config, self.update = config, bool(config.option.graphdbg_update)
@@ -63,9 +72,13 @@ class Baseline:
                 raise pytest.UsageError(f"--graphdbg-baseline: there is no folder {self.path.parent}") from None
             if self.update:
                 return {}
-            raise pytest.UsageError(f"--graphdbg-baseline: there is no {self.named}; {again.removesuffix(' anew')}") from None
+            raise pytest.UsageError(
+                f"--graphdbg-baseline: there is no {self.named}; {again.removesuffix(' anew')}"
+            ) from None
         except OSError as error:
-            raise pytest.UsageError(f"--graphdbg-baseline: cannot read {self.named}: {error.strerror or error}") from None
+            raise pytest.UsageError(
+                f"--graphdbg-baseline: cannot read {self.named}: {error.strerror or error}"
+            ) from None
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             why = f"{self.named} is no baseline ({error}); move it away, then {again}"
             raise pytest.UsageError(f"--graphdbg-baseline: {why}") from None
@@ -143,12 +156,22 @@ class Baseline:
         if hasattr(self.config, "workerinput"):
             return
         if self.recorded:
-            self.lines = [f"nothing was counted and {self.named} is as it was: this run is recorded, which sees each graph once"]
+            self.lines = [
+                f"nothing was counted and {self.named} is as it was: this run is recorded, which sees each graph once"
+            ]
         elif not self.update:
-            self._tell("better than {} says", {test: _changed(self.known[test], new) for test, new in self.found.items()
-                                               if test in self.known and new != self.known[test]})  # fmt: skip
-            self._tell("not in {}", {test: _told(new) for test, new in self.found.items()
-                                     if test not in self.known and any(new.values())})  # fmt: skip
+            self._tell(
+                "better than {} says",
+                {
+                    test: _changed(self.known[test], new)
+                    for test, new in self.found.items()
+                    if test in self.known and new != self.known[test]
+                },
+            )
+            self._tell(
+                "not in {}",
+                {test: _told(new) for test, new in self.found.items() if test not in self.known and any(new.values())},
+            )
         if self.lines:
             terminalreporter.section("graphdbg baseline")
             for line in self.lines:
@@ -156,7 +179,9 @@ class Baseline:
 
     def _tell(self, what: str, tests: dict[str, str]) -> None:
         if tests:
-            self.lines.append(f"{counted(len(tests), 'test')} {what.format(self.named)}; to write it down: {self._command()}")
+            self.lines.append(
+                f"{counted(len(tests), 'test')} {what.format(self.named)}; to write it down: {self._command()}"
+            )
             self.lines += [f"  {test}: {told}" for test, told in list(tests.items())[:_MOST]]
             self.lines += [f"  and {len(tests) - _MOST} more"] if len(tests) > _MOST else []
 

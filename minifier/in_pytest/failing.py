@@ -1,4 +1,5 @@
-"""One failing test, run again under the recorder; the graph that fails is minified, and where none does the whole test is judged
+"""One failing test, run again under the recorder; the graph that fails is minified, and where none does the whole test
+is judged
 beside eager.
 
 >>> Failing(config, "tests/test_a.py::test_b", 300.0, print).found()
@@ -36,7 +37,8 @@ _PASSED, _FAILED, _SIGNALS = 0, 1, 128
 
 
 class Failing:
-    """`limit_s`: for all of it; `told` takes lines while it goes on; `armed`: the run of what it had called when it failed."""
+    """`limit_s`: for all of it; `told` takes lines while it goes on; `armed`: the run of what it had called when it
+    failed."""
 
     def __init__(self, config: Any, test: str, limit_s: float, told: Callable[[str], None], armed: str = "") -> None:
         self.test, self.limit_s, self.told = test, limit_s, told
@@ -97,7 +99,11 @@ class Failing:
     def _told(self, code: int | None, done: dict[str, Any], issue: Path | None, by_hand: str) -> list[str]:
         verdict = done.get("verdict")
         if not done:
-            why = "it did not end in time (--graphdbg-time)" if code is None else f"nothing could be minified (code {code})"
+            why = (
+                "it did not end in time (--graphdbg-time)"
+                if code is None
+                else f"nothing could be minified (code {code})"
+            )
             return [f"{self.test}: {why}; what was said is in {shown_path(self.folder)}; {by_hand}"]
         if verdict != "fails" and not (verdict == "rounding" and done.get("repro") == "shows"):
             word = "agrees with eager" if verdict in ("ok", "rounding") else "could not be judged"
@@ -107,7 +113,10 @@ class Failing:
         lines = [f"{self.test}: {fails}", f"  {done.get('reason', '')}"]
         if done.get("repro") == "shows":
             nodes = f"{counted(done['nodes'], 'node')} of {done['original_nodes']}; " if "nodes" in done else ""
-            told = f"shows the failure {done.get('repro_rate')} in processes of their own, with --without-fault it ends with 0"
+            told = (
+                f"shows the failure {done.get('repro_rate')} in processes of their own, with --without-fault it "
+                "ends with 0"
+            )
             told = told if issue is None else done.get("repro_told") or told  # a program's is what it printed, in lines
             lines.append(f"  python {shown_path(Path(done['repro_path']))}  ({nodes}{told})")
         else:
@@ -124,9 +133,15 @@ class Failing:
         own = ("GRAPHDBG", "PYTEST_CURRENT", "PYTEST_XDIST")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         with (self.folder / log).open("wb") as file:
-            process = subprocess.Popen([sys.executable, "-m", "graphdbg", *words], stdin=subprocess.DEVNULL, cwd=self.place,
-                                       stdout=subprocess.PIPE, stderr=file, env=environment | {INSIDE: "1"},
-                                       start_new_session=True)  # fmt: skip
+            process = subprocess.Popen(
+                [sys.executable, "-m", "graphdbg", *words],
+                stdin=subprocess.DEVNULL,
+                cwd=self.place,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                env=environment | {INSIDE: "1"},
+                start_new_session=True,
+            )
             over = False
             try:
                 said, _ = process.communicate(timeout=self._left_s())
@@ -158,7 +173,8 @@ def folder_of(config: Any, test: str) -> Path:
 
 
 def _words(config: Any, test: str) -> list[str]:
-    """The arguments of this pytest run for one test in one process: what it was given, but for the places where tests are."""
+    """The arguments of this pytest run for one test in one process: what it was given, but for the places where tests
+    are."""
     given = [str(word) for word in config.invocation_params.args]
     kept = given[::-1]
     for place in map(str, config.option.file_or_dir):  # behind its last option, where a value may be the same word

@@ -1,8 +1,11 @@
 """`pytest --graphdbg`: a failing test that compiled ends in a verified repro.
 
-Each process of the tests is armed (`toolkit.recorder.armed`), so that what such a test compiled and called is there when it
-fails; where no graph of it fails, the test is run again by itself under the recorder. pytest loads this module in every run, so
-it imports nothing else until torch is there. What it finds is below graphdbg-pytest/ where pytest was started; with pytest-xdist
+Each process of the tests is armed (`toolkit.recorder.armed`), so that what such a test compiled and called is there
+when it
+fails; where no graph of it fails, the test is run again by itself under the recorder. pytest loads this module in every
+run, so
+it imports nothing else until torch is there. What it finds is below graphdbg-pytest/ where pytest was started; with
+pytest-xdist
 the search begins where all tests have ended.
 
     pytest --graphdbg --graphdbg-time 300 tests/
@@ -29,13 +32,27 @@ _AT_LEAST_S = 20.0
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Takes --graphdbg and --graphdbg-time."""
     group = parser.getgroup("graphdbg", "repros of what torch.compile gets wrong")
-    group.addoption("--graphdbg", action="store_true", help="keep what tests compile; the graph of each that fails and "
-                    f"a verified repro are left below {FOLDER}/")  # fmt: skip
-    group.addoption("--graphdbg-time", type=float, default=TIME_S, metavar="S",
-                    help=f"what that may take for all tests (default: {TIME_S:.0f} s)")  # fmt: skip
-    group.addoption("--graphdbg-baseline", metavar="FILE", help="fail tests that compile to more graph breaks, recompiles, "
-                    "graphs, nodes or kernels than FILE says of them")  # fmt: skip
-    group.addoption("--graphdbg-update", action="store_true", help="write what the tests compile to into that FILE instead")
+    group.addoption(
+        "--graphdbg",
+        action="store_true",
+        help=f"keep what tests compile; the graph of each that fails and a verified repro are left below {FOLDER}/",
+    )
+    group.addoption(
+        "--graphdbg-time",
+        type=float,
+        default=TIME_S,
+        metavar="S",
+        help=f"what that may take for all tests (default: {TIME_S:.0f} s)",
+    )
+    group.addoption(
+        "--graphdbg-baseline",
+        metavar="FILE",
+        help="fail tests that compile to more graph breaks, recompiles, "
+        "graphs, nodes or kernels than FILE says of them",
+    )
+    group.addoption(
+        "--graphdbg-update", action="store_true", help="write what the tests compile to into that FILE instead"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -128,8 +145,9 @@ class Failures:
             left_s = until - time.monotonic()
             if left_s < _AT_LEAST_S and number:
                 rest = len(self.failed) - number
-                terminalreporter.write_line(f"{rest} more failing test(s) compiled and were not run again: the time is over "
-                                            "(--graphdbg-time)")  # fmt: skip
+                terminalreporter.write_line(
+                    f"{rest} more failing test(s) compiled and were not run again: the time is over (--graphdbg-time)"
+                )
                 break
             share_s = max(left_s / (len(self.failed) - number), _AT_LEAST_S)
             try:

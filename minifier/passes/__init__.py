@@ -1,9 +1,12 @@
 # pyright: basic
 """Passes over the small case's other axes, one per file. A pass proposes edits and can apply one; the engine decides.
 
-An edit is one line of text that starts with the pass's name, so that it can stand in a journal: "dims 768 2". A pass knows
-nothing of search order, caches, isolation or time; it returns a new case and leaves the given one alone. To add one: its file,
-with `propose(case)` and `apply(case, edit)`, and its row in PASSES, of which all words and lists are made. Imports no torch.
+An edit is one line of text that starts with the pass's name, so that it can stand in a journal: "dims 768 2". A pass
+knows
+nothing of search order, caches, isolation or time; it returns a new case and leaves the given one alone. To add one:
+its file,
+with `propose(case)` and `apply(case, edit)`, and its row in PASSES, of which all words and lists are made. Imports no
+torch.
 
 >>> pass_of("dims").propose(Live(gm, inputs))
 [['dims 8 2', 'dims 768 2'], ['dims 2 1']]
@@ -23,7 +26,8 @@ from typing import NamedTuple
 class Pass(NamedTuple):
     """One pass, whose module has this name.
 
-    `words`: the step of the search. `edits`: glob of an edit -> it in words, with its own words by their place, the first that
+    `words`: the step of the search. `edits`: glob of an edit -> it in words, with its own words by their place, the
+    first that
     fits. `unneeded`: how an edit begins -> what the original had and a case with that edit has not.
     """
 
@@ -60,11 +64,14 @@ PASSES = (
     Pass("operators", "simpler operators and numbers",
          {"operators * to *": "{3} in place of {1}", "operators * default *": "{1} without its argument {3}",
           "operators * * *": "the argument {2} of {1} made {3}"}, runs_eager=True),
-    Pass("inputs", "one input in place of several", {"inputs * *": "{2} in place of {1}"}, {"inputs": "inputs that differ"}),
+    Pass("inputs", "one input in place of several", {"inputs * *": "{2} in place of {1}"},
+        {"inputs": "inputs that differ"}),
     Pass("switches", "turning off settings that are not needed",
          {"switches config * *": "the setting {2}.{3} at its default", "switches static": "fixed sizes",
-          "switches grad": "gradients off", "switches inference": "inference mode off", "switches autocast": "autocast off",
-          "switches autocast *": "autocast off for {2}", "switches regions *": "the regions of another {2} mode left out",
+          "switches grad": "gradients off", "switches inference": "inference mode off",
+          "switches autocast": "autocast off",
+          "switches autocast *": "autocast off for {2}", "switches regions *": "the regions of another {2} mode left "
+          "out",
           "switches dtype * *": "autocast to {3} in place of {2}", "switches state *": "{2} at its default"},
          {"switches static": "dynamic sizes", "switches grad": "gradients", "switches autocast": "autocast",
           "switches regions": "mode switches"}),

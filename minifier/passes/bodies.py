@@ -1,8 +1,10 @@
 # pyright: basic
-"""Bodies: the graphs inside higher-order operators lose nodes: one of its own arguments takes a node's place, the last first;
+"""Bodies: the graphs inside higher-order operators lose nodes: one of its own arguments takes a node's place, the last
+first;
 then those that could not go with the others.
 
-Where several operators could be inlined, that is tried for all of them. What eager refuses, or what then has other outputs, is
+Where several operators could be inlined, that is tried for all of them. What eager refuses, or what then has other
+outputs, is
 not proposed, nor a body that returns one of its inputs: compilers refuse that.
 
 >>> propose(case)
@@ -27,8 +29,10 @@ from ...toolkit.inlining import inlinable, inlined
 from .forms import forms
 from .symbolic import bodies, renewed
 
-_VIEWS = """T alias contiguous detach diagonal expand expand_as flatten imag mT movedim moveaxis narrow permute ravel real
-    reshape reshape_as select slice split squeeze swapaxes swapdims t to transpose type unbind unflatten unfold unsqueeze view
+_VIEWS = """T alias contiguous detach diagonal expand expand_as flatten imag mT movedim moveaxis narrow permute ravel
+real
+    reshape reshape_as select slice split squeeze swapaxes swapdims t to transpose type unbind unflatten unfold
+    unsqueeze view
     view_as"""
 VIEWS = frozenset({"getitem", *_VIEWS.split()})
 """Functions and methods that may return a view of their first argument."""
@@ -62,7 +66,8 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def _bypassing(case: Live, path: str, name: str, known: dict[str, list[Any]]) -> tuple[str, Live]:
-    """The edit that puts an argument of a node in its place, and the case with it; "" and the same case where none can be."""
+    """The edit that puts an argument of a node in its place, and the case with it; "" and the same case where none can
+    be."""
     for argument in _arguments(case.gm, path, name):
         edit = f"bodies {path} {name} {argument}"
         try:
@@ -76,7 +81,8 @@ def _bypassing(case: Live, path: str, name: str, known: dict[str, list[Any]]) ->
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case with one node fewer in a body, or with the operators inlined. A node that went with another is no matter."""
+    """The case with one node fewer in a body, or with the operators inlined. A node that went with another is no
+    matter."""
     if edit == "bodies inline":
         return _inlined(case)
     _, path, name, argument = edit.split(" ")
@@ -130,7 +136,12 @@ def _returns_input(gm: fx.GraphModule, path: str) -> bool:
 
 def _seen(node: fx.Node) -> fx.Node:
     """What a view is of, through views of views; any other node itself."""
-    while node.op in ("call_function", "call_method") and node.args and isinstance(node.args[0], fx.Node) and _is_view(node):
+    while (
+        node.op in ("call_function", "call_method")
+        and node.args
+        and isinstance(node.args[0], fx.Node)
+        and _is_view(node)
+    ):
         node = node.args[0]
     return node
 

@@ -1,9 +1,12 @@
 # pyright: basic
 """Dims: distinct sizes give way to smaller ones, in the shapes of inputs and in size arguments.
 
-Sizes that are equal are one; a size that is a product of others follows them (24 = 2 * 12). What eager refuses is not proposed.
-First everything to 2, then to 1, which changes broadcasting; what resists is halved. Then the same with the sizes of windows
-(kernels, strides, paddings, results) as further sizes: an image cannot become smaller than the window that moves over it.
+Sizes that are equal are one; a size that is a product of others follows them (24 = 2 * 12). What eager refuses is not
+proposed.
+First everything to 2, then to 1, which changes broadcasting; what resists is halved. Then the same with the sizes of
+windows
+(kernels, strides, paddings, results) as further sizes: an image cannot become smaller than the window that moves over
+it.
 
 >>> propose(case)
 [['dims 8 2', 'dims 768 2'], ['dims 8 1', 'dims 768 1']]
@@ -31,9 +34,9 @@ MOST_SIZES = 24
 WINDOWS = "windows"
 """Ends an edit that holds for the sizes of windows too."""
 _WINDOW_ARGUMENTS = frozenset({"kernel_size", "stride", "padding", "dilation", "output_size", "output_padding"})
-_SIZE_METHODS = frozenset({
-    "view", "reshape", "expand", "split", "chunk", "unflatten", "new_zeros", "new_empty", "new_full", "repeat"
-})  # fmt: skip
+_SIZE_METHODS = frozenset(
+    {"view", "reshape", "expand", "split", "chunk", "unflatten", "new_zeros", "new_empty", "new_full", "repeat"}
+)
 
 
 def propose(case: Live) -> list[list[str]]:
@@ -59,7 +62,8 @@ def _with_windows(case: Live, sizes: list[int]) -> list[list[str]]:
 
 
 def _window_sizes(node: fx.Node) -> list[int]:
-    """Sizes of windows in an operator's arguments; in those of a plain function, which names no types, all numbers in a list."""
+    """Sizes of windows in an operator's arguments; in those of a plain function, which names no types, all numbers in a
+    list."""
     if node.op != "call_function":
         return []
     schema = getattr(node.target, "_schema", None)
@@ -75,7 +79,11 @@ def _window_sizes(node: fx.Node) -> list[int]:
 def _sizes(case: Live) -> list[int]:
     """The distinct sizes of inputs above 1, largest first, without those that are products of others."""
     found = _all_sizes(case)
-    plain = [size for size in found if not any(size % other == 0 and size // other in found for other in found if other < size)]
+    plain = [
+        size
+        for size in found
+        if not any(size % other == 0 and size // other in found for other in found if other < size)
+    ]
     return sorted(plain, reverse=True)[:MOST_SIZES]
 
 
@@ -105,10 +113,13 @@ def apply(case: Live, edit: str) -> Live:
 
     places = case.gm.graph.find_nodes(op="placeholder")
     inputs = [
-        _cut(value, substitute, old, new) if isinstance(value, torch.Tensor)
-        else substitute(value) if type(value) is int and is_symbolic(fake_of(node)) else value
+        _cut(value, substitute, old, new)
+        if isinstance(value, torch.Tensor)
+        else substitute(value)
+        if type(value) is int and is_symbolic(fake_of(node))
+        else value
         for node, value in zip(places, case.inputs, strict=True)
-    ]  # fmt: skip
+    ]
     gm = copy_graph(case.gm)
     for node in gm.graph.nodes:
         if node.op in ("call_function", "call_method"):
@@ -148,7 +159,8 @@ def laid(flat: torch.Tensor, like: torch.Tensor, shape: Sequence[int]) -> torch.
 
 
 def resize_arguments(node: fx.Node, substitute: Any, *, windows: bool) -> None:
-    """Replaces sizes where the operator's schema declares a size (SymInt), or anywhere in a method that takes sizes; those of
+    """Replaces sizes where the operator's schema declares a size (SymInt), or anywhere in a method that takes sizes;
+    those of
     `windows` too."""
 
     def resized(value: Any) -> Any:

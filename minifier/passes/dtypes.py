@@ -1,8 +1,11 @@
 # pyright: basic
-"""Dtypes: rare ones give way to the ones that everybody knows: float32 and int64, complex64, then no complex numbers at all.
+"""Dtypes: rare ones give way to the ones that everybody knows: float32 and int64, complex64, then no complex numbers at
+all.
 
-A dtype is replaced everywhere: in inputs, constants, parameters and graphs inside, in dtype arguments, `.half()`-like methods.
-Autocast regions keep theirs (`switches` tries them off). What eager refuses, or what then has other shapes, is not proposed.
+A dtype is replaced everywhere: in inputs, constants, parameters and graphs inside, in dtype arguments, `.half()`-like
+methods.
+Autocast regions keep theirs (`switches` tries them off). What eager refuses, or what then has other shapes, is not
+proposed.
 
 >>> propose(case)
 [['dtypes float16 float32', 'dtypes int32 int64'], ['dtypes complex64 float32']]
@@ -26,16 +29,37 @@ from .forms import fitting, run
 from .symbolic import renewed
 
 PLAIN = {
-    "float64": "float32", "float16": "float32", "bfloat16": "float32", "float8_e4m3fn": "float32", "float8_e5m2": "float32",
-    "float8_e4m3fnuz": "float32", "float8_e5m2fnuz": "float32", "complex128": "complex64", "complex32": "complex64",
-    "int8": "int64", "int16": "int64", "int32": "int64",
-    "uint8": "int64", "uint16": "int64", "uint32": "int64", "uint64": "int64",
-}  # fmt: skip
+    "float64": "float32",
+    "float16": "float32",
+    "bfloat16": "float32",
+    "float8_e4m3fn": "float32",
+    "float8_e5m2": "float32",
+    "float8_e4m3fnuz": "float32",
+    "float8_e5m2fnuz": "float32",
+    "complex128": "complex64",
+    "complex32": "complex64",
+    "int8": "int64",
+    "int16": "int64",
+    "int32": "int64",
+    "uint8": "int64",
+    "uint16": "int64",
+    "uint32": "int64",
+    "uint64": "int64",
+}
 REAL = {"complex64": "float32"}
 METHODS = {
-    "half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64", "long": "int64", "int": "int32",
-    "short": "int16", "char": "int8", "byte": "uint8", "cfloat": "complex64", "cdouble": "complex128",
-}  # fmt: skip
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "float": "float32",
+    "double": "float64",
+    "long": "int64",
+    "int": "int32",
+    "short": "int16",
+    "char": "int8",
+    "byte": "uint8",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
 _MODES = ("_enter_autocast", "_exit_autocast", "wrap_with_autocast")
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def propose(case: Live) -> list[list[str]]:
-    """Each input that is like an earlier one, to be replaced by it. Inputs that share memory with another stay as they are."""
+    """Each input that is like an earlier one, to be replaced by it. Inputs that share memory with another stay as they
+    are."""
     first: dict[Hashable, str] = {}
     memory = [_memory(value) for value in case.inputs]
     edits: list[str] = []
@@ -58,9 +59,16 @@ def _kind(node: fx.Node, value: torch.Tensor) -> Hashable:
     known: Any = next((node.meta[key] for key in ("val", "example_value") if key in node.meta), None)
     symbols = str(tuple(known.shape)) if isinstance(known, torch.Tensor) else ""
     return (
-        tuple(value.shape), value.stride(), value.storage_offset(), value.dtype, value.device, value.requires_grad, type(value),
-        symbols, "tangents" in node.name,
-    )  # fmt: skip
+        tuple(value.shape),
+        value.stride(),
+        value.storage_offset(),
+        value.dtype,
+        value.device,
+        value.requires_grad,
+        type(value),
+        symbols,
+        "tangents" in node.name,
+    )
 
 
 def _memory(value: Any) -> int | None:

@@ -1,7 +1,9 @@
 # pyright: basic
-"""Names: inputs become x, y, z in the order in which they are read, operations are called after what they call. The last step.
+"""Names: inputs become x, y, z in the order in which they are read, operations are called after what they call. The
+last step.
 
-Compilers read some names (inputs of joint graphs, sizes), so those stay, and that the rest means nothing is asked by one query.
+Compilers read some names (inputs of joint graphs, sizes), so those stay, and that the rest means nothing is asked by
+one query.
 
 >>> propose(case)
 [['names canonical']]

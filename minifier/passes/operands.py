@@ -1,8 +1,10 @@
 # pyright: basic
-"""Operands: what a higher-order operator hands to its graphs and none of them reads goes, and so do results of its graphs that
+"""Operands: what a higher-order operator hands to its graphs and none of them reads goes, and so do results of its
+graphs that
 nobody reads; then the nodes and inputs that were there for them alone.
 
-Dropped is only what the operator does not fix: never a carried value of a loop, nor an operand of one branch alone. Sizes that
+Dropped is only what the operator does not fix: never a carried value of a loop, nor an operand of one branch alone.
+Sizes that
 symbols stand for stay. That an operand is not read says nothing of gradients, so each edit is asked like any other.
 
 >>> propose(case)
@@ -27,9 +29,11 @@ from .symbolic import fewer, sweep
 
 @dataclass(frozen=True)
 class Shape:
-    """How an operator takes its graphs: where they stand, the lists of operands in the order in which the graphs get them.
+    """How an operator takes its graphs: where they stand, the lists of operands in the order in which the graphs get
+    them.
 
-    `rest`: operands stand singly from there on. `free` are lists of which any operand may go, `one` those that must keep one.
+    `rest`: operands stand singly from there on. `free` are lists of which any operand may go, `one` those that must
+    keep one.
     `returns`: results may go; `first`, those behind as many as the first list has.
     """
 
@@ -55,7 +59,8 @@ SHAPES = {
     "wrap_with_autocast": Shape((4,), rest=5, returns=True),
     "invoke_subgraph": Shape((0,), rest=2, returns=True),
 }
-"""Operator -> what may go. Operators whose graphs were paired with others (flex attention, autograd functions) are left alone."""
+"""Operator -> what may go. Operators whose graphs were paired with others (flex attention, autograd functions) are left
+alone."""
 
 
 def propose(case: Live) -> list[list[str]]:
@@ -75,7 +80,8 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case without one operand or result; inputs that nothing reads any more go, but for those that bind a symbol."""
+    """The case without one operand or result; inputs that nothing reads any more go, but for those that bind a
+    symbol."""
     _, name, what, which = edit.split(" ")
     gm = copy_graph(case.gm)
     call = next((call for call in _calls(gm) if call.node.name == name), None)
@@ -193,10 +199,13 @@ class _Call:
 
 
 def _calls(gm: fx.GraphModule) -> Iterator[_Call]:
-    """The calls whose graphs are theirs alone, or shared only as one region; those inside of graphs too, by unique names."""
+    """The calls whose graphs are theirs alone, or shared only as one region; those inside of graphs too, by unique
+    names."""
     seen: set[str] = set()
     owners = [one for one in gm.modules() if isinstance(one, fx.GraphModule)]
-    regions = [(owner, node) for owner in owners for node in owner.graph.nodes if target_name(node) == "invoke_subgraph"]
+    regions = [
+        (owner, node) for owner in owners for node in owner.graph.nodes if target_name(node) == "invoke_subgraph"
+    ]
     for owner in owners:
         for node in owner.graph.nodes:
             call = _call(owner, node, regions) if node.op == "call_function" else None
@@ -210,13 +219,20 @@ def _call(owner: fx.GraphModule, node: fx.Node, regions: list[tuple[fx.GraphModu
     shape = SHAPES.get(target_name(node))
     if shape is None or len(node.args) <= max(shape.graphs):
         return None
-    beside = [one for one in regions if one[1].args[1] == node.args[1]] if target_name(node) == "invoke_subgraph" else []
+    beside = (
+        [one for one in regions if one[1].args[1] == node.args[1]] if target_name(node) == "invoke_subgraph" else []
+    )
     calls = [one for _, one in beside] or [node]
     graphs = [_graph(owner, one.args[at]) for one in calls for at in shape.graphs]
     own = {id(graph): graph for graph in graphs if graph is not None}
     others = [one for one in owner.graph.nodes if one not in calls]
     used = any(id(_graph(owner, read)) in own for one in others for read in one.all_input_nodes)
-    twice = None in graphs or used or any(home is not owner for home, _ in beside) or (not beside and len(own) < len(graphs))
+    twice = (
+        None in graphs
+        or used
+        or any(home is not owner for home, _ in beside)
+        or (not beside and len(own) < len(graphs))
+    )
     if twice or any(isinstance(value, fx.Node) for one in calls for value in one.kwargs.values()):
         return None
     call = _Call(node, shape, list(own.values()), calls)

@@ -1,5 +1,6 @@
 # pyright: basic
-"""Operators: in a small case an operator gives way to the simplest one of its kind (SIMPLEST), optional arguments go, and
+"""Operators: in a small case an operator gives way to the simplest one of its kind (SIMPLEST), optional arguments go,
+and
 numbers in arguments become 1 or 2.
 
 Proposed is only what eager takes with the same shape, strides and dtype at that node. Sizes are the matter of `dims`.
@@ -26,27 +27,43 @@ from .symbolic import fewer, sweep
 MOST_NODES = 10
 """Inputs and the output counted; in a larger case every operator would cost more queries than it is worth."""
 NUMBERS = (1, 2, 0)
-"""What numbers in arguments become, plainest first (nothing is left of much that is done with 0); these stay as they are."""
+"""What numbers in arguments become, plainest first (nothing is left of much that is done with 0); these stay as they
+are."""
 _PLAIN = (-1, *NUMBERS)
 
 _KINDS: list[tuple[str, str, tuple[int, ...], str]] = [
-    ("neg", "one tensor, each element by itself, or as if", (0,), """
-        abs acos acosh asin asinh atan atanh ceil celu clamp clamp_max clamp_min cos cosh deg2rad digamma dropout elu erf erfc
-        erfinv exp exp2 expm1 feature_dropout fix floor frac gelu hardshrink hardsigmoid hardswish hardtanh i0 layer_norm
-        leaky_relu lgamma log log10 log1p log2 log_sigmoid log_softmax logit logsigmoid mish nan_to_num normalize positive
-        rad2deg reciprocal relu relu6 rms_norm round rsqrt selu sgn sigmoid sign silu sin sinc sinh softmax softmin softplus
-        softshrink softsign sqrt square tan tanh tanhshrink trunc _log_softmax _softmax"""),
-    ("add", "two tensors, or one and a number, element by element", (0, 1), """
-        arctan2 atan2 copysign div divide elu_backward floor_divide floordiv fmax fmin fmod gelu_backward hypot logaddexp
+    (
+        "neg",
+        "one tensor, each element by itself, or as if",
+        (0,),
+        """
+        abs acos acosh asin asinh atan atanh ceil celu clamp clamp_max clamp_min cos cosh deg2rad digamma dropout elu
+        erf erfc
+        erfinv exp exp2 expm1 feature_dropout fix floor frac gelu hardshrink hardsigmoid hardswish hardtanh i0
+        layer_norm
+        leaky_relu lgamma log log10 log1p log2 log_sigmoid log_softmax logit logsigmoid mish nan_to_num normalize
+        positive
+        rad2deg reciprocal relu relu6 rms_norm round rsqrt selu sgn sigmoid sign silu sin sinc sinh softmax softmin
+        softplus
+        softshrink softsign sqrt square tan tanh tanhshrink trunc _log_softmax _softmax""",
+    ),
+    (
+        "add",
+        "two tensors, or one and a number, element by element",
+        (0, 1),
+        """
+        arctan2 atan2 copysign div divide elu_backward floor_divide floordiv fmax fmin fmod gelu_backward hypot
+        logaddexp
         logaddexp2 maximum minimum mod mul multiply pow remainder sigmoid_backward silu_backward sub subtract
-        tanh_backward threshold_backward true_divide truediv iadd isub imul itruediv"""),
+        tanh_backward threshold_backward true_divide truediv iadd isub imul itruediv""",
+    ),
     ("eq", "a comparison", (0, 1), "ge gt le lt ne greater greater_equal less less_equal not_equal"),
     ("add", "a choice", (1, 2), "where"),
     ("sum", "many numbers to one", (0, 1, 2), "amax amin logsumexp mean median nanmean nansum prod std var"),
     ("cumsum", "a scan", (0, 1), "cumprod logcumsumexp"),
     ("mm", "a product and a sum", (1, 2), "addmm"),
     ("bmm", "a product and a sum, batched", (1, 2), "baddbmm"),
-]  # fmt: skip
+]
 """The simplest operator of a kind, what the kind is, the places of the arguments that it keeps, the others."""
 SIMPLEST = {name: (simplest, places) for simplest, _, places, names in _KINDS for name in names.split()}
 _KEPT = ("dim", "axis", "keepdim")
@@ -174,7 +191,8 @@ def _without(node: fx.Node, name: str) -> None:
 
 
 def _numbers(node: fx.Node) -> Iterator[tuple[str, int | float]]:
-    """Arguments that are numbers but no sizes and not plain: by name where there is a schema, else by place or keyword."""
+    """Arguments that are numbers but no sizes and not plain: by name where there is a schema, else by place or
+    keyword."""
     if node.op not in ("call_function", "call_method") or node.target is operator.getitem:
         return
     if hasattr(node.target, "_schema"):

@@ -1,8 +1,11 @@
 # pyright: basic
-"""Probes: one part of a finished case is changed, to see whether it still fails. No pass of the search: nothing of it is kept.
+"""Probes: one part of a finished case is changed, to see whether it still fails. No pass of the search: nothing of it
+is kept.
 
-Sizes grow and shrink, one input dimension alone or all that must move together; arguments, values, layouts and operators become
-others. What eager refuses alone is "tied". Where another pass has an edit for it, that is the probe: its answer may be known.
+Sizes grow and shrink, one input dimension alone or all that must move together; arguments, values, layouts and
+operators become
+others. What eager refuses alone is "tied". Where another pass has an edit for it, that is the probe: its answer may be
+known.
 
 >>> propose(case)[1]
 ['0', 'probes size 8 9 0.0,1.0', 'dim', '{x}.shape[0], {y}.shape[0]', '8', '9']
@@ -31,8 +34,10 @@ SMALL_NUMBER = 4
 
 
 def propose(case: Live) -> list[list[str]]:
-    """A row "names" with the canonical names (old, new, old, new, ...); then a row per probe: how soon it is worth a query
-    ("0", "1"; "2": never, told where it is known; "-": there is none), edit, kind of part, name with nodes in braces, value,
+    """A row "names" with the canonical names (old, new, old, new, ...); then a row per probe: how soon it is worth a
+    query
+    ("0", "1"; "2": never, told where it is known; "-": there is none), edit, kind of part, name with nodes in braces,
+    value,
     value tried.
     """
     return rows(case)
@@ -42,12 +47,18 @@ def apply(case: Live, edit: str) -> Live:
     """The case with one part changed. Raises ValueError where there is no such part."""
     _, what, *words = edit.split(" ")
     return {
-        "size": _size, "constant": _constant, "operator": _operator, "cut": _cut, "fill": _fill, "transposed": _transposed,
-    }[what](case, *words)  # fmt: skip
+        "size": _size,
+        "constant": _constant,
+        "operator": _operator,
+        "cut": _cut,
+        "fill": _fill,
+        "transposed": _transposed,
+    }[what](case, *words)
 
 
 def _size(case: Live, old_text: str, new_text: str, places: str) -> Live:
-    """Dimensions of inputs ("0.1": input 0, dimension 1) get another size; of more than one, size arguments of it too."""
+    """Dimensions of inputs ("0.1": input 0, dimension 1) get another size; of more than one, size arguments of it
+    too."""
     old, new = int(old_text), int(new_text)
     wanted = [tuple(map(int, place.split("."))) for place in places.split(",")]
     inputs = []
@@ -68,7 +79,8 @@ def _size(case: Live, old_text: str, new_text: str, places: str) -> Live:
 
 
 def _resized(value: torch.Tensor, shape: Sequence[int], old: int, new: int) -> torch.Tensor:
-    """Cut or repeated along each dimension, dimensions in their order in memory; whole numbers below `old` stay below `new`."""
+    """Cut or repeated along each dimension, dimensions in their order in memory; whole numbers below `old` stay below
+    `new`."""
     flat = value.detach()
     for dim, size in enumerate(shape):
         if size != flat.shape[dim]:

@@ -1,7 +1,9 @@
 # pyright: basic
-"""What is worth asking of a finished case: for each part that is left a few others in its place, as rows of `probes.propose`.
+"""What is worth asking of a finished case: for each part that is left a few others in its place, as rows of
+`probes.propose`.
 
-Only what eager takes; a part that eager refuses to change alone has a row with the priority "-". Runs eager many times, so only
+Only what eager takes; a part that eager refuses to change alone has a row with the priority "-". Runs eager many times,
+so only
 for small cases.
 
 >>> rows(case)[1]
@@ -34,16 +36,33 @@ KINDS = ("setting", "dim", "node", "dtype", "constant", "values", "strides")
 MOST_PARTS = 8
 """Of one kind."""
 OTHER_DTYPES = {
-    "float32": ("float64", "bfloat16"), "float64": ("float32", "bfloat16"), "float16": ("float32", "bfloat16"),
-    "bfloat16": ("float32", "float16"), "int64": ("int32",), "int32": ("int64",), "uint8": ("int64", "int32"),
-    "int8": ("int64", "int32"), "int16": ("int64", "int32"), "complex64": ("complex128",), "complex128": ("complex64",),
-}  # fmt: skip
+    "float32": ("float64", "bfloat16"),
+    "float64": ("float32", "bfloat16"),
+    "float16": ("float32", "bfloat16"),
+    "bfloat16": ("float32", "float16"),
+    "int64": ("int32",),
+    "int32": ("int64",),
+    "uint8": ("int64", "int32"),
+    "int8": ("int64", "int32"),
+    "int16": ("int64", "int32"),
+    "complex64": ("complex128",),
+    "complex128": ("complex64",),
+}
 MOST_COMPARED = 100_000
 """Elements."""
 UNARY, BINARY = ("neg", "sigmoid", "abs"), ("add", "sub", "mul")
 FOLDED = (-1, 0, 1, 2)
 """Numbers that compilers calculate with before they compile: that a case passes with one of them tells least."""
-LIKE = {"sum": "amax", "mean": "sum", "amax": "amin", "amin": "amax", "prod": "sum", "eq": "lt", "lt": "eq", "cumsum": "cumprod"}
+LIKE = {
+    "sum": "amax",
+    "mean": "sum",
+    "amax": "amin",
+    "amin": "amax",
+    "prod": "sum",
+    "eq": "lt",
+    "lt": "eq",
+    "cumsum": "cumprod",
+}
 """An operator that takes the same arguments."""
 
 
@@ -65,8 +84,14 @@ def rows(case: Live) -> list[list[str]]:
     """See `probes.propose`."""
     asked = _Asking(case)
     parts = [
-        *asked.settings(), *asked.dims(), *asked.nodes(), *asked.dtypes(), *asked.constants(), *asked.values(), *asked.strides(),
-    ]  # fmt: skip
+        *asked.settings(),
+        *asked.dims(),
+        *asked.nodes(),
+        *asked.dtypes(),
+        *asked.constants(),
+        *asked.values(),
+        *asked.strides(),
+    ]
     found: list[tuple[Any, list[str]]] = []
     places: Counter[str] = Counter()
     for part in parts:
@@ -104,16 +129,21 @@ class _Asking:
         self.runs = True
         self.runs = self.takes("")
         self.nodes_ = [
-            node for node in case.gm.graph.nodes
+            node
+            for node in case.gm.graph.nodes
             if node.op in COMPUTE and node.target is not operator.getitem and not is_symbolic(fake_of(node))
-        ]  # fmt: skip
+        ]
         places = case.gm.graph.find_nodes(op="placeholder")
         self.inputs = [
-            (position, node.name, value) for position, (node, value) in enumerate(zip(places, case.inputs, strict=True))
+            (position, node.name, value)
+            for position, (node, value) in enumerate(zip(places, case.inputs, strict=True))
             if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized
-        ]  # fmt: skip
+        ]
         self.shared = {
-            one for one, _, value in self.inputs for other, _, more in self.inputs if other != one and shares_memory(value, more)
+            one
+            for one, _, value in self.inputs
+            for other, _, more in self.inputs
+            if other != one and shares_memory(value, more)
         }
 
     def takes(self, edit: str) -> bool:
@@ -136,18 +166,28 @@ class _Asking:
         for (edit,) in ([edit] for edits in symbols.propose(self.case) for edit in edits):
             name = edit.split(" ")[1]
             where = [
-                f"{{{node.name}}}.shape[{dim}]" for node in self.case.gm.graph.nodes if node.op == "placeholder"
-                for dim, size in enumerate(getattr(fake_of(node), "shape", ())) if str(size) == name
-            ]  # fmt: skip
+                f"{{{node.name}}}.shape[{dim}]"
+                for node in self.case.gm.graph.nodes
+                if node.op == "placeholder"
+                for dim, size in enumerate(getattr(fake_of(node), "shape", ()))
+                if str(size) == name
+            ]
             yield _Part("setting", ", ".join(where[:3]) or name, "dynamic", [(edit, "a fixed number")], [])
         offered = {edit for edits in switches.propose(self.case) for edit in edits}
-        words = {"static": "dynamic sizes", "grad": "gradients", "autocast": "autocast", "modes": "mode switches in the graph"}
+        words = {
+            "static": "dynamic sizes",
+            "grad": "gradients",
+            "autocast": "autocast",
+            "modes": "mode switches in the graph",
+        }
         for what, told in words.items():
             if f"switches {what}" in offered:
                 yield _Part("setting", told, "on", [(f"switches {what}", "off")], [])
         for room, values in self.case.spec.config.items():
             for name, value in values.items():
-                yield _Part("setting", f"{room}.{name}", repr(value), [(f"switches config {room} {name}", "its default")], [])
+                yield _Part(
+                    "setting", f"{room}.{name}", repr(value), [(f"switches config {room} {name}", "its default")], []
+                )
 
     def dims(self) -> Iterator[_Part]:
         """All dimensions of one size together; then those that can change alone, and the others of that size."""
@@ -172,7 +212,9 @@ class _Asking:
         return _Part("dim", told, str(size), self._sizes(size, where), list(known), later)
 
     def _sizes(self, size: int, places: str) -> list[tuple[str, str]]:
-        others = [other for other in dict.fromkeys((size + 1, size - 1, size + 2 if size < 2 else 2 * size)) if other > 0]
+        others = [
+            other for other in dict.fromkeys((size + 1, size - 1, size + 2 if size < 2 else 2 * size)) if other > 0
+        ]
         return self.taken([(f"probes size {size} {other} {places}", str(other)) for other in others])
 
     def nodes(self) -> Iterator[_Part]:
@@ -180,7 +222,9 @@ class _Asking:
         known = forms(self.case) if self.runs else None
         for node in self.nodes_:
             offered = [] if known is None else list(self._operators(node, known))
-            tries = [(edit, words) for edit, words in offered if alike(forms_after(self.case, edit, apply), known or {})][:2]
+            tries = [
+                (edit, words) for edit, words in offered if alike(forms_after(self.case, edit, apply), known or {})
+            ][:2]
             cut = self.cut(node)
             yield _Part("node", f"{{{node.name}}}", _called(node), [*tries[:1], *cut, *tries[1:]], [])
 
@@ -197,7 +241,9 @@ class _Asking:
             yield from ((f"probes operator {node.name} {other} 0 1", f"{other} in its place") for other in binary)
         for place, one in enumerate(read):
             if known.get(one.name) == known.get(node.name):
-                yield from ((f"probes operator {node.name} {other} {place}", f"{other} in its place") for other in unary)
+                yield from (
+                    (f"probes operator {node.name} {other} {place}", f"{other} in its place") for other in unary
+                )
 
     def cut(self, node: fx.Node) -> list[tuple[str, str]]:
         """The node left out: an input in its place, or, where only the outputs read it, what it read is returned."""
@@ -208,7 +254,9 @@ class _Asking:
 
     def dtypes(self) -> Iterator[_Part]:
         """Each dtype, everywhere at once."""
-        for dtype in dict.fromkeys(str(one).removeprefix("torch.") for one in dtypes._dtypes(self.case.gm, self.case.inputs)):
+        for dtype in dict.fromkeys(
+            str(one).removeprefix("torch.") for one in dtypes._dtypes(self.case.gm, self.case.inputs)
+        ):
             if dtype not in OTHER_DTYPES:
                 continue
             of = [f"{{{name}}}" for _, name, value in self.inputs if str(value.dtype) == f"torch.{dtype}"]
@@ -227,7 +275,9 @@ class _Asking:
                     others = sorted((value + step for step in (1, -1, 2, 3)), key=FOLDED.__contains__)
                 else:
                     others = [1.5 * value or 1.5, -value or 0.5]
-                tries = self.taken([(f"probes constant {node.name} {place} {other}", str(other)) for other in others])[:2]
+                tries = self.taken([(f"probes constant {node.name} {place} {other}", str(other)) for other in others])[
+                    :2
+                ]
                 asked = alone and type(value) is not bool and value not in operators._PLAIN
                 plain = [type(value)(one) for one in operators.NUMBERS if asked]
                 known = [(f"operators {node.name} {name} {one}", str(one)) for one in plain]
@@ -240,8 +290,12 @@ class _Asking:
                 continue
             if value.is_floating_point():
                 held = _held(value)
-                fills = [("values {} randn", "randn"), ("values {} ones", "ones"), ("probes fill {} arange", "arange"),
-                         ("probes fill {} randn1", "another seed")]  # fmt: skip
+                fills = [
+                    ("values {} randn", "randn"),
+                    ("values {} ones", "ones"),
+                    ("probes fill {} arange", "arange"),
+                    ("probes fill {} randn1", "another seed"),
+                ]
                 order = {"ones": (0, 2), "randn": (3, 1)}.get(held, (0, 3))
                 known = [] if held in FILLS else [1]
             else:
@@ -291,19 +345,22 @@ def _held(value: torch.Tensor) -> str:
 
 
 def _numbers(node: fx.Node) -> list[tuple[str, Any, bool]]:
-    """Every number in a node's arguments in order, with its name (empty for a size), and whether it is no item of a list."""
+    """Every number in a node's arguments in order, with its name (empty for a size), and whether it is no item of a
+    list."""
     schema = getattr(node.target, "_schema", None)
     declared = {} if schema is None else {one.name: one for one in schema.arguments}
     positional = list(declared)[: len(node.args)] if declared else [str(place) for place in range(len(node.args))]
     found: list[tuple[str, Any, bool]] = []
     for name, argument in [*zip(positional, node.args, strict=False), *node.kwargs.items()]:
         inside: list[Any] = []
-        map_aggregate(argument, lambda value, inside=inside: inside.append(value) if type(value) in (int, float, bool) else None)
+        map_aggregate(
+            argument, lambda value, inside=inside: inside.append(value) if type(value) in (int, float, bool) else None
+        )
         size = name in declared and "SymInt" in declared[name].real_type.str()
         alone = type(argument) in (int, float, bool)
         told = f"argument {name}" if not declared and name.isdecimal() else name
         found += [
             ("" if size else told if alone else f"{told}[{place}]", value, alone and bool(declared))
             for place, value in enumerate(inside)
-        ]  # fmt: skip
+        ]
     return found

@@ -1,9 +1,13 @@
 # pyright: basic
-"""Program: the case becomes what Dynamo would have made of a plain program, so that `torch.compile` shows it from the top: the
-graph of an inner stage enters the whole stack, and aten calls become the functions of torch that give the very same calls.
+"""Program: the case becomes what Dynamo would have made of a plain program, so that `torch.compile` shows it from the
+top: the
+graph of an inner stage enters the whole stack, and aten calls become the functions of torch that give the very same
+calls.
 
-What a compiler was told at the inner stage (what is saved, how a backward is laid out) is lost by that, and with it perhaps the
-failure: asked is with the functions, then without. Must not change a size, a value or an input; never proposed for what would
+What a compiler was told at the inner stage (what is saved, how a backward is laid out) is lost by that, and with it
+perhaps the
+failure: asked is with the functions, then without. Must not change a size, a value or an input; never proposed for what
+would
 then run other code: both halves of a joint graph, tokens, collectives, Triton kernels, Inductor's own random numbers.
 
 >>> propose(case)
@@ -32,9 +36,17 @@ MOST = 64
 KEPT_META = frozenset({"stack_trace", "nn_module_stack", "val", "example_value", "tensor_meta", "unbacked_bindings"})
 """What nodes remember: the rest was noted by compiler passes that now run again."""
 BOUND = (
-    "with_effects", "triton_kernel_wrapper", "auto_functionalized", "rngprims.", "run_and_save_rng_state", "run_with_rng_state",
-    "graphsafe_run_with_rng_state", "_c10d_functional", "c10d", "prims.inductor_",
-)  # fmt: skip
+    "with_effects",
+    "triton_kernel_wrapper",
+    "auto_functionalized",
+    "rngprims.",
+    "run_and_save_rng_state",
+    "run_with_rng_state",
+    "graphsafe_run_with_rng_state",
+    "_c10d_functional",
+    "c10d",
+    "prims.inductor_",
+)
 """Calls that belong to the stage that they were recorded at (how their names begin)."""
 
 
@@ -49,7 +61,8 @@ def propose(case: Live) -> list[list[str]]:
 
 
 def apply(case: Live, edit: str) -> Live:
-    """The case at Dynamo's stage; with "torch" the named nodes call functions of torch. Raises ValueError where one cannot."""
+    """The case at Dynamo's stage; with "torch" the named nodes call functions of torch. Raises ValueError where one
+    cannot."""
     _, how, *names = edit.split(" ")
     if how not in ("torch", "enter"):
         raise ValueError(f"there is no edit {edit!r}")

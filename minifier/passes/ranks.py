@@ -1,7 +1,9 @@
 # pyright: basic
-"""Ranks: inputs lose dimensions of size 1 at their front, all inputs at once, so that a case of one number is `torch.ones(1)`.
+"""Ranks: inputs lose dimensions of size 1 at their front, all inputs at once, so that a case of one number is
+`torch.ones(1)`.
 
-Comes behind `dims`, which leaves ones. A vector stays a vector. What eager refuses, or what then has other numbers of elements,
+Comes behind `dims`, which leaves ones. A vector stays a vector. What eager refuses, or what then has other numbers of
+elements,
 is not proposed, nor anything where sizes are symbols.
 
 >>> propose(case)
@@ -31,7 +33,9 @@ def propose(case: Live) -> list[list[str]]:
     if case.spec.dynamic or not ranks or is_tied(case.gm) or (known := forms(case)) is None:
         return []
     found = {rank: forms_after(case, f"ranks {rank}", apply) for rank in ranks}
-    return [[f"ranks {rank}"] for rank, after in found.items() if after is not None and _amounts(after) == _amounts(known)]
+    return [
+        [f"ranks {rank}"] for rank, after in found.items() if after is not None and _amounts(after) == _amounts(known)
+    ]
 
 
 def apply(case: Live, edit: str) -> Live:

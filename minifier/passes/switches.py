@@ -1,10 +1,13 @@
 # pyright: basic
-"""Switches: what holds for the whole case is turned off where it is on: dynamic sizes, gradients, autocast, inference mode, the
-regions of such modes, search for the fastest kernels, CUDA graphs; then autocast, where it must stay, takes its device's own
+"""Switches: what holds for the whole case is turned off where it is on: dynamic sizes, gradients, autocast, inference
+mode, the
+regions of such modes, search for the fastest kernels, CUDA graphs; then autocast, where it must stay, takes its
+device's own
 dtype; at last every setting that is not as in a fresh process.
 
 >>> propose(case)
-[['switches static', 'switches grad', 'switches regions autocast'], ['switches dtype float16 bfloat16'], ['switches config']]
+[['switches static', 'switches grad', 'switches regions autocast'], ['switches dtype float16 bfloat16'], ['switches
+config']]
 """
 
 from __future__ import annotations
@@ -35,7 +38,14 @@ REGIONS = {
 """Kind of region -> what begins it, ends it, or holds it as a graph."""
 AUTOCAST = {"cpu": "bfloat16", "cuda": "float16", "xpu": "float16"}
 """What autocast computes in unless told otherwise, by the kind of device."""
-STATE = ("deterministic", "deterministic_warn_only", "matmul_precision", "cudnn_tf32", "default_dtype", "autocast_cache")
+STATE = (
+    "deterministic",
+    "deterministic_warn_only",
+    "matmul_precision",
+    "cudnn_tf32",
+    "default_dtype",
+    "autocast_cache",
+)
 """Global state that can go back to what it is in a fresh process."""
 
 
@@ -46,11 +56,14 @@ def early(case: Live) -> list[str]:
         found.append("switches static")
     if _trains(case):
         found.append("switches grad")
-    return found + [f"switches config inductor {name}" for name in case.spec.config.get("inductor", {}) if name.startswith(SLOW)]
+    return found + [
+        f"switches config inductor {name}" for name in case.spec.config.get("inductor", {}) if name.startswith(SLOW)
+    ]
 
 
 def propose(case: Live) -> list[list[str]]:
-    """All of them at once, but dynamic sizes where `symbols` has tried that; settings all to what they are in a fresh process,
+    """All of them at once, but dynamic sizes where `symbols` has tried that; settings all to what they are in a fresh
+    process,
     then one by one.
     """
     first = [edit for edit in early(case) if edit != "switches static" or not symbols.propose(case)]
@@ -112,7 +125,9 @@ def _trains(case: Live) -> bool:
 def _static(gm: fx.GraphModule, inputs: list[Any]) -> tuple[fx.GraphModule, list[Any]]:
     """Without symbols; inputs that were sizes become numbers in the graph."""
     places = gm.graph.find_nodes(op="placeholder")
-    numbers = [isinstance(value, int) and is_symbolic(fake_of(node)) for node, value in zip(places, inputs, strict=True)]
+    numbers = [
+        isinstance(value, int) and is_symbolic(fake_of(node)) for node, value in zip(places, inputs, strict=True)
+    ]
     out = without_fakes(gm) if any(symbols_in(fake_of(node)) for node in gm.graph.nodes) else gm
     for node, value, number in zip(out.graph.find_nodes(op="placeholder"), inputs, numbers, strict=True):
         if number:
@@ -133,7 +148,9 @@ def _autocast_edits(case: Live) -> Iterator[str]:
     there = {one.device.type for one in case.inputs if isinstance(one, torch.Tensor)}
     if there:
         yield from (f"switches autocast {device}" for device in autocast if device not in there)
-    regions = [node for node in _regions(case.gm, REGIONS["autocast"]) if len(node.args) > 1]  # else it is the device's own
+    regions = [
+        node for node in _regions(case.gm, REGIONS["autocast"]) if len(node.args) > 1
+    ]  # else it is the device's own
     used = [*autocast.items(), *((str(node.args[0]), _plain(node.args[1])) for node in regions)]
     wanted = [(dtype, AUTOCAST[device]) for device, dtype in used if dtype and dtype != AUTOCAST.get(device, dtype)]
     yield from dict.fromkeys(f"switches dtype {dtype} {usual}" for dtype, usual in wanted)

@@ -1,8 +1,10 @@
 # pyright: basic
 """Fake values for a case that an edit changed: with the symbols that it had, at the numbers that its inputs have now.
 
-Symbols keep their names, ranges and the guards that still hold. One whose number is out of its range (a size of 1 has no symbol)
-becomes that number. Without symbols nothing is noted and sizes are those of the inputs. Must not run anything on real values.
+Symbols keep their names, ranges and the guards that still hold. One whose number is out of its range (a size of 1 has
+no symbol)
+becomes that number. Without symbols nothing is noted and sizes are those of the inputs. Must not run anything on real
+values.
 
 >>> renewed(case, changed, inputs, static={"s77"})
 Live(...)
@@ -64,7 +66,8 @@ def fake_mode(shape_env: ShapeEnv, *, static: bool = False) -> Any:
 
 
 def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collection[str] = ()) -> Live:
-    """`gm` and `inputs`, made of the case's own, as a case. `static` are symbols that become numbers; inputs that were one of
+    """`gm` and `inputs`, made of the case's own, as a case. `static` are symbols that become numbers; inputs that were
+    one of
     them become constants. Raises ValueError where the inputs do not agree on the number of a symbol.
     """
     if not symbols_of(case):
@@ -101,7 +104,8 @@ def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collectio
 
 
 def fewer(case: Live, gm: fx.GraphModule, inputs: list[Any], names: list[str]) -> Live:
-    """`gm` as a case that has what is left of `inputs`, which were called `names`. Every value has the form that it had."""
+    """`gm` as a case that has what is left of `inputs`, which were called `names`. Every value has the form that it
+    had."""
     gm.recompile()
     left = {node.name for node in gm.graph.find_nodes(op="placeholder")}
     same = left == {node.name for node in case.gm.graph.find_nodes(op="placeholder")}
@@ -138,7 +142,9 @@ class Renewing(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
         if self.shape_env is not None and n.op.startswith("call_"):
-            bindings = compute_unbacked_bindings(self.shape_env, value)  # else they wait in the ShapeEnv for the next node
+            bindings = compute_unbacked_bindings(
+                self.shape_env, value
+            )  # else they wait in the ShapeEnv for the next node
             if bindings:
                 n.meta["unbacked_bindings"] = bindings
         if n.op != "output":

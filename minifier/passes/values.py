@@ -1,6 +1,8 @@
 # pyright: basic
-"""Values: recorded floating-point inputs give way to ones, to seeded random numbers, to their largest number everywhere; whole
-numbers to zeros, which no index is out of reach for, then to 0, 1, 2, ... as far as they went; booleans to True, then to False.
+"""Values: recorded floating-point inputs give way to ones, to seeded random numbers, to their largest number
+everywhere; whole
+numbers to zeros, which no index is out of reach for, then to 0, 1, 2, ... as far as they went; booleans to True, then
+to False.
 
 >>> propose(case)
 [['values 0 ones', 'values 1 zeros'], ['values 0 randn', 'values 1 count'], ['values 0 top']]
@@ -49,18 +51,24 @@ FLOATS, WHOLE, BOOLEANS = ("ones", "randn", "top"), ("zeros", "count"), ("ones",
 
 
 def propose(case: Live) -> list[list[str]]:
-    """One round per kind of value, plainest first; an input is asked again only while it still holds recorded values."""
+    """One round per kind of value, plainest first; an input is asked again only while it still holds recorded
+    values."""
     kinds = {position: _kinds(value) for position, value in enumerate(case.inputs)}
     rounds = [
         [f"values {position} {known[place]}" for position, known in kinds.items() if place < len(known)]
         for place in range(len(FLOATS))
-    ]  # fmt: skip
+    ]
     return [edits for edits in rounds if edits]
 
 
 def _kinds(value: object) -> tuple[str, ...]:
     """What may be put into an input, plainest first; nothing where it is plain already."""
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel() or value.is_complex():
+    if (
+        not isinstance(value, torch.Tensor)
+        or value.layout is not torch.strided
+        or not value.numel()
+        or value.is_complex()
+    ):
         return ()
     if value.is_floating_point():
         return () if bool((value == 1).all()) else FLOATS

@@ -1,4 +1,5 @@
-"""`minify -- CMD`: the program is triaged; where the fault is outside its graphs its repro is cut, else that graph is minified.
+"""`minify -- CMD`: the program is triaged; where the fault is outside its graphs its repro is cut, else that graph is
+minified.
 
 >>> minify_program(["python", "train.py"], "out", 600.0, as_json=False)
 0

@@ -1,6 +1,8 @@
-"""Cuts a repro.py of a call: statements go, or become what they hold, and tensors become half as long, while the failure stays.
+"""Cuts a repro.py of a call: statements go, or become what they hold, and tensors become half as long, while the
+failure stays.
 
-Each candidate is run in a process of its own, with torch imported; it has to print the same kind of failure, and to pass by the
+Each candidate is run in a process of its own, with torch imported; it has to print the same kind of failure, and to
+pass by the
 backend before it. Only functions, classes and calls() are cut, not what compares. Imports no torch.
 
 >>> cut(Path("found/repro/repro.py"), "dynamo", deadline)
@@ -75,8 +77,12 @@ def _blocks(tree: ast.Module) -> list[list[ast.stmt]]:
     found = [tree.body]
     for node in tree.body:
         if not (isinstance(node, ast.FunctionDef) and node.name in KEPT) and not isinstance(node, ast.If):
-            found += [body for one in ast.walk(node) for name in ("body", "orelse")
-                      if isinstance(body := getattr(one, name, None), list) and body]  # fmt: skip
+            found += [
+                body
+                for one in ast.walk(node)
+                for name in ("body", "orelse")
+                if isinstance(body := getattr(one, name, None), list) and body
+            ]
     return found
 
 

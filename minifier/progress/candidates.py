@@ -1,6 +1,8 @@
-"""A candidate by its text ("0-19,23 edits [...]") as lines of nodes: what it keeps, and what it drops and changes beside another.
+"""A candidate by its text ("0-19,23 edits [...]") as lines of nodes: what it keeps, and what it drops and changes
+beside another.
 
-Needs the names of the atoms: OUT/atoms.jsonl has them. For an older OUT they are told from the table of the original graph, and
+Needs the names of the atoms: OUT/atoms.jsonl has them. For an older OUT they are told from the table of the original
+graph, and
 only believed where the result has the very same nodes. No torch.
 
 >>> atoms = Atoms.of_table(table)
@@ -27,7 +29,8 @@ from ..results import read_atoms
 CONTEXT = 3
 """Nodes that are shown around a change."""
 _TEXT = re.compile(
-    r"(?P<keep>[\d,-]*)(?: bypass (?P<bypass>[\d,-]+))?(?: return (?P<returned>nothing|[\d,-]+))?(?: edits (?P<edits>.*))?"
+    r"(?P<keep>[\d,-]*)(?: bypass (?P<bypass>[\d,-]+))?(?: return (?P<returned>nothing|[\d,-]+))?(?: edits "
+    r"(?P<edits>.*))?"
 )
 _RETURN = "return "
 """Before the name of an input, where the atom is that it is returned."""
@@ -35,7 +38,8 @@ _RETURN = "return "
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a difference. `sign`: "+" it has more, "-" it has not, "~" bypassed, "@" something else, " " both have it."""
+    """One line of a difference. `sign`: "+" it has more, "-" it has not, "~" bypassed, "@" something else, " " both
+    have it."""
 
     sign: str
     text: str
@@ -51,7 +55,8 @@ class Atoms:
 
     @classmethod
     def of_table(cls, table: Table) -> Atoms:
-        """As a search would number them: a computing node each, items with what they are taken from; returned inputs last."""
+        """As a search would number them: a computing node each, items with what they are taken from; returned inputs
+        last."""
         lines = {name: node_line(table, index) for index, name in enumerate(table.name)}
         groups: dict[int, list[str]] = {}
         leader: dict[int, int] = {}
@@ -67,7 +72,9 @@ class Atoms:
         nodes = [tuple(names) for names in groups.values()]
         if len(table):
             last = len(table) - 1
-            nodes += [(_RETURN + table.name[index],) for index in dict.fromkeys(table.inputs[last]) if index not in leader]
+            nodes += [
+                (_RETURN + table.name[index],) for index in dict.fromkeys(table.inputs[last]) if index not in leader
+            ]
         return cls(nodes, lines)
 
     def named(self, out: Path) -> Atoms:
@@ -113,10 +120,11 @@ def parsed(text: str) -> Candidate | None:
         returned = found["returned"]
         edits: Any = json.loads(found["edits"]) if found["edits"] else []
         return Candidate(
-            frozenset(_numbers(found["keep"])), frozenset(_numbers(found["bypass"] or "")),
+            frozenset(_numbers(found["keep"])),
+            frozenset(_numbers(found["bypass"] or "")),
             None if returned is None else frozenset(() if returned == "nothing" else _numbers(returned)),
             tuple(str(edit) for edit in edits),
-        )  # fmt: skip
+        )
     except (ValueError, TypeError):
         return None
 
@@ -134,12 +142,17 @@ def whole(atoms: Atoms) -> Candidate:
 
 def state(candidate: Candidate, atoms: Atoms) -> list[Line]:
     """All nodes that a case keeps, then what is changed in it."""
-    lines = [Line("~" if atom in candidate.bypass else " ", text) for atom in sorted(candidate.keep) for text in atoms.text(atom)]
+    lines = [
+        Line("~" if atom in candidate.bypass else " ", text)
+        for atom in sorted(candidate.keep)
+        for text in atoms.text(atom)
+    ]
     return [*lines, *(Line("@", edit_words(edit)) for edit in candidate.edits)]
 
 
 def difference(best: Candidate, other: Candidate, atoms: Atoms) -> list[Line]:
-    """What `other` keeps, drops (-), has more (+), bypasses (~) against `best`; what both have far from a change is counted.
+    """What `other` keeps, drops (-), has more (+), bypasses (~) against `best`; what both have far from a change is
+    counted.
 
     A node is told as it was in the original: what both change, like a smaller size, comes last."""
     lines: list[Line] = [Line("-", edit_words(edit)) for edit in best.edits if edit not in other.edits]

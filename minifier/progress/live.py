@@ -1,4 +1,5 @@
-"""The live view of a minification on a terminal: a panel with the nodes over the queries, drawn again four times a second.
+"""The live view of a minification on a terminal: a panel with the nodes over the queries, drawn again four times a
+second.
 
 Shows what the story says and decides nothing. `render` is plain data to renderable, so that a test can record it.
 

@@ -1,4 +1,5 @@
-"""What a minification came to, from its last event or, for an old one or one that was killed, from what lies in OUT. No torch.
+"""What a minification came to, from its last event or, for an old one or one that was killed, from what lies in OUT. No
+torch.
 
 The other way round, the last event and the last words of the process itself. Says only what is there; judges nothing.
 
@@ -32,7 +33,8 @@ NEAREST = "the nearest case that passes: "
 
 @dataclass
 class Conclusion:
-    """The result. `needed`: what each part that is left is for; `nearest`: what makes it pass, with its folder `passes`."""
+    """The result. `needed`: what each part that is left is for; `nearest`: what makes it pass, with its folder
+    `passes`."""
 
     out: Path
     case: Path | None = None
@@ -57,7 +59,9 @@ class Conclusion:
         nodes, inputs = self.original
         lines = [f"{counted(nodes, 'node')}, {size_text(inputs)} of inputs -> {size}" if nodes else size]
         lines += [f"fails with: {self.signature}"] if self.signature else []
-        lines += [f"verified: {shown} of {counted(times, 'fresh process')} failed the same way" if times else "not verified"]
+        lines += [
+            f"verified: {shown} of {counted(times, 'fresh process')} failed the same way" if times else "not verified"
+        ]
         lines += [f"stopped early: {self.stopped}"] if self.stopped else []
         lines += self.needed
         lines += [f"{NEAREST}{self.nearest}" + (f" ({self.passes})" if self.passes else "")] if self.nearest else []
@@ -131,7 +135,8 @@ def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
         "event": "done", "case": str(result.path), "nodes": result.nodes, "input_bytes": result.input_bytes,
         "original_nodes": result.original[0], "original_input_bytes": result.original[1], "queries": result.queries,
         "asked": result.asked, "history": result.history,
-        "signature": result.signature.text() if result.signature else None, **_which(result), "verified": list(result.verified),
+        "signature": result.signature.text() if result.signature else None, **_which(result),
+        "verified": list(result.verified),
         "verdicts": result.verdicts, "stopped": result.stopped, "notes": result.notes,
         "others": [
             {"signature": other.signature, "count": other.count, "nodes": other.nodes,
@@ -139,7 +144,8 @@ def summary(result: Minified, report: dict[str, Any]) -> dict[str, Any]:
             for other in result.also
         ],
         "passes": str(result.passing) if result.passing else None, "difference": result.difference or None,
-        "parts": result.parts, "needs": result.needs, "unneeded": result.unneeded, "neighbour": result.neighbour or None,
+        "parts": result.parts, "needs": result.needs, "unneeded": result.unneeded,
+        "neighbour": result.neighbour or None,
         **result.verdict.flat(), **report,
     }  # fmt: skip
 
@@ -172,7 +178,9 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
         if other.path:
             lines.append(f"  {counted(other.nodes, 'node')} in {other.path}; to minify it: {other.command}")
     lines += result.notes
-    lines += [f"{name}: {report[key]}" for name, key in (("repro", "repro_path"), ("issue", "issue")) if report.get(key)]
+    lines += [
+        f"{name}: {report[key]}" for name, key in (("repro", "repro_path"), ("issue", "issue")) if report.get(key)
+    ]
     return lines
 
 

@@ -1,4 +1,5 @@
-"""Progress as lines, where nobody watches a terminal: first words at once, improvements, and a sign of life every ten seconds.
+"""Progress as lines, where nobody watches a terminal: first words at once, improvements, and a sign of life every ten
+seconds.
 
 `following` chooses the display: JSON lines where they are asked for, a live view on a terminal, else these lines.
 
@@ -42,7 +43,9 @@ class PlainLines:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._ended.set()
         self._said.set()
         self._thread.join()

@@ -1,6 +1,8 @@
-"""A minification as screens show it, from the lines of its events.jsonl: points, steps, history, other failures, the query now.
+"""A minification as screens show it, from the lines of its events.jsonl: points, steps, history, other failures, the
+query now.
 
-Takes the lines (docs/minify-events.md) of another process, and leaves out what it does not know; the process that minifies tells
+Takes the lines (docs/minify-events.md) of another process, and leaves out what it does not know; the process that
+minifies tells
 it its own events. Must not read files, decide anything or import torch.
 
 >>> story = Story()
@@ -72,7 +74,8 @@ class StepCount:
 
 @dataclass(frozen=True)
 class Improvement:
-    """A failing case smaller than all before it, the `number`-th; 0 is the original. `after`: the one that it came from."""
+    """A failing case smaller than all before it, the `number`-th; 0 is the original. `after`: the one that it came
+    from."""
 
     number: int
     queries: int
@@ -266,7 +269,10 @@ class Story:
 
     def left_s(self, now: float) -> float:
         """A guess of the seconds that are left, never past --max-time."""
-        most, seconds = self.max_time_s, self.queries_left() * self.pace_s() / max(1, int(self.options.get("jobs") or 1))
+        most, seconds = (
+            self.max_time_s,
+            self.queries_left() * self.pace_s() / max(1, int(self.options.get("jobs") or 1)),
+        )
         return seconds if most is None or not self.began else min(seconds, max(0.0, most - self.seconds(now)))
 
     @property
@@ -274,4 +280,3 @@ class Story:
         """What --max-time says."""
         most = self.options.get("max_time")
         return most if isinstance(most, (int, float)) else None
-

@@ -1,4 +1,5 @@
-"""A followed minification in lines of plain text: what it does now, its steps, its improvements, other failures. Draws nothing.
+"""A followed minification in lines of plain text: what it does now, its steps, its improvements, other failures. Draws
+nothing.
 
 >>> facts(watched, now=time.time())[0]
 'running: looking for the place: windows of neighbouring nodes'
@@ -93,7 +94,9 @@ def size(story: Story) -> str:
 def _size(story: Story, best: tuple[int, int]) -> str:
     nodes, inputs = story.original
     sizes = f"{size_text(best[1])} of {size_text(inputs)} of inputs"
-    return f"{best[0]} of {counted(nodes, 'node')} ({share_text(best[0], nodes)}), {sizes} ({share_text(best[1], inputs)})"
+    return (
+        f"{best[0]} of {counted(nodes, 'node')} ({share_text(best[0], nodes)}), {sizes} ({share_text(best[1], inputs)})"
+    )
 
 
 def share_text(part: float, whole: float) -> str:
@@ -112,7 +115,8 @@ FIGURES_HEAD = f"{'':<8}{'now':>10}{'at first':>12}{'':>8}"
 
 
 def figures(watched: Watched, now: float) -> list[tuple[str, str]]:
-    """The numbers of a search as lines with styles: sizes now and at first, queries with their rate, those kept, time."""
+    """The numbers of a search as lines with styles: sizes now and at first, queries with their rate, those kept,
+    time."""
     story = watched.story
     best, first, running = story.best or story.original, story.original, watched.state == "running"
     going = [*_going(watched, now), "", ""][: 2 * running]  # what follows stays in its place
@@ -142,7 +146,7 @@ def figures(watched: Watched, now: float) -> list[tuple[str, str]]:
 
 
 def queries_text(asked: Mapping[str, int], verdicts: Mapping[str, int]) -> str:
-    """"14 queries: 2 sanity, 9 search (7 failed the same way, 2 passed), 3 verification"."""
+    """ "14 queries: 2 sanity, 9 search (7 failed the same way, 2 passed), 3 verification"."""
     total = sum(asked.values())
     parts: list[str] = []
     for purpose in PURPOSES:
@@ -157,7 +161,7 @@ def queries_text(asked: Mapping[str, int], verdicts: Mapping[str, int]) -> str:
 
 
 def left_text(story: Story, now: float) -> str:
-    """"about 0:30 left"; empty where nothing is known of that yet."""
+    """ "about 0:30 left"; empty where nothing is known of that yet."""
     return f"about {clock_text(max(1.0, story.left_s(now)))} left" if story.pace_s() and story.step != "sanity" else ""
 
 
@@ -168,7 +172,9 @@ def _time(watched: Watched, now: float) -> str:
     spent = known if story.began else sum(query.seconds for query in story.queries)
     parts = [f"{clock_text(max(0.0, spent))} " + ("so far" if running else "in all" if story.began else "of queries")]
     if story.pace_s():
-        parts.append(f"{story.pace_s():.1f} s a query of late" if running else f"{story.pace_s():.1f} s a query at the end")
+        parts.append(
+            f"{story.pace_s():.1f} s a query of late" if running else f"{story.pace_s():.1f} s a query at the end"
+        )
     if running and (left := left_text(story, now)):
         parts.append(left)
     if story.known:

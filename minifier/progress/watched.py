@@ -1,4 +1,5 @@
-"""A minification's folder as it stands and as it goes on: events.jsonl read bit by bit, or the journal of an old one. No torch.
+"""A minification's folder as it stands and as it goes on: events.jsonl read bit by bit, or the journal of an old one.
+No torch.
 
 Reading changes nothing in OUT and never waits; whatever is missing is said. Must not steer or start anything.
 
@@ -30,13 +31,15 @@ from ..results import WORK
 from .story import UNTOLD, Story
 
 State = Literal["starting", "running", "ended", "dead", "elsewhere", "unknown", "gone"]
-"""dead: its process is gone and did not say how it ended; elsewhere: on another host, to be watched only; unknown: an old OUT
+"""dead: its process is gone and did not say how it ended; elsewhere: on another host, to be watched only; unknown: an
+old OUT
 that names no process; gone: the folder is not there any more."""
 
 
 @dataclass(frozen=True)
 class Bite:
-    """What one look at OUT found. `fresh`: the file is another one than before, or was read from its start. `more` is there."""
+    """What one look at OUT found. `fresh`: the file is another one than before, or was read from its start. `more` is
+    there."""
 
     there: bool
     old: bool = False
@@ -84,7 +87,15 @@ class Watched:
         (lines, damage), (wishes, _) = _read(self._events), _read(self._control)
         alive, process = at_work(self.out)
         return Bite(
-            True, old, self._events.fresh, self._events.more, tuple(lines), damage, tuple(wishes), process, alive,
+            True,
+            old,
+            self._events.fresh,
+            self._events.more,
+            tuple(lines),
+            damage,
+            tuple(wishes),
+            process,
+            alive,
             (self.out / "case").is_dir(),
         )
 

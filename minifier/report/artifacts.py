@@ -1,6 +1,8 @@
-"""Packs `artifacts.zip`: repro, issue text, the case, generated code and the journal lines of the graph, all texts redacted.
+"""Packs `artifacts.zip`: repro, issue text, the case, generated code and the journal lines of the graph, all texts
+redacted.
 
-The same contents give the same bytes (fixed order, dates and permissions). Tensors over the size limit are left out and named.
+The same contents give the same bytes (fixed order, dates and permissions). Tensors over the size limit are left out and
+named.
 
 >>> write_zip(Path("artifacts.zip"), {"repro.py": b"..."})
 """
@@ -35,11 +37,13 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def gather(saved: SavedGraph, files: Mapping[str, bytes], secrets: Secrets) -> tuple[dict[str, bytes], list[str]]:
-    """All members by name, and a sentence for each thing left out. `files` are the written reports, which are redacted once more:
+    """All members by name, and a sentence for each thing left out. `files` are the written reports, which are redacted
+    once more:
     the program of a case that a command decides about holds the command as it was given."""
     redactor = Redactor(secrets=secrets)
     members = {
-        name: redactor.text(data.decode()).encode() if name.endswith((".py", ".md")) else data for name, data in files.items()
+        name: redactor.text(data.decode()).encode() if name.endswith((".py", ".md")) else data
+        for name, data in files.items()
     }
     notes: list[str] = []
     texts = texts_of(saved, secrets)
@@ -79,9 +83,7 @@ def journal_excerpt(saved: SavedGraph) -> str:
     if not path.is_file():
         return ""
     return "".join(
-        f"{line}\n"
-        for line in opening.read_text(path).splitlines()
-        if _graph_of(line) in (saved.local_id, None)
+        f"{line}\n" for line in opening.read_text(path).splitlines() if _graph_of(line) in (saved.local_id, None)
     )
 
 

@@ -1,6 +1,8 @@
-"""`report --as-test`: a repro as a test in the style of PyTorch's suites, and the proof that it fails where the bug shows.
+"""`report --as-test`: a repro as a test in the style of PyTorch's suites, and the proof that it fails where the bug
+shows.
 
-The test is run as it is, in fresh processes, and once with torch's backend `eager`, where it has to pass. Must not overwrite
+The test is run as it is, in fresh processes, and once with torch's backend `eager`, where it has to pass. Must not
+overwrite
 anything, and must not claim what was not seen.
 
 >>> write_test(Path("small/repro.py"), signature, failure, Path("out")).rate                        # doctest: +SKIP
@@ -37,7 +39,8 @@ NAME, TIMES = "test_repro.py", 3
 
 @dataclass(frozen=True)
 class Written:
-    """The test, the file beside it, how many of how many runs of it failed, and whether it passes without the compiler (None:
+    """The test, the file beside it, how many of how many runs of it failed, and whether it passes without the compiler
+    (None:
     that cannot be asked)."""
 
     test: Path
@@ -61,17 +64,31 @@ class Written:
     def plain(self) -> dict[str, Any]:
         """For --json."""
         return {
-            "test": str(self.test), "sidecar": str(self.sidecar) if self.sidecar else None, "repro": self.says,
-            "failed": self.failed, "times": self.times, "passes_in_eager": self.passes_in_eager, "signature_id": self.failure.id,
-        }  # fmt: skip
+            "test": str(self.test),
+            "sidecar": str(self.sidecar) if self.sidecar else None,
+            "repro": self.says,
+            "failed": self.failed,
+            "times": self.times,
+            "passes_in_eager": self.passes_in_eager,
+            "signature_id": self.failure.id,
+        }
 
 
 def write_test_of(
-    saved: SavedGraph, out: Path, *, signature: Signature, rung: str, original: int | None, imports: Sequence[str],
+    saved: SavedGraph,
+    out: Path,
+    *,
+    signature: Signature,
+    rung: str,
+    original: int | None,
+    imports: Sequence[str],
     verdict: Verdict | None,
-) -> Written:  # fmt: skip
+) -> Written:
     """The same from the repro beside a case; where there is none of ours, one is written for this first."""
-    failure, path = of_record(signature, saved.record, reduced=original is not None), homes_of(imports) if imports else []
+    failure, path = (
+        of_record(signature, saved.record, reduced=original is not None),
+        homes_of(imports) if imports else [],
+    )
     told = f"{happens(signature.kind)}; made by graphdbg {__version__}."
     beside = saved.path.parent / "repro.py"
     if saved.path.name == "case" and beside.is_file() and written.here(beside):
@@ -79,7 +96,7 @@ def write_test_of(
     with temporary.folder("graphdbg-test-") as folder:
         done = emit_report(
             saved, folder, signature=signature, rung=rung, original=original, imports=imports, verdict=verdict
-        )  # fmt: skip
+        )
         if done.repro is None:
             raise CannotExpressError("no test can be written", "; ".join(done.notes))
         return write_test(done.repro, signature, failure, out, told=told, path=path)
@@ -88,9 +105,11 @@ def write_test_of(
 def write_test(
     repro: Path, signature: Signature, failure: Identity, out: Path, *, told: str = "", path: Sequence[str] = ()
 ) -> Written:
-    """Writes OUT/test_repro.py from a repro, and what lies beside that. `path`: folders where it finds modules beside torch.
+    """Writes OUT/test_repro.py from a repro, and what lies beside that. `path`: folders where it finds modules beside
+    torch.
 
-    The first form that fails each time is kept, else the first. Raises UsageError where the file exists, CannotExpressError for
+    The first form that fails each time is kept, else the first. Raises UsageError where the file exists,
+    CannotExpressError for
     a kind of failure that a test does not show.
     """
     test, beside = out / NAME, repro.with_suffix(".safetensors")

@@ -1,6 +1,7 @@
 """Two cases beside each other: the lines of their plain programs, inputs and settings that differ, as a unified diff.
 
-Reads case folders; runs nothing and judges nothing. Without a plain form of a graph its own text, graph.py, stands for it.
+Reads case folders; runs nothing and judges nothing. Without a plain form of a graph its own text, graph.py, stands for
+it.
 
 >>> print(difference(load_graph("small/case"), load_graph("small/passes")))     # doctest: +SKIP
 --- case (fails)
@@ -30,7 +31,9 @@ STORED = "stored["
 _LONGEST = 160
 
 
-def difference(failing: SavedGraph, passing: SavedGraph, names: tuple[str, str] = ("case (fails)", "passes (passes)")) -> str:
+def difference(
+    failing: SavedGraph, passing: SavedGraph, names: tuple[str, str] = ("case (fails)", "passes (passes)")
+) -> str:
     """The diff from the one to the other; empty where their texts are the same.
 
     Small inputs are written out, unless one of them has no such form: then all are told by how they would be made.
@@ -50,7 +53,9 @@ def lines(saved: SavedGraph, *, exact: bool = False) -> list[str]:
         ambient = record.ambient
         found += [] if ambient.grad else ["# without gradients"]
         found += [f"# autocast on {device}: {dtype}" for device, dtype in ambient.autocast.items()]
-    dynamic = [f"# dynamic: {symbol.name} = {symbol.hint}" for symbol in record.symbols if symbol.input or symbol.backed]
+    dynamic = [
+        f"# dynamic: {symbol.name} = {symbol.hint}" for symbol in record.symbols if symbol.input or symbol.backed
+    ]
     try:
         program = program_of(record)
         text = program.source.splitlines()

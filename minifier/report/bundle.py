@@ -1,6 +1,8 @@
-"""Writes the report of one failing graph: finds the plainest program that shows the failure, verifies it, tells it as an issue.
+"""Writes the report of one failing graph: finds the plainest program that shows the failure, verifies it, tells it as
+an issue.
 
-Everything is decided by running programs in fresh processes (`verify`). Must not overwrite anything, and must not claim what
+Everything is decided by running programs in fresh processes (`verify`). Must not overwrite anything, and must not claim
+what
 was not seen: a program that does not fail is written with those words in the issue.
 
 >>> report = emit_report(saved, Path("out"), signature=signature, rung="inductor", original=318)
@@ -62,8 +64,10 @@ def emit_report(
 ) -> issue.Report:
     """Writes OUT/repro.py (and repro.safetensors when needed), OUT/issue.md and, on demand, OUT/artifacts.zip.
 
-    `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from. `imports`
-    are modules to import first, which a repro imports too where it needs them. Takes `times` fresh processes, a few more when the
+    `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from.
+    `imports`
+    are modules to import first, which a repro imports too where it needs them. Takes `times` fresh processes, a few
+    more when the
     plainest program does not fail. `bare`: a server of programs that was started before. `trusted`: the graph was just
     written by us, so that its targets are known to be on the allow-list. Raises UsageError when a file exists.
     """
@@ -84,13 +88,24 @@ def emit_report(
     report.verdict = verdict or (known.record if known and known.rung == rung else None) or judged(signature, rung)
     failure = of_record(signature, record, reduced=before is not None)
     report.signature_id = failure.id
-    case = ReproFacts(record, inputs, read, signature, rung, made=f"{_made(report.nodes, before)} Signature {failure.id}.",
-                imports=tuple(imports), needs_imports=needed, trust=given, ours=trust.trusted(saved.path),
-                recorded_at=known.recorded_at if known else "",
-                only_compiled=known is not None and known.only_compiled, rate=known.rate if known else None,
-                torch=environment.package_version("torch") or "",
-                workaround=plain_change(report.verdict.workaround or ""),
-                happens=happens(signature.kind, model=report.verdict.fault == "model"))
+    case = ReproFacts(
+        record,
+        inputs,
+        read,
+        signature,
+        rung,
+        made=f"{_made(report.nodes, before)} Signature {failure.id}.",
+        imports=tuple(imports),
+        needs_imports=needed,
+        trust=given,
+        ours=trust.trusted(saved.path),
+        recorded_at=known.recorded_at if known else "",
+        only_compiled=known is not None and known.only_compiled,
+        rate=known.rate if known else None,
+        torch=environment.package_version("torch") or "",
+        workaround=plain_change(report.verdict.workaround or ""),
+        happens=happens(signature.kind, model=report.verdict.fault == "model"),
+    )
     found: ChosenProgram | None = None
     with asking(case, saved, times, redactor, narrate, bare) as asked:
         try:
@@ -110,7 +125,8 @@ def emit_report(
 
 
 def _checked(record: GraphRecord, imports: Sequence[str], where: str) -> bool:
-    """Whether the graph has ops of these modules, which are imported here for that. Refuses whatever is off the allow-list: what
+    """Whether the graph has ops of these modules, which are imported here for that. Refuses whatever is off the
+    allow-list: what
     follows runs the graph's own text as a program, with stand-ins if need be.
     """
     needed = bool(imports and custom_ops.unregistered(record, where))
@@ -138,8 +154,10 @@ def _write_program(report: issue.Report, found: ChosenProgram, asked: ReportRuns
     report.unsure = all(trial.code == UNSURE for trial in found.runs.trials)
     report.notes += [flaky_sentence(case.rate, "repro.py")] if case.rate is not None and case.rate.flaky else []
     if case.rung == RUNG and report.unsure:
-        report.notes.append("repro.py needs an NVIDIA GPU and there is none here: its kernels failed on Triton's interpreter, "
-                            "the program itself was not seen to fail")  # fmt: skip
+        report.notes.append(
+            "repro.py needs an NVIDIA GPU and there is none here: its kernels failed on Triton's interpreter, "
+            "the program itself was not seen to fail"
+        )
     elif report.says != "shows":
         report.notes.append(f"repro.py shows it in {report.rate}: it is no proof, though the case fails")
     ends = {GONE: "ends with 0", BUG: "still fails", UNSURE: "cannot tell"}
@@ -160,5 +178,8 @@ def _made(nodes: int, before: int | None) -> str:
     if before is None:
         return f"Written by graphdbg {__version__} from a recorded graph of {counted(nodes, 'node')}, not minimised."
     if before == nodes:
-        return f"Written by graphdbg {__version__}, which found no smaller graph than this one of {counted(nodes, 'node')}."
+        return (
+            f"Written by graphdbg {__version__}, which found no smaller graph than this one of "
+            f"{counted(nodes, 'node')}."
+        )
     return f"Reduced by graphdbg {__version__} from {before} to {counted(nodes, 'node')}."

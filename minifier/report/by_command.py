@@ -1,4 +1,5 @@
-"""The report of a case that a command of the user's decides about: a repro.py that runs the command on case/, and issue.md.
+"""The report of a case that a command of the user's decides about: a repro.py that runs the command on case/, and
+issue.md.
 
 No rung has a part in it, so no program in plain torch is looked for. Runs nothing: the verification has done that.
 
@@ -79,11 +80,17 @@ def write_report(
     write_file(out / "repro.py", program.encode())
     written.remember(out / "repro.py")
     facts = issue.IssueFacts(
-        report, saved.record, known, Verdict("fails", reason=report.verdict.reason),
+        report,
+        saved.record,
+        known,
+        Verdict("fails", reason=report.verdict.reason),
         title=f"{issue.one_line(command, 60)}: {ending}",
         symptom=f"`{command}` ends with {ending} on the case in case/ (graph.py there is its text).",
-        layer="as the command says", stage=saved.record.stage, entry="the command", log=signature.raw,
+        layer="as the command says",
+        stage=saved.record.stage,
+        entry="the command",
+        log=signature.raw,
         versions=environment.versions_text(),
-    )  # fmt: skip
+    )
     write_file(report.issue, issue.render(facts, Redactor()).encode())
     return report

@@ -1,4 +1,5 @@
-"""Custom operators of a graph, registered in the repro itself: by their own source where this process has it, else stood in for.
+"""Custom operators of a graph, registered in the repro itself: by their own source where this process has it, else
+stood in for.
 
 Must not import torch, and must not pass a stand-in for the operator: `Registered.told` goes to the head of the program.
 
@@ -39,7 +40,8 @@ def registered(record: GraphRecord) -> Registered | None:
             continue
         made_up.append(stand_in(name, found, schema=known_schema(name), grad=record.stage in ("dynamo", "pre_grad")))
         told.append(
-            f"STAND-IN: torch.ops.{name.replace('::', '.')} could not be imported; what stands below has its recorded shapes, "
+            f"STAND-IN: torch.ops.{name.replace('::', '.')} could not be imported; what stands below has its "
+            "recorded shapes, "
             "and other values."
         )
     if made_up:
@@ -60,7 +62,8 @@ def known_schema(name: str) -> str:
 
 
 def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentLackError]:
-    """What a graph calls that this process lacks, and why; raises what loading the graph would for what it may not call.
+    """What a graph calls that this process lacks, and why; raises what loading the graph would for what it may not
+    call.
 
     Imports torch.
     """
@@ -85,7 +88,8 @@ def unregistered(record: GraphRecord, where: str = "") -> dict[str, EnvironmentL
 
 
 def refuse_others(record: GraphRecord, where: str = "") -> None:
-    """Raises what loading the graph would for each target but custom operators that are not registered here. Imports torch."""
+    """Raises what loading the graph would for each target but custom operators that are not registered here. Imports
+    torch."""
     for target, error in unregistered(record, where).items():
         if not is_custom(target):
             raise error

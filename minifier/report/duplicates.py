@@ -22,7 +22,8 @@ SCOPE = "(inductor OR torch.compile)"
 
 _MOST_WORDS, _MOST_CALLS = 8, 3
 _BREAK = re.compile(r"<[^<>\s]*>|[\[(]\.+[\])]|\.\.+|[‘’“”`'\"\n:=\[\](){}]|\S+\.(?:py|cpp|h|so|cu)\b\S*")
-"""Where an error's text is another in another program: numbers, names, paths; and what a search takes for a sign of its own."""
+"""Where an error's text is another in another program: numbers, names, paths; and what a search takes for a sign of its
+own."""
 
 
 def search_link(failure: Identity, message: str, redactor: Redactor) -> str:
@@ -31,7 +32,8 @@ def search_link(failure: Identity, message: str, redactor: Redactor) -> str:
 
 
 def query(failure: Identity, message: str) -> str:
-    """What is searched for: an error by the longest stretch of its own words, anything else by its kind and operations."""
+    """What is searched for: an error by the longest stretch of its own words, anything else by its kind and
+    operations."""
     told, calls = phrase(message), [name for name in failure.calls if "." not in name][:_MOST_CALLS]
     error = failure.error if failure.error and not hasattr(builtins, failure.error) else ""
     if failure.detail and failure.kind in SPEAKING and failure.detail != CPP:

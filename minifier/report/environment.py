@@ -1,6 +1,8 @@
-"""The `### Versions` section of an issue, in the style of torch's collect_env, by allow-list: what is not named here is not told.
+"""The `### Versions` section of an issue, in the style of torch's collect_env, by allow-list: what is not named here is
+not told.
 
-It must not import torch (versions come from package metadata and from the text of torch/version.py), must not start anything
+It must not import torch (versions come from package metadata and from the text of torch/version.py), must not start
+anything
 but `nvidia-smi` and `gcc --version`, and must not read any other environment variable than those of ALLOWED_VARIABLES.
 
 >>> versions_text(collect())          # doctest: +SKIP
@@ -22,13 +24,28 @@ from pathlib import Path
 from ...dumps.wording import counted
 
 ALLOWED_VARIABLES = (
-    "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS",
-    "PYTHONHASHSEED", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "TORCHDYNAMO_DISABLE", "TORCHDYNAMO_DYNAMIC_SHAPES",
-    "TORCHINDUCTOR_COMPILE_THREADS", "TORCHINDUCTOR_CPP_WRAPPER", "TORCHINDUCTOR_EMULATE_PRECISION_CASTS",
-    "TORCHINDUCTOR_FORCE_DISABLE_CACHES", "TORCHINDUCTOR_FREEZING", "TORCHINDUCTOR_FX_GRAPH_CACHE",
-    "TORCHINDUCTOR_MAX_AUTOTUNE", "TORCHINDUCTOR_MAX_AUTOTUNE_GEMM", "TORCH_COMPILE_DISABLE", "TORCH_LOGS",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_VISIBLE_DEVICES",
+    "MKL_NUM_THREADS",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "PYTHONHASHSEED",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TORCHDYNAMO_DISABLE",
+    "TORCHDYNAMO_DYNAMIC_SHAPES",
+    "TORCHINDUCTOR_COMPILE_THREADS",
+    "TORCHINDUCTOR_CPP_WRAPPER",
+    "TORCHINDUCTOR_EMULATE_PRECISION_CASTS",
+    "TORCHINDUCTOR_FORCE_DISABLE_CACHES",
+    "TORCHINDUCTOR_FREEZING",
+    "TORCHINDUCTOR_FX_GRAPH_CACHE",
+    "TORCHINDUCTOR_MAX_AUTOTUNE",
+    "TORCHINDUCTOR_MAX_AUTOTUNE_GEMM",
+    "TORCH_COMPILE_DISABLE",
+    "TORCH_LOGS",
     "TRITON_INTERPRET",
-)  # fmt: skip
+)
 """Settings that change what the compiler does. Values longer or stranger than a setting are told as `<set>`."""
 
 PACKAGES = ("torch", "triton", "torchvision", "torchaudio", "torchao", "numpy", "sympy", "networkx", "mkl")
@@ -50,7 +67,8 @@ def collect() -> dict[str, str]:
         "GCC version": _compiler("g++"),
         "Clang version": _compiler("clang++"),
         "Libc version": "-".join(platform.libc_ver()) if platform.libc_ver()[0] else "N/A",
-        "Python version": f"{platform.python_version()} ({platform.python_implementation()}, {sys.maxsize.bit_length() + 1}-bit)",
+        "Python version": f"{platform.python_version()} ({platform.python_implementation()}, "
+        f"{sys.maxsize.bit_length() + 1}-bit)",
         "Python platform": platform.platform(),
         "GPU models and configuration": _gpus(),
         "CPU": _cpu(),
@@ -94,7 +112,8 @@ def package_version(name: str) -> str | None:
 
 
 def torch_build() -> dict[str, str]:
-    """What torch/version.py says (`cuda`, `hip`, `git_version`, `debug`), read as text: importing torch takes seconds."""
+    """What torch/version.py says (`cuda`, `hip`, `git_version`, `debug`), read as text: importing torch takes
+    seconds."""
     spec = util.find_spec("torch")
     if spec is None or spec.origin is None:
         return {}

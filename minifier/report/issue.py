@@ -1,4 +1,5 @@
-"""Writes `issue.md`: in the sections of PyTorch's bug form where the compiler is at fault, else for who owns the user's line.
+"""Writes `issue.md`: in the sections of PyTorch's bug form where the compiler is at fault, else for who owns the user's
+line.
 
 Pure text from a Facts record; all of it passes the redactor here, on its way out.
 
@@ -30,7 +31,8 @@ from ..needs import facts as tried_words
 from .casefile import CaseFile
 
 PRIVACY = (
-    "Before you publish this: it holds parts of your program (the operations of a graph, source lines from stack traces, "
+    "Before you publish this: it holds parts of your program (the operations of a graph, source lines from "
+    "stack traces, "
     "names of functions and modules, and input values where the failure needs them). Home folders, user names and "
     "credentials that could be recognised are replaced, and the environment is told by allow-list only; "
     "what else is confidential, only you can tell. Read it through."
@@ -39,7 +41,8 @@ KNOWN = "Before you publish this, look whether it is known already (a link to a 
 
 _GCC_WARNING = re.compile(r":\d+:\d+: (?:warning|note):")
 _GCC_CONTEXT = re.compile(
-    r"In instantiation of |In (?:member )?function |required from here|In file included from|^\s+from .*[:,]$|At global scope:"
+    r"In instantiation of |In (?:member )?function |required from here|In file included from|^\s+from "
+    r".*[:,]$|At global scope:"
 )
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])|@(?=\w)|\](?=\()")
 _GCC_EXCERPT = re.compile(r"^\s*\d* \|")
@@ -136,7 +139,9 @@ class IssueFacts:
     """The address of a search for duplicates; empty where it is not for PyTorch's tracker."""
 
 
-def facts_of(case: ReproFacts, report: Report, known: CaseFile | None, log: str, versions: str, search: str = "") -> IssueFacts:
+def facts_of(
+    case: ReproFacts, report: Report, known: CaseFile | None, log: str, versions: str, search: str = ""
+) -> IssueFacts:
     """What the issue of a case tells. `search`: where to look for duplicates, if it is for PyTorch's tracker."""
     error = case.failure.error.rpartition(".")[2]
     head = ": ".join(part for part in (error, one_line(case.telling, 300)) if part)
@@ -144,14 +149,25 @@ def facts_of(case: ReproFacts, report: Report, known: CaseFile | None, log: str,
     ops = ", ".join(dict.fromkeys(node.target for node in compute[:4]))
     verdict = report.verdict
     compiler = verdict.fault == "compiler"
-    at = f"[{verdict.layer or 'torch.compile'}]" if compiler else user_place(verdict, case.record) or verdict_words.owner(verdict)
+    at = (
+        f"[{verdict.layer or 'torch.compile'}]"
+        if compiler
+        else user_place(verdict, case.record) or verdict_words.owner(verdict)
+    )
     return IssueFacts(
-        report, case.record, known, verdict,
+        report,
+        case.record,
+        known,
+        verdict,
         title=f"{at}{'' if compiler else ':'} {case.happens}: {ops}" + (f" ({error})" if error else ""),
         symptom=f"{case.happens}. {head}".rstrip(". ") + ".",
-        layer=report.first_layer or case.rung, stage=case.recorded_at or case.record.stage,
-        entry=report.entry, log=log, versions=versions, search=search if compiler else "",
-    )  # fmt: skip
+        layer=report.first_layer or case.rung,
+        stage=case.recorded_at or case.record.stage,
+        entry=report.entry,
+        log=log,
+        versions=versions,
+        search=search if compiler else "",
+    )
 
 
 def render(facts: IssueFacts, redactor: Redactor) -> str:
@@ -170,7 +186,10 @@ def _parts(facts: IssueFacts) -> Iterator[str]:
         whose = f"Not for PyTorch's tracker: {verdict_words.owner(facts.verdict)}"
         yield f"{whose}{f', {place}' if (place := user_place(facts.verdict, facts.graph)) else ''}."
     yield _description(facts)
-    codes = " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell; for `git bisect run`: --git-bisect)"
+    codes = (
+        " (exit code 1 while the bug is there, 0 when it is gone, 2 when it cannot tell; for `git bisect run`: "
+        "--git-bisect)"
+    )
     if report.repro is not None:
         yield f"`{report.repro.name}`{codes}:\n\n{_fenced(opening.read_text(report.repro).rstrip(), 'python')}"
     if facts.case is not None:
@@ -192,8 +211,12 @@ def _description(facts: IssueFacts) -> str:
     if report.original_nodes is None:
         reduced = f"The graph is as recorded, not minimised: {size}. `graphdbg minify` makes it smaller."
     else:
-        reduced = f"Minimised from {report.original_nodes} to {size}; the inputs take {size_text(input_bytes(facts.graph))}."
-    shown = "The program below shows it" if report.verified else "**The program below does not show it reliably:** it did"
+        reduced = (
+            f"Minimised from {report.original_nodes} to {size}; the inputs take {size_text(input_bytes(facts.graph))}."
+        )
+    shown = (
+        "The program below shows it" if report.verified else "**The program below does not show it reliably:** it did"
+    )
     lines = [
         _inline(facts.symptom, 600),
         "",
@@ -212,7 +235,9 @@ def _description(facts: IssueFacts) -> str:
     if around := facts.verdict.workaround:
         lines.append(f"- Seen to work instead, before the first compile:\n\n{_fenced(around, 'python')}")
     beside = NEAREST if known.neighbour.get("diff") else "\n"
-    lines += [f"- {_inline(told[:1].upper() + told[1:].rstrip('.'))}." for told in known.told if not told.startswith(beside)]
+    lines += [
+        f"- {_inline(told[:1].upper() + told[1:].rstrip('.'))}." for told in known.told if not told.startswith(beside)
+    ]
     lines += [f"- Note: {_inline(note)}" for note in report.notes]
     return "\n".join(lines)
 
@@ -223,7 +248,9 @@ def _explained(case: CaseFile) -> Iterator[str]:
     if rows:
         shown = rows[:MOST_ROWS]
         table = ["| left in the case | needed? | in its place, one change at a time |", "|---|---|---|"]
-        table += [f"| {_part(row)} | {verdict_words.needed(row['verdict'])} | {_cell(tried_words(row))} |" for row in shown]
+        table += [
+            f"| {_part(row)} | {verdict_words.needed(row['verdict'])} | {_cell(tried_words(row))} |" for row in shown
+        ]
         if len(rows) > len(shown):
             table.append(f"| {len(rows) - len(shown)} more | | see `case/case.json` |")
         yield "What each part is needed for:\n\n" + "\n".join(table)
@@ -280,7 +307,8 @@ def shorten(log: str, head: int = _LOG_HEAD, tail: int = _LOG_TAIL) -> str:
     """The beginning and the end of a log, compiler warnings left out, very long lines cut; says what is missing."""
     lines = _without_warnings(log.strip().splitlines())
     lines = [
-        line if len(line) <= _WIDEST else f"{line[:_WIDEST]} [... {counted(len(line) - _WIDEST, 'character')}]" for line in lines
+        line if len(line) <= _WIDEST else f"{line[:_WIDEST]} [... {counted(len(line) - _WIDEST, 'character')}]"
+        for line in lines
     ]
     if len(lines) > head + tail + 1:
         lines = [*lines[:head], f"[... {counted(len(lines) - head - tail, 'line')} left out ...]", *lines[-tail:]]
@@ -288,7 +316,8 @@ def shorten(log: str, head: int = _LOG_HEAD, tail: int = _LOG_TAIL) -> str:
 
 
 def _without_warnings(lines: Sequence[str]) -> list[str]:
-    """Drops gcc's warnings with their excerpts (torch's headers give hundreds of lines), keeps its errors with theirs."""
+    """Drops gcc's warnings with their excerpts (torch's headers give hundreds of lines), keeps its errors with
+    theirs."""
     kept: list[str] = []
     context: list[str] = []
     dropping = False

@@ -1,7 +1,9 @@
 """The registration of a custom operator as source, cut out of the module that registered it in this process.
 
-What is taken: the function under `torch.library.custom_op`, its `register_*` statements, and whatever those use, as long as that
-is torch, numpy or Python's own library. Nothing is guessed: a name that cannot be followed means no source. Must not import
+What is taken: the function under `torch.library.custom_op`, its `register_*` statements, and whatever those use, as
+long as that
+is torch, numpy or Python's own library. Nothing is guessed: a name that cannot be followed means no source. Must not
+import
 the user's module: it is asked for only where `--import` has done so.
 
 >>> source_of("mine::scale").statements[0].splitlines()[0]                             # doctest: +SKIP
@@ -97,7 +99,8 @@ def _chain(body: Sequence[ast.stmt], line: int) -> list[list[ast.stmt]]:
 
 
 def _registers(statement: ast.stmt, own: str, name: str) -> bool:
-    """Whether a statement registers something for the operator: `own.register_fake(...)`, `register_fake("name", ...)`, or a
+    """Whether a statement registers something for the operator: `own.register_fake(...)`, `register_fake("name", ...)`,
+    or a
     lowering or decomposition for `torch.ops.namespace.name`, by itself or in a list.
     """
     heads = getattr(statement, "decorator_list", [])
@@ -117,7 +120,8 @@ def _registers(statement: ast.stmt, own: str, name: str) -> bool:
 
 
 def _means(argument: ast.expr, own: str, name: str) -> bool:
-    """Whether an argument is the operator: its name as text, the variable of its function, `torch.ops.namespace.name`."""
+    """Whether an argument is the operator: its name as text, the variable of its function,
+    `torch.ops.namespace.name`."""
     if isinstance(argument, ast.Constant):
         return argument.value == name
     if isinstance(argument, ast.Name):
@@ -151,8 +155,11 @@ def _definition(name: str, chain: Sequence[Sequence[ast.stmt]]) -> ast.stmt | st
                 for alias in one.names:
                     if (alias.asname or alias.name.partition(".")[0]) == name:
                         _allowed(one)
-                        return ast.unparse(ast.Import([alias]) if isinstance(one, ast.Import) else
-                                           ast.ImportFrom(one.module, [alias], one.level))  # fmt: skip
+                        return ast.unparse(
+                            ast.Import([alias])
+                            if isinstance(one, ast.Import)
+                            else ast.ImportFrom(one.module, [alias], one.level)
+                        )
                 continue
             binds = [one.name] if isinstance(one, (ast.FunctionDef, ast.ClassDef)) else []
             if name in (_targets(one) if isinstance(one, (ast.Assign, ast.AnnAssign)) else binds):

@@ -1,4 +1,5 @@
-"""What a written report shares, counted in the very texts that would be published, and whether anything of this machine is left.
+"""What a written report shares, counted in the very texts that would be published, and whether anything of this machine
+is left.
 
 For screens and for `graphdbg report --preview`. Reads files; runs nothing and changes nothing. No torch.
 
@@ -25,10 +26,17 @@ from .issue import PRIVACY, user_lines
 
 ISSUE, REPRO, SIDECAR, ARTIFACTS = "issue.md", "repro.py", "repro.safetensors", "artifacts.zip"
 MARKERS = {
-    "...": "folder", "<path>": "path", "<folder>": "folder", "<cache>": "scratch folder", "<tmp>": "scratch folder",
-    "<site-packages>": "library folder", "<python>": "library folder",
-    "<graphdbg>": "library folder", "<user>": "user name", "<secret>": "credential",
-}  # fmt: skip
+    "...": "folder",
+    "<path>": "path",
+    "<folder>": "folder",
+    "<cache>": "scratch folder",
+    "<tmp>": "scratch folder",
+    "<site-packages>": "library folder",
+    "<python>": "library folder",
+    "<graphdbg>": "library folder",
+    "<user>": "user name",
+    "<secret>": "credential",
+}
 """What stands for something that was taken out -> what that was."""
 _MARKER = re.compile(r"\.\.\.(?=/)|<(?:path|folder|cache|tmp|site-packages|python|graphdbg|user|secret)>")
 _LINES = re.compile(r"The operations come from these lines:\n\n```\n(?P<lines>.*?)\n```", re.DOTALL)
@@ -92,19 +100,29 @@ class Preview:
     def as_json(self) -> dict[str, Any]:
         """For --json: what is shared, in numbers and words."""
         return {
-            "folder": str(self.folder), "source_lines": self.source_lines, "replaced": dict(self.replaced), "leaks": self.leaks,
+            "folder": str(self.folder),
+            "source_lines": self.source_lines,
+            "replaced": dict(self.replaced),
+            "leaks": self.leaks,
             "random": self.random,
-            "artifacts": [name for name, _ in self.members], "shown": self.shown, "times": self.times,
-            "says": self.sentences(), "warning": PRIVACY,
-        }  # fmt: skip
+            "artifacts": [name for name, _ in self.members],
+            "shown": self.shown,
+            "times": self.times,
+            "says": self.sentences(),
+            "warning": PRIVACY,
+        }
 
     def sentences(self) -> list[str]:
         """What will be shared, what was replaced, what the archive holds, how sure it is."""
         files = list(dict.fromkeys(found["file"] for line in self.source_lines if (found := _PLACE.match(line))))
         operations = dict.fromkeys(_OPERATION.findall("".join(_GRAPH.findall(self.repro)) or self.repro))
-        parts = [f"{counted(len(self.source_lines), 'source line')} of {counted(len(files), 'file')}"
-                 + (f" ({', '.join(files)})" if files else "")]  # fmt: skip
-        parts.append(f"{counted(len(operations), 'operation')}" + (f" ({', '.join(list(operations)[:4])})" if operations else ""))
+        parts = [
+            f"{counted(len(self.source_lines), 'source line')} of {counted(len(files), 'file')}"
+            + (f" ({', '.join(files)})" if files else "")
+        ]
+        parts.append(
+            f"{counted(len(operations), 'operation')}" + (f" ({', '.join(list(operations)[:4])})" if operations else "")
+        )
         values = f" and values ({size_text(self.sidecar_bytes)})" if self.sidecar_bytes else ""
         parts.append(f"the shapes of the inputs{values}")
         parts.append("versions of this machine, by allow-list")
@@ -115,20 +133,25 @@ class Preview:
         if self.leaks:
             lines.append(f"STILL THERE, look at it: {', '.join(self.leaks[:4])}")
         else:
-            lines.append("looked through now: no known credential and no absolute path (but /dev/null and such) is left in it")
+            lines.append(
+                "looked through now: no known credential and no absolute path (but /dev/null and such) is left in it"
+            )
         if self.random:
             lines.append(f"looks random, see that it is no credential: {', '.join(self.random[:4])}")
         rate = f"{self.shown} of {counted(self.times, 'fresh process')}"
         lines.append(f"the repro failed in {rate}" if self.times else "the repro was not run")
         if self.members:
             size = sum(size for _, size in self.members)
-            lines.append(f"{ARTIFACTS}: {counted(len(self.members), 'file')}, {size_text(size)} unpacked: "
-                         + ", ".join(name for name, _ in self.members))  # fmt: skip
+            lines.append(
+                f"{ARTIFACTS}: {counted(len(self.members), 'file')}, {size_text(size)} unpacked: "
+                + ", ".join(name for name, _ in self.members)
+            )
         return lines + ([self.damage] if self.damage else [])
 
 
 def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
-    """What a report of a graph would share, before there is one. Raises GraphdbgError where the graph cannot be read."""
+    """What a report of a graph would share, before there is one. Raises GraphdbgError where the graph cannot be
+    read."""
     from ...dumps.pack.making import secrets_of
     from ...dumps.store import resolve_graph
 
@@ -145,7 +168,8 @@ def ahead(graph: str, redactor: Redactor | None = None) -> list[str]:
     return [
         f"what would be shared: {counted(len(lines), 'source line')} of {counted(len(files), 'file')}{named}, "
         f"{counted(len(operations), 'operation')}, the shapes of the inputs, versions of this machine, by allow-list",
-        f"{counted(sum(replaced.values()), 'path or name', 'paths or names')} replaced" + (f": {kinds}" if kinds else ""),
+        f"{counted(sum(replaced.values()), 'path or name', 'paths or names')} replaced"
+        + (f": {kinds}" if kinds else ""),
         f"{counted(kept, 'input')} with recorded values, which go along where the failure needs them",
         *lines,
     ]
@@ -165,7 +189,8 @@ def free_folder(cwd: Path) -> str:
 
 
 def reports(graph: str, cwd: Path) -> list[Path]:
-    """Folders with a report that belongs to a case: beside it or around it, as minify leaves it. A run's graph has none."""
+    """Folders with a report that belongs to a case: beside it or around it, as minify leaves it. A run's graph has
+    none."""
     path = cwd / graph
     return [place for place in (path, path.parent) if (place / ISSUE).is_file() and (path / "case.json").is_file()]
 

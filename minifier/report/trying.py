@@ -1,9 +1,13 @@
-"""Finds the plainest program that shows a failure, by running programs in fresh processes, and counts how often it shows it.
+"""Finds the plainest program that shows a failure, by running programs in fresh processes, and counts how often it
+shows it.
 One of the runs that count begins with nothing imported, as a user's does.
 
-From the plainest to the most faithful: `torch.compile`, Inductor's inner compiler, the entry where the recording was taken; each
-with seeded inputs before recorded ones. The chosen program must end with 0 when it is run with --without-fault. What earlier
-processes said of it is kept beside the case: `report` after `minify` need not ask again. Must not write anything but that note,
+From the plainest to the most faithful: `torch.compile`, Inductor's inner compiler, the entry where the recording was
+taken; each
+with seeded inputs before recorded ones. The chosen program must end with 0 when it is run with --without-fault. What
+earlier
+processes said of it is kept beside the case: `report` after `minify` need not ask again. Must not write anything but
+that note,
 must not guess which program fails, and must not import torch.
 
 >>> [(script.entry, script.way) for script in candidates(case)]                        # doctest: +SKIP
@@ -66,14 +70,16 @@ class ReportRuns:
     versions: str
 
     def for_program(self, text: str) -> dict[str, Any]:
-        """`how` of a program; one that needs a GPU, or settings that the import reads, must not begin where torch is imported."""
+        """`how` of a program; one that needs a GPU, or settings that the import reads, must not begin where torch is
+        imported."""
         own = any(word in text for word in ("cuda", "xpu", "os.environ"))
         return self.how | {"bare": None} if own else self.how
 
 
 @dataclass(frozen=True)
 class ChosenProgram:
-    """The chosen program and its runs; `layers`: what it gives under each stock backend; `without`: a run without the fault."""
+    """The chosen program and its runs; `layers`: what it gives under each stock backend; `without`: a run without the
+    fault."""
 
     script: Script
     runs: verify.Verification
@@ -117,7 +123,8 @@ def asking(
     narrate: Callable[[str], None],
     bare: ForkServer | None = None,
 ) -> Generator[ReportRuns]:
-    """Where programs of the case are run, `times` times one that shows it. `bare`: where they begin; made here where none is."""
+    """Where programs of the case are run, `times` times one that shows it. `bare`: where they begin; made here where
+    none is."""
     with beginning(saved) if bare is None else contextlib.nullcontext(bare) as begin:
         path = homes_of(case.imports) if case.imports else []
         wall = None if case.trust else wall_for(saved)
@@ -125,7 +132,8 @@ def asking(
         yield ReportRuns(saved, times, redactor, narrate, how, environment.versions_text())
 
 
-# -- the programs ----------------------------------------------------------------------------------------------------------------
+# -- the programs
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def candidates(case: ReproFacts) -> Iterator[Script]:
@@ -184,9 +192,11 @@ def marked(script: Script, *, needed: bool) -> Iterator[Script]:
 
 
 def on_gpu(case: ReproFacts) -> ReproFacts:
-    """The same case with what lies on the CPU moved to the GPU, for the rung on Triton's interpreter; any other as it is.
+    """The same case with what lies on the CPU moved to the GPU, for the rung on Triton's interpreter; any other as it
+    is.
 
-    Stock torch cannot interpret Inductor's kernels, so the program runs them. Where it was written there may be no GPU; then it
+    Stock torch cannot interpret Inductor's kernels, so the program runs them. Where it was written there may be no GPU;
+    then it
     says that it cannot tell, and nobody has seen it fail.
     """
     if case.rung != RUNG:
@@ -195,13 +205,15 @@ def on_gpu(case: ReproFacts) -> ReproFacts:
     return replace(case, record=relocated(case.record, "cpu", DEVICE), inputs=inputs)
 
 
-# -- running them ----------------------------------------------------------------------------------------------------------------
+# -- running them
+# ----------------------------------------------------------------------------------------------------------------
 
 
 class Memo(msgspec.Struct, kw_only=True):
     """Exit codes of the processes, and what each stock backend gave.
 
-    It holds only for the very same program on the very same machine set-up: its key is a hash of both. Anything else, a damaged
+    It holds only for the very same program on the very same machine set-up: its key is a hash of both. Anything else, a
+    damaged
     note included, is as if there were none; `report` still runs the program once more itself.
     """
 
@@ -225,7 +237,8 @@ class Memo(msgspec.Struct, kw_only=True):
 
 
 def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
-    """Runs candidates, plainest first, until one shows the failure and, without the fault, does not; of that one `times` runs are
+    """Runs candidates, plainest first, until one shows the failure and, without the fault, does not; of that one
+    `times` runs are
     done. Where none does both, it is the first that shows it.
 
     Raises CannotExpressError where there is no program.
@@ -234,7 +247,9 @@ def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
     first = shown = None
     for script in candidates(offs(case)[0]):
         beside = f" and {', '.join(script.case.imports)} imported" if script.case.imports else ""
-        asked.narrate(f"running a repro that enters {_entering(script)} with {script.way} inputs{beside}, in a fresh process")
+        asked.narrate(
+            f"running a repro that enters {_entering(script)} with {script.way} inputs{beside}, in a fresh process"
+        )
         found = tried(script, asked, Memo.of(script, saved, versions))
         if found.settled:
             found = _switched(_narrowed(found, asked), asked)
@@ -273,7 +288,8 @@ def offs(case: ReproFacts) -> list[ReproFacts]:
 
 
 def _switched(found: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
-    """The program, with what --without-fault does chosen so that it ends with 0 then; as it is where nothing does that."""
+    """The program, with what --without-fault does chosen so that it ends with 0 then; as it is where nothing does
+    that."""
     if found.without is not None and found.without.code == verify.GONE:
         return found
     script = found.script
@@ -302,7 +318,8 @@ def _run(script: Script, asked: ReportRuns, *flags: str, stop: threading.Event |
 
 
 def _narrowed(found: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
-    """The same failure with fixed sizes or with fewer dynamic ones, where the program shows it so; else what was found."""
+    """The same failure with fixed sizes or with fewer dynamic ones, where the program shows it so; else what was
+    found."""
     plain = fixed(found.script)
     if plain is None:
         return found
@@ -320,7 +337,8 @@ def _narrowed(found: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
 
 
 def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> ChosenProgram:
-    """The runs that are asked for, those known from earlier counted, and what the stock backends give. One run where that one
+    """The runs that are asked for, those known from earlier counted, and what the stock backends give. One run where
+    that one
     shows nothing.
 
     All begin at once, as the cores allow: mostly the first program shows the failure.
@@ -349,7 +367,9 @@ def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> Chose
             return ChosenProgram(script, verify.Verification((first,)), {})
         trials = [first, *(verify.Trial(code, "", 0.0) for code in known.codes), *(run.result() for run in runs[1:])]
         without = switched.result() if switched else verify.Trial(known.without, "", 0.0)
-        return ChosenProgram(script, verify.Verification(tuple(trials)), probing.result() if probing else known.layers, without)
+        return ChosenProgram(
+            script, verify.Verification(tuple(trials)), probing.result() if probing else known.layers, without
+        )
 
 
 def lay_down(script: Script, folder: Path, redactor: Redactor) -> Path:

@@ -1,4 +1,5 @@
-"""A repro under a torch of one's own: which torch a Python has, what the program shows there, and when that torch was built anew.
+"""A repro under a torch of one's own: which torch a Python has, what the program shows there, and when that torch was
+built anew.
 
 Runs programs in fresh processes as `verify` does. Judges by their exit codes alone. No torch is imported here.
 
@@ -29,7 +30,8 @@ from .verify import ANSWER_S, BUG, GONE, Trial, run_command, run_many
 
 TIMES = 3
 POLL_S, QUIET_S = 1.0, 3.0
-"""How often the files of a watched torch are looked at, and how long they have to be as they are until it counts as built."""
+"""How often the files of a watched torch are looked at, and how long they have to be as they are until it counts as
+built."""
 
 _BUILT = (".py", ".so", ".pyd", ".dylib")
 _ASIDE = frozenset({"include", "share", "test", "__pycache__"})
@@ -37,7 +39,8 @@ _ASIDE = frozenset({"include", "share", "test", "__pycache__"})
 _PROBE = """
 import importlib.util, json, sys
 spec = importlib.util.find_spec("torch")
-told = {"version": "", "file": spec.origin if spec is not None else "", "problem": "it has no torch" if spec is None else ""}
+problem = "it has no torch" if spec is None else ""
+told = {"version": "", "file": spec.origin if spec is not None else "", "problem": problem}
 def write():
     with open("answer", "w") as file:
         json.dump(told, file)
@@ -59,7 +62,8 @@ write()
 
 @dataclass(frozen=True)
 class TorchThere:
-    """The torch of a Python. `problem`: why no program can be run with it; `folder`: where its files lie, None where nowhere."""
+    """The torch of a Python. `problem`: why no program can be run with it; `folder`: where its files lie, None where
+    nowhere."""
 
     python: str
     version: str = ""
@@ -97,7 +101,9 @@ class Shown:
     @property
     def output(self) -> str:
         """What a run that showed it printed, else the first one."""
-        return next((trial.output for trial in self.trials if trial.code == BUG), self.trials[0].output if self.trials else "")
+        return next(
+            (trial.output for trial in self.trials if trial.code == BUG), self.trials[0].output if self.trials else ""
+        )
 
     def sentence(self) -> str:
         """For people."""
@@ -113,10 +119,16 @@ class Shown:
     def plain(self) -> dict[str, Any]:
         """For --json."""
         return {
-            "repro": self.says, "repro_path": str(self.program), "python": self.torch.python, "torch": self.torch.version or None,
-            "shown": self.count, "times": len(self.trials), "codes": [trial.code for trial in self.trials],
-            "reason": self.sentence(), "output": self.output.strip(),
-        }  # fmt: skip
+            "repro": self.says,
+            "repro_path": str(self.program),
+            "python": self.torch.python,
+            "torch": self.torch.version or None,
+            "shown": self.count,
+            "times": len(self.trials),
+            "codes": [trial.code for trial in self.trials],
+            "reason": self.sentence(),
+            "output": self.output.strip(),
+        }
 
 
 def _ending(code: int | None) -> str:
@@ -152,7 +164,9 @@ def torch_of(python: str, program: Path) -> TorchThere:
     return TorchThere(python, told["version"], Path(told["file"]).parent if told["file"] else None, told["problem"])
 
 
-def shown(program: Path, torch: TorchThere, *, path: Sequence[str] = (), flaky: bool = False, times: int = TIMES) -> Shown:
+def shown(
+    program: Path, torch: TorchThere, *, path: Sequence[str] = (), flaky: bool = False, times: int = TIMES
+) -> Shown:
     """What the program shows with that torch. `path`: folders where it finds modules beside torch."""
     if torch.problem:
         return Shown(program, torch)

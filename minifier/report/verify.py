@@ -1,8 +1,12 @@
-"""Runs a repro in fresh processes, each with its own Inductor cache: how often it shows the bug, and the first layer to fail.
+"""Runs a repro in fresh processes, each with its own Inductor cache: how often it shows the bug, and the first layer to
+fail.
 
-The processes get an environment by allow-list, an empty working folder and no recorder. A private cache starts as a copy of the
-toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), never with a compiled graph or kernel of the case.
-With a `bare` fork server a run is a child of a Python that has imported torch and nothing of ours: the runs then share that
+The processes get an environment by allow-list, an empty working folder and no recorder. A private cache starts as a
+copy of the
+toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), never with a compiled graph or kernel of
+the case.
+With a `bare` fork server a run is a child of a Python that has imported torch and nothing of ours: the runs then share
+that
 import and the seed of Python's hashes, and still no cache, folder or compiled thing.
 
 >>> verify(Path("out/repro.py"), times=3).rate
@@ -104,14 +108,22 @@ def run_once(program: Path, *flags: str, limit_s: float = LIMIT_S, python: str =
 
 
 def run_command(
-    command: Sequence[str], *, limit_s: float, seed: Path | None = None, stop: threading.Event | None = None,
-    after: Callable[[Path], None] | None = None, path: Sequence[str] = (), bare: ForkServer | None = None,
+    command: Sequence[str],
+    *,
+    limit_s: float,
+    seed: Path | None = None,
+    stop: threading.Event | None = None,
+    after: Callable[[Path], None] | None = None,
+    path: Sequence[str] = (),
+    bare: ForkServer | None = None,
     wall: Collection[str] | None = None,
-) -> Trial:  # fmt: skip
+) -> Trial:
     """Any command in such a process; `after` may read what it left in its working folder before that vanishes.
 
-    `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty. `path`: folders where it
-    finds modules beside torch. Setting `stop` from another thread ends it at once. With a `bare` server it begins there, with
+    `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty. `path`:
+    folders where it
+    finds modules beside torch. Setting `stop` from another thread ends it at once. With a `bare` server it begins
+    there, with
     torch imported. `wall`: mechanisms of the wall that it is behind (see `isolation.wall`), as `bare` is.
     """
     with owned("graphdbg-verify-") as scratch:
@@ -172,10 +184,16 @@ def verify(program: Path, times: int = 3, **how: Any) -> Verification:
 
 
 def _ran(
-    server: ForkServer, task: str, argv: Sequence[str], environment: Mapping[str, str], cwd: Path, limit_s: float,
+    server: ForkServer,
+    task: str,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: Path,
+    limit_s: float,
     stop: threading.Event | None,
-) -> tuple[int | None, str]:  # fmt: skip
-    """Exit code and output of a program and all that it starts; they die at the limit, when interrupted, and when we die.
+) -> tuple[int | None, str]:
+    """Exit code and output of a program and all that it starts; they die at the limit, when interrupted, and when we
+    die.
 
     Raises EnvironmentLackError where the server has died.
     """
@@ -196,9 +214,11 @@ def _ran(
 
 
 def probe(program: Path, **how: Any) -> dict[str, int]:
-    """The exit code that a repro would have under each backend of BACKENDS, in one fresh process; empty where that dies.
+    """The exit code that a repro would have under each backend of BACKENDS, in one fresh process; empty where that
+    dies.
 
-    Only for one that enters through plain `torch.compile`: one that enters behind AOTAutograd has its layer by construction.
+    Only for one that enters through plain `torch.compile`: one that enters behind AOTAutograd has its layer by
+    construction.
     """
     return answer_of(_PROBE, str(program.resolve()), *BACKENDS, **how) or {}
 

@@ -1,4 +1,5 @@
-"""F. Other axes: edits of a small case, all at once, then binary search for the exceptions; a pass is asked until it has no more.
+"""F. Other axes: edits of a small case, all at once, then binary search for the exceptions; a pass is asked until it
+has no more.
 Of the outputs of a finished case those go that its failure does not need.
 
 >>> exhaust(engine, state, propose)
@@ -36,7 +37,8 @@ def accept(engine: Engine, state: Candidate, edits: Sequence[str]) -> Candidate:
 def exhaust(
     engine: Engine, state: Candidate, propose: Callable[[Candidate], list[list[str]]], *, plainer: bool = False
 ) -> Candidate:
-    """The case after all that one pass proposes, in rounds; no edit is tried twice. `plainer`: what it leaves is taken for the
+    """The case after all that one pass proposes, in rounds; no edit is tried twice. `plainer`: what it leaves is taken
+    for the
     best case though it may be larger.
     """
     tried: set[str] = set()
@@ -53,9 +55,11 @@ def exhaust(
 
 
 def drop_outputs(engine: Engine, state: Candidate, outputs: Sequence[int], loose: Sequence[int]) -> Candidate:
-    """`outputs` are the positions that the case returns, `loose` those among them that may be dropped; one always stays.
+    """`outputs` are the positions that the case returns, `loose` those among them that may be dropped; one always
+    stays.
 
-    Sinks are needed (what nothing reads and nothing returns is dead), so only outputs that are read as well, and items of a
+    Sinks are needed (what nothing reads and nothing returns is dead), so only outputs that are read as well, and items
+    of a
     multi-output op, are proposed: all at once, then one by one.
     """
     if len(outputs) < 2 or not loose:

@@ -1,6 +1,7 @@
 """A. Hints: small balls round atoms that the failure itself names.
 
-A failure names an operator more often than a node: of atoms with the same label and surroundings (Weisfeiler-Lehman classes)
+A failure names an operator more often than a node: of atoms with the same label and surroundings (Weisfeiler-Lehman
+classes)
 the first stands for all. A right hint finds one op in one query, its neighbourhood in two to four; a wrong one costs
 as many tiny queries as there are SIZES.
 """

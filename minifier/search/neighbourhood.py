@@ -19,7 +19,8 @@ FAR = 1 << 60
 
 
 def distances(graph: Neighbours, sources: Iterable[int], within: Collection[int]) -> dict[int, int]:
-    """Breadth-first distance from the sources, edges taken both ways, inside `within`; unreachable atoms are left out."""
+    """Breadth-first distance from the sources, edges taken both ways, inside `within`; unreachable atoms are left
+    out."""
     found = dict.fromkeys(sources, 0)
     queue = deque(found)
     while queue:
@@ -31,7 +32,9 @@ def distances(graph: Neighbours, sources: Iterable[int], within: Collection[int]
     return found
 
 
-def nearest(graph: Neighbours, sources: Collection[int], rest: Collection[int], gone: Collection[int] = ()) -> list[int]:
+def nearest(
+    graph: Neighbours, sources: Collection[int], rest: Collection[int], gone: Collection[int] = ()
+) -> list[int]:
     """`rest` ordered by distance to the sources; a step to a user counts as DOWN steps to an argument.
 
     Paths lead through `rest` and `gone`. Of equals the later atom comes first; what cannot be reached comes last.
@@ -57,19 +60,23 @@ def ball(graph: Neighbours, centre: int, size: int, within: Collection[int]) -> 
     return set(sorted(found, key=lambda atom: (found[atom], abs(atom - centre)))[:size])
 
 
-def classes(graph: Neighbours, label: Callable[[int], Hashable], atoms: Collection[int], hops: int = 2) -> dict[int, int]:
+def classes(
+    graph: Neighbours, label: Callable[[int], Hashable], atoms: Collection[int], hops: int = 2
+) -> dict[int, int]:
     """Weisfeiler-Lehman classes: atoms with equal labels and equal surroundings up to `hops` get one number."""
     inside = set(atoms)
     colour = _renumber({atom: label(atom) for atom in sorted(inside)})
     for _ in range(hops):
-        colour = _renumber({
-            atom: (
-                colour[atom],
-                tuple(colour[parent] for parent in graph.parents[atom] if parent in inside),
-                tuple(sorted(colour[child] for child in graph.children[atom] if child in inside)),
-            )
-            for atom in sorted(inside)
-        })
+        colour = _renumber(
+            {
+                atom: (
+                    colour[atom],
+                    tuple(colour[parent] for parent in graph.parents[atom] if parent in inside),
+                    tuple(sorted(colour[child] for child in graph.children[atom] if child in inside)),
+                )
+                for atom in sorted(inside)
+            }
+        )
     return colour
 
 
@@ -79,7 +86,11 @@ def _renumber(colours: dict[int, Hashable]) -> dict[int, int]:
 
 
 def cheapest_path(
-    graph: Neighbours, sources: Collection[int], targets: Collection[int], within: Collection[int], cost: Callable[[int], int]
+    graph: Neighbours,
+    sources: Collection[int],
+    targets: Collection[int],
+    within: Collection[int],
+    cost: Callable[[int], int],
 ) -> list[int] | None:
     """The atoms strictly between sources and targets on the cheapest dependence path (all edges one way), or None.
 

@@ -15,8 +15,13 @@ from .windows import windows
 FINISH: list[tuple[str, Step]] = [("polish", polish)]
 
 TIERS: list[tuple[str, Step]] = [
-    ("switches", switches), ("hint", hint), ("windows", windows), ("chunks", scattered), ("atoms", reduce_atoms), *FINISH,
-]  # fmt: skip
+    ("switches", switches),
+    ("hint", hint),
+    ("windows", windows),
+    ("chunks", scattered),
+    ("atoms", reduce_atoms),
+    *FINISH,
+]
 
 
 def gentle(largest: int) -> list[tuple[str, Step]]:

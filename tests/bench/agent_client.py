@@ -1,4 +1,5 @@
-"""An agent with no ideas of its own: from a failing command to verdict, verified repro and what is to blame, in five commands.
+"""An agent with no ideas of its own: from a failing command to verdict, verified repro and what is to blame, in five
+commands.
 
 It knows the steps of SKILL.md, reads JSON alone, and takes commands of `next` where they fit; each is counted.
 
@@ -32,8 +33,15 @@ class Client:
         with (self.folder / "stderr.txt").open("a") as said:
             said.write(f"$ graphdbg {shlex.join(words)}\n")
             said.flush()
-            done = subprocess.run([sys.executable, "-m", "graphdbg", *words], cwd=self.folder, stdout=subprocess.PIPE,
-                                  stderr=said, text=True, check=False, stdin=subprocess.DEVNULL)  # fmt: skip
+            done = subprocess.run(
+                [sys.executable, "-m", "graphdbg", *words],
+                cwd=self.folder,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
         answer: dict[str, Any] = {}
         if "--json" in words and done.stdout.strip():
             answer = json.loads(done.stdout.splitlines()[-1])
@@ -63,17 +71,23 @@ class Client:
         if why := self.step("bisect", done, *options) or self.step("bisect", found, *options):
             blamed = self.run(*why)
         return {
-            "commands": len(self.told), "verdict": found.get("verdict"), "kind": found.get("kind"), "layer": found.get("layer"),
-            "repro": done.get("repro"), "rate": done.get("report_rate") or done.get("repro_rate"),
+            "commands": len(self.told),
+            "verdict": found.get("verdict"),
+            "kind": found.get("kind"),
+            "layer": found.get("layer"),
+            "repro": done.get("repro"),
+            "rate": done.get("report_rate") or done.get("repro_rate"),
             "nodes": [done.get("original_nodes"), done.get("nodes")],
             "blamed": blamed.get("sentence") or (done.get("workaround") if done.get("verdict") == "rounding" else None),
             "largest_answer": max(one["bytes"] for one in self.told if "--json" in one["command"]),
-            "seconds": sum(one["seconds"] for one in self.told), "told": self.told,
-        }  # fmt: skip
+            "seconds": sum(one["seconds"] for one in self.told),
+            "told": self.told,
+        }
 
 
 def main() -> int:
-    """0: a verdict, a repro that shows it, and what is to blame (no pass of a layer above Inductor, of rounding the setting)."""
+    """0: a verdict, a repro that shows it, and what is to blame (no pass of a layer above Inductor, of rounding the
+    setting)."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--max-time", type=int, default=90)

@@ -1,11 +1,15 @@
-"""What `graphdbg.arm()` costs: training steps of three models, armed and not, in turns; compile time; and the ring's size.
+"""What `graphdbg.arm()` costs: training steps of three models, armed and not, in turns; compile time; and the ring's
+size.
 
     python tests/bench/bench_armed.py [--steps 200] [--recompiles 1000] [--cuda]
 
-Two copies of each model are compiled, one before `arm()` and one after it, and take their steps in turns: noise hits both.
+Two copies of each model are compiled, one before `arm()` and one after it, and take their steps in turns: noise hits
+both.
 Prints the ratio of the cheapest quarters, which noise touches less than medians; the microseconds that are added to one
-step, measured by themselves (what begins and ends a call, on the step's own inputs) over the step; the seconds of recording
-over those of compiling; and the bytes of the ring after that many recompiles. Bars: 0.005 of a step, 0.03 of compile time,
+step, measured by themselves (what begins and ends a call, on the step's own inputs) over the step; the seconds of
+recording
+over those of compiling; and the bytes of the ring after that many recompiles. Bars: 0.005 of a step, 0.03 of compile
+time,
 64 MB.
 """
 
@@ -45,14 +49,20 @@ def models() -> dict[str, tuple[nn.Module, Callable[[], tuple[Any, ...]]]]:
     layers = [one for _ in range(6) for one in (nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU())]
     mixed = nn.Sequential(nn.EmbeddingBag(1000, 256), *layers)
     return {
-        "transformer": (nn.TransformerEncoder(layer, 4, enable_nested_tensor=False), lambda: (torch.randn(8, 64, 128),)),
+        "transformer": (
+            nn.TransformerEncoder(layer, 4, enable_nested_tensor=False),
+            lambda: (torch.randn(8, 64, 128),),
+        ),
         "convnet": (nn.Sequential(*[Block(32) for _ in range(6)]), lambda: (torch.randn(8, 32, 32, 32),)),
         "embeddings": (mixed, lambda: (torch.randint(0, 1000, (512, 16)),)),
     }
 
 
-def stepping(model: nn.Module, batch: Callable[[], tuple[Any, ...]], device: str, fusion: int = 64) -> Callable[[], float]:
-    """A training step of a compiled model that says how long it took. `fusion`: the same code is compiled anew for another."""
+def stepping(
+    model: nn.Module, batch: Callable[[], tuple[Any, ...]], device: str, fusion: int = 64
+) -> Callable[[], float]:
+    """A training step of a compiled model that says how long it took. `fusion`: the same code is compiled anew for
+    another."""
     model = model.to(device)
     compiled = torch.compile(model, options={"max_fusion_size": fusion})
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -75,7 +85,8 @@ def stepping(model: nn.Module, batch: Callable[[], tuple[Any, ...]], device: str
 
 
 def alone(name: str, calls: int = 200) -> float:
-    """Seconds that the graphs of the last step add to it: their calls are begun and ended with nothing between, spread over the
+    """Seconds that the graphs of the last step add to it: their calls are begun and ended with nothing between, spread
+    over the
     time that the steps would take, as what may be done rests on the time that has gone by."""
     session = armed()
     assert session is not None and session.calls is not None, name
@@ -119,8 +130,12 @@ def main() -> int:
         cheapest = statistics.mean(theirs[: asked.steps // 4])
         quarter = statistics.mean(ours[: asked.steps // 4]) / cheapest
         added = alone(name)
-        print(f"{name:12} step {cheapest * 1e3:7.2f} ms, armed x{quarter:.4f}; {added * 1e6:.1f} us a step by themselves: "
-              f"+{added / cheapest:.3%}; compile +{share:.2%}", flush=True)  # fmt: skip
+        print(
+            f"{name:12} step {cheapest * 1e3:7.2f} ms, armed x{quarter:.4f}; {added * 1e6:.1f} us a step by "
+            "themselves: "
+            f"+{added / cheapest:.3%}; compile +{share:.2%}",
+            flush=True,
+        )
         over = over or added / cheapest > 0.005 or share > 0.03
         end()
     graphdbg.arm()

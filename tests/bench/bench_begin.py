@@ -2,9 +2,12 @@
 
     python tests/bench/bench_begin.py "python prog.py" ["python other.py"] [--graphdbg PATH,PATH] [--max-time 60]
 
-Records each program and minifies its run twice: with nothing judged before, and after a `triage` of the run. Prints seconds until
-the first query of the search over the seconds of one compile and first run of the failing graph (`replay`), measured between the
-two. `--graphdbg` names the commands of several trees, for before and after. Exits with 1 where a run has no failing graph.
+Records each program and minifies its run twice: with nothing judged before, and after a `triage` of the run. Prints
+seconds until
+the first query of the search over the seconds of one compile and first run of the failing graph (`replay`), measured
+between the
+two. `--graphdbg` names the commands of several trees, for before and after. Exits with 1 where a run has no failing
+graph.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ def begins(graphdbg: str, run: str, out: str, environment: dict[str, str], max_t
     """Seconds until the search's first query, and the failure; the minification is ended there."""
     command = [graphdbg, "minify", run, "-o", out, "--json", "--max-time", str(max_time_s)]
     began = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as asked:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as asked:
         assert asked.stdout is not None
         failure = ""
         for line in asked.stdout:
@@ -44,7 +49,9 @@ def begins(graphdbg: str, run: str, out: str, environment: dict[str, str], max_t
 
 def compile_s(graphdbg: str, graph: str, environment: dict[str, str]) -> float:
     """One judgement's compile and first run."""
-    ran = subprocess.run([graphdbg, "replay", graph, "--json"], capture_output=True, text=True, env=environment, check=False)
+    ran = subprocess.run(
+        [graphdbg, "replay", graph, "--json"], capture_output=True, text=True, env=environment, check=False
+    )
     return float(json.loads(ran.stdout)["seconds"])
 
 
@@ -63,20 +70,30 @@ def main() -> None:
                 run = f"{folder}/run"
                 dump = [graphdbg, "dump", "--inputs", "first", "-o", run, "--", *shlex.split(program)]
                 subprocess.run(dump, capture_output=True, env=environment, check=False)
-                subprocess.run([graphdbg, "replay", run, "--rung", "nop"], capture_output=True, env=environment, check=False)
+                subprocess.run(
+                    [graphdbg, "replay", run, "--rung", "nop"], capture_output=True, env=environment, check=False
+                )
                 alone, failure = begins(graphdbg, run, f"{folder}/a", environment, arguments.max_time)
-                asked = json.loads(subprocess.run(
-                    [graphdbg, "triage", run, "--json"], capture_output=True, text=True, env=environment, check=False
-                ).stdout)  # fmt: skip
+                asked = json.loads(
+                    subprocess.run(
+                        [graphdbg, "triage", run, "--json"],
+                        capture_output=True,
+                        text=True,
+                        env=environment,
+                        check=False,
+                    ).stdout
+                )
                 graph = (asked.get("where") or {}).get("graph") or asked["graphs"][0]["address"]
                 after, _ = begins(graphdbg, run, f"{folder}/b", environment, arguments.max_time)
                 once = compile_s(graphdbg, graph, environment)
             failed = failed or alone != alone or after != after
             print(
-                f"{Path(shlex.split(program)[-2 if program.endswith('inductor') else -1]).stem[:34]:<34} compile {once:6.1f} s"
+                f"{Path(shlex.split(program)[-2 if program.endswith('inductor') else -1]).stem[:34]:<34} "
+                f"compile {once:6.1f} s"
                 f"  search begins after {alone / once:5.2f} of it, after a triage {after / once:5.2f}  {failure[:60]}"
-                f"  ({graphdbg})", flush=True,
-            )  # fmt: skip
+                f"  ({graphdbg})",
+                flush=True,
+            )
     raise SystemExit(1 if failed else 0)
 
 

@@ -1,9 +1,12 @@
-"""`graphdbg bisect` and torch's own CompilerBisector on the same planted faults. Prints what each names, probes, seconds, ratios.
+"""`graphdbg bisect` and torch's own CompilerBisector on the same planted faults. Prints what each names, probes,
+seconds, ratios.
 
     python tests/bench/bench_bisect.py [--faults planted_joint_pass,...] [--cli]
 
-Both begin cold: ours with the start of its fork server, stock with `import torch`. Stock is `CompilerBisector.do_bisect` on the
-model in one process; with --cli also `python -m torch._inductor.compiler_bisector run`, a process per probe. Each has an Inductor
+Both begin cold: ours with the start of its fork server, stock with `import torch`. Stock is
+`CompilerBisector.do_bisect` on the
+model in one process; with --cli also `python -m torch._inductor.compiler_bisector run`, a process per probe. Each has
+an Inductor
 cache folder as the user's with one file in it, and what became of that is told."""
 
 from __future__ import annotations
@@ -21,10 +24,16 @@ from typing import Any
 PLANTED = Path(__file__).resolve().parent.parent / "toolkit" / "planted"
 
 FAULTS = {
-    "planted_joint_pass": "inference", "planted_post_grad_pass": "inference", "planted_builtin_pass": "inference",
-    "planted_pre_grad_pass": "dynamo", "planted_decomposition": "dynamo", "planted_pattern": "inference",
-    "planted_lowering": "inference", "planted_crash": "inference", "planted_vectors": "inference",
-}  # fmt: skip
+    "planted_joint_pass": "inference",
+    "planted_post_grad_pass": "inference",
+    "planted_builtin_pass": "inference",
+    "planted_pre_grad_pass": "dynamo",
+    "planted_decomposition": "dynamo",
+    "planted_pattern": "inference",
+    "planted_lowering": "inference",
+    "planted_crash": "inference",
+    "planted_vectors": "inference",
+}
 """Fault -> the narrowest stage of a recording that shows it."""
 
 MODEL = """
@@ -34,7 +43,8 @@ from torch.nn import functional as F
 class Block(torch.nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.norm, self.up, self.down = torch.nn.LayerNorm(width), torch.nn.Linear(width, 64), torch.nn.Linear(64, width)
+        self.norm, self.up = torch.nn.LayerNorm(width), torch.nn.Linear(width, 64)
+        self.down = torch.nn.Linear(64, width)
     def forward(self, x):
         return x + self.down(F.silu(self.up(self.norm(x))) * 1.25)
 
@@ -105,9 +115,12 @@ def ours(folder: Path, fault: str) -> dict[str, Any]:
     work = first.get("workaround") or {}
     verified = f" [work-around {'verified' if work.get('verified') else 'none'}]"
     return {
-        "who": "graphdbg", "found": found["sentence"] + verified, "probes": found["probe_count"] + 1,
-        "seconds": seconds, "cache": cache,
-    }  # fmt: skip
+        "who": "graphdbg",
+        "found": found["sentence"] + verified,
+        "probes": found["probe_count"] + 1,
+        "seconds": seconds,
+        "cache": cache,
+    }
 
 
 def stock(folder: Path, fault: str) -> dict[str, Any]:

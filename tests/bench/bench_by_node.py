@@ -2,8 +2,10 @@
 
     python tests/bench/bench_by_node.py [--only NAME,NAME] [--cache FOLDER] [--tell]
 
-Prints a line for each case: the planted node or pattern, what was named, compiles and their bound, operations, seconds. Exits
-with 1 when fewer than 19 of 20 are named or a bound is exceeded. Takes minutes. The faults are modules of tests/toolkit/planted,
+Prints a line for each case: the planted node or pattern, what was named, compiles and their bound, operations, seconds.
+Exits
+with 1 when fewer than 19 of 20 are named or a bound is exceeded. Takes minutes. The faults are modules of
+tests/toolkit/planted,
 imported in the children; what they are about is handed over by a module written for each case.
 """
 
@@ -45,7 +47,14 @@ class Case(NamedTuple):
 
 CASES = [
     Case("one multiplication's lowering", "transformer_forward", "planted_node", "mul.Tensor", 20),
-    Case("a residual addition before layer norms", "transformer_forward", "planted_node", "add.Tensor", 15, {"FACTOR": "1.01"}),
+    Case(
+        "a residual addition before layer norms",
+        "transformer_forward",
+        "planted_node",
+        "add.Tensor",
+        15,
+        {"FACTOR": "1.01"},
+    ),
     Case("one softmax division", "transformer_forward", "planted_node", "div.Tensor", 5),
     Case("a matrix product of the last layer", "transformer_forward", "planted_node", "addmm.default", 26),
     Case("Inductor's own relu bug", "transformer_forward", "", "relu.default", 0),
@@ -59,10 +68,25 @@ CASES = [
     Case("a custom post-grad pass", "tanh_net", "planted_post_grad_pass", "tanh.default", 0),
     Case("a custom joint pass", "tanh_net", "planted_joint_pass", "tanh.default", 0),
     Case("a built-in pass", "tanh_net", "planted_builtin_pass", "mul.Tensor", 57 * 3),
-    Case("a pass on one pair, all are right when returned", "silu_net", "planted_pair", "sigmoid.default", 37, {"COUNT": "37"},
-         ("mul.Tensor",)),
+    Case(
+        "a pass on one pair, all are right when returned",
+        "silu_net",
+        "planted_pair",
+        "sigmoid.default",
+        37,
+        {"COUNT": "37"},
+        ("mul.Tensor",),
+    ),
     Case("a pass on every pair", "silu_net", "planted_pair", "sigmoid.default", 0, {}, ("mul.Tensor",)),
-    Case("only where fused with a sigmoid", "silu_net", "planted_op", "sigmoid.default", 52, {"KIND": "fused"}, ("mul.Tensor",)),
+    Case(
+        "only where fused with a sigmoid",
+        "silu_net",
+        "planted_op",
+        "sigmoid.default",
+        52,
+        {"KIND": "fused"},
+        ("mul.Tensor",),
+    ),
     Case("one constant", "tanh_net", "planted_op", "add.Tensor", 62, {"KIND": "constant"}),
     Case("one shape", "convolutional", "planted_op", "mul.Tensor", -1, {"KIND": "shape"}),
     Case("a view's start", "convolutional", "planted_op", "slice.Tensor", 56, {"KIND": "slice"}),
@@ -71,7 +95,7 @@ CASES = [
     Case("a recurrent gate, damped after", "recurrent", "planted_node", "sigmoid.default", 20),
     Case("a convolution", "convolutional", "planted_node", "convolution.default", 28),
     Case("NaN that only compiled code has", "convolutional", "planted_op", "sqrt.default", 21, {"KIND": "nan"}),
-]  # fmt: skip
+]
 
 
 def wanted(case: Case, gm: fx.GraphModule) -> tuple[str, set[str]]:
@@ -81,7 +105,9 @@ def wanted(case: Case, gm: fx.GraphModule) -> tuple[str, set[str]]:
         nodes = [node for node in nodes if node.meta["val"].shape[-1] == 24]
     node = nodes[case.number]
     around = [*node.users, *node.all_input_nodes]
-    return node.name, {node.name} | {one.name for one in around if str(one.target) in {f"aten.{it}" for it in case.pattern}}
+    return node.name, {node.name} | {
+        one.name for one in around if str(one.target) in {f"aten.{it}" for it in case.pattern}
+    }
 
 
 def prepared(case: Case, folder: Path, number: int) -> tuple[Path, list[str], str, set[str]]:
@@ -96,7 +122,11 @@ def prepared(case: Case, folder: Path, number: int) -> tuple[Path, list[str], st
     if not case.module:
         return path, [], node, names
     given = {"NODE": node, **case.settings}
-    lines = ["import os", *(f"os.environ['PLANTED_{key}'] = {value!r}" for key, value in given.items()), f"import {case.module}"]
+    lines = [
+        "import os",
+        *(f"os.environ['PLANTED_{key}'] = {value!r}" for key, value in given.items()),
+        f"import {case.module}",
+    ]
     (folder / f"plants_{number}.py").write_text("\n".join(lines) + "\n")
     return path, [f"plants_{number}"], node, names
 
@@ -128,11 +158,15 @@ def main() -> None:
                 alone = {True: "alone", False: "fused", None: "-"}[found.alone]
                 print(
                     f"{'ok   ' if right else 'WRONG'} {case.name:<50} planted {node:<14} named {got:<14} {alone:<6}"
-                    f" {found.compiles:2d} of {bound:4.1f} compiles, n = {found.nodes}, {time.perf_counter() - began:5.1f} s",
+                    f" {found.compiles:2d} of {bound:4.1f} compiles, n = {found.nodes}, "
+                    f"{time.perf_counter() - began:5.1f} s",
                     flush=True,
                 )
                 if not right:
-                    print(f"      {found.text} {found.sentence} {found.notes} {[one.name for one in found.group]}", flush=True)
+                    print(
+                        f"      {found.text} {found.sentence} {found.notes} {[one.name for one in found.group]}",
+                        flush=True,
+                    )
     print(f"{named} of {len(chosen)} named, {within} within the bound")
     raise SystemExit(0 if named >= math.ceil(len(chosen) * 0.95) and within == len(chosen) else 1)
 

@@ -1,4 +1,5 @@
-"""Whether the compile path generates the code that stock Inductor generates: twenty models, training and inference, static and
+"""Whether the compile path generates the code that stock Inductor generates: twenty models, training and inference,
+static and
 dynamic.
 
     python tests/bench/bench_compile_fx.py [--models a,b] [--modes train,infer,train-dynamic,infer-dynamic]
@@ -8,8 +9,10 @@ dynamic.
     ... --self-time   our own time as a share of each compile; exit 1 above 2 %
     ... --list        the models, with what each is
 
-Compared are the wrapper and the kernels of every graph, and what torch's caches keep beside them (sizes, strides, guards,
-counters, the post-grad graph). Timing-dependent choices (max-autotune, benchmarks of fusion and padding) are off on both sides by
+Compared are the wrapper and the kernels of every graph, and what torch's caches keep beside them (sizes, strides,
+guards,
+counters, the post-grad graph). Timing-dependent choices (max-autotune, benchmarks of fusion and padding) are off on
+both sides by
 default.
 """
 
@@ -30,7 +33,8 @@ from same_code import MODES, OURS, STOCK, Cell, Codes, codes_of, first_differenc
 
 RUN = ("gpt_block", "convnet", "gru", "embedding_bag", "grouped_query_attention", "variational_autoencoder")
 """The models of `--run`. Not among them: lstm, whose code from stock cannot be called on a CPU of 2.13 (nor can
-ours, which is the same), and mixture_of_experts, whose gradients differ between two runs of stock (threads add in any order)."""
+ours, which is the same), and mixture_of_experts, whose gradients differ between two runs of stock (threads add in any
+order)."""
 
 
 def main() -> int:
@@ -70,7 +74,8 @@ def _compare(cells: list[Cell]) -> int:
 
 
 def _compare_raising(cells: list[Cell]) -> int:
-    """Ours compiles each cell while nobody can call torch's functions, by no name and through no default; stock did before."""
+    """Ours compiles each cell while nobody can call torch's functions, by no name and through no default; stock did
+    before."""
     with torch_raising():
         try:
             codes_of(cells[0], STOCK)

@@ -1,10 +1,13 @@
-"""CUDA graphs on a GPU: ours (plain recording, torch's trees, none) and stock's (the same three), on the same models in one run.
+"""CUDA graphs on a GPU: ours (plain recording, torch's trees, none) and stock's (the same three), on the same models in
+one run.
 
     python tests/bench/bench_cudagraphs.py [--repeats 100] [--models small,mlp,wide]
 
-small: 120 kernels of 32 × 32, bound by launches; mlp: 30 layers of 256, sixteen rows; wide: two matrix products of 4096 ×
+small: 120 kernels of 32 × 32, bound by launches; mlp: 30 layers of 256, sixteen rows; wide: two matrix products of 4096
+×
 4096, bound by the GPU, where a recording can win nothing. Median milliseconds of a call with synchronisation, in rounds
-in which ours and stock's take turns. Results are held against eager. Prints the ratio to the same way without graphs, and
+in which ours and stock's take turns. Results are held against eager. Prints the ratio to the same way without graphs,
+and
 ours to stock's. Caches are off.
 """
 
@@ -66,9 +69,7 @@ MODELS: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, int]]] = {
 def compiled(model: torch.nn.Module, who: str, way: str) -> Callable[..., Any]:
     """The model compiled by us or by stock, with that way's settings."""
     graphs, trees = WAYS[way]
-    settings: dict[str, Any] = {
-        "triton.cudagraphs": graphs, "triton.cudagraph_trees": trees, "fx_graph_cache": False,
-    }  # fmt: skip
+    settings: dict[str, Any] = {"triton.cudagraphs": graphs, "triton.cudagraph_trees": trees, "fx_graph_cache": False}
     if who == "stock":
         from torch._inductor.compile_fx import compile_fx as stock
 
@@ -97,7 +98,9 @@ def run(name: str, repeats: int) -> bool:
     model, x = make().cuda(), torch.randn(*size, device="cuda")
     expected, right = model(x), True
     rounds: dict[tuple[str, str], list[float]] = {}
-    for way in WAYS:  # one after the other: recordings of stock's plain way do not outlive torch's trees in the same process
+    for (
+        way
+    ) in WAYS:  # one after the other: recordings of stock's plain way do not outlive torch's trees in the same process
         calls = {who: compiled(model, who, way) for who in ("ours", "stock")}
         for who, call in calls.items():
             for _ in range(4):

@@ -42,14 +42,18 @@ def forward(layers: int) -> tuple[fx.GraphModule, list[Any]]:
         return run
 
     with torch.no_grad():
-        torch.compile(model, backend=aot_autograd(fw_compiler=keep, inference_compiler=keep), dynamic=True)(torch.randn(2, 6, 16))
+        torch.compile(model, backend=aot_autograd(fw_compiler=keep, inference_compiler=keep), dynamic=True)(
+            torch.randn(2, 6, 16)
+        )
     return found[0]
 
 
 def ratios(layers: int, runs: int) -> None:
     gm, inputs = forward(layers)
     values = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
-    gm.shape_env = next(value.fake_mode.shape_env for value in values if isinstance(value, torch.Tensor))  # stock asks for it
+    gm.shape_env = next(
+        value.fake_mode.shape_env for value in values if isinstance(value, torch.Tensor)
+    )  # stock asks for it
     ours = checked(gm, inputs)
     began = time.perf_counter()
     ours(list(inputs))
@@ -68,7 +72,10 @@ def ratios(layers: int, runs: int) -> None:
                 run()
                 taken[name].append(time.thread_time() - began)
     plain = statistics.median(taken["plain module"])
-    print(f"{len(gm.graph.nodes)} nodes, dynamic shapes, torch {torch.__version__}; first run, all checks: {first * 1e3:.0f} ms")
+    print(
+        f"{len(gm.graph.nodes)} nodes, dynamic shapes, torch {torch.__version__}; first run, all checks: "
+        f"{first * 1e3:.0f} ms"
+    )
     for name, times in taken.items():
         median, least = statistics.median(times), min(times) / min(taken["plain module"])
         print(f"  {name:<26} {median * 1e3:8.2f} ms   {median / plain:6.2f} x   (least {least:.2f} x)")

@@ -1,10 +1,14 @@
-"""How long drawing takes: our picture by module beside a stock layout of the whole graph (FxGraphDrawer, then the same Graphviz).
+"""How long drawing takes: our picture by module beside a stock layout of the whole graph (FxGraphDrawer, then the same
+Graphviz).
 
     python tests/bench/bench_draw.py [--whole 300 1000 3000] [--large 10000 100000] [--limit 120] [--keep FOLDER]
 
-Graphs are made up: transformers' layers. Each line is one size: seconds and size of either SVG, and the ratio. The stock picture
-is laid out in a process with a time limit; where that is reached, the ratio is a lower bound. Ours is timed as a user sees it: a
-fresh process of `graphdbg draw`, without `dot` on PATH. The bars: 10 s and 2 MB at 10,000 nodes. Exits with 1 when one is missed.
+Graphs are made up: transformers' layers. Each line is one size: seconds and size of either SVG, and the ratio. The
+stock picture
+is laid out in a process with a time limit; where that is reached, the ratio is a lower bound. Ours is timed as a user
+sees it: a
+fresh process of `graphdbg draw`, without `dot` on PATH. The bars: 10 s and 2 MB at 10,000 nodes. Exits with 1 when one
+is missed.
 """
 
 from __future__ import annotations
@@ -33,7 +37,9 @@ BAR_NODES, BAR_S, BAR_BYTES = 10_000, 10.0, 2_000_000
 def main() -> int:
     """Prints one line per size; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--whole", type=int, nargs="*", default=[300, 1000, 3000], help="sizes that stock lays out whole")
+    parser.add_argument(
+        "--whole", type=int, nargs="*", default=[300, 1000, 3000], help="sizes that stock lays out whole"
+    )
     parser.add_argument("--large", type=int, nargs="*", default=[10_000, 100_000], help="sizes for ours alone")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that the stock layout may take")
     parser.add_argument("--keep", help="folder for the pictures")

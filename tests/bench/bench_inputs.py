@@ -1,8 +1,10 @@
-"""A training step with its inputs held, against the same step without a recording. Prints milliseconds, ratios and bytes.
+"""A training step with its inputs held, against the same step without a recording. Prints milliseconds, ratios and
+bytes.
 
     python tests/bench/bench_inputs.py [--layers 12] [--width 128] [--steps 60] [--device cpu]
 
-One model four times in one process: without a recording, with the default (index), with --inputs last, with --when nan. Their
+One model four times in one process: without a recording, with the default (index), with --inputs last, with --when nan.
+Their
 steps alternate, so that whatever slows the machine down slows all of them; the ratio is of medians."""
 
 from __future__ import annotations
@@ -94,7 +96,10 @@ def main() -> None:
                 seconds[name].append(time.perf_counter() - start)
         held = sum(path.stat().st_size for path in folder.glob("last/*/held/*/*"))
     median = {name: statistics.median(times[2:]) for name, times in seconds.items()}
-    print(f"{options.layers} layers, width {options.width}, {options.device}: inputs of the held graphs {held / 2**20:.1f} MiB")
+    print(
+        f"{options.layers} layers, width {options.width}, {options.device}: inputs of the held graphs "
+        f"{held / 2**20:.1f} MiB"
+    )
     for name, value in median.items():
         print(f"{name:6} {value * 1e3:8.2f} ms  {value / median['none']:.3f}")
 

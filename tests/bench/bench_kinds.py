@@ -1,9 +1,11 @@
-"""Each kind of failure inside a model of at least 300 nodes: minified by graphdbg, its repro run three times in clean processes.
+"""Each kind of failure inside a model of at least 300 nodes: minified by graphdbg, its repro run three times in clean
+processes.
 
     python tests/bench/bench_kinds.py [--kinds nan,stride] [--keep FOLDER]
 
 Prints a row for each: the stage of the graph, nodes before and after, queries, the largest size that is left, lines of
-repro.py, how often it showed the failure, seconds of each step, and what is not as it must be. Exits with 1 where something
+repro.py, how often it showed the failure, seconds of each step, and what is not as it must be. Exits with 1 where
+something
 is not. A case takes a minute or two on a quiet machine.
 """
 
@@ -19,7 +21,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "minifier" / "reach"))
 
 from chain import KINDS, Row, follow
 
-HEAD = "| kind | graph | before | after | queries | largest | symbols | lines | shown | seconds | what is left !! complaints |"
+HEAD = (
+    "| kind | graph | before | after | queries | largest | symbols | lines | shown | seconds | what is left !! "
+    "complaints |"
+)
 
 
 def line(row: Row) -> str:

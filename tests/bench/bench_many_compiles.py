@@ -2,9 +2,12 @@
 
     python tests/bench/bench_many_compiles.py [--graphs 60] [--backends inductor,aot_eager] [--cold]
 
-Each compiles the same functions of three operators, a new one each time, forward and backward, with torch's caches of graphs
-off in both. Kernels are warm (the first process fills the cache), or with --cold each has an empty cache. Seconds of the
-processor (children included), which a busy machine leaves nearly as they are, and of the clock, where waiting for the disk shows;
+Each compiles the same functions of three operators, a new one each time, forward and backward, with torch's caches of
+graphs
+off in both. Kernels are warm (the first process fills the cache), or with --cold each has an empty cache. Seconds of
+the
+processor (children included), which a busy machine leaves nearly as they are, and of the clock, where waiting for the
+disk shows;
 the end of the recording is counted too.
 """
 
@@ -66,13 +69,20 @@ class Child:
     def __init__(self, folder: str, backend: str, cache: Path) -> None:
         cache.mkdir(exist_ok=True)
         environment = {
-            **os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache),
-            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0", "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        }  # fmt: skip
+            **os.environ,
+            "TORCHINDUCTOR_CACHE_DIR": str(cache),
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        }
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, folder, backend], env=environment, text=True, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [sys.executable, "-c", CHILD, folder, backend],
+            env=environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         if self._line() != "ready":
             raise SystemExit("a process that should compile died")
 
@@ -90,7 +100,8 @@ class Child:
 
 
 def measured(backend: str, graphs: int, work: Path, *, cold: bool) -> list[tuple[float, float, float]]:
-    """Of the processor, and of the clock: seconds of all compiles not recorded, and recorded with the end; the median of the
+    """Of the processor, and of the clock: seconds of all compiles not recorded, and recorded with the end; the median
+    of the
     ratios of pairs."""
     work.mkdir()
     if not cold:
@@ -129,7 +140,10 @@ def main() -> int:
         for backend in chosen.backends.split(","):
             rows = measured(backend, chosen.graphs, Path(folder) / backend, cold=chosen.cold)
             for what, (plain, ours, pairs) in zip(("processor", "clock"), rows, strict=True):
-                print(f"{backend + ', ' + what:38}{plain:12.2f} s{ours:10.2f} s{ours / plain:8.3f}{pairs:18.3f}", flush=True)
+                print(
+                    f"{backend + ', ' + what:38}{plain:12.2f} s{ours:10.2f} s{ours / plain:8.3f}{pairs:18.3f}",
+                    flush=True,
+                )
     return 0
 
 

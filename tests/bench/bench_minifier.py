@@ -1,11 +1,15 @@
-"""The drop-in beside functorch.compile.minifier: real FX graphs, same predicate, same process. Exits 1 where a bar is missed.
+"""The drop-in beside functorch.compile.minifier: real FX graphs, same predicate, same process. Exits 1 where a bar is
+missed.
 
     python tests/bench/bench_minifier.py [--sizes 200,500,5000] [--kinds "1 op,far pair"] [--seeds 5] [--limit 3000]
 
-A planted bug is a set of nodes: a candidate fails while it computes all of them, joined as in the original (a long path: while
+A planted bug is a set of nodes: a candidate fails while it computes all of them, joined as in the original (a long
+path: while
 its end depends on its start). The peer is stopped by an exception from the predicate after `--limit` calls; its count
-then stands for at least so many. Where ours ends with fewer nodes it may hold more input bytes; such cases are listed, and count
-as missed only where the nodes are equal. "compiled relu" (not in the default) compiles each candidate with Inductor's own planted
+then stands for at least so many. Where ours ends with fewer nodes it may hold more input bytes; such cases are listed,
+and count
+as missed only where the nodes are equal. "compiled relu" (not in the default) compiles each candidate with Inductor's
+own planted
 fault and compares numbers: minutes on a large graph.
 """
 
@@ -83,7 +87,9 @@ class Findings:
         if mine.nodes is None or mine.bytes is None:
             self.missed.append(f"{case}: ours did not end")
         elif theirs.nodes is not None and theirs.bytes is not None:
-            text = f"{case}: {mine.nodes} nodes and {mine.bytes} input bytes, the peer {theirs.nodes} and {theirs.bytes}"
+            text = (
+                f"{case}: {mine.nodes} nodes and {mine.bytes} input bytes, the peer {theirs.nodes} and {theirs.bytes}"
+            )
             if (mine.nodes, mine.bytes) > (theirs.nodes, theirs.bytes):
                 self.missed.append(text)
             elif mine.bytes > theirs.bytes:
@@ -110,7 +116,8 @@ def compare(
         seconds = [statistics.median(run[side].seconds for run in rows) for side in (0, 1)]
         more = ">" if any(theirs.nodes is None for _, theirs in rows) else " "
         print(
-            f"{name:12} {len(gm.graph.nodes):5}  {kind:12} {calls[0]:6g} {more}{calls[1]:<6g} {statistics.median(ratios):6.3f}"
+            f"{name:12} {len(gm.graph.nodes):5}  {kind:12} {calls[0]:6g} {more}{calls[1]:<6g} "
+            f"{statistics.median(ratios):6.3f}"
             f"   {nodes[0]:4} {nodes[1] if nodes[1] >= 0 else '-':>4}   {seconds[0]:7.1f} {seconds[1]:7.1f}",
             flush=True,
         )
@@ -123,7 +130,11 @@ def verdict(size: int, kinds: dict[str, list[float]]) -> list[str]:
     if not medians:
         return [f"{size} nodes: nothing was measured"]
     whole = statistics.median(medians.values())
-    print(f"{size} nodes: " + ", ".join(f"{kind} {ratio:.3f}" for kind, ratio in medians.items()) + f"; median {whole:.3f}")
+    print(
+        f"{size} nodes: "
+        + ", ".join(f"{kind} {ratio:.3f}" for kind, ratio in medians.items())
+        + f"; median {whole:.3f}"
+    )
     missed = [f"{size} nodes: median {whole:.3f} is above {MEDIAN}"] if whole > MEDIAN else []
     for kind, ratio in medians.items():
         bar = FAR if kind == "far pair" else MOST

@@ -1,15 +1,22 @@
-"""The stock probe: a 183-node graph with Inductor's own planted relu bug, reduced by us and by torch's minifier, side by side.
+"""The stock probe: a 183-node graph with Inductor's own planted relu bug, reduced by us and by torch's minifier, side
+by side.
 
-    python tests/bench/bench_probe.py [--variants accuracy,compile_error] [--graphs every,one] [--caches warm,cold] [--jobs 1]
+    python tests/bench/bench_probe.py [--variants accuracy,compile_error] [--graphs every,one] [--caches warm,cold]
+    [--jobs 1]
 
 Ours is the whole command `graphdbg minify` as a user types it: start of Python, fork server, sanity, search in isolated
-children, verification, repro.py with its fresh processes. Torch's is one process that imports torch, makes the graph and
-runs functorch.compile.minifier in process, without isolation, with the predicates of torch's own repro scripts. Wall and CPU
-seconds are those of the whole process tree. For ours two wall times are told: until the case is verified three times, which is
+children, verification, repro.py with its fresh processes. Torch's is one process that imports torch, makes the graph
+and
+runs functorch.compile.minifier in process, without isolation, with the predicates of torch's own repro scripts. Wall
+and CPU
+seconds are those of the whole process tree. For ours two wall times are told: until the case is verified three times,
+which is
 what is held against torch's, and until repro.py was written and run three times, too, which torch's never does.
 
-Caches: "cold" gives each run an empty TORCHINDUCTOR_CACHE_DIR, TMPDIR and XDG_CACHE_HOME of its own (the last holds our seed of
-toolchain probes); "warm" gives each a copy of one set in which a small function was compiled once by torch and by us. Exits 1
+Caches: "cold" gives each run an empty TORCHINDUCTOR_CACHE_DIR, TMPDIR and XDG_CACHE_HOME of its own (the last holds our
+seed of
+toolchain probes); "warm" gives each a copy of one set in which a small function was compiled once by torch and by us.
+Exits 1
 where a bar is missed: at most 20 queries to 3 nodes, no more input bytes than torch's, less wall time.
 """
 
@@ -194,8 +201,10 @@ class Bench:
             theirs.append(self.one([*this, "--stock", "--variants", variant, "--graphs", kind], caches, sizes))
         a, b = (Run(*map(statistics.median, zip(*runs, strict=True))) for runs in (mine, theirs))
         print(
-            f"{variant:13} {kind:5} {caches:4} {a.queries:7g} {b.queries:5g} {a.nodes:7g} {b.nodes:5g} {a.input_bytes:7g} "
-            f"{b.input_bytes:5g} {a.verified:9.1f} {a.wall:6.1f} {b.wall:6.1f} {a.verified / b.wall:5.2f} {a.wall / b.wall:5.2f} "
+            f"{variant:13} {kind:5} {caches:4} {a.queries:7g} {b.queries:5g} {a.nodes:7g} {b.nodes:5g} "
+            f"{a.input_bytes:7g} "
+            f"{b.input_bytes:5g} {a.verified:9.1f} {a.wall:6.1f} {b.wall:6.1f} {a.verified / b.wall:5.2f} "
+            f"{a.wall / b.wall:5.2f} "
             f"{a.cpu:9.1f} {b.cpu:6.1f} {a.cpu / b.cpu:5.2f}",
             flush=True,
         )
@@ -225,7 +234,10 @@ def main() -> None:
     if options.save:
         save(options.variants, options.graphs, options.save)
         return
-    print("bug           graph state queries       nodes         bytes         wall seconds                          CPU seconds")
+    print(
+        "bug           graph state queries       nodes         bytes         wall seconds                    "
+        "      CPU seconds"
+    )
     print(" " * 25 + "ours torch    ours torch    ours torch  verified repro torch ratio ratio    ours  torch ratio")
     with tempfile.TemporaryDirectory(prefix="bench-probe-") as folder:
         bench = Bench(Path(folder), options.jobs, options.rounds)

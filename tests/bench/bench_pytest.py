@@ -2,9 +2,12 @@
 
     python tests/bench/bench_pytest.py [--rounds 15] [--cases CASES]
 
-Both ways in turns; prints milliseconds of CPU that it adds to a run (of the cheapest quarters, and the median of pairs) and
-the ratio: other work on the machine touches CPU time less than a clock. Where nothing is compiled the runs are of one process,
-as 5 ms are less than what the start of one varies by, and what it imports beside is told; else each has a process of its own.
+Both ways in turns; prints milliseconds of CPU that it adds to a run (of the cheapest quarters, and the median of pairs)
+and
+the ratio: other work on the machine touches CPU time less than a clock. Where nothing is compiled the runs are of one
+process,
+as 5 ms are less than what the start of one varies by, and what it imports beside is told; else each has a process of
+its own.
 --cases: a folder of real bugs with common.py, whose tests pass under Dynamo alone (backend "eager").
 Bar: 5 ms where nothing is compiled.
 """
@@ -20,7 +23,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-NOTHING = "import pytest\n@pytest.mark.parametrize('number', range(200))\ndef test_sum(number):\n    assert number + 1 > number\n"
+NOTHING = (
+    "import pytest\n@pytest.mark.parametrize('number', range(200))\ndef test_sum(number):\n    assert number + "
+    "1 > number\n"
+)
 COMPILES = """
 import pytest, torch
 from torch import nn
@@ -85,7 +91,9 @@ print(json.dumps([pairs, beside]))
 
 def without_torch(folder: Path, rounds: int) -> list[tuple[float, float]]:
     """CPU seconds of runs without and with it, by one process; says what --graphdbg imports."""
-    done = subprocess.run([sys.executable, "-c", INSIDE, str(rounds)], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", INSIDE, str(rounds)], cwd=folder, capture_output=True, text=True, check=True
+    )
     pairs, beside = json.loads(done.stdout.splitlines()[-1])
     print(f"--graphdbg imports {', '.join(beside) or 'nothing'}")
     return pairs
@@ -99,8 +107,15 @@ def main() -> int:
     asked = parser.parse_args()
     suites = {"compiles nothing": (NOTHING, asked.rounds), "compiles 8 graphs": (COMPILES, max(asked.rounds // 3, 2))}
     if asked.cases is not None:
-        cases = [str(one) for one in sorted(asked.cases.resolve().glob("[01]*.py")) if not one.name.startswith(("010", "034"))]
-        suites["real bugs, green"] = (CASES.format(home=str(asked.cases.resolve()), cases=cases), max(asked.rounds // 5, 2))
+        cases = [
+            str(one)
+            for one in sorted(asked.cases.resolve().glob("[01]*.py"))
+            if not one.name.startswith(("010", "034"))
+        ]
+        suites["real bugs, green"] = (
+            CASES.format(home=str(asked.cases.resolve()), cases=cases),
+            max(asked.rounds // 5, 2),
+        )
     over = False
     for name, (text, rounds) in suites.items():
         with tempfile.TemporaryDirectory() as place:
@@ -115,8 +130,11 @@ def main() -> int:
         few = max(rounds // 4, 1)
         without, added = statistics.mean(plain[:few]), statistics.mean(ours[:few]) - statistics.mean(plain[:few])
         between = statistics.median([b - a for a, b in pairs])
-        print(f"{name:18} {without:.3f} s a run; --graphdbg adds {added * 1e3:.1f} ms (x{1 + added / without:.4f}), "
-              f"median of pairs {between * 1e3:.1f} ms", flush=True)  # fmt: skip
+        print(
+            f"{name:18} {without:.3f} s a run; --graphdbg adds {added * 1e3:.1f} ms (x{1 + added / without:.4f}), "
+            f"median of pairs {between * 1e3:.1f} ms",
+            flush=True,
+        )
         over = over or (name == "compiles nothing" and added > 0.005)
     return int(over)
 

@@ -1,9 +1,11 @@
-"""What recording costs: against no recording, `TORCH_TRACE` and `TORCH_COMPILE_DEBUG=1`, as ratios of runs made in turn.
+"""What recording costs: against no recording, `TORCH_TRACE` and `TORCH_COMPILE_DEBUG=1`, as ratios of runs made in
+turn.
 
     python tests/bench/bench_recorder.py                          # all of it: about 15 minutes on 2 cores
     python tests/bench/bench_recorder.py --layers 2 --rounds 1 --steps 50 --recompiles 40
 
-* cold: seconds of the first step with a cache folder of its own for each run; the order is turned round from round to round.
+* cold: seconds of the first step with a cache folder of its own for each run; the order is turned round from round to
+  round.
 * warm kernels: the same where the machine code of the kernels is cached already, which makes any share of ours larger.
 * steady: two processes, one recorded, make one step each in turn, first one and then the other first.
 * disk: bytes of the run (each file once, and in blocks) against the trace's text, compressed.
@@ -27,12 +29,24 @@ PLAIN, OURS, TRACE, DEBUG = "no recording", "graphdbg dump", "TORCH_TRACE", "TOR
 MAX_DISK = 2_000_000
 
 
-def command(kind: str, folder: Path, *arguments: str, options: tuple[str, ...] = ()) -> tuple[list[str], dict[str, str]]:
+def command(
+    kind: str, folder: Path, *arguments: str, options: tuple[str, ...] = ()
+) -> tuple[list[str], dict[str, str]]:
     """The command line and environment of one run; `folder` receives its cache and what it writes."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
     script = [str(SCRIPT), *arguments]
     if kind == OURS:
-        return [sys.executable, "-m", "graphdbg", "dump", "-o", str(folder / "run"), *options, "--", *script], environment
+        return [
+            sys.executable,
+            "-m",
+            "graphdbg",
+            "dump",
+            "-o",
+            str(folder / "run"),
+            *options,
+            "--",
+            *script,
+        ], environment
     if kind == TRACE:
         environment["TORCH_TRACE"] = str(folder / "trace")
     if kind == DEBUG:
@@ -85,13 +99,22 @@ def steady(work: Path, layers: int, steps: int) -> None:
     middle = {kind: statistics.median(found) for kind, found in times.items()}
     pairs = statistics.median(ours / plain for ours, plain in zip(times[OURS], times[PLAIN], strict=True))
     print(f"  {steps} steps in turn: {middle[PLAIN] * 1e3:.2f} ms and {middle[OURS] * 1e3:.2f} ms")
-    print(f"  ratio of medians {middle[OURS] / middle[PLAIN]:.4f}, median of the ratios of neighbours {pairs:.4f}", flush=True)
+    print(
+        f"  ratio of medians {middle[OURS] / middle[PLAIN]:.4f}, median of the ratios of neighbours {pairs:.4f}",
+        flush=True,
+    )
 
 
 def _paced(kind: str, folder: Path, layers: int) -> subprocess.Popen[str]:
     words, environment = command(kind, folder, "--layers", str(layers), "--paced")
     process = subprocess.Popen(
-        words, env=environment, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        words,
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     assert process.stdout is not None
     process.stdout.readline()

@@ -1,8 +1,11 @@
-"""The search on generated graphs: queries / final atoms / work (sum of candidate sizes over the full size), medians over seeds.
+"""The search on generated graphs: queries / final atoms / work (sum of candidate sizes over the full size), medians
+over seeds.
 
-    python tests/bench/bench_search.py [--seeds 20] [--sizes 50,500,5000] [--kinds "1 op,far pair"] [--jobs 1] [--stock 3]
+    python tests/bench/bench_search.py [--seeds 20] [--sizes 50,500,5000] [--kinds "1 op,far pair"] [--jobs 1] [--stock
+    3]
 
-With `--jobs` the rounds are told, too: how often all workers were waited for. `--stock N` drives functorch.compile.minifier over
+With `--jobs` the rounds are told, too: how often all workers were waited for. `--stock N` drives
+functorch.compile.minifier over
 an FX graph of the same shape with the same predicate, for N seeds, at most `--limit` calls each (minutes).
 """
 
@@ -128,7 +131,9 @@ def line(size: int, topology: str, kind: str, options: argparse.Namespace) -> st
         if seed < options.stock and kind != FLAKY:
             peers.append(stock(shape, failure, options.limit))
     took = (time.perf_counter() - began) / len(rows)
-    queries, left, work = (statistics.median(getattr(row, name) for row in rows) for name in ("queries", "left", "work"))
+    queries, left, work = (
+        statistics.median(getattr(row, name) for row in rows) for name in ("queries", "left", "work")
+    )
     found = f"{queries:6g} / {left:g} (worst {max(row.left for row in rows)}) / {work:.1f}"
     if options.jobs > 1:
         found += f"  in {statistics.median(row.rounds for row in rows):g} rounds"

@@ -2,9 +2,12 @@
 
     python tests/bench/bench_tiny_graph.py OLD/graphdbg [--rounds 40]
 
-Three processes compile the same function of three nodes again and again, with warm kernels and torch's caches of graphs off, one
-compile each in turn: not recorded, recorded by this checkout, recorded by the other one. Cost: the median recorded compile less
-the median plain one, and the same with the end of the recording (files that are written late) shared among the compiles.
+Three processes compile the same function of three nodes again and again, with warm kernels and torch's caches of graphs
+off, one
+compile each in turn: not recorded, recorded by this checkout, recorded by the other one. Cost: the median recorded
+compile less
+the median plain one, and the same with the end of the recording (files that are written late) shared among the
+compiles.
 """
 
 from __future__ import annotations
@@ -54,13 +57,21 @@ class Child:
 
     def __init__(self, root: Path, folder: str, cache: Path) -> None:
         environment = {
-            **os.environ, "PYTHONPATH": str(root.parent), "TORCHINDUCTOR_CACHE_DIR": str(cache),
-            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
-        }  # fmt: skip
+            **os.environ,
+            "PYTHONPATH": str(root.parent),
+            "TORCHINDUCTOR_CACHE_DIR": str(cache),
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+        }
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, folder], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, cwd=cache,
-        )  # fmt: skip
+            [sys.executable, "-c", CHILD, folder],
+            env=environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=cache,
+        )
         assert self._line() == "ready"
 
     def _line(self) -> str:

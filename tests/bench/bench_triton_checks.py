@@ -3,7 +3,8 @@
     python tests/bench/bench_triton_checks.py [MODEL...] [--size 4]
 
 Each graph is compiled once; runs alternate and the fastest of each kind counts. "Triton's own" is the interpreter of
-TRITON_INTERPRET=1 in a process of its own, on the same arguments, run once, of the kernels that it can run in 20 s: it has no
+TRITON_INTERPRET=1 in a process of its own, on the same arguments, run once, of the kernels that it can run in 20 s: it
+has no
 library functions.
 """
 
@@ -92,7 +93,12 @@ def _of_triton(launches: list[dict[str, Any]]) -> dict[str, float]:
         torch.save(launches, file)
         command = [sys.executable, __file__, "--own", str(file)]
         ran = subprocess.run(
-            command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False, timeout=280
+            command,
+            env={**os.environ, "TRITON_INTERPRET": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
         )
     rows = [line.split() for line in ran.stdout.splitlines() if line.startswith("own ")]
     return {name: float(seconds) for _, name, seconds in rows}
@@ -120,7 +126,13 @@ def _own(file: str) -> None:
             continue
         code = Path(file).with_name(f"{name}.py")
         code.write_text("@triton.jit" + one["source"].partition("@triton.jit")[2], encoding="utf-8")
-        space = {"triton": triton, "tl": tl, "triton_helpers": triton_helpers, "libdevice": libdevice, "tl_math": tl_math}
+        space = {
+            "triton": triton,
+            "tl": tl,
+            "triton_helpers": triton_helpers,
+            "libdevice": libdevice,
+            "tl_math": tl_math,
+        }
         exec(compile(code.read_text(encoding="utf-8"), code, "exec"), space)
         signal.alarm(LIMIT_S)
         began = time.perf_counter()
@@ -157,8 +169,11 @@ def main() -> None:
             theirs, here = sum(row["own"][one] for one in same), sum(row["kernels"][one] for one in same)
             plain, checked, own, ours = plain + row["plain"], checked + row["checked"], own + theirs, ours + here
             beside = f"{theirs / here:6.1f} x on {len(same)} of {len(row['kernels'])} kernels" if same else "runs none"
-            print(f"{name:24} {graph.stage:9} plain {row['plain']:7.3f} s  checked {row['checked']:7.3f} s "
-                  f"{row['checked'] / row['plain']:5.2f} x  Triton's own {beside}", flush=True)  # fmt: skip
+            print(
+                f"{name:24} {graph.stage:9} plain {row['plain']:7.3f} s  checked {row['checked']:7.3f} s "
+                f"{row['checked'] / row['plain']:5.2f} x  Triton's own {beside}",
+                flush=True,
+            )
     theirs = f"; Triton's own {own / ours:.1f} x it, on the kernels that it can run" if ours else ""
     print(f"all: checked {checked / plain:.2f} x the plain interpreter{theirs}")
 

@@ -1,13 +1,20 @@
-"""How long the graph screen takes to open, scroll, search, fold and filter, beside Textual's own DataTable with the same cells.
+"""How long the graph screen takes to open, scroll, search, fold and filter, beside Textual's own DataTable with the
+same cells.
 
     python tests/bench/bench_tui.py [--nodes 1000 10000 100000] [--repeat 5] [--keys 150] [--keep FOLDER] [--no-peer]
 
-Every number comes from a fresh process in a pseudo-terminal of its own, whose output is read as a terminal does: from the key
-(put into the queue where the terminal's would come) to the end of the `App._display` in which what it does can be seen. "open" is
-from the first line of the program (the interpreter is up, nothing of ours is imported) to rows. Bars, for 100,000 nodes: the best
-"open" below 0.5 s, the 99th percentile of keys below 50 ms at 160x50 and at 250x80, less than 250 MB of memory, no torch
-imported. Exits with 1 when one is missed. "settled" is when the last slice of a filter is shown; keys are answered meanwhile. The
-CPU time is told, too: it is what the time would be on a machine that has nothing else to do (plus textual's 60 paints a second).
+Every number comes from a fresh process in a pseudo-terminal of its own, whose output is read as a terminal does: from
+the key
+(put into the queue where the terminal's would come) to the end of the `App._display` in which what it does can be seen.
+"open" is
+from the first line of the program (the interpreter is up, nothing of ours is imported) to rows. Bars, for 100,000
+nodes: the best
+"open" below 0.5 s, the 99th percentile of keys below 50 ms at 160x50 and at 250x80, less than 250 MB of memory, no
+torch
+imported. Exits with 1 when one is missed. "settled" is when the last slice of a filter is shown; keys are answered
+meanwhile. The
+CPU time is told, too: it is what the time would be on a machine that has nothing else to do (plus textual's 60 paints a
+second).
 """
 
 from __future__ import annotations
@@ -209,7 +216,8 @@ def own_story(run: str, keys: int) -> tuple[Any, Any]:
 
 
 def peer_story(run: str, keys: int) -> tuple[Any, Any]:
-    """The same cells in a DataTable; folding and filtering are filling it anew, searching is looking through the cells."""
+    """The same cells in a DataTable; folding and filtering are filling it anew, searching is looking through the
+    cells."""
     from textual.app import App
     from textual.widgets import DataTable
 
@@ -255,7 +263,9 @@ def peer_story(run: str, keys: int) -> tuple[Any, Any]:
         for name, key in (("row", "down"), ("page", "pagedown")):
             for _ in range(20):
                 before = table.cursor_row
-                times.setdefault(name, []).append(await watch.press(key, lambda before=before: table.cursor_row != before))
+                times.setdefault(name, []).append(
+                    await watch.press(key, lambda before=before: table.cursor_row != before)
+                )
                 await asyncio.sleep(0.03)
 
         def find() -> None:
@@ -286,9 +296,13 @@ def measured(run: Path, size: tuple[int, int], keys: int, *, peer: bool = False)
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
         homes = {"XDG_STATE_HOME": scratch, "XDG_CONFIG_HOME": scratch}
         process = subprocess.Popen(
-            [sys.executable, str(HERE), *words], stdin=follower, stdout=follower, stderr=follower, start_new_session=True,
+            [sys.executable, str(HERE), *words],
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            start_new_session=True,
             env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **homes},
-        )  # fmt: skip
+        )
         os.close(follower)
         seen = bytearray()
         while process.poll() is None:
@@ -339,15 +353,20 @@ def one_size(run: Path, nodes: int, options: argparse.Namespace) -> bool:
         times = found["times"]
         every = [value for name in KEYS for value in times[name]]
         p99 = percentile(every, 0.99)
-        print(f"  {size[0]}x{size[1]}: {len(every)} keys, p50 {1e3 * percentile(every, 0.5):.1f} ms, p99 {1e3 * p99:.1f} ms, "
-              f"CPU p99 {1e3 * percentile([value for name in KEYS for value in found['busy'][name]], 0.99):.1f} ms"
-              + bar("bar", p99, KEY_BAR_S, "ms", 1e3))  # fmt: skip
+        print(
+            f"  {size[0]}x{size[1]}: {len(every)} keys, p50 {1e3 * percentile(every, 0.5):.1f} ms, p99 "
+            f"{1e3 * p99:.1f} ms, "
+            f"CPU p99 {1e3 * percentile([value for name in KEYS for value in found['busy'][name]], 0.99):.1f} ms"
+            + bar("bar", p99, KEY_BAR_S, "ms", 1e3)
+        )
         for name in KEYS:
             low, high = (1e3 * percentile(times[name], part) for part in (0.5, 0.99))
             busy = [1e3 * percentile(found["busy"][name], part) for part in (0.5, 0.99)]
             print(f"    {name:8} p50 {low:6.1f}  p99 {high:6.1f} ms   CPU p50 {busy[0]:6.1f}  p99 {busy[1]:6.1f} ms")
-        print(f"    filter settled {1e3 * statistics.median(times['settled']):.0f} ms; memory {found['memory'] / 2**20:.0f} MB"
-              + bar("bar", found["memory"], MEMORY_BAR, "MB", 1 / 2**20))  # fmt: skip
+        print(
+            f"    filter settled {1e3 * statistics.median(times['settled']):.0f} ms; memory "
+            f"{found['memory'] / 2**20:.0f} MB" + bar("bar", found["memory"], MEMORY_BAR, "MB", 1 / 2**20)
+        )
         if found["torch"]:
             print("    torch was imported: MISSED")
             met = False

@@ -1,10 +1,14 @@
-"""The tasks that one opens the workbench for, at a real terminal: how many keys each takes and how long, before and now.
+"""The tasks that one opens the workbench for, at a real terminal: how many keys each takes and how long, before and
+now.
 
     python tests/bench/bench_tui_tasks.py [--only WORD]
 
-Two small runs are recorded: one whose kernel does not compile, and one that is silently wrong (Inductor's own test bug of relu).
-Each task is done with the keys that a person would press, and is over when what it is about is seen; words that are typed count
-nothing. "before" is the workbench of commit 5040f9e, whose keys were counted and whose times were taken with the same kind of
+Two small runs are recorded: one whose kernel does not compile, and one that is silently wrong (Inductor's own test bug
+of relu).
+Each task is done with the keys that a person would press, and is over when what it is about is seen; words that are
+typed count
+nothing. "before" is the workbench of commit 5040f9e, whose keys were counted and whose times were taken with the same
+kind of
 graphs. Exits with 1 where a task is not done, or needed more than two keys and needs more than half of them now.
 """
 
@@ -146,10 +150,7 @@ def shrinking(person: Person) -> None:
     began = time.monotonic()
     keys = person._count
     terminal.until(told(r"\[5 Minify . \d+/\d+"), 120)
-    for name, keys_of, holds in (
-        ("pause", ["space"], "paus"),
-        ("skip a step", ["S"], "skip"),
-    ):
+    for name, keys_of, holds in (("pause", ["space"], "paus"), ("skip a step", ["S"], "skip")):
         person.begin()
         person.press(*keys_of)
         person.sees(name, holds, 30)

@@ -1,9 +1,12 @@
-"""What the wall costs: replays and queries of a minification behind it and without, in turn, of the same case and in one run.
+"""What the wall costs: replays and queries of a minification behind it and without, in turn, of the same case and in
+one run.
 
     python tests/bench/bench_wall.py [--rounds 30] [--seconds 60]
 
-Prints the median of the ratios of neighbours, for the whole question (as a command waits for it) and for the start of a server.
-The case is one that was not recorded here; without the wall it is vouched for. A trusted question has no wall to pay for: what
+Prints the median of the ratios of neighbours, for the whole question (as a command waits for it) and for the start of a
+server.
+The case is one that was not recorded here; without the wall it is vouched for. A trusted question has no wall to pay
+for: what
 finding that out takes is printed.
 """
 
@@ -89,6 +92,7 @@ def main() -> None:
         case = case_at(Path(name).resolve() / "case")
         saved = load_graph(case)
         with ForkServer(preload=PRELOAD) as server:
+
             def replayed() -> None:
                 assert replay(saved, server=server, outputs=False).ok
 
@@ -103,7 +107,10 @@ def main() -> None:
                     ask()
                     vouched(case, ask)()
             for what, ask in (("replay", replayed), ("minify query", queried)):
-                print(f"{what}, with the wall against without:", in_turn(ask, vouched(case, ask), wanted.rounds, wanted.seconds))
+                print(
+                    f"{what}, with the wall against without:",
+                    in_turn(ask, vouched(case, ask), wanted.rounds, wanted.seconds),
+                )
 
         def start(wall: tuple[str, ...] | None) -> Callable[[], None]:
             def started() -> None:

@@ -1,12 +1,17 @@
 """One worker against several on a real graph of about 1,000 nodes: wall time, queries, whether the result is the same.
 
-    python tests/bench/bench_workers.py [--size 1000] [--workers 8] [--graph forward] [--kinds "relu,far pair,5 scattered"]
+    python tests/bench/bench_workers.py [--size 1000] [--workers 8] [--graph forward] [--kinds "relu,far pair,5
+    scattered"]
         [--executor ray] [--seed 0] [--keep FOLDER]
 
-Every run is `graphdbg minify` as a user types it, with a fresh cache of compiled code, one after the other: -j 1, -j N, and with
---executor ray N workers of Ray, whose result must be that of N local ones to the last query. "relu" is Inductor's own planted
-fault (wrong numbers, in every layer alike); the others plant a crash that needs 1, 2 or 5 operators far from each other.
-"search" leaves out what no worker can shorten: warm-up before the first query, and the report. The number to look at is the
+Every run is `graphdbg minify` as a user types it, with a fresh cache of compiled code, one after the other: -j 1, -j N,
+and with
+--executor ray N workers of Ray, whose result must be that of N local ones to the last query. "relu" is Inductor's own
+planted
+fault (wrong numbers, in every layer alike); the others plant a crash that needs 1, 2 or 5 operators far from each
+other.
+"search" leaves out what no worker can shorten: warm-up before the first query, and the report. The number to look at is
+the
 whole. Exits 1 where the sizes of two results differ, or Ray's result is another than that of as many local workers.
 """
 
@@ -52,7 +57,8 @@ class Run:
 
 
 def planted(gm: fx.GraphModule, count: int, seed: int) -> None:
-    """Puts marks behind `count` nodes of the graph that give float tensors, so that all that read these read the mark."""
+    """Puts marks behind `count` nodes of the graph that give float tensors, so that all that read these read the
+    mark."""
     places = [
         node
         for node in gm.graph.nodes
@@ -117,7 +123,8 @@ def compare(kind: str, options: argparse.Namespace, folder: Path) -> list[str]:
         last = run.last
         print(
             f"{kind:12} {name:10} {run.seconds:8.1f} {run.seconds / one.seconds:6.2f}"
-            f" {run.search:8.1f} {run.search / one.search:6.2f} {last['queries']:8} {last['nodes']:6} {last['input_bytes']:8}"
+            f" {run.search:8.1f} {run.search / one.search:6.2f} {last['queries']:8} {last['nodes']:6} "
+            f"{last['input_bytes']:8}"
             f"  {'same' if same else 'OTHER'}",
             flush=True,
         )

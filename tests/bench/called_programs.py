@@ -1,6 +1,8 @@
-"""Small programs with one fault each, for planted_calls.py: in a graph, or in what Dynamo and AOTAutograd do around them.
+"""Small programs with one fault each, for planted_calls.py: in a graph, or in what Dynamo and AOTAutograd do around
+them.
 
-A case's `fault` is a module of tests/toolkit/planted, or the text of one: it lies beside the program, which imports it as
+A case's `fault` is a module of tests/toolkit/planted, or the text of one: it lies beside the program, which imports it
+as
 `fault`.
 """
 
@@ -10,7 +12,8 @@ from typing import NamedTuple
 
 
 class Case(NamedTuple):
-    """`says`: a pattern that the finding has to match (its sentence, node, line); `rung` and `layers` as in `triage -- CMD`."""
+    """`says`: a pattern that the finding has to match (its sentence, node, line); `rung` and `layers` as in `triage --
+    CMD`."""
 
     fault: str
     program: str
@@ -90,50 +93,113 @@ for _ in range(2):
 
 GRAPHS: dict[str, Case] = {
     "decomposition": Case(
-        "planted_decomposition", HEAD + TRAINS.format(layer="SiLU"), "step", "decomposed", "decomposition", "silu"),
+        "planted_decomposition", HEAD + TRAINS.format(layer="SiLU"), "step", "decomposed", "decomposition", "silu"
+    ),
     "decomposition, backward": Case(
         DECOMPOSED.format(op="tanh_backward.default", function="lambda g, y: 1.02 * g * (1 - y * y)"),
-        HEAD + TRAINS.format(layer="Tanh"), "step", "decomposed", "decomposition", "tanh_backward"),
+        HEAD + TRAINS.format(layer="Tanh"),
+        "step",
+        "decomposed",
+        "decomposition",
+        "tanh_backward",
+    ),
     "dtype of a decomposition": Case(
-        "planted_wide_decomposition", HEAD + CALLED.format(body="torch.nn.functional.silu(x) + 1"), "step", "decomposed",
-        "decomposition", "silu"),
-    "pre-grad pass": Case("planted_pre_grad_pass", HEAD + CALLED.format(body="torch.tanh(x) * 2"), "step", "inductor",
-                          "inductor", "tanh|Larger"),
-    "joint pass": Case("planted_joint_pass", HEAD + TRAINS.format(layer="Tanh"), "step", "inductor", "inductor", "tanh|Larger"),
-    "post-grad pass": Case("planted_post_grad_pass", HEAD + CALLED.format(body="torch.tanh(x) * 2"), "step", "inductor",
-                           "inductor", "tanh|Larger"),
+        "planted_wide_decomposition",
+        HEAD + CALLED.format(body="torch.nn.functional.silu(x) + 1"),
+        "step",
+        "decomposed",
+        "decomposition",
+        "silu",
+    ),
+    "pre-grad pass": Case(
+        "planted_pre_grad_pass",
+        HEAD + CALLED.format(body="torch.tanh(x) * 2"),
+        "step",
+        "inductor",
+        "inductor",
+        "tanh|Larger",
+    ),
+    "joint pass": Case(
+        "planted_joint_pass", HEAD + TRAINS.format(layer="Tanh"), "step", "inductor", "inductor", "tanh|Larger"
+    ),
+    "post-grad pass": Case(
+        "planted_post_grad_pass",
+        HEAD + CALLED.format(body="torch.tanh(x) * 2"),
+        "step",
+        "inductor",
+        "inductor",
+        "tanh|Larger",
+    ),
     "post-grad pass, backward": Case(
-        PASSED.format(op="cos.default", place="post_grad_custom_post_pass"), HEAD + BACKWARD.format(body="(x.sin() * 2).sum()"),
-        "step", "inductor", "inductor", "cos|Larger"),
+        PASSED.format(op="cos.default", place="post_grad_custom_post_pass"),
+        HEAD + BACKWARD.format(body="(x.sin() * 2).sum()"),
+        "step",
+        "inductor",
+        "inductor",
+        "cos|Larger",
+    ),
     "lowering": Case("planted_lowering", HEAD + TRAINS.format(layer="Tanh"), "step", "inductor", "inductor", "tanh"),
     "lowering, backward": Case(
-        LOWERED.format(op="cos.default", factor=1.02), HEAD + BACKWARD.format(body="(x.sin() * 2).sum()"), "step", "inductor",
-        "inductor", "cos"),
-    "fusion": Case("planted_fusion", HEAD + """
+        LOWERED.format(op="cos.default", factor=1.02),
+        HEAD + BACKWARD.format(body="(x.sin() * 2).sum()"),
+        "step",
+        "inductor",
+        "inductor",
+        "cos",
+    ),
+    "fusion": Case(
+        "planted_fusion",
+        HEAD
+        + """
 @torch.compile
 def step(x):
     y = torch.tanh(x)
     return y.relu(), (y * x).sigmoid()
 for _ in range(2):
     print([one.sum().item() for one in step(torch.randn(16, 32))])
-""", "step", "inductor", "inductor", "tanh|fus"),
-    "code": Case("planted_codegen", HEAD + CALLED.format(body="torch.tanh(x) * 2"), "step", "inductor", "inductor", "tanh"),
-    "code, backward": Case(CODED.format(op="cos"), HEAD + BACKWARD.format(body="(x.sin() * 2).sum()"), "step", "inductor",
-                           "inductor", "cos"),
-    "later recompile": Case("planted_dynamic", HEAD + """
+""",
+        "step",
+        "inductor",
+        "inductor",
+        "tanh|fus",
+    ),
+    "code": Case(
+        "planted_codegen", HEAD + CALLED.format(body="torch.tanh(x) * 2"), "step", "inductor", "inductor", "tanh"
+    ),
+    "code, backward": Case(
+        CODED.format(op="cos"),
+        HEAD + BACKWARD.format(body="(x.sin() * 2).sum()"),
+        "step",
+        "inductor",
+        "inductor",
+        "cos",
+    ),
+    "later recompile": Case(
+        "planted_dynamic",
+        HEAD
+        + """
 @torch.compile
 def step(x):
     return torch.tanh(x) * 2
 for at in range(12):
     print(step(torch.randn(16 if at < 6 else 10 + at, 32)).sum().item())
-""", "step", "inductor", "inductor", "tanh", 7),
-    "only under autocast": Case("""import torch
+""",
+        "step",
+        "inductor",
+        "inductor",
+        "tanh",
+        7,
+    ),
+    "only under autocast": Case(
+        """import torch
 from torch._inductor.lowering import lowerings, mul
 _right = lowerings[torch.ops.aten.tanh.default]
 def tanh(x):
     return mul(_right(x), 1.2) if x.get_dtype() == torch.bfloat16 else _right(x)
 lowerings[torch.ops.aten.tanh.default] = tanh
-""", HEAD + """
+""",
+        HEAD
+        + """
 fc = torch.nn.Linear(32, 32)
 @torch.compile
 def step(x):
@@ -141,28 +207,46 @@ def step(x):
 for at in range(6):
     with torch.autocast("cpu", torch.bfloat16, enabled=at >= 4):
         print(step(torch.randn(16, 32)).float().sum().item())
-""", "step", "inductor", "inductor", "tanh", 4),
-    "third step's values": Case("""import torch
+""",
+        "step",
+        "inductor",
+        "inductor",
+        "tanh",
+        4,
+    ),
+    "third step's values": Case(
+        """import torch
 from torch._inductor.lowering import lowerings, mul
 _right = lowerings[torch.ops.aten.tanh.default]
 def tanh(x):
     big = lowerings[torch.ops.aten.gt.Scalar](x, 4.0)
     return lowerings[torch.ops.aten.where.self](big, mul(_right(x), 0.9), _right(x))
 lowerings[torch.ops.aten.tanh.default] = tanh
-""", HEAD + """
+""",
+        HEAD
+        + """
 @torch.compile
 def step(x):
     return torch.tanh(x) * 2
 for at in range(4):
     print(step(torch.rand(16, 32) * (at + 1) * 1.8).sum().item())
-""", "step", "inductor", "inductor", "tanh", 2),
-    "third step's counter": Case("""import torch
+""",
+        "step",
+        "inductor",
+        "inductor",
+        "tanh",
+        2,
+    ),
+    "third step's counter": Case(
+        """import torch
 from torch._inductor.lowering import lowerings
 _right = lowerings[torch.ops.aten.add.Tensor]
 def add(a, b, **kwargs):
     return _right(a, 2.5 if b == 2 else b, **kwargs)
 lowerings[torch.ops.aten.add.Tensor] = add
-""", HEAD + """
+""",
+        HEAD
+        + """
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -175,11 +259,20 @@ net = Net()
 step = torch.compile(net, dynamic=False)
 for _ in range(4):
     print(step(torch.randn(4, 8)).sum().item())
-""", "Net.forward", "inductor", "inductor", "add", 2),
-    "compiled optimizer": Case("""from torch._inductor.codegen import cpp
+""",
+        "Net.forward",
+        "inductor",
+        "inductor",
+        "add",
+        2,
+    ),
+    "compiled optimizer": Case(
+        """from torch._inductor.codegen import cpp
 cpp.CppOverrides.sqrt = staticmethod(lambda x: f"std::sqrt({x} * {x})")
 cpp.CppVecOverrides.sqrt = staticmethod(lambda x: f"({x} * {x}).sqrt()")
-""", HEAD + """
+""",
+        HEAD
+        + """
 net = torch.nn.Linear(8, 8)
 opt = torch.optim.Adam(net.parameters(), lr=0.1)
 @torch.compile
@@ -190,8 +283,16 @@ for _ in range(3):
     net(torch.randn(4, 8)).pow(2).mean().backward()
     update()
     print(net.weight.sum().item())
-""", "update", "inductor", "inductor", "sqrt"),
-    "second of two functions": Case("planted_lowering", HEAD + """
+""",
+        "update",
+        "inductor",
+        "inductor",
+        "sqrt",
+    ),
+    "second of two functions": Case(
+        "planted_lowering",
+        HEAD
+        + """
 @torch.compile
 def first(x):
     return x.sin() * 2
@@ -200,8 +301,16 @@ def second(x):
     return torch.tanh(x) * 2
 for _ in range(2):
     print(second(first(torch.randn(16, 32))).sum().item())
-""", "second", "inductor", "inductor", "tanh"),
-    "behind a graph break": Case("planted_lowering", HEAD + """
+""",
+        "second",
+        "inductor",
+        "inductor",
+        "tanh",
+    ),
+    "behind a graph break": Case(
+        "planted_lowering",
+        HEAD
+        + """
 @torch.compile
 def step(x):
     y = x.sin() * 2
@@ -209,10 +318,19 @@ def step(x):
     return torch.tanh(y) * 2
 for _ in range(2):
     print(step(torch.randn(16, 32)).sum().item())
-""", "step", "inductor", "inductor", "tanh"),
-    "partition": Case("planted_partition", HEAD + TRAINS.format(layer="Tanh"), "step", "inductor", "inductor",
-                      "custom_partitioner_fn"),
-    "write": Case("planted_write", HEAD + """
+""",
+        "step",
+        "inductor",
+        "inductor",
+        "tanh",
+    ),
+    "partition": Case(
+        "planted_partition", HEAD + TRAINS.format(layer="Tanh"), "step", "inductor", "inductor", "custom_partitioner_fn"
+    ),
+    "write": Case(
+        "planted_write",
+        HEAD
+        + """
 kept = torch.zeros(16, 32)
 @torch.compile
 def step(x):
@@ -220,17 +338,25 @@ def step(x):
     return x.sum()
 for _ in range(2):
     print(step(torch.randn(16, 32)).item())
-""", "step", "inductor", "inductor", "copy_|kept"),
-}  # fmt: skip
+""",
+        "step",
+        "inductor",
+        "inductor",
+        "copy_|kept",
+    ),
+}
 """Found with its rung and its op by `triage -- python prog.py` alone."""
 
 AROUND: dict[str, Case] = {
-    "a guard is missing": Case("""from torch._dynamo.guards import GuardBuilder
+    "a guard is missing": Case(
+        """from torch._dynamo.guards import GuardBuilder
 _right = GuardBuilder.EQUALS_MATCH
 def EQUALS_MATCH(self, guard, recompile_hint=None):
     return None if "scale" in guard.name else _right(self, guard, recompile_hint)
 GuardBuilder.EQUALS_MATCH = EQUALS_MATCH
-""", HEAD + """
+""",
+        HEAD
+        + """
 class Net(torch.nn.Module):
     scale = 2
     def forward(self, x):
@@ -240,15 +366,24 @@ step = torch.compile(net, dynamic=False)
 for at in range(3):
     net.scale = at // 2 + 2
     print(step(torch.randn(4, 8)).sum().item())
-""", "Net.forward", "dynamo", "dynamo", "result", 2),
-    "a side effect is lost": Case("""from torch._dynamo import side_effects
+""",
+        "Net.forward",
+        "dynamo",
+        "dynamo",
+        "result",
+        2,
+    ),
+    "a side effect is lost": Case(
+        """from torch._dynamo import side_effects
 _right = side_effects.SideEffects.codegen_update_mutated
 def codegen_update_mutated(self, cg, *args, **kwargs):
     for changes in self.store_attr_mutations.values():
         changes.pop("count", None)
     return _right(self, cg, *args, **kwargs)
 side_effects.SideEffects.codegen_update_mutated = codegen_update_mutated
-""", HEAD + """
+""",
+        HEAD
+        + """
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -260,14 +395,22 @@ net = Net()
 step = torch.compile(net)
 for _ in range(3):
     print(step(torch.randn(4, 8)).sum().item(), net.count)
-""", "Net.forward", "dynamo", "dynamo", "count"),
-    "resumed without a mode": Case("""from torch._dynamo import resume_execution
+""",
+        "Net.forward",
+        "dynamo",
+        "dynamo",
+        "count",
+    ),
+    "resumed without a mode": Case(
+        """from torch._dynamo import resume_execution
 _right = resume_execution.ReenterWith.__call__
 def __call__(self, code_options, cleanup):
     object.__setattr__(self, "target_values", tuple(True if value is False else value for value in self.target_values))
     return _right(self, code_options, cleanup)
 resume_execution.ReenterWith.__call__ = __call__
-""", HEAD + """
+""",
+        HEAD
+        + """
 fc = torch.nn.Linear(8, 8)
 @torch.compile
 def step(x):
@@ -278,8 +421,14 @@ def step(x):
     return z * 2
 for _ in range(2):
     print(step(torch.randn(4, 8)).sum().item())
-""", "step", "dynamo", "dynamo", "result"),
-    "wrong output code": Case("""from torch._dynamo.variables.lists import TupleVariable
+""",
+        "step",
+        "dynamo",
+        "dynamo",
+        "result",
+    ),
+    "wrong output code": Case(
+        """from torch._dynamo.variables.lists import TupleVariable
 from torch._dynamo.bytecode_transformation import create_instruction
 _right = TupleVariable.reconstruct
 def reconstruct(self, codegen):
@@ -288,17 +437,28 @@ def reconstruct(self, codegen):
     _right(self, codegen)
     self.items = items
 TupleVariable.reconstruct = reconstruct
-""", HEAD + """
+""",
+        HEAD
+        + """
 @torch.compile
 def step(x):
     return x.sin() * 2, x.cos() + 1
 for _ in range(2):
     one, other = step(torch.randn(4, 8))
     print(one.sum().item(), other.sum().item())
-""", "step", "dynamo", "dynamo", "result"),
-    "written inputs": Case(EPILOGUE.format(
-        name="_apply_mutations_", function="lambda inputs, updated, right=right: right(inputs, [one * 1.1 for one in updated])",
-    ), HEAD + """
+""",
+        "step",
+        "dynamo",
+        "dynamo",
+        "result",
+    ),
+    "written inputs": Case(
+        EPILOGUE.format(
+            name="_apply_mutations_",
+            function="lambda inputs, updated, right=right: right(inputs, [one * 1.1 for one in updated])",
+        ),
+        HEAD
+        + """
 w = torch.randn(4, 8, requires_grad=True)
 @torch.compile
 def step(x):
@@ -309,26 +469,48 @@ for _ in range(2):
     loss = step(x)
     loss.backward()
     print(loss.item(), x.sum().item())
-""", "step", "aot_eager", "aot_autograd", "x, as it is afterwards"),
-    "an output's alias": Case(EPILOGUE.format(
-        name="_replay_aliases_", function="lambda *args, right=right: [one.flip(0) for one in right(*args)]",
-    ), HEAD + """
+""",
+        "step",
+        "aot_eager",
+        "aot_autograd",
+        "x, as it is afterwards",
+    ),
+    "an output's alias": Case(
+        EPILOGUE.format(
+            name="_replay_aliases_", function="lambda *args, right=right: [one.flip(0) for one in right(*args)]"
+        ),
+        HEAD
+        + """
 @torch.compile
 def step(x):
     return x.view(8, 4), x.sin() * 2
 for _ in range(2):
     view, other = step(torch.randn(4, 8))
     print(view[0].sum().item(), other.sum().item())
-""", "step", "aot_eager", "aot_autograd", "result"),
-    "a backward's gradients": Case("""import torch._dynamo
+""",
+        "step",
+        "aot_eager",
+        "aot_autograd",
+        "result",
+    ),
+    "a backward's gradients": Case(
+        """import torch._dynamo
 from torch._functorch._aot_autograd import runtime_wrappers as wrappers
 _right = wrappers._codegen_backward_epilogue
 def _codegen_backward_epilogue(*args):
     epilogue = _right(*args)
     return lambda out, **kwargs: tuple(one * 1.1 if one is not None else one for one in epilogue(out, **kwargs))
 wrappers._codegen_backward_epilogue = _codegen_backward_epilogue
-""", HEAD + TRAINS.format(layer="Tanh"), "step", "aot_eager", "aot_autograd", "gradient of"),
-    "185888 stale sizes": Case("", """import torch
+""",
+        HEAD + TRAINS.format(layer="Tanh"),
+        "step",
+        "aot_eager",
+        "aot_autograd",
+        "gradient of",
+    ),
+    "185888 stale sizes": Case(
+        "",
+        """import torch
 def step():
     x = torch.arange(4.0)
     y = x.as_strided_((2, 2), (2, 1))
@@ -336,8 +518,15 @@ def step():
 compiled = torch.compile(step)
 for _ in range(2):
     print(compiled()[1])
-""", "step", "dynamo", "dynamo", "result"),
-    "197859 shadowed submodule": Case("", """import torch
+""",
+        "step",
+        "dynamo",
+        "dynamo",
+        "result",
+    ),
+    "197859 shadowed submodule": Case(
+        "",
+        """import torch
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -350,8 +539,16 @@ x = torch.arange(4.0)
 print(compiled(x))
 object.__setattr__(net, "sub", torch.nn.Linear(4, 4, bias=False))
 print(compiled(x))
-""", "Net.forward", "dynamo", "dynamo", "result", 1),
-    "197896 closure of a local class": Case("", """import torch
+""",
+        "Net.forward",
+        "dynamo",
+        "dynamo",
+        "result",
+        1,
+    ),
+    "197896 closure of a local class": Case(
+        "",
+        """import torch
 def make():
     state = []
     class Helper:
@@ -365,8 +562,15 @@ def make():
 step, state = make()
 for _ in range(2):
     print(step(torch.randn(2, 4)).sum().item(), len(state))
-""", "make.step", "dynamo", "dynamo", "state"),
-    "198095 view of an aliased input": Case("", """import torch
+""",
+        "make.step",
+        "dynamo",
+        "dynamo",
+        "state",
+    ),
+    "198095 view of an aliased input": Case(
+        "",
+        """import torch
 @torch.compile
 def step(t0, ta):
     t0.add_(100)
@@ -374,6 +578,12 @@ def step(t0, ta):
 for _ in range(2):
     base = torch.arange(24.0).reshape(4, 6)
     print(step(base, base[1:]))
-""", "step", "aot_eager", "aot_autograd", "result|ViewMeta"),
-}  # fmt: skip
-"""Ends in `fails` of Dynamo or AOTAutograd, with function, line and value. A number is an issue of PyTorch's, on torch 2.13."""
+""",
+        "step",
+        "aot_eager",
+        "aot_autograd",
+        "result|ViewMeta",
+    ),
+}
+"""Ends in `fails` of Dynamo or AOTAutograd, with function, line and value. A number is an issue of PyTorch's, on torch
+2.13."""

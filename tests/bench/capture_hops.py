@@ -1,4 +1,5 @@
-"""Programs of the capture matrix with higher-order operators and custom operators. Each builder gives (function, arguments).
+"""Programs of the capture matrix with higher-order operators and custom operators. Each builder gives (function,
+arguments).
 
 Importing this registers the custom operators `capture_matrix::*`.
 

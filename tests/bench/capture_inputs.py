@@ -1,4 +1,5 @@
-"""Programs of the capture matrix about what inputs are to memory and to autograd: views, bases, overlap, leaves, strides.
+"""Programs of the capture matrix about what inputs are to memory and to autograd: views, bases, overlap, leaves,
+strides.
 
 >>> function, arguments = two_views()
 """
@@ -134,12 +135,19 @@ def detached_alias() -> Made:
 
 def expanded_training() -> Made:
     """A leaf and a result whose rows are all the same memory, in training."""
-    return lambda a, b: (a * b).exp().sum(0), (torch.randn(1, 4).requires_grad_().expand(3, 4), _result(1, 4).expand(3, 4))
+    return lambda a, b: (a * b).exp().sum(0), (
+        torch.randn(1, 4).requires_grad_().expand(3, 4),
+        _result(1, 4).expand(3, 4),
+    )
 
 
 def zero_strides() -> Made:
     """One number spread over a matrix, with an offset, and a scalar expanded."""
-    return lambda a, b, x: x * a + b, (torch.randn(8)[5:6].expand(3, 4), torch.tensor(2.0).expand(3, 4), torch.randn(3, 4))
+    return lambda a, b, x: x * a + b, (
+        torch.randn(8)[5:6].expand(3, 4),
+        torch.tensor(2.0).expand(3, 4),
+        torch.randn(3, 4),
+    )
 
 
 def labelled() -> Made:
@@ -173,7 +181,8 @@ def offsets() -> Made:
 
 
 def number_tensors() -> Made:
-    """Numbers in tensors of no dimension: float32 and float64, one that requires grad, one that is an element of an input."""
+    """Numbers in tensors of no dimension: float32 and float64, one that requires grad, one that is an element of an
+    input."""
 
     def f(x: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         return x * a + b.to(x.dtype) * c
@@ -200,7 +209,8 @@ def tied_and_turned() -> Made:
 
 
 def parameter_and_data() -> Made:
-    """A parameter and its own memory as a plain tensor, as `weight.data` and as a transposed view that has its gradient."""
+    """A parameter and its own memory as a plain tensor, as `weight.data` and as a transposed view that has its
+    gradient."""
 
     class Beside(Net):
         def forward(self, x: Tensor, data: Tensor, turned: Tensor) -> Tensor:
@@ -255,11 +265,12 @@ def results_of_inference() -> Made:
 def empty_views() -> Made:
     """Empty slices of a storage that other inputs use, and a tensor without elements of its own."""
     memory = torch.randn(6, 4)
-    return lambda a, b, c: (torch.cat([a, b]).sum(0) + c.sum()), (memory[3:3], memory[2:5], torch.empty(0, 7))
+    return lambda a, b, c: torch.cat([a, b]).sum(0) + c.sum(), (memory[3:3], memory[2:5], torch.empty(0, 7))
 
 
 def bucket() -> Made:
-    """Parameters and gradients that are slices of two flat buffers, and a step that writes both, as DDP and FSDP lay them out."""
+    """Parameters and gradients that are slices of two flat buffers, and a step that writes both, as DDP and FSDP lay
+    them out."""
 
     def f(flat: Tensor, a: Tensor, b: Tensor, ga: Tensor, gb: Tensor) -> Tensor:
         norm = flat.norm()

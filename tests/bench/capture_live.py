@@ -1,7 +1,10 @@
-"""The recording side of the capture matrix: programs compiled and recorded, and beside each graph what the live one computes.
+"""The recording side of the capture matrix: programs compiled and recorded, and beside each graph what the live one
+computes.
 
-The reference of a graph is that very graph, copied when the compiler was given it, run node by node in the recording process,
-in the state of the program at that moment, on clones of the real inputs, under seed 0. A graph that does not run by itself gets
+The reference of a graph is that very graph, copied when the compiler was given it, run node by node in the recording
+process,
+in the state of the program at that moment, on clones of the real inputs, under seed 0. A graph that does not run by
+itself gets
 the real inputs of those that run in its place, by name. Run by capture_matrix.py in a process of its own.
 
     python tests/bench/capture_live.py FOLDER NAME...
@@ -56,12 +59,14 @@ def results_of(gm: fx.GraphModule, inputs: Sequence[Any], *, backward: bool) -> 
 
 
 def named(value: Any) -> Any:
-    """A result that can be written to a file: what is no tensor and no plain value is there, and no more is said of it."""
+    """A result that can be written to a file: what is no tensor and no plain value is there, and no more is said of
+    it."""
     return value if isinstance(value, (torch.Tensor, int, float, bool, type(None))) else "an object"
 
 
 def facts(values: Sequence[Any], *, autograd: bool) -> list[Any]:
-    """What inputs are, their values apart: form, memory, which of them share it, and with `autograd` what that knows of them."""
+    """What inputs are, their values apart: form, memory, which of them share it, and with `autograd` what that knows of
+    them."""
     tensors = [one for one in values if isinstance(one, torch.Tensor)]
     storages = [storage_key(one) if one.layout is torch.strided else id(one) for one in tensors]
     bases = [one if one._base is None else one._base for one in tensors]
@@ -186,7 +191,8 @@ def watch_recorder() -> None:
 
 
 def watch_backwards() -> None:
-    """The same for backwards of code that is not compiled: inputs are kept one by one, and the graph comes after its run."""
+    """The same for backwards of code that is not compiled: inputs are kept one by one, and the graph comes after its
+    run."""
     from graphdbg.toolkit.recorder import backward_hooks
 
     keep, made = backward_hooks.Backwards._kept, backward_hooks.Backwards._made
@@ -238,8 +244,21 @@ def record_one(program: Program, folder: Path) -> None:
 
 def record_ranks(program: Program, folder: Path) -> None:
     """Records a program of several ranks with `graphdbg dump`; each rank comes back to `main` as one of them."""
-    words = ["dump", "-o", str(folder / "run"), "--inputs", "first", "--", "torchrun", "--standalone",
-             f"--nproc-per-node={program.ranks}", __file__, RANK, str(folder), program.name]  # fmt: skip
+    words = [
+        "dump",
+        "-o",
+        str(folder / "run"),
+        "--inputs",
+        "first",
+        "--",
+        "torchrun",
+        "--standalone",
+        f"--nproc-per-node={program.ranks}",
+        __file__,
+        RANK,
+        str(folder),
+        program.name,
+    ]
     subprocess.run([sys.executable, "-m", "graphdbg", *words], check=True, stdin=subprocess.DEVNULL)
     (folder / "errors.txt").touch()
 

@@ -1,6 +1,8 @@
-"""The loading side of the capture matrix: in a fresh process, every recorded graph is loaded, run eagerly, replayed on Inductor.
+"""The loading side of the capture matrix: in a fresh process, every recorded graph is loaded, run eagerly, replayed on
+Inductor.
 
-Prints one JSON object a line for each graph: its row, stage and what does not hold (empty: all does). Run by capture_matrix.py.
+Prints one JSON object a line for each graph: its row, stage and what does not hold (empty: all does). Run by
+capture_matrix.py.
 
     python tests/bench/capture_load.py FOLDER NAME...
 """
@@ -69,7 +71,8 @@ def _first_difference(wanted: Sequence[Any], found: Sequence[Any]) -> str:
 
 
 def input_difference(saved: SavedGraph, told: Path) -> str:
-    """What the loaded inputs are not, and the live ones were; those that are made up from `--inputs index` alone included."""
+    """What the loaded inputs are not, and the live ones were; those that are made up from `--inputs index` alone
+    included."""
     if not told.exists() or saved.inputs_record is None:
         return ""
     kept = msgspec.json.decode(told.read_bytes())
@@ -77,7 +80,9 @@ def input_difference(saved: SavedGraph, told: Path) -> str:
     wanted = kept["facts"][full]
     index = msgspec.convert(kept["index"], InputsRecord)
     for what, found in (("loaded", saved.inputs()), ("made up", live.inputs(saved.record, index, saved.tensors))):
-        for number, (one, other) in enumerate(zip(wanted, msgspec.to_builtins(facts(found, autograd=full)), strict=True)):
+        for number, (one, other) in enumerate(
+            zip(wanted, msgspec.to_builtins(facts(found, autograd=full)), strict=True)
+        ):
             if one != other:
                 return f"{what} input {number} is {other}, in the run it was {one}"
     return ""
@@ -87,10 +92,12 @@ def made_up(saved: SavedGraph) -> list[str]:
     """Names of the tensor inputs whose values were not stored."""
     seen = {item.name: item for item in saved.inputs_record.inputs} if saved.inputs_record is not None else {}
     return [
-        node.name for node in saved.record.graph.nodes
-        if node.op == "placeholder" and isinstance(node.value, TensorValue)
+        node.name
+        for node in saved.record.graph.nodes
+        if node.op == "placeholder"
+        and isinstance(node.value, TensorValue)
         and (node.name not in seen or seen[node.name].stored is None)
-    ]  # fmt: skip
+    ]
 
 
 def same(one: Any, other: Any) -> bool:
@@ -122,7 +129,8 @@ def _short(value: Any) -> str:
 def compiled_difference(
     saved: SavedGraph, server: ForkServer, live: dict[str, Any] | None, imports: Sequence[str]
 ) -> str:
-    """Why the replay on Inductor is not what was recorded; empty where the verdict is good and the fidelity line says "same"."""
+    """Why the replay on Inductor is not what was recorded; empty where the verdict is good and the fidelity line says
+    "same"."""
     outcome = replay(saved, "inductor", server=server, outputs=False, limit_s=240, imports=imports)
     first = outcome.text.splitlines()[0]
     if not outcome.ok or first.startswith("skipped"):
@@ -134,7 +142,8 @@ def compiled_difference(
 
 
 def _against_live(saved: SavedGraph, live: dict[str, Any]) -> str:
-    """A captured case has no recorded compile: it is compared with the compile of the live graph, in the same normal form."""
+    """A captured case has no recorded compile: it is compared with the compile of the live graph, in the same normal
+    form."""
     from graphdbg.toolkit.fidelity import CompiledArtifacts
     from graphdbg.toolkit.judge import judge
 
@@ -189,9 +198,12 @@ def main(folder: Path, names: Sequence[str]) -> None:
         __import__(program[2]) if program[2] else None
     cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     with ForkServer(
-        cache_dir=cache, threads=torch.get_num_threads(), memory_bytes=default_memory_bytes(), warm="inductor",
+        cache_dir=cache,
+        threads=torch.get_num_threads(),
+        memory_bytes=default_memory_bytes(),
+        warm="inductor",
         preload=JUDGING,
-    ) as server:  # fmt: skip
+    ) as server:
         for name, _, imported in (one.partition("=") for one in names):
             for cell in cells(name, folder / name, server, [imported] if imported else []):
                 print(json.dumps(cell), flush=True)

@@ -1,10 +1,12 @@
-"""The capture matrix: programs recorded, loaded in a fresh process, run eagerly to the same bits, replayed on Inductor the same.
+"""The capture matrix: programs recorded, loaded in a fresh process, run eagerly to the same bits, replayed on Inductor
+the same.
 
     python tests/bench/capture_matrix.py                                    # every program: about a quarter of an hour
     python tests/bench/capture_matrix.py --only 'cond|sparse' -j 2
     python tests/bench/capture_matrix.py --write docs/capture-matrix.md
 
-A batch of programs is recorded in one process and loaded in another. A cell holds when all graphs of the program at that stage
+A batch of programs is recorded in one process and loaded in another. A cell holds when all graphs of the program at
+that stage
 do; every cell that does not has its reason below the table. Exit code: 0 all rows hold whole, 1 some do not.
 """
 
@@ -26,9 +28,19 @@ from capture_programs import ROWS, Program
 
 HERE = Path(__file__).parent
 COLUMNS = (
-    "dynamo", "pre_grad", "joint", "joint_passed", "forward", "backward", "inference", "post_grad_forward",
-    "post_grad_backward", "post_grad_inference", "compiled_autograd", "api",
-)  # fmt: skip
+    "dynamo",
+    "pre_grad",
+    "joint",
+    "joint_passed",
+    "forward",
+    "backward",
+    "inference",
+    "post_grad_forward",
+    "post_grad_backward",
+    "post_grad_inference",
+    "compiled_autograd",
+    "api",
+)
 HEADINGS = {
     name: name.replace("post_grad_", "post ").replace("joint_passed", "passed").replace("_", " ") for name in COLUMNS
 }
@@ -37,7 +49,8 @@ SPACE = "room for it"
 
 @dataclass
 class Row:
-    """What became of one program: stage -> the reasons that its graphs do not hold (empty: they do), and reasons of its own."""
+    """What became of one program: stage -> the reasons that its graphs do not hold (empty: they do), and reasons of its
+    own."""
 
     program: Program
     cells: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -84,9 +97,15 @@ def _python(script: str, folder: Path, words: Sequence[str], limit_s: float) -> 
     with (folder / f"{script}.log").open("a") as log:
         try:
             done = subprocess.run(
-                [sys.executable, str(HERE / script), str(folder), *words], stdout=subprocess.PIPE, stderr=log, text=True,
-                stdin=subprocess.DEVNULL, timeout=limit_s * len(words), env=environment, check=False,
-            )  # fmt: skip
+                [sys.executable, str(HERE / script), str(folder), *words],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                timeout=limit_s * len(words),
+                env=environment,
+                check=False,
+            )
         except subprocess.TimeoutExpired as error:
             return error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
     return done.stdout
@@ -117,7 +136,9 @@ def told_before(page: Path) -> list[Row]:
     """The rows of a page that was made before: what each cell said."""
     text = page.read_text()
     notes = dict(re.findall(r"^(\d+)\. (.*)$", text, re.MULTILINE))
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", text, re.MULTILINE)]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", text, re.MULTILINE)
+    ]
     stages = [name for heading in lines[0] for name, shown in HEADINGS.items() if shown == heading]
     known = {one.name: one for one in ROWS}
     rows: list[Row] = []
@@ -140,7 +161,10 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 
     used = [stage for stage in COLUMNS if any(stage in row.cells for row in rows)]
     whole = sum(row.whole for row in rows)
-    yield f"{whole} of {len(rows)} programs hold whole ({sum(row.graphs for row in rows)} graphs; torch {torch.__version__})."
+    yield (
+        f"{whole} of {len(rows)} programs hold whole ({sum(row.graphs for row in rows)} graphs; torch "
+        f"{torch.__version__})."
+    )
     yield ""
     yield "| program | kind | " + " | ".join(HEADINGS[stage] for stage in used) + " | whole |"
     yield "|---" * (len(used) + 3) + "|"
@@ -173,7 +197,9 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", metavar="REGEX", default="", help="programs whose name matches")
     options.add_argument("--list", action="store_true", help="one line for each program")
-    options.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page; with --only, into its rows")
+    options.add_argument(
+        "--write", type=Path, metavar="FILE", help="put the table into this page; with --only, into its rows"
+    )
     options.add_argument("-j", type=int, default=1, dest="jobs", help="batches at a time")
     options.add_argument("--size", type=int, default=8, help="programs in a batch")
     options.add_argument("--keep", type=Path, metavar="FOLDER", help="leave the runs there, which must not exist")

@@ -123,9 +123,9 @@ def sorting() -> Made:
 
 def einsum() -> Made:
     """A contraction of three tensors, in training."""
-    return _Calls(lambda self, x, y: torch.einsum("bij,jk,bk->bi", x, self.w.weight, y), w=nn.Linear(4, 5, bias=False)), (
-        torch.randn(2, 3, 5), torch.randn(2, 4),
-    )  # fmt: skip
+    return _Calls(
+        lambda self, x, y: torch.einsum("bij,jk,bk->bi", x, self.w.weight, y), w=nn.Linear(4, 5, bias=False)
+    ), (torch.randn(2, 3, 5), torch.randn(2, 4))
 
 
 def sdpa() -> Made:
@@ -194,7 +194,8 @@ def step_inside() -> Made:
 
 
 def eager_backward_inside() -> Made:
-    """A backward inside a compiled function of a part that is not compiled, with a hook that Dynamo compiles by itself."""
+    """A backward inside a compiled function of a part that is not compiled, with a hook that Dynamo compiles by
+    itself."""
     layer = nn.Linear(4, 4)
 
     @torch._dynamo.disable  # type: ignore[misc]

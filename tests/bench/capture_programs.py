@@ -1,6 +1,7 @@
 """The programs of the capture matrix, one line each: name, kind, builder, what is run.
 
-Builders lie in capture_hops, capture_shapes, capture_values, capture_models and capture_ranks. A builder gives (function or
+Builders lie in capture_hops, capture_shapes, capture_values, capture_models and capture_ranks. A builder gives
+(function or
 module, arguments); it is compiled and run in training, without gradients, or captured by `toolkit.capture`.
 
 >>> PROGRAMS["cond"].run()
@@ -41,10 +42,14 @@ STAGES_OF = {
 
 @dataclass(frozen=True)
 class Program:
-    """`mode`: "train", "infer", "joint_graph" | "inference_graph" of toolkit.capture, or "save_graph" for what torch.compile does
-    not let through to a compiler: traced by torch.fx; "backward": nothing is compiled, and the backward recorded. `ranks`: above
-    1, run by torchrun. `known`: why a row does not hold, in the words of the page. `imports`: a module that a replay has to
-    import first, for the custom operators it registers. `whole`: Dynamo makes one graph of it. `dynamo`: settings of its own."""
+    """`mode`: "train", "infer", "joint_graph" | "inference_graph" of toolkit.capture, or "save_graph" for what
+    torch.compile does
+    not let through to a compiler: traced by torch.fx; "backward": nothing is compiled, and the backward recorded.
+    `ranks`: above
+    1, run by torchrun. `known`: why a row does not hold, in the words of the page. `imports`: a module that a replay
+    has to
+    import first, for the custom operators it registers. `whole`: Dynamo makes one graph of it. `dynamo`: settings of
+    its own."""
 
     name: str
     kind: str
@@ -106,17 +111,21 @@ GROUPS, AUTOGRAD = "process groups", "compiled autograd"
 MODEL, TRANSFORM, CUSTOM, API = "model", "transform", "custom op", "captured by function"
 OPS = "capture_hops"
 TANGENT = (
-    "torch's own fault, which the replay reports as it must: a branch that Inductor compiled writes into the gradient it is "
+    "torch's own fault, which the replay reports as it must: a branch that Inductor compiled writes into the "
+    "gradient it is "
     "given (in the program, the tensor passed to backward() is changed)"
 )
 NEGATIVE = (
-    "torch's own fault, which the replay reports as it must: generated code reads the memory of a negative view as it lies, "
-    "without its sign (torch/_inductor asks for it once, in `same_meta` of fx_passes/post_grad.py, and never of an input)"
+    "torch's own fault, which the replay reports as it must: generated code reads the memory of a negative "
+    "view as it lies, "
+    "without its sign (torch/_inductor asks for it once, in `same_meta` of fx_passes/post_grad.py, and never "
+    "of an input)"
 )
 QUANTISED = "saved and loaded with its values, but no compiler takes it: torch has no fake quantised tensors"
 SPARSE = "saved, loaded and run to the same bits; Dynamo hands no sparse tensor to a compiler, and Inductor takes none"
 SUBCLASS = (
-    "graphs from before AOTAutograd are refused, because ragged sizes and placements on a mesh have no saved form; those after "
+    "graphs from before AOTAutograd are refused, because ragged sizes and placements on a mesh have no saved "
+    "form; those after "
     "it, where subclasses are taken apart, hold"
 )
 

@@ -1,4 +1,5 @@
-"""Programs of the capture matrix with process groups: functional collectives, named subgroups, DTensor. gloo on the CPU.
+"""Programs of the capture matrix with process groups: functional collectives, named subgroups, DTensor. gloo on the
+CPU.
 
 A builder joins the world that torchrun made, or makes a world of one rank.
 

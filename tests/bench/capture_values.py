@@ -1,4 +1,5 @@
-"""Programs of the capture matrix about values: random numbers, quantised, float8, complex, sparse, views, overlap, writes.
+"""Programs of the capture matrix about values: random numbers, quantised, float8, complex, sparse, views, overlap,
+writes.
 
 >>> function, arguments = dropout()
 """
@@ -153,7 +154,10 @@ def metadata_written() -> Made:
 
 def result_written() -> Made:
     """An input that came out of an operation, written to in place, with gradients."""
-    return lambda x, y: x.mul_(2).sin() * y, (torch.randn(3, 4, requires_grad=True) * 3, torch.randn(3, 4, requires_grad=True))
+    return lambda x, y: x.mul_(2).sin() * y, (
+        torch.randn(3, 4, requires_grad=True) * 3,
+        torch.randn(3, 4, requires_grad=True),
+    )
 
 
 def two_tensor() -> Made:
@@ -202,8 +206,9 @@ def double_precision() -> Made:
 def half_precision() -> Made:
     """float16 and bfloat16 mixed."""
     return lambda x, y: (x * 2).softmax(-1).float() + F.layer_norm(y, (8,)).float(), (
-        torch.randn(4, 8).half(), torch.randn(4, 8).bfloat16(),
-    )  # fmt: skip
+        torch.randn(4, 8).half(),
+        torch.randn(4, 8).bfloat16(),
+    )
 
 
 def integers() -> Made:

@@ -1,6 +1,8 @@
-"""Twenty small models for comparing compilers: each is named, described, and built for one size of its dynamic dimension.
+"""Twenty small models for comparing compilers: each is named, described, and built for one size of its dynamic
+dimension.
 
-A model is `make(size) -> (module, inputs)`; `dynamic` says which dimension of which input has that size. The first ten are here,
+A model is `make(size) -> (module, inputs)`; `dynamic` says which dimension of which input has that size. The first ten
+are here,
 the others in `compile_models_more.py`. Must not compile anything.
 
 >>> module, inputs = MODELS["gpt_block"].make(8)
@@ -23,7 +25,8 @@ Made = tuple[nn.Module, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Model:
-    """`dynamic`: index of an input -> its dimension whose size is `make`'s argument; `random`: it draws from a generator."""
+    """`dynamic`: index of an input -> its dimension whose size is `make`'s argument; `random`: it draws from a
+    generator."""
 
     name: str
     about: str
@@ -90,7 +93,8 @@ class Block(nn.Module):
 
 @model({0: 1})
 def transformer_encoder(size: int) -> Made:
-    """torch's own encoder layer, with three heads: an odd number has no fused operator, which not every torch traces."""
+    """torch's own encoder layer, with three heads: an odd number has no fused operator, which not every torch
+    traces."""
     return nn.TransformerEncoderLayer(24, 3, 32, dropout=0.0, batch_first=True), (torch.randn(2, size, 24),)
 
 
@@ -155,7 +159,8 @@ def vision_transformer(size: int) -> Made:
 
 @model({0: 0})
 def convnet(size: int) -> Made:
-    """Convolutions with batch norm and pooling, and a linear head: running statistics are buffers that training writes."""
+    """Convolutions with batch norm and pooling, and a linear head: running statistics are buffers that training
+    writes."""
     layers = (nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 10))
     return nn.Sequential(*layers), (torch.randn(size, 3, 8, 8),)
 
@@ -180,7 +185,8 @@ def residual_network(size: int) -> Made:
 
 @model({0: 0})
 def separable_convolutions(size: int) -> Made:
-    """Depthwise and pointwise convolutions with hardswish and squeeze-and-excitation, inputs in channels-last layout."""
+    """Depthwise and pointwise convolutions with hardswish and squeeze-and-excitation, inputs in channels-last
+    layout."""
 
     class Separable(nn.Module):
         def __init__(self) -> None:

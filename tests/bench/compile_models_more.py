@@ -50,7 +50,8 @@ def gru(size: int) -> Made:
 
 @model({0: 0})
 def embedding_bag(size: int) -> Made:
-    """Five bags of indices summed from a table, crossed with dense features (a recommender); how many indices is dynamic."""
+    """Five bags of indices summed from a table, crossed with dense features (a recommender); how many indices is
+    dynamic."""
 
     class Recommender(nn.Module):
         def __init__(self) -> None:
@@ -67,7 +68,8 @@ def embedding_bag(size: int) -> Made:
 
 @model({0: 0})
 def mixture_of_experts(size: int) -> Made:
-    """Each token's two best of four experts, gathered weights by batched products, and a balance loss as second output."""
+    """Each token's two best of four experts, gathered weights by batched products, and a balance loss as second
+    output."""
 
     class Experts(nn.Module):
         def __init__(self) -> None:
@@ -123,7 +125,8 @@ def variational_autoencoder(size: int) -> Made:
 
 @model({1: 1})
 def graph_convolution(size: int) -> Made:
-    """Messages along edges, added up by index_add and kept at their largest by scatter_reduce; the number of edges is dynamic."""
+    """Messages along edges, added up by index_add and kept at their largest by scatter_reduce; the number of edges is
+    dynamic."""
 
     class Graph(nn.Module):
         def __init__(self) -> None:
@@ -143,7 +146,8 @@ def graph_convolution(size: int) -> Made:
 
 @model({0: 0})
 def state_space(size: int) -> Made:
-    """A diagonal state-space layer: a gated linear recurrence over six steps in a loop, and a cumulative sum beside it."""
+    """A diagonal state-space layer: a gated linear recurrence over six steps in a loop, and a cumulative sum beside
+    it."""
 
     class StateSpace(nn.Module):
         def __init__(self) -> None:

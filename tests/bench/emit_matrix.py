@@ -1,14 +1,19 @@
-"""What an emitted repro can express: programs of the capture matrix recorded, each graph written as repro.py, which is run.
+"""What an emitted repro can express: programs of the capture matrix recorded, each graph written as repro.py, which is
+run.
 
     python tests/bench/emit_matrix.py                                        # every program, one graph of each stage
     python tests/bench/emit_matrix.py --only 'cond|scan' --stages dynamo,inference
     python tests/bench/emit_matrix.py --runs FOLDER                          # what capture_matrix.py --keep FOLDER left
     python tests/bench/emit_matrix.py --rung inductor -j 4
 
-The failure is planted: each repro asks for an exception that nothing raises, so that one that works ends with 0 ("gone: it
-compiles and runs"), having run eagerly and compiled; one that cannot tell ends with 2. A program runs in a process with torch
-alone, under the stock backend that stands for the rung (nop: "aot_eager", which runs the traced graph and makes no kernels).
-A cell is "runs", "stub" (it runs, with a stand-in for what nobody can import), "says" (no program, and a sentence why) or
+The failure is planted: each repro asks for an exception that nothing raises, so that one that works ends with 0 ("gone:
+it
+compiles and runs"), having run eagerly and compiled; one that cannot tell ends with 2. A program runs in a process with
+torch
+alone, under the stock backend that stands for the rung (nop: "aot_eager", which runs the traced graph and makes no
+kernels).
+A cell is "runs", "stub" (it runs, with a stand-in for what nobody can import), "says" (no program, and a sentence why)
+or
 "broken". Exit code: 0.
 """
 
@@ -77,9 +82,11 @@ def main() -> None:
         found = recorded(programs, Path(work), chosen.runs)
         wanted = [
             (program, stage, saved)
-            for program in programs if program.name in found
-            for stage, saved in graphs(found[program.name]) if not stages or stage in stages
-        ]  # fmt: skip
+            for program in programs
+            if program.name in found
+            for stage, saved in graphs(found[program.name])
+            if not stages or stage in stages
+        ]
 
         def made(program: Program, stage: str, saved: SavedGraph) -> Cell:
             keep = chosen.keep / f"{program.name}-{stage}" if chosen.keep else None

@@ -1,6 +1,8 @@
-"""Programs of the capture matrix recorded, and one graph written as a repro that is run: what the emit and minify matrices share.
+"""Programs of the capture matrix recorded, and one graph written as a repro that is run: what the emit and minify
+matrices share.
 
-A repro asks for an exception that nothing raises, so that one that works ends with 0 ("gone: it compiles and runs"), having run
+A repro asks for an exception that nothing raises, so that one that works ends with 0 ("gone: it compiles and runs"),
+having run
 eagerly and compiled; one that cannot tell ends with 2. It runs in a process with torch alone.
 
 >>> judged(Cell("cond", "dynamo"), saved, bare, "nop", None).word
@@ -40,7 +42,8 @@ WIDTH = 130
 
 @dataclass
 class Cell:
-    """What became of one graph: "runs", "stub" (it runs, with a stand-in for what nobody can import), "says" (no program, and a
+    """What became of one graph: "runs", "stub" (it runs, with a stand-in for what nobody can import), "says" (no
+    program, and a
     sentence why) or "broken"."""
 
     program: str
@@ -63,9 +66,12 @@ def record(programs: Sequence[Program], folder: Path) -> None:
     folder.mkdir(parents=True)
     with (folder / "log").open("w") as log:
         subprocess.run(
-            [sys.executable, str(HERE / "capture_live.py"), str(folder), *(one.name for one in programs)], check=False,
-            stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            [sys.executable, str(HERE / "capture_live.py"), str(folder), *(one.name for one in programs)],
+            check=False,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
 
 
 def recorded(programs: Sequence[Program], folder: Path, runs: Path | None) -> dict[str, Path]:
@@ -135,7 +141,18 @@ def clean(text: str) -> bool:
     ruff = shutil.which("ruff", path=str(Path(sys.executable).parent)) or shutil.which("ruff")
     if ruff is None:
         return True
-    command = [ruff, "check", "--isolated", "--no-cache", "-q", "--line-length", str(WIDTH), "--extend-select", "E,F,I,W", "-"]
+    command = [
+        ruff,
+        "check",
+        "--isolated",
+        "--no-cache",
+        "-q",
+        "--line-length",
+        str(WIDTH),
+        "--extend-select",
+        "E,F,I,W",
+        "-",
+    ]
     done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
     return done.returncode == 0
 

@@ -1,10 +1,14 @@
-"""Healthy programs, given to `graphdbg triage -- python prog.py`: what it says, and whether they compute what they do alone.
+"""Healthy programs, given to `graphdbg triage -- python prog.py`: what it says, and whether they compute what they do
+alone.
 
     python tests/bench/healthy_calls.py [--only 'gan|vae'] [--rows FILE] [--backend inductor] [--jobs N] [--table]
 
-Each program (healthy_programs.py) runs alone and then beside its calls; its output ends with a digest of its weights. A row per
-program is appended; resumable. The cost of a call is what all its rungs took, copying and comparing included, divided by what its
-forward and backward take uncompiled, for the calls in which nothing was compiled. --table runs nothing and prints the page
+Each program (healthy_programs.py) runs alone and then beside its calls; its output ends with a digest of its weights. A
+row per
+program is appended; resumable. The cost of a call is what all its rungs took, copying and comparing included, divided
+by what its
+forward and backward take uncompiled, for the calls in which nothing was compiled. --table runs nothing and prints the
+page
 docs/healthy-programs.md. HEALTHY_DEVICE=cuda in the environment: the programs make their tensors there.
 """
 
@@ -27,12 +31,16 @@ from healthy_programs import PRELUDE, PROGRAMS
 
 HEAD = """# Healthy programs beside their calls
 
-{count} training and inference programs in which nothing departs, given to `graphdbg triage -- python prog.py` with the compiler
+{count} training and inference programs in which nothing departs, given to `graphdbg triage -- python prog.py` with the
+compiler
 `{backend}`, on {cores} cores. Made by `python tests/bench/healthy_calls.py --table`.
 
-* prints: whether the program's own output, the digest of its final weights included, is that of the program alone, byte for byte;
-* cost: what a call's rungs took, copying and comparing included, divided by what its forward and backward take uncompiled: the
-  median of the calls after each function's first, in which nothing is compiled anew, and how many these are. What is done once
+* prints: whether the program's own output, the digest of its final weights included, is that of the program alone, byte
+  for byte;
+* cost: what a call's rungs took, copying and comparing included, divided by what its forward and backward take
+  uncompiled: the
+  median of the calls after each function's first, in which nothing is compiled anew, and how many these are. What is
+  done once
   a call, whatever its size, counts most where eager takes a few milliseconds.
 """
 
@@ -40,14 +48,20 @@ HEAD = """# Healthy programs beside their calls
 def ran(words: list[str], folder: Path, backend: str, port: int, limit_s: float = 900) -> tuple[int, str, str]:
     """Exit code, standard output, standard error."""
     environment = os.environ | {
-        "HEALTHY_BACKEND": backend, "HEALTHY_PORT": str(port), "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"
-    }  # fmt: skip
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment, timeout=limit_s, check=False)
+        "HEALTHY_BACKEND": backend,
+        "HEALTHY_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, env=environment, timeout=limit_s, check=False
+    )
     return done.returncode, done.stdout, done.stderr
 
 
 def costs(folder: Path) -> list[dict[str, Any]]:
-    """Of each call in which nothing was compiled: eager's forward and backward in seconds, all that its rungs took divided by
+    """Of each call in which nothing was compiled: eager's forward and backward in seconds, all that its rungs took
+    divided by
     that, and each rung's share."""
     last: dict[str, dict[str, Any]] = {}
     for file in sorted(folder.rglob("calls.jsonl")):
@@ -60,7 +74,9 @@ def costs(folder: Path) -> list[dict[str, Any]]:
         alone = eager.get("backward") or eager.get("", 0.0)
         steady = all(row["seconds"] < 0.25 + 10 * eager.get(row["part"], 0.0) for row in call["rows"])
         if call["number"] and alone and steady:
-            shares = {f"{row['rung']} {row['part'] or 'call'}": round(row["seconds"] / alone, 2) for row in call["rows"]}
+            shares = {
+                f"{row['rung']} {row['part'] or 'call'}": round(row["seconds"] / alone, 2) for row in call["rows"]
+            }
             found.append({"eager_s": alone, "cost": sum(call["seconds"].values()) / alone, "shares": shares})
     return found
 
@@ -86,11 +102,15 @@ def judged(name: str, backend: str, port: int) -> dict[str, Any]:
         said = said.strip().splitlines()
         calls = costs(folder / "found")
         return row | {
-            "code": code, "same": kept, "says": said[0] if said else wrong[-300:], "seconds": round(time.monotonic() - began, 1),
-            "cost": round(median(call["cost"] for call in calls), 1) if calls else None, "calls": len(calls),
+            "code": code,
+            "same": kept,
+            "says": said[0] if said else wrong[-300:],
+            "seconds": round(time.monotonic() - began, 1),
+            "cost": round(median(call["cost"] for call in calls), 1) if calls else None,
+            "calls": len(calls),
             "eager_ms": round(1000 * median(call["eager_s"] for call in calls), 2) if calls else None,
             "shares": calls[-1]["shares"] if calls else {},
-        }  # fmt: skip
+        }
 
 
 LARGE_MS = 20
@@ -113,9 +133,13 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     lines += ["", f"{len(rows)} programs: {sums}; {same} print what they print alone."]
     if large:
         known = [row["cost"] for row in large]
-        lines += [f"Cost of calls that take {LARGE_MS} ms or more: {min(known):.1f} to {max(known):.1f}.", "",
-                  "Where the time of one such call goes, as multiples of eager's forward and backward; the rest is copying,",
-                  "putting back, comparing and, where a value is beyond its tolerance, rounding at random:", ""]  # fmt: skip
+        lines += [
+            f"Cost of calls that take {LARGE_MS} ms or more: {min(known):.1f} to {max(known):.1f}.",
+            "",
+            "Where the time of one such call goes, as multiples of eager's forward and backward; the rest is copying,",
+            "putting back, comparing and, where a value is beyond its tolerance, rounding at random:",
+            "",
+        ]
         names = list(dict.fromkeys(name for row in large for name in row["shares"]))
         lines += [f"| program | {' | '.join(names)} | rest |", "|---" * (len(names) + 2) + "|"]
         for row in large:

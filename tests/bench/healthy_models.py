@@ -1,6 +1,8 @@
-"""Twenty programs with nothing wrong in them, for counting the alarms of a metadata checker. Each is small and runs on the CPU.
+"""Twenty programs with nothing wrong in them, for counting the alarms of a metadata checker. Each is small and runs on
+the CPU.
 
-A program is `make()` -> (callable, list of argument tuples to call it with, whether to run a backward). The second and later
+A program is `make()` -> (callable, list of argument tuples to call it with, whether to run a backward). The second and
+later
 argument tuples of a program with other sizes make it compile with dynamic shapes.
 
 >>> function, calls, train = PROGRAMS["lstm"]()
@@ -97,9 +99,17 @@ class UNet(nn.Module):
 
 def _convnet(dropout: float = 0.0) -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=4), nn.BatchNorm2d(8), nn.ReLU(),
-        nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Dropout(dropout), nn.Linear(32, 5),
-    )  # fmt: skip
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, groups=4),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(dropout),
+        nn.Linear(32, 5),
+    )
 
 
 def _lines(*shape: int) -> torch.Tensor:
@@ -111,11 +121,19 @@ def transformer() -> Made:
 
 
 def encoder_eval() -> Made:
-    return nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2).eval(), [(_lines(2, 6, 16),)], False
+    return (
+        nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2).eval(),
+        [(_lines(2, 6, 16),)],
+        False,
+    )
 
 
 def encoder_train() -> Made:
-    return nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2), [(_lines(2, 6, 16),)], True
+    return (
+        nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2),
+        [(_lines(2, 6, 16),)],
+        True,
+    )
 
 
 def channels_last() -> Made:
@@ -245,8 +263,26 @@ def losses() -> Made:
 PROGRAMS: dict[str, Callable[[], Made]] = {
     make.__name__: make
     for make in (
-        transformer, encoder_eval, encoder_train, channels_last, batch_norm_eval, dropout_train, lstm, gru, embedding, experts,
-        unet, autocast, checkpointed, indexing, fft, sdpa, nonzero, views, in_place, losses,
+        transformer,
+        encoder_eval,
+        encoder_train,
+        channels_last,
+        batch_norm_eval,
+        dropout_train,
+        lstm,
+        gru,
+        embedding,
+        experts,
+        unet,
+        autocast,
+        checkpointed,
+        indexing,
+        fft,
+        sdpa,
+        nonzero,
+        views,
+        in_place,
+        losses,
     )
-}  # fmt: skip
+}
 """Name -> what makes it."""

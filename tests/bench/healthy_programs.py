@@ -1,11 +1,12 @@
 """Healthy training and inference programs, each a whole script: nothing in them departs, whatever is run beside them.
 
-They print what they compute and, last, a digest of their weights (`done`), so that two runs can be compared by what they print.
+They print what they compute and, last, a digest of their weights (`done`), so that two runs can be compared by what
+they print.
 """
 
 from __future__ import annotations
 
-PRELUDE = '''import hashlib, os, random, torch, torch.nn as nn, torch.nn.functional as F
+PRELUDE = """import hashlib, os, random, torch, torch.nn as nn, torch.nn.functional as F
 B = os.environ.get("HEALTHY_BACKEND", "inductor")
 if "HEALTHY_DEVICE" in os.environ:
     torch.set_default_device(os.environ["HEALTHY_DEVICE"])
@@ -17,7 +18,8 @@ def done(*modules):
         state = module.state_dict() if hasattr(module, "state_dict") else module
         for name, one in sorted(state.items()):
             if isinstance(one, torch.Tensor):
-                digest.update(name.encode() + one.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+                flat = one.detach().cpu().contiguous().flatten()
+                digest.update(name.encode() + flat.view(torch.uint8).numpy().tobytes())
     print("weights", digest.hexdigest())
 def fit(model, compiled, batches, optimizer, loss_of):
     for step, batch in enumerate(batches):
@@ -27,7 +29,7 @@ def fit(model, compiled, batches, optimizer, loss_of):
         optimizer.step()
         print(step, loss.item())
     done(model)
-'''
+"""
 
 PROGRAMS: dict[str, str] = {
     "gru_clipped": """
@@ -303,13 +305,15 @@ def loss_of(c, x):
     y, mean, log = c(x)
     return F.mse_loss(y, x) - 0.5 * (1 + log - mean.pow(2) - log.exp()).mean()
 m = Vae()
-fit(m, torch.compile(m, backend=B), [torch.randn(6, 20) for _ in range(4)], torch.optim.Adam(m.parameters(), 1e-2), loss_of)
+fit(m, torch.compile(m, backend=B), [torch.randn(6, 20) for _ in range(4)], torch.optim.Adam(m.parameters(), 1e-2),
+    loss_of)
 """,
     "lstm_varying_lengths": """
 class Lm(nn.Module):
     def __init__(self):
         super().__init__()
-        self.e, self.r, self.o = nn.Embedding(30, 12), nn.LSTM(12, 16, 2, batch_first=True, dropout=0.1), nn.Linear(16, 30)
+        self.e, self.r, self.o = nn.Embedding(30, 12), nn.LSTM(12, 16, 2, batch_first=True, dropout=0.1), nn.Linear(16,
+            30)
     def forward(self, i, state=None):
         y, state = self.r(self.e(i), state)
         return self.o(y), state
@@ -419,7 +423,8 @@ def loss_of(c, x):
     reward = (a.squeeze(1) == 1).float()
     return (-(log * (reward - v.detach())) + (v - reward) ** 2).mean()
 m = Policy()
-fit(m, torch.compile(m, backend=B), [torch.randn(8, 6) for _ in range(4)], torch.optim.Adam(m.parameters(), 1e-2), loss_of)
+fit(m, torch.compile(m, backend=B), [torch.randn(8, 6) for _ in range(4)], torch.optim.Adam(m.parameters(), 1e-2),
+    loss_of)
 """,
     "contrastive_fullgraph": """
 class Two(nn.Module):
@@ -586,18 +591,21 @@ fit(m, torch.compile(m, backend=B), [torch.randint(0, 1000, (8, 128)) for _ in r
     "sized_convnet": """
 def block(a, b):
     return nn.Sequential(nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU())
-m = nn.Sequential(block(3, 32), block(32, 64), nn.MaxPool2d(2), block(64, 128), block(128, 128), nn.AdaptiveAvgPool2d(1),
+m = nn.Sequential(block(3, 32), block(32, 64), nn.MaxPool2d(2), block(64, 128), block(128, 128),
+    nn.AdaptiveAvgPool2d(1),
                   nn.Flatten(), nn.Dropout(0.1), nn.Linear(128, 10))
 batches = [(torch.randn(16, 3, 64, 64), torch.randint(0, 10, (16,))) for _ in range(4)]
 fit(m, torch.compile(m, backend=B), batches, torch.optim.SGD(m.parameters(), 0.05, momentum=0.9),
     lambda c, b: F.cross_entropy(c(b[0]), b[1]))
 """,
     "sized_mlp_bf16": """
-m = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.LayerNorm(2048), nn.Dropout(0.1), nn.Linear(2048, 2048), nn.SiLU(),
+m = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.LayerNorm(2048), nn.Dropout(0.1), nn.Linear(2048, 2048),
+    nn.SiLU(),
                   nn.Linear(2048, 512))
 def loss_of(c, x):
     with torch.autocast("cpu", torch.bfloat16):
         return c(x).float().pow(2).mean()
-fit(m, torch.compile(m, backend=B), [torch.randn(512, 512) for _ in range(4)], torch.optim.AdamW(m.parameters(), 1e-3), loss_of)
+fit(m, torch.compile(m, backend=B), [torch.randn(512, 512) for _ in range(4)], torch.optim.AdamW(m.parameters(), 1e-3),
+    loss_of)
 """,
 }

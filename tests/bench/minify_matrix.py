@@ -1,13 +1,19 @@
-"""The capture matrix minified: a crash planted at one operator of each program, the case reduced, its repro run with torch alone.
+"""The capture matrix minified: a crash planted at one operator of each program, the case reduced, its repro run with
+torch alone.
 
     python tests/bench/minify_matrix.py                                       # every program, two stages each
-    python tests/bench/minify_matrix.py --only 'cond|scan' --runs FOLDER      # what capture_matrix.py --keep FOLDER left
+    python tests/bench/minify_matrix.py --only 'cond|scan' --runs FOLDER      # what capture_matrix.py --keep FOLDER
+    left
     python tests/bench/minify_matrix.py --stages all --write docs/minify-matrix.md
 
-The rung refuses each graph that holds the program's most special operator (a higher-order one, a custom one, a collective, a
-draw, a write, a rare dtype; else one of a seed); a symbolic program's must have a symbolic size. `graphdbg.minify` reduces the
-case twice: as `graphdbg minify --import` does, all axes, each query in a child; and with the same question as a callable. The
-repro of the first result is written and run as in emit_matrix.py (see `emitted` for the words). "cannot": not minified, and why.
+The rung refuses each graph that holds the program's most special operator (a higher-order one, a custom one, a
+collective, a
+draw, a write, a rare dtype; else one of a seed); a symbolic program's must have a symbolic size. `graphdbg.minify`
+reduces the
+case twice: as `graphdbg minify --import` does, all axes, each query in a child; and with the same question as a
+callable. The
+repro of the first result is written and run as in emit_matrix.py (see `emitted` for the words). "cannot": not minified,
+and why.
 """
 
 from __future__ import annotations
@@ -43,6 +49,8 @@ from graphdbg.toolkit.isolation import ForkServer, ask
 
 FIRST, SECOND = ("dynamo",), ("forward", "inference", "compiled_autograd", "api")
 """Of each program one graph of the first stages, and one of the second, as far as it has them."""
+
+
 @dataclass
 class Bench:
     """What all minifications share: the fork server, the processes for repros, a folder that they find modules in."""
@@ -64,7 +72,9 @@ class Bench:
         if target is None:
             cell.why = "it computes nothing that could be refused"
             return cell
-        cell.planted = target.name + (f" of {target.dtype}" * bool(target.dtype)) + " with a symbolic size" * target.symbolic
+        cell.planted = (
+            target.name + (f" of {target.dtype}" * bool(target.dtype)) + " with a symbolic size" * target.symbolic
+        )
         module = f"planted_{program.name}_{stage}_{self.rung}"
         write(self.folder, module, target, self.rung)
         imports = (*filter(None, [program.imports]), module)
@@ -79,12 +89,20 @@ class Bench:
             cell.word = "broken"
             judged(cell, case, self.bare, self.rung, out / "program")
             if found.verified != (1, 1):
-                cell.word, cell.why = "broken", f"the saved case failed {found.verified[0]} of {found.verified[1]} times"
+                cell.word, cell.why = (
+                    "broken",
+                    f"the saved case failed {found.verified[0]} of {found.verified[1]} times",
+                )
         except GraphdbgError as error:
             cell.why = str(error)
         except Exception as error:  # noqa: BLE001  a cell that says so
             cell.word, cell.why = "broken", f"the minifier fails: {type(error).__name__}: {error}"
-        payload = {"case": str(saved.path), "imports": imports[:-1], "target": asdict(target), "out": str(out / "called")}
+        payload = {
+            "case": str(saved.path),
+            "imports": imports[:-1],
+            "target": asdict(target),
+            "out": str(out / "called"),
+        }
         reply = ask("planted_target:by_callable", payload, 300, server=self.server).answer()
         value = reply.value or {}
         cell.called = f"{value['nodes']}, {value['input_bytes']} B" if value.get("holds") else _first_line(reply)
@@ -92,7 +110,11 @@ class Bench:
 
 
 def _first_line(reply: Any) -> str:
-    told = f"{reply.error.message} {reply.output[-300:] if reply.status == 'lost' else ''}" if reply.error else reply.status
+    told = (
+        f"{reply.error.message} {reply.output[-300:] if reply.status == 'lost' else ''}"
+        if reply.error
+        else reply.status
+    )
     return " ".join(told.split())[:500]
 
 
@@ -115,24 +137,36 @@ def chosen_graphs(program: Program, folder: Path, stages: str) -> Iterator[tuple
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", metavar="REGEX", default="", help="programs whose name matches")
-    options.add_argument("--stages", metavar="A,B", default="", help="those stages, or all; default: dynamo and one more")
+    options.add_argument(
+        "--stages", metavar="A,B", default="", help="those stages, or all; default: dynamo and one more"
+    )
     options.add_argument("--rung", default="nop", help="nop, decomposed or inductor")
     options.add_argument("--seed", type=int, default=0, help="for the choice of the operator")
     options.add_argument("--runs", type=Path, metavar="FOLDER", help="recordings that capture_matrix.py --keep left")
     options.add_argument("--keep", type=Path, metavar="FOLDER", help="leave cases and programs there")
     options.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page")
-    options.add_argument("--cells", type=Path, metavar="FILE", help="keep what was found there, and ask for the rest only")
+    options.add_argument(
+        "--cells", type=Path, metavar="FILE", help="keep what was found there, and ask for the rest only"
+    )
     options.add_argument("-j", type=int, default=2, dest="jobs", help="minifications at a time")
     chosen = options.parse_args()
     programs = [one for one in ROWS if re.search(chosen.only, one.name)]
     known = {(one.program, one.stage): one for one in _kept(chosen.cells)}
     with tempfile.TemporaryDirectory(prefix="graphdbg-minify-matrix-") as work:
         found = recorded(programs, Path(work), chosen.runs)
-        wanted = [one for each in programs if each.name in found for one in chosen_graphs(each, found[each.name], chosen.stages)]
+        wanted = [
+            one
+            for each in programs
+            if each.name in found
+            for one in chosen_graphs(each, found[each.name], chosen.stages)
+        ]
         sys.path.append(work)
-        with ForkServer(preload=PRELOAD) as server, isolation.programs() as bare, ThreadPoolExecutor(
-            chosen.jobs
-        ) as pool, mock.patch.object(isolated, "fork_server", lambda **_: nullcontext(server)):  # one for all of them
+        with (
+            ForkServer(preload=PRELOAD) as server,
+            isolation.programs() as bare,
+            ThreadPoolExecutor(chosen.jobs) as pool,
+            mock.patch.object(isolated, "fork_server", lambda **_: nullcontext(server)),
+        ):  # one for all of them
             bench = Bench(server, bare, Path(work), chosen.rung, chosen.seed, chosen.keep, commit())
 
             def made(program: Program, stage: str, saved: SavedGraph) -> Reduced:
@@ -152,8 +186,12 @@ def _kept(file: Path | None) -> Iterator[Reduced]:
 
 def _told(cell: Reduced, file: Path | None) -> Reduced:
     why = " ".join(cell.why.split())[:300]
-    print(f"{cell.program}, {cell.stage}: {cell.before}->{cell.after} {cell.queries}q {cell.word} {why}; callable {cell.called}",
-          file=sys.stderr, flush=True)  # fmt: skip
+    print(
+        f"{cell.program}, {cell.stage}: {cell.before}->{cell.after} {cell.queries}q {cell.word} {why}; "
+        f"callable {cell.called}",
+        file=sys.stderr,
+        flush=True,
+    )
     if file is not None:
         with file.open("a") as lines:
             lines.write(json.dumps(asdict(cell)) + "\n")

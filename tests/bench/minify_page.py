@@ -45,7 +45,8 @@ def table(cells: Sequence[Reduced]) -> Iterator[str]:
         word = f"{cell.word} [{len(notes)}]" if cell.why else cell.word
         sizes = f"{cell.before} → {cell.after or '-'} | {cell.bytes_before} → {cell.bytes_after if cell.after else '-'}"
         yield (
-            f"| {cell.program} | {cell.stage} | {cell.planted} | {sizes} | {cell.queries or ''} | {word} | {cell.lines or ''} "
+            f"| {cell.program} | {cell.stage} | {cell.planted} | {sizes} | {cell.queries or ''} | {word} | "
+            f"{cell.lines or ''} "
             f"| {cell.called} |"
         )
     yield ""
@@ -62,7 +63,8 @@ def sums(cells: Sequence[Reduced]) -> Iterator[str]:
     counts = Counter(cell.word for cell in cells)
     told = ", ".join(f"{counts[word]} {word}" for word in (*WORDS, "cannot"))
     yield (
-        f"{len(good)} of {len(names)} programs: every graph minified, its repro runs; {len(some)} with at least one such graph. "
+        f"{len(good)} of {len(names)} programs: every graph minified, its repro runs; {len(some)} with at "
+        "least one such graph. "
         f"{len(cells)} graphs: {told}."
     )
     done = [cell for cell in cells if cell.after]
@@ -77,10 +79,14 @@ def page(cells: Sequence[Reduced], told: str) -> str:
     commits = ", ".join(dict.fromkeys(cell.commit for cell in cells if cell.commit))
     rungs = ", ".join(dict.fromkeys(cell.rung for cell in cells if cell.rung))
     made = f"Made by `tests/bench/minify_matrix.py` at commit {commits} with torch {torch.__version__}, rung {rungs}."
-    return "\n".join(["# The capture matrix, minified", "", head, "", rest[-1].strip(), "", made, "", *table(cells), ""])
+    return "\n".join(
+        ["# The capture matrix, minified", "", head, "", rest[-1].strip(), "", made, "", *table(cells), ""]
+    )
 
 
 def commit() -> str:
     """The commit that is checked out, in short."""
     command = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    ).stdout.strip()

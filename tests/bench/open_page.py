@@ -2,7 +2,8 @@
 
     python tests/bench/open_page.py page.html [--dark] [--size 1400x900] [--picture page.png] [--type KEYS]
 
-KEYS as a person would press them after the checks, e.g. "/relu<Enter>jj": <Enter>, <Esc> and letters. Exits with 1 where a check
+KEYS as a person would press them after the checks, e.g. "/relu<Enter>jj": <Enter>, <Esc> and letters. Exits with 1
+where a check
 fails: first paint after a second, a request to anywhere else, an error of the script, a key without effect.
 """
 
@@ -130,8 +131,11 @@ def main() -> int:
         view.grab().save(str(asked.picture))
     elsewhere = [one for one in requests if not one.startswith(("file:", "data:"))]
     wrong += [f"request to {one}" for one in elsewhere] + said
-    print(f"{asked.page}: {asked.page.stat().st_size:,} bytes, first paint {first:.2f} s, loaded {loaded:.2f} s, {rows} rows, "
-          f"{len(requests)} requests, {len(elsewhere)} to another host")  # fmt: skip
+    print(
+        f"{asked.page}: {asked.page.stat().st_size:,} bytes, first paint {first:.2f} s, loaded {loaded:.2f} "
+        f"s, {rows} rows, "
+        f"{len(requests)} requests, {len(elsewhere)} to another host"
+    )
     print("\n".join(f"WRONG: {one}" for one in wrong) or "keys and search work")
     page.deleteLater()
     app.processEvents()

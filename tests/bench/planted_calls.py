@@ -1,10 +1,12 @@
 """Programs with one fault each, given to `graphdbg triage -- python prog.py` and nothing else. Resumable, a row a case.
 
-    python tests/bench/planted_calls.py [--only 'lowering|guard'] [--rows FILE] [--keep FOLDER] [--minify] [--table] [--jobs N]
+    python tests/bench/planted_calls.py [--only 'lowering|guard'] [--rows FILE] [--keep FOLDER] [--minify] [--table]
+    [--jobs N]
                                         [--device cuda]
 
 Faults in graphs have to be named to function, call, rung and op; those around them to function, line, value and layer
-(called_programs.py). --minify pastes the line that triage prints next. --table runs nothing. --device: the programs make their
+(called_programs.py). --minify pastes the line that triage prints next. --table runs nothing. --device: the programs
+make their
 tensors there; faults of the C++ backend are left out elsewhere than on the CPU.
 """
 
@@ -28,8 +30,12 @@ from called_programs import AROUND, GRAPHS, Case
 
 CASES = {**GRAPHS, **AROUND}
 PLANTED = Path(__file__).resolve().parent.parent / "toolkit" / "planted"
-OWN = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
-       "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}  # fmt: skip
+OWN = {
+    "OMP_NUM_THREADS": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+    "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+}
 """A graph that was compiled without the fault is not taken from a cache."""
 
 
@@ -59,7 +65,12 @@ def judged(name: str, case: Case, folder: Path, minify: bool) -> dict[str, Any]:
     """The row of one case."""
     began, graphdbg = time.monotonic(), [sys.executable, "-m", "graphdbg"]
     code, told = asked([*graphdbg, "triage", "--json", "-o", "found", "--", *laid(case, folder)], folder, "triage")
-    row: dict[str, Any] = {"case": name, "code": code, "seconds": round(time.monotonic() - began, 1), "wrong": ["no answer"]}
+    row: dict[str, Any] = {
+        "case": name,
+        "code": code,
+        "seconds": round(time.monotonic() - began, 1),
+        "wrong": ["no answer"],
+    }
     if code not in (0, 1, 4):
         return row
     found = json.loads(told)
@@ -67,7 +78,11 @@ def judged(name: str, case: Case, folder: Path, minify: bool) -> dict[str, Any]:
     failed = next((one for one in at["rows"] if one["verdict"] == "fails"), {}) if at else {}
     names = ("verdict", "layer", "kind", "where", "next", "reason", "repro", "repro_rate", "without_fault")
     row |= {key: found.get(key) for key in names} | {"rung": failed.get("rung", "")}
-    row |= {"function": at["function"] if at else "", "call": at["number"] if at else None, "line": at["line"] if at else 0}
+    row |= {
+        "function": at["function"] if at else "",
+        "call": at["number"] if at else None,
+        "line": at["line"] if at else 0,
+    }
     row["wrong"] = wrong(name, case, row)
     if minify and row["next"]:
         line = re.sub(r"^graphdbg", shlex.join(graphdbg), row["next"][0])
@@ -110,7 +125,9 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         told = ", ".join(row["wrong"]) or "named"
         told += f"; repro {row['repro']}, {row['repro_rate']}" if "repro" in row and name in AROUND else ""
         told += f"; next: exit {row['minify']}" if "minify" in row else ""
-        lines.append(f"| {name} | {row.get('rung')} | {row.get('layer')} | {row.get('call')} | {row['seconds']} | {told} |")
+        lines.append(
+            f"| {name} | {row.get('rung')} | {row.get('layer')} | {row.get('call')} | {row['seconds']} | {told} |"
+        )
     shown = sum(row.get("repro") == "shows" for name, row in known.items() if name in AROUND)
     sums = [f"{sum(not known[name]['wrong'] for name in of if name in known)} of {len(of)}" for of in (GRAPHS, AROUND)]
     named = f"Named: {sums[0]} in graphs, {sums[1]} around them"
@@ -143,7 +160,9 @@ def main() -> int:
         rows.append(row)
         with chosen.rows.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        print(f"{name}: {', '.join(row['wrong']) or 'named'} ({row['seconds']} s)\n  {row.get('reason', '')}", flush=True)
+        print(
+            f"{name}: {', '.join(row['wrong']) or 'named'} ({row['seconds']} s)\n  {row.get('reason', '')}", flush=True
+        )
 
     wanted = [name for name in CASES if name not in there and re.search(chosen.only, name)]
     if chosen.device:

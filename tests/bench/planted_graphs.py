@@ -29,7 +29,8 @@ WIDTH = 16
 
 
 def graphs(size: int) -> Graphs:
-    """Graphs of about `size` nodes: layers of a multi-layer perceptron, a transformer's forward and backward, random ops."""
+    """Graphs of about `size` nodes: layers of a multi-layer perceptron, a transformer's forward and backward, random
+    ops."""
     torch.manual_seed(0)
     if size > 1000:
         model = nn.Sequential(*[Block(WIDTH) for _ in range(size // 86)])

@@ -1,4 +1,5 @@
-"""A planted crash of Inductor: it refuses a graph that holds all of so many marks. Imported by `graphdbg minify --import`.
+"""A planted crash of Inductor: it refuses a graph that holds all of so many marks. Imported by `graphdbg minify
+--import`.
 
 A mark is an operator that copies its input and carries a number. How many must be there stands in PLANTED_MARKS.
 

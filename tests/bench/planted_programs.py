@@ -1,6 +1,7 @@
 """One training step of a small model under a planted fault: `python planted_programs.py MODEL MODULE`.
 
-Six models; each has what the faults are planted in: tanh, silu, relu, an input that is written, a backward; dropout where
+Six models; each has what the faults are planted in: tanh, silu, relu, an input that is written, a backward; dropout
+where
 DROPOUT says how much.
 """
 
@@ -97,7 +98,10 @@ class Experts(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.router, self.counting = nn.Linear(WIDTH, 4), Counting()
-        self.up, self.down = nn.Parameter(torch.randn(4, WIDTH, 48) * 0.2), nn.Parameter(torch.randn(4, 48, WIDTH) * 0.2)
+        self.up, self.down = (
+            nn.Parameter(torch.randn(4, WIDTH, 48) * 0.2),
+            nn.Parameter(torch.randn(4, 48, WIDTH) * 0.2),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         weights, chosen = self.router(x).softmax(-1).topk(2, -1)

@@ -1,11 +1,16 @@
-"""Planted failures in small models, as a user goes about them: dump, minify, the repro. A row per case is appended; resumable.
+"""Planted failures in small models, as a user goes about them: dump, minify, the repro. A row per case is appended;
+resumable.
 
-    python tests/bench/planted_repros.py [--only 'transformer|nan'] [--rows FILE] [--minutes 60] [--jobs N] [--keep FOLDER]
+    python tests/bench/planted_repros.py [--only 'transformer|nan'] [--rows FILE] [--minutes 60] [--jobs N] [--keep
+    FOLDER]
                                          [--table]
 
-14 kinds of fault x 6 models (planted_programs.py). The run is minified by `minify RUN --import FAULT --max-time 60`. A repro is
-run three times by `python -I` with graphdbg not importable, and once with --without-fault. Cases are asked for along the
-diagonals, so that what was run so far is a fair part of all. --table runs nothing and prints the page docs/planted-repros.md.
+14 kinds of fault x 6 models (planted_programs.py). The run is minified by `minify RUN --import FAULT --max-time 60`. A
+repro is
+run three times by `python -I` with graphdbg not importable, and once with --without-fault. Cases are asked for along
+the
+diagonals, so that what was run so far is a fair part of all. --table runs nothing and prints the page
+docs/planted-repros.md.
 """
 
 from __future__ import annotations
@@ -51,25 +56,27 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 HEAD = """# Planted failures, minified, and their repros
 
-Fourteen kinds of fault planted in a training step of six small models, as a user goes about them: `graphdbg dump`, `graphdbg
-minify RUN --import FAULT`, and then its repro alone. Made by `python tests/bench/planted_repros.py --table` from the rows of the
+Fourteen kinds of fault planted in a training step of six small models, as a user goes about them: `graphdbg dump`,
+`graphdbg
+minify RUN --import FAULT`, and then its repro alone. Made by `python tests/bench/planted_repros.py --table` from the
+rows of the
 cases that were run so far; the others say "not run".
 
-* good: the case fails 3 of 3 times in fresh processes, `python -I repro.py` with graphdbg not importable ends with 1 three times
+* good: the case fails 3 of 3 times in fresh processes, `python -I repro.py` with graphdbg not importable ends with 1
+  three times
   of three and with 0 with `--without-fault`, and the repro names the signature that `minify` printed;
-* no fault: the fault does not strike in that model: loss, gradients and what is written are those of the program without it;
+* no fault: the fault does not strike in that model: loss, gradients and what is written are those of the program
+  without it;
 * none: `minify` verified no case; repro, without: the exit codes that were seen in place of 1, 1, 1 and 0.
 
-In `dynamic`, which computes in bfloat16, eager's own error (0.3 to 0.4 per cent) hides a fault of 1 per cent in a value, and that
+In `dynamic`, which computes in bfloat16, eager's own error (0.3 to 0.4 per cent) hides a fault of 1 per cent in a
+value, and that
 of the partition, which changes its gradients by 0.3 per cent.
 
 Behind the word stand the nodes of the graph that was minified, and those of the case.
 """
 
-FLAGS = {
-    "hang": ["--check", "hang", "--hangs", "15"],
-    "wrong strides": ["--rung", "debug_nop", "--check", "metadata"],
-}
+FLAGS = {"hang": ["--check", "hang", "--hangs", "15"], "wrong strides": ["--rung", "debug_nop", "--check", "metadata"]}
 """What `minify` is told beside the fault."""
 
 ALONE = """import runpy, sys
@@ -116,7 +123,13 @@ def judged(model: str, kind: str, module: str, folder: Path, seconds: int) -> di
     """One case, from the recording to the repro."""
     began = time.monotonic()
     graphdbg = [sys.executable, "-m", "graphdbg"]
-    row: dict[str, Any] = {"model": model, "kind": kind, "module": module, "max_time": seconds, "torch": version("torch")}
+    row: dict[str, Any] = {
+        "model": model,
+        "kind": kind,
+        "module": module,
+        "max_time": seconds,
+        "torch": version("torch"),
+    }
     # a program that hangs is ended by the limit, and what it recorded is there
     dump = [*graphdbg, "dump", "-o", "run", "--inputs", "first", "--", sys.executable, str(PROGRAM), model, module]
     row["dump"], ends = ran(dump, folder, "dump", 40 if kind == "hang" else 300, kind)
@@ -139,7 +152,9 @@ def judged(model: str, kind: str, module: str, folder: Path, seconds: int) -> di
         alone = [sys.executable, "-I", "-c", ALONE, str(PLANTED), str(repro)]
         flags: list[list[str]] = [[], [], [], ["--without-fault"]]
         with ThreadPoolExecutor(2) as pool:
-            asked = [pool.submit(ran, [*alone, *more], folder, f"repro{at}", limit, kind) for at, more in enumerate(flags)]
+            asked = [
+                pool.submit(ran, [*alone, *more], folder, f"repro{at}", limit, kind) for at, more in enumerate(flags)
+            ]
             runs = [one.result() for one in asked]
         row["codes"], row["without"] = [code for code, _ in runs[:3]], runs[3][0]
         row["says"] = next((line for line in reversed(runs[0][1].splitlines()) if line.strip()), "")[:200]
@@ -166,7 +181,9 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     lines = [f"| kind | {' | '.join(MODELS)} |", "|---" * (len(MODELS) + 1) + "|"]
     for kind in KINDS:
         cells = [known.get((kind, model)) for model in MODELS]
-        told = [f"{word(row)} {row['original_nodes'] or '-'}→{row['nodes'] or '-'}" if row else "not run" for row in cells]
+        told = [
+            f"{word(row)} {row['original_nodes'] or '-'}→{row['nodes'] or '-'}" if row else "not run" for row in cells
+        ]
         lines.append(f"| {kind} | {' | '.join(told)} |")
     sums = Counter(map(word, known.values()))
     counts = ", ".join(f"{count} {one}" for one, count in sums.most_common())
@@ -176,7 +193,10 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     alike = sum(row["nodes"] == row["original_nodes"] for row in known.values())
     on = Counter(row["torch"].partition("+")[0] for row in known.values())
     where = ", ".join(f"{count} on torch {one}" for one, count in on.items())
-    told = f"{len(known)} of {len(KINDS) * len(MODELS)} cases were run ({where}): {counts or 'none'}. A search had `--max-time`"
+    told = (
+        f"{len(known)} of {len(KINDS) * len(MODELS)} cases were run ({where}): {counts or 'none'}. A search had "
+        "`--max-time`"
+    )
     again = [row for row in rows if known[row["kind"], row["model"]] is not row and word(row) != "good"]
     before = "; ".join(f"{row['model']}, {row['kind']} ({word(row)} on torch {row['torch']})" for row in again)
     lines += ["", told, f"{limits}, within which {alike} of them found nothing smaller."]

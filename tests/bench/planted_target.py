@@ -1,6 +1,7 @@
 """A planted crash of a compiler: a rung refuses every graph that holds an operator, nested graphs included.
 
-`write` makes a module that plants it, for `graphdbg minify --import`; `by_callable` is the same question asked by a predicate of
+`write` makes a module that plants it, for `graphdbg minify --import`; `by_callable` is the same question asked by a
+predicate of
 the caller's, for `graphdbg.minify(check=...)`.
 
 >>> Target("aten.sin.default").held_by(gm)
@@ -45,7 +46,8 @@ class PlantedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Target:
-    """An operator as a saved graph names it; `dtype`: of what it gives; `symbolic`: it takes or gives a symbolic size."""
+    """An operator as a saved graph names it; `dtype`: of what it gives; `symbolic`: it takes or gives a symbolic
+    size."""
 
     name: str
     dtype: str = ""
@@ -63,8 +65,12 @@ class Target:
         if self.dtype and self.dtype not in {str(one.dtype) for one in _tensors(node)}:
             return False
         values = [_value(one) for one in (node, *node.all_input_nodes)]
-        sizes = [size for value in values for one in pytree.tree_leaves(value)
-                 for size in (one.shape if isinstance(one, torch.Tensor) else (one,))]  # fmt: skip
+        sizes = [
+            size
+            for value in values
+            for one in pytree.tree_leaves(value)
+            for size in (one.shape if isinstance(one, torch.Tensor) else (one,))
+        ]
         return not self.symbolic or any(map(_is_open, sizes))
 
 
@@ -86,7 +92,8 @@ def _tensors(node: fx.Node) -> list[torch.Tensor]:
 
 
 def target_of(graph: GraphBody, seed: str, *, symbolic: bool) -> Target | None:
-    """The most special operator of a recorded graph, one of a seed where there are several; None for one that computes nothing.
+    """The most special operator of a recorded graph, one of a seed where there are several; None for one that computes
+    nothing.
 
     `symbolic`: one with a symbolic size is more special than others.
     """
@@ -129,7 +136,9 @@ def _dtype(value: Value | None) -> str:
 
 
 def _symbolic(value: Value | None) -> bool:
-    return isinstance(value, SymValue) or (isinstance(value, TensorValue) and any(isinstance(size, str) for size in value.shape))
+    return isinstance(value, SymValue) or (
+        isinstance(value, TensorValue) and any(isinstance(size, str) for size in value.shape)
+    )
 
 
 def _bodies(body: GraphBody) -> Iterator[GraphBody]:
@@ -172,7 +181,10 @@ def _noted(gm: fx.GraphModule, fakes: list[Any]) -> fx.GraphModule:
 
 def write(folder: Path, module: str, target: Target, name: str) -> None:
     """A module that plants the fault in whoever imports it."""
-    text = f"import json\n\nimport planted_target\n\nplanted_target.plant(json.loads({json.dumps(asdict(target))!r}), {name!r})\n"
+    text = (
+        "import json\n\nimport planted_target\n\n"
+        f"planted_target.plant(json.loads({json.dumps(asdict(target))!r}), {name!r})\n"
+    )
     (folder / f"{module}.py").write_text(text)
 
 

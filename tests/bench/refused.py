@@ -4,7 +4,8 @@
     python tests/bench/refused.py --only 'numpy|opt' --anew    # some of them, whatever was found before
     python tests/bench/refused.py --write docs/refused.md      # the page, from the rows
 
-A row is appended for each program: how many graphs it gave, and of each that does not load why, and what to do. Nothing is
+A row is appended for each program: how many graphs it gave, and of each that does not load why, and what to do. Nothing
+is
 replayed.
 Exit code: 0 every program has its row, 1 some do not.
 """
@@ -61,13 +62,30 @@ def record(chosen: Sequence[Program], folder: Path, limit_s: float) -> None:
         words = [str(HERE / "capture_live.py"), str(folder), *(one.name for one in chosen)]
     else:
         (folder / chosen[0].name).mkdir()
-        words = ["-m", "graphdbg", "dump", "-o", str(folder / chosen[0].name / "run"), "--", str(TRANSFORMERS), chosen[0].name]
+        words = [
+            "-m",
+            "graphdbg",
+            "dump",
+            "-o",
+            str(folder / chosen[0].name / "run"),
+            "--",
+            str(TRANSFORMERS),
+            chosen[0].name,
+        ]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # torchrun lies there
     environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ, "PATH": path}
     with (folder / "log.txt").open("w") as log:
         try:
-            subprocess.run([sys.executable, *words], stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False,
-                           timeout=limit_s * len(chosen), env=environment, cwd=ROOT)  # fmt: skip
+            subprocess.run(
+                [sys.executable, *words],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                check=False,
+                timeout=limit_s * len(chosen),
+                env=environment,
+                cwd=ROOT,
+            )
         except subprocess.TimeoutExpired:
             print(f"{', '.join(one.name for one in chosen)}: took longer than {limit_s:.0f} s each", file=sys.stderr)
 
@@ -83,7 +101,9 @@ def loaded(program: Program, folder: Path) -> dict[str, Any]:
     if failed.exists():
         return {**row, "error": failed.read_text().strip().splitlines()[-1]}
     try:
-        graphs = [load_graph(folder / "case")] if (folder / "case").exists() else list(open_run(folder / "run").graphs())
+        graphs = (
+            [load_graph(folder / "case")] if (folder / "case").exists() else list(open_run(folder / "run").graphs())
+        )
     except GraphdbgError as error:
         return {**row, "error": str(error)}
     for saved in graphs:
@@ -166,9 +186,12 @@ def page(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 HEAD = """# What is refused
 
-A saved graph calls functions of a list, and holds values that have a saved form; anything else is refused by its name when the
-graph is loaded. This page says what real programs meet of it. Made by `python tests/bench/refused.py --write docs/refused.md`,
-which records every program of the [capture matrix](capture-matrix.md) and tiny models of `transformers` {version}, and loads each
+A saved graph calls functions of a list, and holds values that have a saved form; anything else is refused by its name
+when the
+graph is loaded. This page says what real programs meet of it. Made by `python tests/bench/refused.py --write
+docs/refused.md`,
+which records every program of the [capture matrix](capture-matrix.md) and tiny models of `transformers` {version}, and
+loads each
 graph that torch {torch} made of them, with its inputs, in another process. A graph that Dynamo abandoned is not
 counted, and of a program that took too long the graphs that it had made by then are.
 """

@@ -1,7 +1,10 @@
-"""Generated code of stock Inductor and of the compile path, side by side: taken without building any of it, and compared.
+"""Generated code of stock Inductor and of the compile path, side by side: taken without building any of it, and
+compared.
 
-Both compile through torch.compile with a backend that calls them; loading of the generated wrapper is the one thing that is
-patched out, for both at the same place, so no C++ compiler runs for a kernel. Counters that number graphs and kernels start from
+Both compile through torch.compile with a backend that calls them; loading of the generated wrapper is the one thing
+that is
+patched out, for both at the same place, so no C++ compiler runs for a kernel. Counters that number graphs and kernels
+start from
 0 for each compile. Caches are off. Must not be used while something else compiles in this process.
 
 >>> stock, ours = codes_of(cell, STOCK), codes_of(cell, OURS)
@@ -70,10 +73,21 @@ class Codes:
 
 
 KEPT = (
-    "counter_deltas", "metrics_deltas", "output_strides", "guards_expr", "inductor_post_grad_graph_str", "runnable_graph_str",
-    "mutated_input_idxs", "inputs_to_check", "device_types", "cache_linemap", "disabled_cudagraphs_reason", "fx_kwargs",
-    "inductor_provenance_mapping_str", "inductor_provenance_stack_traces_str",
-)  # fmt: skip
+    "counter_deltas",
+    "metrics_deltas",
+    "output_strides",
+    "guards_expr",
+    "inductor_post_grad_graph_str",
+    "runnable_graph_str",
+    "mutated_input_idxs",
+    "inputs_to_check",
+    "device_types",
+    "cache_linemap",
+    "disabled_cudagraphs_reason",
+    "fx_kwargs",
+    "inductor_provenance_mapping_str",
+    "inductor_provenance_stack_traces_str",
+)
 """Attributes of torch's CompiledFxGraph that are compared as texts."""
 
 
@@ -158,7 +172,8 @@ def pin_counters() -> None:
             owner = getattr(owner, one, None)
         if hasattr(owner, name):
             setattr(owner, name, itertools.count(0))
-    FakeTensorMode.cache_clear()  # a hit forgets that an operator returned one tensor twice: other code than after a miss
+    # a hit forgets that an operator returned one tensor twice: other code than after a miss
+    FakeTensorMode.cache_clear()
 
 
 def first_difference(stock: Codes, ours: Codes) -> str | None:
@@ -185,11 +200,12 @@ def _around(one: str, other: str) -> str:
 _NAMES = (
     (re.compile(r"/\S*?/(?:[^/\s'\"]*/)*([a-z0-9]{2})/c[a-z0-9]{40,}"), "<cached>"),
     (re.compile(r"0x[0-9a-f]{6,}|\b7[ef][0-9a-f]{10}\b"), "<address>"),
-)  # fmt: skip
+)
 
 
 def normal(text: str) -> list[str]:
-    """Lines without folders of caches and addresses of objects: nothing else differs between two compiles in one process."""
+    """Lines without folders of caches and addresses of objects: nothing else differs between two compiles in one
+    process."""
     if "torch._inductor.config." in text:  # of a script for one graph: which settings were ever set in this process
         text = "\n".join(line for line in text.splitlines() if not line.startswith("torch."))
     for pattern, name in _NAMES:
@@ -209,7 +225,8 @@ def raise_instead(name: str) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def torch_raising() -> Iterator[None]:
-    """Meanwhile torch's own orchestration raises, whoever holds it: its functions' code is replaced, and their names too."""
+    """Meanwhile torch's own orchestration raises, whoever holds it: its functions' code is replaced, and their names
+    too."""
     functions = {
         name: getattr(stock_module, name)
         for name in (
@@ -236,7 +253,8 @@ def torch_raising() -> Iterator[None]:
 
 
 def run_by(cell: Cell, compile_it: Compile) -> list[Tensor]:
-    """Builds one cell really and runs it, with a backward in training; what it returned, then the parameters' gradients."""
+    """Builds one cell really and runs it, with a backward in training; what it returned, then the parameters'
+    gradients."""
     module, inputs = cell.build()
     torch._dynamo.reset()
     pin_counters()

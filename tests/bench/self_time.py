@@ -1,8 +1,11 @@
 """How much of a compile is ours: time outside torch's functions, as a share of the compile.
 
-A timer of the processor interrupts the compile each millisecond and looks who runs: the innermost frame that is torch's or of
-`toolkit/compile_fx`; what that calls in C or in the standard library is its own. What the counting of operators for reports
-causes is ours, torch's functions included. Sampling slows nobody, unlike a profiler, which makes many small calls dear. The
+A timer of the processor interrupts the compile each millisecond and looks who runs: the innermost frame that is torch's
+or of
+`toolkit/compile_fx`; what that calls in C or in the standard library is its own. What the counting of operators for
+reports
+causes is ours, torch's functions included. Sampling slows nobody, unlike a profiler, which makes many small calls dear.
+The
 first compile of a cell in this process is not measured. No kernel is built: a share of a real compile is smaller.
 
 >>> share_of(Cell("gpt_block", "infer"))
@@ -88,7 +91,9 @@ def table(cells: list[Cell]) -> int:
     for cell in cells:
         share = share_of(cell)
         parts[cell] = share.part
-        print(f"{cell.model:26} {cell.mode:14} {share.ours:5} of {share.samples:6} samples  {share.part:6.2%}", flush=True)
+        print(
+            f"{cell.model:26} {cell.mode:14} {share.ours:5} of {share.samples:6} samples  {share.part:6.2%}", flush=True
+        )
     worst = max(parts, key=parts.__getitem__)
     median = statistics.median(parts.values())
     print(f"median {median:.2%}, worst {parts[worst]:.2%} ({worst.model} {worst.mode}), limit {LIMIT:.0%}")

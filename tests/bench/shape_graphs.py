@@ -48,7 +48,9 @@ def stock_calls(shape: Shape, failure: Failure, limit: int) -> tuple[int, int | 
     calls = 0
 
     def kept(gm: fx.GraphModule) -> Candidate:
-        return Candidate.of(int(node.name.removeprefix("atom_")) for node in gm.graph.nodes if node.op == "call_function")
+        return Candidate.of(
+            int(node.name.removeprefix("atom_")) for node in gm.graph.nodes if node.op == "call_function"
+        )
 
     def fails(gm: fx.GraphModule, _inputs: Sequence[Any]) -> bool:
         nonlocal calls

@@ -1,4 +1,5 @@
-"""PTX for every Triton kernel of the twenty models, forward and backward, for named GPUs, with none here: a table and a count.
+"""PTX for every Triton kernel of the twenty models, forward and backward, for named GPUs, with none here: a table and a
+count.
 
     python tests/bench/triton_code.py [--models gru,unet] [--targets cuda:80,cuda:90]
 
@@ -61,7 +62,10 @@ def main() -> int:
     given = parser.parse_args()
     kernels = candidates = failed = 0
     print(f"torch {torch.__version__}; GPUs here: {torch.cuda.device_count()}")
-    print(f"{'model':28}{'stage':10}{'target':9}{'kernels':>8}{'PTX':>6}{'candidates':>12}{'most regs':>11}{'spills':>8}{'s':>7}")
+    print(
+        f"{'model':28}{'stage':10}{'target':9}{'kernels':>8}{'PTX':>6}{'candidates':>12}"
+        f"{'most regs':>11}{'spills':>8}{'s':>7}"
+    )
     for name in given.models.split(","):
         for graph in (one for one in graphs_of(name) if one.stage in ("forward", "backward", "inference")):
             for target in given.targets.split(","):
@@ -71,8 +75,10 @@ def main() -> int:
                 most = max((row.registers or 0 for row in rows), default=0)
                 spills = sum(bool((row.spill_stores or 0) + (row.spill_loads or 0)) for row in rows)
                 took = time.perf_counter() - began
-                print(f"{name:28}{graph.stage:10}{target:9}{len(names):8}{len(good):6}{len(rows):12}{most:11}{spills:8}{took:7.1f}",
-                      flush=True)  # fmt: skip
+                print(
+                    f"{name:28}{graph.stage:10}{target:9}{len(names):8}{len(good):6}{len(rows):12}{most:11}{spills:8}{took:7.1f}",
+                    flush=True,
+                )
                 for row in rows:
                     if row.error:
                         print(f"    {row.name} {row.config}: {row.error}")

@@ -28,7 +28,8 @@ SIZES = {"embedding_bag": 8}
 
 @dataclass
 class Graph:
-    """A graph as the compiler of its stage gets it. `inputs`: copies of the step's; `kwargs`: what the compiler is told."""
+    """A graph as the compiler of its stage gets it. `inputs`: copies of the step's; `kwargs`: what the compiler is
+    told."""
 
     model: str
     stage: str
@@ -41,7 +42,8 @@ class Graph:
 def graphs_of(
     name: str, size: int | None = None, *, dynamic: bool | None = None, autocast: torch.dtype | None = None
 ) -> list[Graph]:
-    """Runs one training step of a model and keeps the graphs that Inductor compiled for it: Dynamo's, those that its inner
+    """Runs one training step of a model and keeps the graphs that Inductor compiled for it: Dynamo's, those that its
+    inner
     compiler got, in the order in which they ran, and the joint graph. `autocast`: to that type."""
     torch.manual_seed(0)
     module: Any
@@ -62,7 +64,9 @@ def graphs_of(
         return make_boxed_func(run)
 
     def partition(gm: fx.GraphModule, given: Sequence[Any], **kwargs: Any) -> Any:
-        known = {key: value for key, value in kwargs.items() if key in ("num_fwd_outputs", "static_lifetime_input_indices")}
+        known = {
+            key: value for key, value in kwargs.items() if key in ("num_fwd_outputs", "static_lifetime_input_indices")
+        }
         joints.append(Graph(name, "joint", copy.deepcopy(gm), [], known, bool(dynamic)))
         return usual(gm, given, **kwargs)
 
@@ -79,7 +83,13 @@ def graphs_of(
     torch._dynamo.reset()
     context = torch.autocast("cpu", autocast) if autocast is not None else torch.autocast("cpu", enabled=False)
     lstms_too = torch._dynamo.config.patch(allow_rnn=True)  # oneDNN's own layer of an LSTM has no kernels of Inductor's
-    with no_caches(), context, lstms_too, torch.backends.mkldnn.flags(enabled=False), replaced(path, "partition_fn", partition):
+    with (
+        no_caches(),
+        context,
+        lstms_too,
+        torch.backends.mkldnn.flags(enabled=False),
+        replaced(path, "partition_fn", partition),
+    ):
         made = torch.compile(module, backend=backend, dynamic=dynamic)(*inputs)
     outputs = [one for one in tree_leaves(made) if isinstance(one, torch.Tensor) and one.requires_grad]
     torch.autograd.backward(outputs, [torch.randn_like(one) for one in outputs])

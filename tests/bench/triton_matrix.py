@@ -4,8 +4,10 @@
     python tests/bench/triton_matrix.py gru unet --ways dynamic,bfloat16
     python tests/bench/triton_matrix.py --stages backward
 
-`ways`: static (recorded sizes as numbers), dynamic (their symbols kept), bfloat16 (the step under autocast). "agrees" is the
-judge's verdict: outputs, gradients and changed inputs against eager and float64. Error: the largest relative error of an
+`ways`: static (recorded sizes as numbers), dynamic (their symbols kept), bfloat16 (the step under autocast). "agrees"
+is the
+judge's verdict: outputs, gradients and changed inputs against eager and float64. Error: the largest relative error of
+an
 output, to float64 where there is a reference. Exit code: 1 if any graph disagrees.
 """
 
@@ -81,13 +83,20 @@ class Row:
         error = "-" if self.error is None else f"{self.error:.1e}"
         count = [str(one) for one in (len(self.count.kernels), self.count.launches, self.count.programs)]
         return [
-            self.graph.model, self.way, self.graph.stage, *count, "yes" if self.agrees else self.verdict[:200], error,
-            f"{self.seconds:.1f}", f"{self.eager_s:.3f}",
-        ]  # fmt: skip
+            self.graph.model,
+            self.way,
+            self.graph.stage,
+            *count,
+            "yes" if self.agrees else self.verdict[:200],
+            error,
+            f"{self.seconds:.1f}",
+            f"{self.eager_s:.3f}",
+        ]
 
 
 def rows(model: str, way: str, stages: tuple[str, ...] = STAGES) -> Iterator[Row]:
-    """The lines of one model. Each stage is judged on graphs of its own: a compile adds to the symbols that graphs share."""
+    """The lines of one model. Each stage is judged on graphs of its own: a compile adds to the symbols that graphs
+    share."""
     if (model, way) in UNTRACED:
         return
     present = [index for index, one in enumerate(graphs_of(model, **WAYS[way])) if one.stage in stages]

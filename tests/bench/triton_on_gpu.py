@@ -1,13 +1,16 @@
-"""The twenty models' Triton kernels, written with no GPU, on a real one: results, PTX and source against what stock makes here.
+"""The twenty models' Triton kernels, written with no GPU, on a real one: results, PTX and source against what stock
+makes here.
 
     python tests/bench/triton_on_gpu.py OUT [--models gru,unet] [--jobs 8] [--time 3]
 
 1. Children that see no GPU interpret every graph and save launches, wrappers, and PTX for the pretended GPU.
 2. This process launches each saved launch on the GPU and compares it with the interpreter and with eager.
-3. It compiles the same sources for the same configurations with the real driver, and compares PTX (without debug sections).
+3. It compiles the same sources for the same configurations with the real driver, and compares PTX (without debug
+  sections).
 4. Stock Inductor compiles the same graphs for the real GPU, and its kernels' sources are compared with those of 1.
 
-OUT gets a folder for each model, `results.json` and `results.txt`. Exits with 1 where something differs or died, 3 without a GPU.
+OUT gets a folder for each model, `results.json` and `results.txt`. Exits with 1 where something differs or died, 3
+without a GPU.
 """
 
 from __future__ import annotations
@@ -72,7 +75,9 @@ def save(model: str, target: str, out: Path) -> None:
         try:
             case = Live(graph.gm, graph.inputs, ReplaySpec(graph.stage, graph.kwargs), [])
             with watching_compiles(lambda gm: None, codes.append):
-                saved_launches(case, folder / "launches", target, lambda kernel, call: True, graph=f"{model} {graph.stage}")
+                saved_launches(
+                    case, folder / "launches", target, lambda kernel, call: True, graph=f"{model} {graph.stage}"
+                )
         except Exception:  # noqa: BLE001  the other graphs go on
             error = traceback.format_exc()
         (folder / "wrapper.py").write_text("\n".join(codes))
@@ -105,7 +110,8 @@ def different(known: Launches) -> dict[str, Launch]:
 
 
 def bare_ptx(text: str) -> list[str]:
-    """PTX without what debuggers read: locations, files, sections, labels of theirs, comments; and without the source's path in
+    """PTX without what debuggers read: locations, files, sections, labels of theirs, comments; and without the source's
+    path in
     what a failing assertion says."""
     kept, depth = [], 0
     for line in text.splitlines():
@@ -186,7 +192,9 @@ def launch_all(known: Launches, row: dict[str, Any], results: Results, limits: C
                 judged = launched(launch, known, Path(folder), limits if launch.folder in largest else None)
         except Exception as error:  # noqa: BLE001  the other launches go on, where CUDA still can
             said = (str(error).splitlines() or [""])[0]
-            judged = JudgedLaunch(launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text())
+            judged = JudgedLaunch(
+                launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text()
+            )
             judged.died = f"{type(error).__name__}: {said}"
         for one in judged.arguments:
             for way in ("interpreter", "eager"):
@@ -233,7 +241,9 @@ def on_gpu(models: Sequence[str], out: Path, limits: Ceilings, timed: int) -> Re
             began = time.perf_counter()
             folder = out / model / f"{place}_{graph.stage}"
             row: dict[str, Any] = {"model": model, "stage": graph.stage, "interpreter": 0.0, "eager": 0.0}
-            row |= dict.fromkeys(("graphs", "launches", "agree", "died", "failed", "interpreter_compared", "eager_compared"), 0)
+            row |= dict.fromkeys(
+                ("graphs", "launches", "agree", "died", "failed", "interpreter_compared", "eager_compared"), 0
+            )
             row |= dict.fromkeys(("ptx", "ptx_same", "sources", "sources_same"), 0)
             row["graphs"] = 1
             note = folder / "saved.json"
@@ -257,6 +267,7 @@ def on_gpu(models: Sequence[str], out: Path, limits: Ceilings, timed: int) -> Re
 
 def save_all(models: Sequence[str], target: str, out: Path, jobs: int) -> None:
     """Step 1, a process for each model."""
+
     def one(model: str) -> None:
         cache = str(out / "caches" / model)
         hidden = {"CUDA_VISIBLE_DEVICES": "", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
@@ -276,7 +287,9 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--time", type=int, default=1, help="how many launches of each graph are timed, the largest first")
+    parser.add_argument(
+        "--time", type=int, default=1, help="how many launches of each graph are timed, the largest first"
+    )
     parser.add_argument("--target", default="")
     parser.add_argument("--save", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -293,12 +306,17 @@ def main() -> int:
     models = given.models.split(",")
     began = time.perf_counter()
     save_all(models, target, out, given.jobs)
-    emit(f"saved the launches of {len(models)} models for {target} in {time.perf_counter() - began:.0f} s", as_json=False)
+    emit(
+        f"saved the launches of {len(models)} models for {target} in {time.perf_counter() - began:.0f} s", as_json=False
+    )
     with contextlib.ExitStack() as stack:  # a cache of its own: what the children compiled must not be found
         os.environ["TRITON_CACHE_DIR"] = stack.enter_context(tempfile.TemporaryDirectory())
         limits = measured(bench)
-        emit(f"{limits.device}: {limits.bandwidth / 1e12:.3g} TB/s, launch {limits.launch_s * 1e6:.1f} us, " + ", ".join(
-            f"{kind} {peak / 1e12:.3g} TFLOP/s" for kind, peak in limits.peaks.items()), as_json=False)  # fmt: skip
+        emit(
+            f"{limits.device}: {limits.bandwidth / 1e12:.3g} TB/s, launch {limits.launch_s * 1e6:.1f} us, "
+            + ", ".join(f"{kind} {peak / 1e12:.3g} TFLOP/s" for kind, peak in limits.peaks.items()),
+            as_json=False,
+        )
         results = on_gpu(models, out, limits, given.time)
     total = results.total
     results.tell("total: " + ", ".join(f"{key} {value}" for key, value in total.items()))

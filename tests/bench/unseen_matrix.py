@@ -1,12 +1,18 @@
-"""Whether Dynamo sees the recorder: what it counts in a program that is not recorded, recorded, and with --compiled-autograd.
+"""Whether Dynamo sees the recorder: what it counts in a program that is not recorded, recorded, and with
+--compiled-autograd.
 
-    python tests/bench/unseen_matrix.py --jobs 2         # every program under three backends: an hour on 2 cores; resumable
+    python tests/bench/unseen_matrix.py --jobs 2         # every program under three backends: an hour on 2 cores;
+    resumable
     python tests/bench/unseen_matrix.py --only 'inside|cond' --backends aot_eager,inductor --anew
-    python tests/bench/unseen_matrix.py --only '^$' --write docs/unseen-matrix.md        # the page of all rows, from the rows
+    python tests/bench/unseen_matrix.py --only '^$' --write docs/unseen-matrix.md        # the page of all rows, from
+    the rows
 
-Each run is a child forked from one process, so that all begin alike, with torch's caches of graphs off: a recording turns them
-off too. Compared: graph breaks by reason, graphs and calls in them, frames, compiles, recompiles; and no code of graphdbg may
-have come to Dynamo. A row is appended for each program and backend. Needs torch and the checkout, which need not be installed.
+Each run is a child forked from one process, so that all begin alike, with torch's caches of graphs off: a recording
+turns them
+off too. Compared: graph breaks by reason, graphs and calls in them, frames, compiles, recompiles; and no code of
+graphdbg may
+have come to Dynamo. A row is appended for each program and backend. Needs torch and the checkout, which need not be
+installed.
 Exit code: 0 all equal, 1 some differ.
 """
 
@@ -46,12 +52,16 @@ def counted(run: Any) -> dict[str, Any]:
     ours = (str(ROOT / "dumps"), str(ROOT / "toolkit"))
     breaks = {reason.partition("\n")[0]: times for reason, times in utils.counters["graph_break"].items()}
     return {
-        "breaks": breaks, "frames": dict(utils.counters["frames"]), "graphs": dict(utils.counters["stats"]),
+        "breaks": breaks,
+        "frames": dict(utils.counters["frames"]),
+        "graphs": dict(utils.counters["stats"]),
         "compiles": len(utils.compilation_time_metrics.get("_compile.compile_inner", ())),
         "recompiles": sum(map(len, utils.guard_failures.values())),
-        "ours": sorted({getattr(code, "co_qualname", code.co_name) for code in codes if code.co_filename.startswith(ours)}),
+        "ours": sorted(
+            {getattr(code, "co_qualname", code.co_name) for code in codes if code.co_filename.startswith(ours)}
+        ),
         "error": error,
-    }  # fmt: skip
+    }
 
 
 def forked(function: Callable[[], Any], limit_s: int = 600) -> tuple[int, Any]:
@@ -104,7 +114,8 @@ def _counted_program(name: str, backend: str, way: str, folder: Path) -> dict[st
 
 
 def row_of(name: str, backend: str) -> dict[str, Any]:
-    """The row of a program and a backend: what is counted without a recording, and what a recording changes, a line each."""
+    """The row of a program and a backend: what is counted without a recording, and what a recording changes, a line
+    each."""
     with tempfile.TemporaryDirectory(prefix="graphdbg-unseen-") as folder:
         plain, *others = [in_child(name, backend, way, Path(folder)) for way in WAYS]
     lines = [f"{plain['told']}"] if "told" in plain else []
@@ -112,7 +123,9 @@ def row_of(name: str, backend: str) -> dict[str, Any]:
         keys = [key for key in {**plain, **found} if found.get(key) != plain.get(key)]
         frames = [one.get("frames", {}).get("total", 0) for one in (found, plain)]
         if way == WAYS[2] and "frames" in keys and frames[0] < frames[1]:
-            keys.remove("frames")  # of torch's own, around the backward of a compiled part, which is captured and not run
+            keys.remove(
+                "frames"
+            )  # of torch's own, around the backward of a compiled part, which is captured and not run
         lines += [f"{way}: {key} {found.get(key)}, not {plain.get(key)}" for key in keys]
         lines += [f"{way}: Dynamo saw {found['ours']}"] if found.get("ours") else []
     return {"program": name, "backend": backend, "different": lines, "plain": plain}
@@ -120,7 +133,9 @@ def row_of(name: str, backend: str) -> dict[str, Any]:
 
 def prepare() -> None:
     """Imports all that the children need, and makes what is random repeatable. To be called before the first child."""
-    os.environ.update(TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0", TORCHINDUCTOR_COMPILE_THREADS="1")
+    os.environ.update(
+        TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0", TORCHINDUCTOR_COMPILE_THREADS="1"
+    )
     import sympy.core.random
     import torch
 
@@ -162,8 +177,14 @@ def page(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield "# What a recording changes of what Dynamo counts"
     yield ""
     yield "Each program of the [capture matrix](capture-matrix.md) runs not recorded, recorded, and recorded with"
-    yield "`--compiled-autograd`, each time in a process of its own. Compared: graph breaks by reason, graphs, calls in them,"
-    yield "frames, compiles and recompiles; no code of graphdbg may come to Dynamo. With `--compiled-autograd` there may be"
+    yield (
+        "`--compiled-autograd`, each time in a process of its own. Compared: graph breaks by reason, graphs, "
+        "calls in them,"
+    )
+    yield (
+        "frames, compiles and recompiles; no code of graphdbg may come to Dynamo. With `--compiled-autograd` "
+        "there may be"
+    )
     yield "fewer frames: those of torch around the backward of a compiled part, which is captured in place of them."
     yield "Made by `python tests/bench/unseen_matrix.py --write docs/unseen-matrix.md`."
     yield ""
@@ -176,9 +197,12 @@ def page(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         plain = row["plain"]
         notes += [f"{row['program']} under {row['backend']}: {'; '.join(row['different'])}"] if row["different"] else []
         counts = [
-            sum(plain.get("breaks", {}).values()), plain.get("graphs", {}).get("unique_graphs", 0),
-            plain.get("frames", {}).get("total", 0), plain.get("compiles", ""), plain.get("recompiles", ""),
-        ]  # fmt: skip
+            sum(plain.get("breaks", {}).values()),
+            plain.get("graphs", {}).get("unique_graphs", 0),
+            plain.get("frames", {}).get("total", 0),
+            plain.get("compiles", ""),
+            plain.get("recompiles", ""),
+        ]
         told = f"[{len(notes)}]" if row["different"] else "refused alike" if plain.get("error") else "equal"
         yield f"| {row['program']} | {row['backend']} | {' | '.join(map(str, counts))} | {told} |"
     yield ""
@@ -201,11 +225,15 @@ def main() -> int:
 
     names = [one.name for one in [*ROWS, *HOOKED] if not one.api and one.ranks == 1]
     places = {(name, backend): at for at, (name, backend) in enumerate((a, b) for a in names for b in BACKENDS)}
-    wanted = {(name, backend) for name in names if re.search(chosen.only, name) for backend in chosen.backends.split(",")}
+    wanted = {
+        (name, backend) for name in names if re.search(chosen.only, name) for backend in chosen.backends.split(",")
+    }
     file: Path = chosen.out or ROOT / ".cache" / f"unseen-{torch.__version__}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     text = file.read_text() if file.exists() else ""
-    found = {(row["program"], row["backend"]): row for row in map(json.loads, text[: text.rfind("\n") + 1].splitlines())}
+    found = {
+        (row["program"], row["backend"]): row for row in map(json.loads, text[: text.rfind("\n") + 1].splitlines())
+    }
     found = {pair: row for pair, row in found.items() if pair in places and not (chosen.anew and pair in wanted)}
     file.write_text("".join(json.dumps(row) + "\n" for row in found.values()))
     for row in matrix(sorted(wanted - set(found), key=places.__getitem__), chosen.jobs):

@@ -1,4 +1,5 @@
-"""A small run with both sides of autograd, made without torch: Dynamo's graph, forward with generated code, backward, post-grad.
+"""A small run with both sides of autograd, made without torch: Dynamo's graph, forward with generated code, backward,
+post-grad.
 
 >>> run = autograd_run(Path("myrun"), Path("model.py"))
 """
@@ -33,7 +34,7 @@ async_compile = AsyncCompile()
 #   relu => relu
 # Graph fragment:
 #   %mm : Tensor "f32[4, 8][8, 1]cuda:0" = PlaceHolder[target=mm]
-#   %relu : Tensor "f32[4, 8][8, 1]cuda:0"[num_users=2] = call_function[target=torch.ops.aten.relu.default](args = (%mm,))
+#   %relu : Tensor "f32[4, 8][8, 1]cuda:0"[num_users=2] = call_function[target=aten.relu.default](args = (%mm,))
 #   return %relu
 triton_poi_fused_relu_0 = async_compile.triton('triton_poi_fused_relu_0', '''
 import triton
@@ -57,14 +58,30 @@ def call(args):
 """
 
 
-def call(name: str, target: str, *args: Any, number: int = -1, stack: int = -1, origin: str = "", aten: str = "",
-         shape: tuple[int | str, ...] = ("s0", 8)) -> NodeRecord:  # fmt: skip
+def call(
+    name: str,
+    target: str,
+    *args: Any,
+    number: int = -1,
+    stack: int = -1,
+    origin: str = "",
+    aten: str = "",
+    shape: tuple[int | str, ...] = ("s0", 8),
+) -> NodeRecord:
     """One call; an argument that is a text names a node."""
     encoded = [{"node": arg} if isinstance(arg, str) else arg for arg in args]
     return NodeRecord(
-        name=name, op="call_function", target=target, args=encoded, value=tensor_value(*shape), stack=stack,
-        module=-1 if stack < 0 else 2, seq_nr=number, from_node=[origin] if origin else [], original_aten=aten,
-    )  # fmt: skip
+        name=name,
+        op="call_function",
+        target=target,
+        args=encoded,
+        value=tensor_value(*shape),
+        stack=stack,
+        module=-1 if stack < 0 else 2,
+        seq_nr=number,
+        from_node=[origin] if origin else [],
+        original_aten=aten,
+    )
 
 
 def placeholder(name: str, *shape: int | str, number: int = -1) -> NodeRecord:
@@ -79,9 +96,14 @@ def output(*names: str) -> NodeRecord:
 
 def _record(graph_id: str, nodes: list[NodeRecord], inputs: list[InputRecord], strings: list[str]) -> GraphRecord:
     return GraphRecord(
-        format=FORMAT, id=graph_id, stage=graph_id.partition("/")[2], graph=GraphBody(nodes=nodes), inputs=inputs,
-        strings=strings, symbols=[SymbolRecord("s0", hint=4, lower=2, upper=64, source="L['x'].size()[0]")],
-    )  # fmt: skip
+        format=FORMAT,
+        id=graph_id,
+        stage=graph_id.partition("/")[2],
+        graph=GraphBody(nodes=nodes),
+        inputs=inputs,
+        strings=strings,
+        symbols=[SymbolRecord("s0", hint=4, lower=2, upper=64, source="L['x'].size()[0]")],
+    )
 
 
 def autograd_run(path: Path, model: Path, *, copy: bool = True) -> Run:
@@ -101,28 +123,40 @@ def autograd_run(path: Path, model: Path, *, copy: bool = True) -> Run:
     relu = call("relu", "aten.relu.default", "mm", number=8, stack=1, origin="relu", aten="aten.relu.default")
     made: dict[str, GraphRecord] = {}
     traced = [
-        placeholder("l_x_", "s0", 16), placeholder("l_w_", 16, 8), call("h", "operator.matmul", "l_x_", "l_w_", stack=0),
-        call("relu", "torch.relu", "h", stack=1), output("relu"),
-    ]  # fmt: skip
-    named = [InputRecord(name="l_x_", role="user", source="L['x']"), InputRecord(name="l_w_", role="parameter", source="L['w']")]
+        placeholder("l_x_", "s0", 16),
+        placeholder("l_w_", 16, 8),
+        call("h", "operator.matmul", "l_x_", "l_w_", stack=0),
+        call("relu", "torch.relu", "h", stack=1),
+        output("relu"),
+    ]
+    named = [
+        InputRecord(name="l_x_", role="user", source="L['x']"),
+        InputRecord(name="l_w_", role="parameter", source="L['w']"),
+    ]
     made["dynamo"] = _record("0_0/dynamo", traced, named, strings)
     made["forward"] = _record("0_0/forward", [x, w, mm, relu, output("relu", "primals_1", "relu")], given, strings)
     after = call("mm", "aten.mm.default", "primals_1", "primals_2", number=7, stack=0, origin="h")
     nodes = [x, w, after, relu, output("relu", "primals_1", "relu")]
     made["post_grad_forward"] = _record("0_0/post_grad_forward", nodes, given, strings)
     back = [
-        x, placeholder("relu", "s0", 8, number=8), placeholder("tangents_1", "s0", 8),
-        call("le", "aten.le.Scalar", "relu", 0, number=8), call("where", "aten.where.self", "le", "tangents_1", number=8),
+        x,
+        placeholder("relu", "s0", 8, number=8),
+        placeholder("tangents_1", "s0", 8),
+        call("le", "aten.le.Scalar", "relu", 0, number=8),
+        call("where", "aten.where.self", "le", "tangents_1", number=8),
         call("permute", "aten.permute.default", "primals_1", [1, 0], number=7, shape=(16, "s0")),
-        call("mm_1", "aten.mm.default", "permute", "where", number=7, shape=(16, 8)), output("mm_1"),
-    ]  # fmt: skip
+        call("mm_1", "aten.mm.default", "permute", "where", number=7, shape=(16, 8)),
+        output("mm_1"),
+    ]
     made["backward"] = _record("0_0/backward", back, [], strings)
     _, process = new_run(path)
     for record in made.values():
         process.save_graph(record)
     process.save_code("0_0/forward", {"output_code.py": CODE})
     seen = InputRecord(
-        name="primals_1", value=TensorValue("float32", [4, 16], [16, 1]), statistics={"min": -1.5, "max": 2.0, "nan": 1, "inf": 0}
+        name="primals_1",
+        value=TensorValue("float32", [4, 16], [16, 1]),
+        statistics={"min": -1.5, "max": 2.0, "nan": 1, "inf": 0},
     )
     process.save_inputs("0_0/forward", InputsRecord(format=FORMAT, inputs=[seen]))
     if copy:

@@ -49,9 +49,14 @@ def graph(text: str, graph_id: str = "0_0/forward", **fields: Any) -> GraphRecor
         else:
             raise ValueError(line)
     return GraphRecord(
-        format=FORMAT, id=graph_id, stage=graph_id.split("/")[1].split(".")[0], graph=GraphBody(nodes=nodes), strings=strings,
-        inputs=inputs, **fields,
-    )  # fmt: skip
+        format=FORMAT,
+        id=graph_id,
+        stage=graph_id.split("/")[1].split(".")[0],
+        graph=GraphBody(nodes=nodes),
+        strings=strings,
+        inputs=inputs,
+        **fields,
+    )
 
 
 def _call(found: re.Match[str], strings: list[str], names: set[str]) -> NodeRecord:
@@ -69,9 +74,14 @@ def _call(found: re.Match[str], strings: list[str], names: set[str]) -> NodeReco
         stack = len(strings)
         strings.append(f'  File "/home/me/{file}", line {line}, in forward\n    code of line {line}\n')
     return NodeRecord(
-        name=found["name"], op="call_function", target=found["target"], args=args, kwargs=kwargs, stack=stack,
+        name=found["name"],
+        op="call_function",
+        target=found["target"],
+        args=args,
+        kwargs=kwargs,
+        stack=stack,
         value=tensor(found["dtype"], found["shape"]) if found["shape"] else None,
-    )  # fmt: skip
+    )
 
 
 def _argument(text: str, names: set[str]) -> Any:

@@ -76,9 +76,13 @@ def chain(graph_id: str = "0_0/forward", nodes: int = 5, storage: str = "") -> G
     made.append(NodeRecord(name="output", op="output", target="output", args=[{"tuple": [{"node": made[-1].name}]}]))
     body = GraphBody(nodes=made, attrs={"w": StoredTensor(storage, tensor_value(4), parameter=True)})
     return GraphRecord(
-        format=FORMAT, id=graph_id, stage=graph_id.split("/")[1].split(".")[0], graph=body, strings=[STACK],
+        format=FORMAT,
+        id=graph_id,
+        stage=graph_id.split("/")[1].split(".")[0],
+        graph=body,
+        strings=[STACK],
         symbols=[SymbolRecord("s0", hint=3, lower=2)],
-    )  # fmt: skip
+    )
 
 
 def new_run(path: Path) -> tuple[RunWriter, ProcessWriter]:

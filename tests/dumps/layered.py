@@ -57,15 +57,24 @@ class _Builder:
         encoded = [{"node": arg.name} if isinstance(arg, NodeRecord) else arg for arg in args]
         self.nodes.append(
             NodeRecord(
-                name=name, op="call_function", target=target, args=encoded, value=value(*shape), stack=stack, module=module,
-                seq_nr=len(self.nodes), original_aten=target, from_node=[name],
+                name=name,
+                op="call_function",
+                target=target,
+                args=encoded,
+                value=value(*shape),
+                stack=stack,
+                module=module,
+                seq_nr=len(self.nodes),
+                original_aten=target,
+                from_node=[name],
             )
-        )  # fmt: skip
+        )
         return self.nodes[-1]
 
 
 def layered(nodes: int, graph_id: str = "0_0/forward") -> GraphRecord:
-    """Layers of normalisation, matrix multiplication, gelu and a residual, until there are `nodes` nodes or a few more."""
+    """Layers of normalisation, matrix multiplication, gelu and a residual, until there are `nodes` nodes or a few
+    more."""
     make = _Builder()
     x = make.input("L['x']", BATCH, WIDTH)
     one, wide, call = (BATCH, 1), (BATCH, 4 * WIDTH), make.call
@@ -91,9 +100,13 @@ def layered(nodes: int, graph_id: str = "0_0/forward") -> GraphRecord:
         make.layer += 1
     output = NodeRecord(name="output", op="output", target="output", args=[{"tuple": [{"node": x.name}]}])
     return GraphRecord(
-        format=FORMAT, id=graph_id, stage=graph_id.split("/")[1].split(".")[0], inputs=make.records, strings=make.strings,
+        format=FORMAT,
+        id=graph_id,
+        stage=graph_id.split("/")[1].split(".")[0],
+        inputs=make.records,
+        strings=make.strings,
         graph=GraphBody(nodes=[*make.inputs, *make.nodes, output]),
-    )  # fmt: skip
+    )
 
 
 def copied(record: GraphRecord) -> GraphRecord:

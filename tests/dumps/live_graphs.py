@@ -1,4 +1,5 @@
-"""Live graphs for the tests of the torch half: what Dynamo and AOTAutograd really build, caught before any compiler runs."""
+"""Live graphs for the tests of the torch half: what Dynamo and AOTAutograd really build, caught before any compiler
+runs."""
 
 from __future__ import annotations
 
@@ -12,9 +13,14 @@ Caught = list[tuple[str, GraphModule, list[Any]]]
 
 
 def caught(
-    function: Callable[..., Any], *args: Any, dynamic: bool = False, backward: bool = True, keep: Callable[..., Any] | None = None
+    function: Callable[..., Any],
+    *args: Any,
+    dynamic: bool = False,
+    backward: bool = True,
+    keep: Callable[..., Any] | None = None,
 ) -> Caught:
-    """(stage, graph, example inputs) of every graph that compiling and running `function` builds; `keep` is called with each."""
+    """(stage, graph, example inputs) of every graph that compiling and running `function` builds; `keep` is called with
+    each."""
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
 

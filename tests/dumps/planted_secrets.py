@@ -1,4 +1,5 @@
-"""A small run with every kind of secret and of absolute path in all its free texts: what `pack` and `report` may not tell."""
+"""A small run with every kind of secret and of absolute path in all its free texts: what `pack` and `report` may not
+tell."""
 
 from __future__ import annotations
 
@@ -56,17 +57,25 @@ KINDS = {
     "PEM": Planted("MIIEpAIBAAKCAQ" + LONG, "-----BEGIN RSA PRIVATE " + "KEY-----\n{}\n-----END RSA PRIVATE KEY-----"),
     "address": Planted("ann:pa55w0rd", "https://{}@git.example.org/x.git"),
     "exported": Planted("plain.word", "MY_SECRET='{}'"),
-}  # fmt: skip
+}
 PATHS = (
-    "/home/anneliese/gpt/train.py", "/data/acme/model/block.py", "/weights of us/last week/w.bin", "/train.py", "/usr/bin/g++",
-    "C:\\Users\\Ann\\model.py", "D:/our files/model.py", "\\\\server\\share\\model.py",
+    "/home/anneliese/gpt/train.py",
+    "/data/acme/model/block.py",
+    "/weights of us/last week/w.bin",
+    "/train.py",
+    "/usr/bin/g++",
+    "C:\\Users\\Ann\\model.py",
+    "D:/our files/model.py",
+    "\\\\server\\share\\model.py",
     "/opt/env/lib/python3.12/site-packages/torch/fx/a.py",
-)  # fmt: skip
-TEXT = "\n".join([
-    *(kind.text.format(kind.secret) for kind in KINDS.values()),
-    *(f'cannot open "{path}"\n  File "{path}", line 3, in f\n    y = f(x)' for path in PATHS),
-    *(f"see {path}:3 and -o{path}, b'\\n{path}'" for path in PATHS if " " not in path),
-])  # fmt: skip
+)
+TEXT = "\n".join(
+    [
+        *(kind.text.format(kind.secret) for kind in KINDS.values()),
+        *(f'cannot open "{path}"\n  File "{path}", line 3, in f\n    y = f(x)' for path in PATHS),
+        *(f"see {path}:3 and -o{path}, b'\\n{path}'" for path in PATHS if " " not in path),
+    ]
+)
 WORDS = ["train.py", *(word.format(kind.secret) for kind in KINDS.values() for word in kind.words), *PATHS]
 _PLACES = "".join(f"# File: {path}:3 in f, code: y = f(x)\n" for path in PATHS if ":" not in path)
 CODE = f'{_PLACES}"""{TEXT}"""\nbuf0 = aten.sin(x)\n'
@@ -80,7 +89,9 @@ def planted_run(folder: Path, record: GraphRecord) -> Run:
     """A run of one graph that failed, with everything planted in it."""
     environment = {"OMP_NUM_THREADS": "4", "DATABASE_PASSWORD": KINDS["variable of the run"].secret}
     options = {"lr": "1e-3", TEXT: TEXT}
-    writer = RunWriter.create(folder, RunRecord(format=FORMAT, command=["python", *WORDS], environment=environment, started=5.0))
+    writer = RunWriter.create(
+        folder, RunRecord(format=FORMAT, command=["python", *WORDS], environment=environment, started=5.0)
+    )
     process = writer.process("pid7")
     record.strings = [f'  File "{PATHS[0]}", line 3, in f\n    y = f(x)\n', TEXT]
     record.graph.nodes[1].stack = 0
@@ -147,6 +158,7 @@ def paths_in(path: Path) -> list[tuple[str, str]]:
     """Member and absolute path, for each that is left."""
     return [
         (name, layer[max(found.start() - 40, 0) : found.end() + 20].decode(errors="replace"))
-        for name, parts in layers(path).items() for layer in parts[:1] + parts[2:] + (parts[1:2] if ".json" not in name else [])
+        for name, parts in layers(path).items()
+        for layer in parts[:1] + parts[2:] + (parts[1:2] if ".json" not in name else [])
         for found in _ABSOLUTE.finditer(layer)
-    ]  # fmt: skip
+    ]

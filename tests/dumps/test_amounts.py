@@ -17,7 +17,8 @@ def test_bytes_have_binary_units() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(None, "?"), (0, "0"), (999, "999"), (1000, "1.00k"), (2_100_000, "2.10M"), (34_400_000_000, "34.4G")]
+    ("number", "text"),
+    [(None, "?"), (0, "0"), (999, "999"), (1000, "1.00k"), (2_100_000, "2.10M"), (34_400_000_000, "34.4G")],
 )
 def test_counts_have_decimal_prefixes(number: int | None, text: str) -> None:
     assert count_text(number) == text
@@ -29,13 +30,19 @@ def test_rates_are_counts_with_a_unit() -> None:
 
 def test_lengths_of_time() -> None:
     assert [age_text(seconds) for seconds in (-1, 5, 750, 7200, 300_000)] == [
-        "a moment", "5 seconds", "12 minutes", "2 hours", "3 days",
-    ]  # fmt: skip
+        "a moment",
+        "5 seconds",
+        "12 minutes",
+        "2 hours",
+        "3 days",
+    ]
     assert ago_text(750) == "12 minutes ago"
     clocks = [clock_text(seconds) for seconds in (0, 8, 60, 125, 3723, 36_000)]
     assert clocks == ["0 s", "8 s", "1:00", "2:05", "1:02:03", "10:00:00"]
 
 
 def test_a_command_that_prints_no_amount_does_not_wait_for_the_library() -> None:
-    check = "import sys; import graphdbg.dumps.amounts, graphdbg.dumps.commands.ls; assert 'humanize' not in sys.modules"
+    check = (
+        "import sys; import graphdbg.dumps.amounts, graphdbg.dumps.commands.ls; assert 'humanize' not in sys.modules"
+    )
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -60,7 +60,9 @@ def test_ids_that_repeat_after_a_reset_are_not_mixed_up(tmp_path: Path) -> None:
         torch._dynamo.reset()
         torch.compile(lambda x: (x + weight).cos(), backend="aot_eager")(torch.ones(3)).sum().backward()
     run = open_run(tmp_path / "run")
-    assert "0_0/joint.1" in [graph.id for graph in run.graphs()] and "0_0/backward.1" in [graph.id for graph in run.graphs()]
+    assert "0_0/joint.1" in [graph.id for graph in run.graphs()] and "0_0/backward.1" in [
+        graph.id for graph in run.graphs()
+    ]
     lent = {id: run.graph(id).inputs_record for id in ("0_0/joint", "0_0/joint.1")}
     tangents = [[one for one in seen.inputs if one.name == "tangents_1"] if seen else None for seen in lent.values()]
     assert tangents[0] == [] and tangents[1]

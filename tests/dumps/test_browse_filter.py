@@ -41,11 +41,16 @@ def test_terms() -> None:
 @pytest.mark.parametrize(
     ("text", "start", "end", "says"),
     [
-        ("opp:mm", 0, 3, "did you mean op"), ("x users>q", 8, 9, "no number"), ("op:", 0, 3, "nothing behind"),
-        ("shape>3", 5, 6, "text"), ("a \"b", 2, 4, "not closed"), ("-modul:x", 1, 6, "did you mean module"),
-        ("bytes>1X", 6, 8, "no number"), ("zzzz:1", 0, 4, "quotes"),
+        ("opp:mm", 0, 3, "did you mean op"),
+        ("x users>q", 8, 9, "no number"),
+        ("op:", 0, 3, "nothing behind"),
+        ("shape>3", 5, 6, "text"),
+        ('a "b', 2, 4, "not closed"),
+        ("-modul:x", 1, 6, "did you mean module"),
+        ("bytes>1X", 6, 8, "no number"),
+        ("zzzz:1", 0, 4, "quotes"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_is_pointed_at(text: str, start: int, end: int, says: str) -> None:
     with pytest.raises(FilterError) as error:
         parse(text)
@@ -55,7 +60,16 @@ def test_what_cannot_be_read_is_pointed_at(text: str, start: int, end: int, says
 
 
 def test_a_word_that_may_become_a_column_waits_while_it_is_typed() -> None:
-    for text, left in (("op:mm us", 1), ("op:mm us ", 2), ("mm", 1), ("o", 0), ("'o'", 1), ("users>3", 1), ("", 0), ("-o", 1)):
+    for text, left in (
+        ("op:mm us", 1),
+        ("op:mm us ", 2),
+        ("mm", 1),
+        ("o", 0),
+        ("'o'", 1),
+        ("users>3", 1),
+        ("", 0),
+        ("-o", 1),
+    ):
         assert len(finished(parse(text), text)) == left, text
 
 

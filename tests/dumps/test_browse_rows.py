@@ -1,4 +1,5 @@
-"""Which rows there are: sorting, folding, search and lanes together, and how a line reads; on screen and from `show`."""
+"""Which rows there are: sorting, folding, search and lanes together, and how a line reads; on screen and from
+`show`."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def view() -> GraphView:
 def random_view(count: int, seed: int) -> GraphView:
     """Nodes of random modules and inputs."""
     rng = random.Random(seed)
-    table = sidecar.Table(FORMAT, ["", "call_function", "placeholder", "aten.mul.Tensor", "aten.add.Tensor", *MODULES[1:]])
+    table = sidecar.Table(
+        FORMAT, ["", "call_function", "placeholder", "aten.mul.Tensor", "aten.add.Tensor", *MODULES[1:]]
+    )
     for node in range(count):
         table.name.append(f"n_{rng.randrange(50)}_{node}")
         table.op.append(rng.choice([1, 1, 1, 2]))
@@ -58,8 +61,13 @@ def random_view(count: int, seed: int) -> GraphView:
     return GraphView(table)
 
 
-def select(view: GraphView, text: str = "", sort: Sort | None = None, folded: frozenset[int] = frozenset(),
-           groups: Groups | None = None) -> Selection:  # fmt: skip
+def select(
+    view: GraphView,
+    text: str = "",
+    sort: Sort | None = None,
+    folded: frozenset[int] = frozenset(),
+    groups: Groups | None = None,
+) -> Selection:
     return finish(selecting(view, Question(parse(text), sort, folded), groups))
 
 
@@ -71,8 +79,11 @@ def test_every_node_that_fits_has_one_place(count: int, seed: int, text: str, so
     folded = frozenset(group for group in range(len(groups)) if random.Random(seed + group).random() < 0.5)
     selection = select(view, text, Sort("bytes", seed % 2 == 0) if sort else None, folded, groups)
     stood_for = [node for row in selection.rows for node in ([row] if row >= 0 else selection.inside(~row))]
-    fitting_nodes = [node for node in range(count) if text in ("", f"op:{view.op(node)}") or
-                     (text == "op:mul" and view.target(node) == "aten.mul.Tensor")]  # fmt: skip
+    fitting_nodes = [
+        node
+        for node in range(count)
+        if text in ("", f"op:{view.op(node)}") or (text == "op:mul" and view.target(node) == "aten.mul.Tensor")
+    ]
     assert sorted(stood_for) == fitting_nodes and selection.matched == len(fitting_nodes)
     for place, row in enumerate(selection.rows):
         for node in [row] if row >= 0 else selection.inside(~row):
@@ -107,7 +118,11 @@ def test_sorting_keeps_all_and_turns_round(view: GraphView, key: str) -> None:
     rising, falling = (select(view, "", Sort(key, way)).rows for way in (False, True))
     assert sorted(rising) == sorted(falling) == list(range(len(view)))
     if key in ("bytes", "flops", "users"):
-        read = view.flops if key == "flops" else (view.table.size_bytes if key == "bytes" else view.table.users).__getitem__
+        read = (
+            view.flops
+            if key == "flops"
+            else (view.table.size_bytes if key == "bytes" else view.table.users).__getitem__
+        )
         known = [number for node in rising if (number := read(node)) is not None]
         assert known == sorted(known) and read(falling[0]) == max(known)
         missing = sum(read(node) is None for node in rising)
@@ -126,7 +141,11 @@ def test_sorting_is_stable_and_a_selection_keeps_its_filter(view: GraphView) -> 
 def test_search_goes_round(view: GraphView) -> None:
     hits = finish(hits_of(view, "gelu"))
     assert hits == [node for node in range(len(view)) if "gelu" in view.text[view.table.code[node]]]
-    assert finish(hits_of(view, "GELU")) == [] and finish(hits_of(view, "F.gelu")) == hits and finish(hits_of(view, "")) == []
+    assert (
+        finish(hits_of(view, "GELU")) == []
+        and finish(hits_of(view, "F.gelu")) == hits
+        and finish(hits_of(view, "")) == []
+    )
     assert step(hits, hits[0], forward=True) == (hits[1], 2, False)
     assert step(hits, hits[-1], forward=True) == (hits[0], 1, True)
     assert step(hits, hits[0], forward=False) == (hits[-1], len(hits), True)
@@ -249,9 +268,12 @@ def test_show_prints_the_rows_of_the_screen(case: Path) -> None:
     found = json.loads("\n".join(run("--find", "gelu", "--json")))["nodes"]
     assert {node["code"] for node in found} == {"h = F.gelu(h)"} and found[0]["contiguous"] is True
     for words, why in (
-        (["--filter", "opp:mm"], "character 1"), (["--sort", "siez"], "no column"), (["--columns", "nan"], "no values"),
-        (["--fold", "1", "--sort", "name"], "together"), (["--stats", "--filter", "x"], "(?i)one at a time"),
+        (["--filter", "opp:mm"], "character 1"),
+        (["--sort", "siez"], "no column"),
+        (["--columns", "nan"], "no values"),
+        (["--fold", "1", "--sort", "name"], "together"),
+        (["--stats", "--filter", "x"], "(?i)one at a time"),
         (["--sort", "name:left"], "up or down"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(UsageError, match=why):
             CliRunner().invoke(show, [str(case), *words], catch_exceptions=False)

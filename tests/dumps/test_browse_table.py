@@ -99,11 +99,20 @@ def test_modules_are_dotted_paths() -> None:
 @pytest.mark.parametrize(
     ("shape", "stride", "expected"),
     [
-        ([4, 8], [8, 1], False), ([4, 8], [1, 4], True), ([4, 1, 8], [8, 99, 1], False), ([], [], False), ([0, 3], [1, 1], False),
-        ([2, 3], [0, 1], True), (["s0", 8], [8, 1], False), (["s0", 8], [16, 1], True), ([8, "s0"], ["s0", 1], False),
-        ([[4, 8], None, [2]], [[8, 1], None, [2]], True), (None, None, False), ("s0", None, False),
+        ([4, 8], [8, 1], False),
+        ([4, 8], [1, 4], True),
+        ([4, 1, 8], [8, 99, 1], False),
+        ([], [], False),
+        ([0, 3], [1, 1], False),
+        ([2, 3], [0, 1], True),
+        (["s0", 8], [8, 1], False),
+        (["s0", 8], [16, 1], True),
+        ([8, "s0"], ["s0", 1], False),
+        ([[4, 8], None, [2]], [[8, 1], None, [2]], True),
+        (None, None, False),
+        ("s0", None, False),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_contiguous(shape: Any, stride: Any, expected: bool) -> None:
     assert strided(shape, stride) is expected
 
@@ -116,7 +125,8 @@ def one_call(target: str, inputs: list[Any], result: Any) -> GraphView:
     """A view of a graph with one call."""
     record = layered(1)
     nodes = [
-        NodeRecord(name=f"x{at}", op="placeholder", target=f"x{at}", value=value(*shape)) for at, shape in enumerate(inputs)
+        NodeRecord(name=f"x{at}", op="placeholder", target=f"x{at}", value=value(*shape))
+        for at, shape in enumerate(inputs)
     ]
     args = [{"node": node.name} for node in nodes]
     record.graph.nodes = [*nodes, NodeRecord(name="y", op="call_function", target=target, args=args, value=result)]
@@ -130,13 +140,27 @@ def one_call(target: str, inputs: list[Any], result: Any) -> GraphView:
         ("aten.addmm.default", [(256,), (8, 64), (64, 256)], (8, 256), 2 * 8 * 64 * 256),
         ("aten.bmm.default", [(3, 8, 64), (3, 64, 5)], (3, 8, 5), 2 * 3 * 8 * 64 * 5),
         ("torch.nn.functional.linear", [(2, 8, 64), (256, 64), (256,)], (2, 8, 256), 2 * 2 * 8 * 64 * 256),
-        ("aten.convolution.default", [(2, 3, 32, 32), (16, 3, 5, 5), (16,)], (2, 16, 28, 28), 2 * 2 * 16 * 28 * 28 * 3 * 25),
-        ("aten.convolution.default", [(2, 6, 8, 8), (6, 4, 3, 3)], (2, 4, 10, 10), 2 * 2 * 6 * 8 * 8 * 4 * 9),  # transposed
-        ("aten._scaled_dot_product_flash_attention.default", [(4, 2, 16, 8), (4, 2, 32, 8), (4, 2, 32, 8)], (4, 2, 16, 8),
-         2 * 4 * 2 * 16 * 32 * (8 + 8)),
+        (
+            "aten.convolution.default",
+            [(2, 3, 32, 32), (16, 3, 5, 5), (16,)],
+            (2, 16, 28, 28),
+            2 * 2 * 16 * 28 * 28 * 3 * 25,
+        ),
+        (
+            "aten.convolution.default",
+            [(2, 6, 8, 8), (6, 4, 3, 3)],
+            (2, 4, 10, 10),
+            2 * 2 * 6 * 8 * 8 * 4 * 9,
+        ),  # transposed
+        (
+            "aten._scaled_dot_product_flash_attention.default",
+            [(4, 2, 16, 8), (4, 2, 32, 8), (4, 2, 32, 8)],
+            (4, 2, 16, 8),
+            2 * 4 * 2 * 16 * 32 * (8 + 8),
+        ),
         ("aten.add.Tensor", [(8, 64), (8, 64)], (8, 64), None),
     ],
-)  # fmt: skip
+)
 def test_flops_follow_from_shapes(target: str, inputs: list[Any], shape: tuple[int, ...], expected: int | None) -> None:
     view = one_call(target, inputs, value(*shape))
     assert view.flops(len(view) - 1) == expected
@@ -154,14 +178,21 @@ def test_a_place_by_name_number_and_line(case: Path) -> None:
     assert find_place(view, view.table.name[-1][:4]) == len(view) - 1
     line = find_place(view, "model.py:14")
     assert view.text[view.table.where[line]] == "model.py:14" and find_place(view, ":14") == line
-    for wrong, why in (("99999", "the last of"), ("mean", "begin so"), ("meam_0", "(?i)did you mean"), ("model.py:99", "line")):
+    for wrong, why in (
+        ("99999", "the last of"),
+        ("mean", "begin so"),
+        ("meam_0", "(?i)did you mean"),
+        ("model.py:99", "line"),
+    ):
         with pytest.raises(UsageError, match=why):
             find_place(view, wrong)
 
 
 def test_values_of_a_replay_are_taken_by_name(case: Path) -> None:
     view = finish(loading(SavedGraph(case)))
-    view.take_values({view.table.name[5]: (-1.0, 2.0, 0, 3, 1e-3), "gone": (0, 0, 0, 0, 0), view.table.name[6]: (None,)})
+    view.take_values(
+        {view.table.name[5]: (-1.0, 2.0, 0, 3, 1e-3), "gone": (0, 0, 0, 0, 0), view.table.name[6]: (None,)}
+    )
     assert (
         view.values.get(5) == ReplayedValue(-1.0, 2.0, 0, 3, 1e-3)
         and view.values.get(6) == ReplayedValue()

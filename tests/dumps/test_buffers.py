@@ -31,8 +31,9 @@ def test_what_is_alive_at_once() -> None:
     found = peak(WRAPPER)
     assert found.bytes == 8 * 4 * 4 + 16 * 4 * 2
     assert sorted(found.live, key=lambda one: one.name) == [
-        Buffer("buf0", 128, "cpp_fused_sin_0"), Buffer("buf1", 128, "extern_kernels.mm")
-    ]  # fmt: skip
+        Buffer("buf0", 128, "cpp_fused_sin_0"),
+        Buffer("buf1", 128, "extern_kernels.mm"),
+    ]
 
 
 def test_what_is_no_wrapper_holds_nothing() -> None:

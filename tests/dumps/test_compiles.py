@@ -82,5 +82,6 @@ def test_the_worst_of_its_graphs(process: ProcessWriter) -> None:
     process.close()
     found: list[Compiled] = of_rows(open_run("myrun"))
     assert [(one.id, one.worst.status, one.bad, one.function(40)) for one in found] == [
-        ("0_0", "ran", False, ""), ("0_1", "captured", False, ""),
-    ]  # fmt: skip
+        ("0_0", "ran", False, ""),
+        ("0_1", "captured", False, ""),
+    ]

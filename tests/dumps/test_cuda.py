@@ -40,7 +40,9 @@ def test_views_of_one_gpu_storage_share_it() -> None:
 
 
 def test_a_case_from_a_gpu(tmp_path: Path) -> None:
-    for number, (stage, gm, _) in enumerate(caught(Block().cuda(), torch.randn(4, 8, device="cuda", requires_grad=True))):
+    for number, (stage, gm, _) in enumerate(
+        caught(Block().cuda(), torch.randn(4, 8, device="cuda", requires_grad=True))
+    ):
         record = live.encode(gm, id=f"0_0/{stage}", stage=stage)
         inputs = live.inputs(record, None, None, 0)
         assert all(value.is_cuda for value in inputs if isinstance(value, torch.Tensor))

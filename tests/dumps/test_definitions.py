@@ -1,4 +1,5 @@
-"""What is cut out of a program: its operators and passes, what they use, and nothing that trains; and that run again by trust."""
+"""What is cut out of a program: its operators and passes, what they use, and nothing that trains; and that run again by
+trust."""
 
 from __future__ import annotations
 
@@ -60,8 +61,18 @@ def test_operators_and_what_they_use() -> None:
     assert not made.missing
     compile(made.program, "made", "exec")
     assert made.program.startswith("from __future__ import annotations\nimport math as m\n")
-    for wanted in ('Library("mine", "DEF")', "lib.define", "def double", "def inner", "inner.register_fake", "TABLE =", "SCALE =",
-                   "def helper", "register_autograd", "import triton"):  # fmt: skip
+    for wanted in (
+        'Library("mine", "DEF")',
+        "lib.define",
+        "def double",
+        "def inner",
+        "inner.register_fake",
+        "TABLE =",
+        "SCALE =",
+        "def helper",
+        "register_autograd",
+        "import triton",
+    ):
         assert wanted in made.program, wanted
     assert made.program.index("def inner") < made.program.index('register_autograd("mine::inner"')
     assert made.program.index("lib.define") < made.program.index("def double")

@@ -1,4 +1,5 @@
-"""Alignment on generated graphs: names play no part, one planted change is the first departure, large graphs stay near-linear."""
+"""Alignment on generated graphs: names play no part, one planted change is the first departure, large graphs stay
+near-linear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Two graphs line by line: every node is there once, marks say how lines differ, and a forward meets its backward by seq_nr."""
+"""Two graphs line by line: every node is there once, marks say how lines differ, and a forward meets its backward by
+seq_nr."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ def test_every_node_is_there_once_and_marks_agree_with_the_diff(pair: Path) -> N
             assert "->" in row.text
         if row.mark == "":
             assert min(row.a, row.b) >= 0
-    assert [rows[at].mark in ("changed", "only A", "only B", "replaced") for at in made.starts()] == [True] * len(made.starts())
+    assert [rows[at].mark in ("changed", "only A", "only B", "replaced") for at in made.starts()] == [True] * len(
+        made.starts()
+    )
     text = beside_text(made, everything=False)
     assert "alike" in text
     assert len(beside_text(made, everything=True).splitlines()) == len(made) + 5
@@ -72,7 +75,9 @@ def call(name: str, number: int, *inputs: str) -> NodeRecord:
 def record(graph: str, *nodes: NodeRecord, inputs: tuple[str, ...] = ()) -> GraphRecord:
     placed = [NodeRecord(name=name, op="placeholder", target=name) for name in inputs]
     out = NodeRecord(name="output", op="output", target="output", args=[{"tuple": [{"node": nodes[-1].name}]}])
-    return GraphRecord(format=FORMAT, id=graph, stage=graph.split("/")[1], graph=GraphBody(nodes=[*placed, *nodes, out]))
+    return GraphRecord(
+        format=FORMAT, id=graph, stage=graph.split("/")[1], graph=GraphBody(nodes=[*placed, *nodes, out])
+    )
 
 
 def test_forward_and_backward_are_joined_by_seq_nr_and_saved_values(tmp_path: Path) -> None:
@@ -80,9 +85,14 @@ def test_forward_and_backward_are_joined_by_seq_nr_and_saved_values(tmp_path: Pa
     calls = [call("mul", 1, "x"), call("mul_1", 2, "mul"), call("odd", 9, "mul_1")]
     process.save_graph(record("0_0/forward", *calls, inputs=("x",)))
     process.save_graph(
-        record("0_0/backward", call("grad", 2, "tangents_1"), call("grad_1", 1, "grad", "mul"), call("grad_2", 1, "grad_1"),
-               inputs=("mul", "tangents_1"))
-    )  # fmt: skip
+        record(
+            "0_0/backward",
+            call("grad", 2, "tangents_1"),
+            call("grad_1", 1, "grad", "mul"),
+            call("grad_2", 1, "grad_1"),
+            inputs=("mul", "tangents_1"),
+        )
+    )
     process.close()
     run = open_run(tmp_path / "run")
     made = beside(run.graph("0_0/forward"), run.graph("0_0/backward"), by_seq_nr=True)
@@ -91,9 +101,16 @@ def test_forward_and_backward_are_joined_by_seq_nr_and_saved_values(tmp_path: Pa
     a, b = (side.names for side in made.sides)
     told = [(a[row.a] if row.a >= 0 else "", b[row.b] if row.b >= 0 else "", row.mark) for row in rows]
     assert told == [
-        ("x", "", ""), ("mul", "mul", "saved"), ("", "grad_1", "seq_nr"), ("", "grad_2", "seq_nr"), ("mul_1", "grad", "seq_nr"),
-        ("odd", "", ""), ("output", "", ""), ("", "tangents_1", ""), ("", "output", ""),
-    ]  # fmt: skip
+        ("x", "", ""),
+        ("mul", "mul", "saved"),
+        ("", "grad_1", "seq_nr"),
+        ("", "grad_2", "seq_nr"),
+        ("mul_1", "grad", "seq_nr"),
+        ("odd", "", ""),
+        ("output", "", ""),
+        ("", "tangents_1", ""),
+        ("", "output", ""),
+    ]
     assert made.summary == "3 nodes of B joined by seq_nr, 1 value of A saved for B"
     process_alone = tmp_path / "alone"
     _, process = new_run(process_alone)
@@ -126,8 +143,10 @@ def test_what_a_graph_can_be_compared_with(tmp_path: Path) -> None:
     (tmp_path / "bad" / "run.json").write_text("{")
     found = others(load_graph(tmp_path / "one" / "0_0" / "forward"), str(tmp_path / "one"))
     assert [(other.graph.removeprefix(str(tmp_path)), other.kind) for other in found] == [
-        ("/one/0_1/forward", "recompile"), ("/two/0_0/forward", "other run"), ("/one/0_0/backward", "other side"),
+        ("/one/0_1/forward", "recompile"),
+        ("/two/0_0/forward", "other run"),
+        ("/one/0_0/backward", "other side"),
         ("/one/0_0/joint", "stage"),
-    ]  # fmt: skip
+    ]
     assert by_seq_nr("post_grad_backward", "forward")
     assert not by_seq_nr("joint", "forward")

@@ -107,8 +107,9 @@ def test_json_of_two_graphs(work: Path, capsys: pytest.CaptureFixture[str]) -> N
     first = pair["first"]
     assert first["changes"] == [{"aspect": "argument", "a": "0.5", "b": "0.25", "place": "argument 1"}]
     assert [(first[s]["name"], first[s]["line"], first[s]["code"]) for s in "ab"] == [
-        ("half", "model.py:4", "code of line 4"), ("half", "other.py:4", "code of line 4"),
-    ]  # fmt: skip
+        ("half", "model.py:4", "code of line 4"),
+        ("half", "other.py:4", "code of line 4"),
+    ]
 
 
 def test_no_difference_is_exit_code_0(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,8 +138,9 @@ def test_two_runs_graph_by_graph(work: Path, capsys: pytest.CaptureFixture[str])
 def test_two_recompiles_by_stage_and_a_shape_that_follows(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "one/0_0", "two/0_1")
     assert [(pair["id"], pair["first"]["a"]["name"]) for pair in found["graphs"]] == [
-        ("0_0 | 0_1 dynamo", "x"), ("0_0 | 0_1 forward", "x"),
-    ]  # fmt: skip
+        ("0_0 | 0_1 dynamo", "x"),
+        ("0_0 | 0_1 forward", "x"),
+    ]
     assert [(pair["changed"], pair["follows"], pair["own"]) for pair in found["graphs"]] == [(4, 3, 1)] * 2
     out, _ = output(capsys, "two/0_0/forward", "two/0_1/forward")
     assert out.index("first departure: changed\n  A  x: input") < out.index("and by themselves:")
@@ -224,8 +226,10 @@ def test_graphs_are_paired_by_their_lines_where_a_compile_more_has_shifted_the_i
     assert isinstance(sides[0], GraphGroup)
     found = [(p.a.local_id if p.a else None, p.b.local_id if p.b else None) for p in pairs(*sides)]
     assert [pair for pair in found if (pair[0] or pair[1] or "").endswith("forward")] == [
-        ("0_0/forward", "0_0/forward"), ("1_0/forward", "2_0/forward"), (None, "1_0/forward"),
-    ]  # fmt: skip
+        ("0_0/forward", "0_0/forward"),
+        ("1_0/forward", "2_0/forward"),
+        (None, "1_0/forward"),
+    ]
 
 
 @pytest.mark.parametrize("width", [80, 160])

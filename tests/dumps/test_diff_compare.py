@@ -39,13 +39,17 @@ def test_names_and_lines_of_code_are_no_difference() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("aten.relu.default", "aten.tanh.default", "changed relu | relu; target: aten.relu.default -> aten.tanh.default"),
+        (
+            "aten.relu.default",
+            "aten.tanh.default",
+            "changed relu | relu; target: aten.relu.default -> aten.tanh.default",
+        ),
         ("0.5", "0.25", "changed half | half; argument 1: 0.5 -> 0.25"),
         ("(half)", "(half, inplace=True)", "changed relu | relu; argument inplace: nothing -> True"),
         ("(half)", "(mm)", "changed relu | relu; argument 0: half -> mm"),
         ("(mm, 0.5)", "(0.5, mm)", "changed half | half; argument 0: mm -> 0.5; argument 1: 0.5 -> mm"),
     ],
-)  # fmt: skip
+)
 def test_one_change_is_one_departure(old: str, new: str, line: str) -> None:
     assert changed((old, new)) == [line]
 
@@ -116,7 +120,10 @@ def test_another_view_of_the_same_tensor_explains_nothing() -> None:
 
 
 def test_a_dtype_follows_from_the_cast_that_brought_it() -> None:
-    new = "cast = aten.to.dtype(mm) float16[8, 4] @ model.py:4\nhalf = aten.mul.Tensor(cast, 0.5) float16[8, 4] @ model.py:4"
+    new = (
+        "cast = aten.to.dtype(mm) float16[8, 4] @ model.py:4\nhalf = aten.mul.Tensor(cast, 0.5) float16[8, 4] @ "
+        "model.py:4"
+    )
     other = BASE.replace("half = aten.mul.Tensor(mm, 0.5) [8, 4] @ model.py:4", new)
     other = other.replace("default(half) [8", "default(half) float16[8").replace("[32]) [32]", "[32]) float16[32]")
     assert compared(BASE, other) == [

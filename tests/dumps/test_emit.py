@@ -116,9 +116,13 @@ def test_texts_of_the_record_stay_texts() -> None:
     text = '"""\nimport os\nos.system("x")\n#'
     node = NodeRecord(name="a", op="call_function", target="aten.sin.default", args=[text], stack=0)
     record = GraphRecord(
-        format=FORMAT, id="0_0/forward", stage="forward", strings=[f'  File "a.py", line 1, in f\n    {text}'],
-        versions={"torch": text}, graph=GraphBody(nodes=[node, NodeRecord(name="output", op="output", target="output")]),
-    )  # fmt: skip
+        format=FORMAT,
+        id="0_0/forward",
+        stage="forward",
+        strings=[f'  File "a.py", line 1, in f\n    {text}'],
+        versions={"torch": text},
+        graph=GraphBody(nodes=[node, NodeRecord(name="output", op="output", target="output")]),
+    )
     import ast
 
     tree = ast.parse(module.program(record))

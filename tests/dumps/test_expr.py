@@ -75,25 +75,65 @@ def test_operators_bind_as_in_python(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("2*(((s0 + 1)//s1))", 6), ("Eq(Mod(s0, 2), 0)", True), ("(s1 >= 3) & (s0 < 5)", False), ("s0**2/2", 32),
-        ("Piecewise((s0, s0 < 3), (1, True))", 1), ("1/s0", 0.125), ("s0*s1/4", 6), ("-((s0//2))", -4), ("2**s0", 256),
-        ("-s0**2", -64), ("Max(5, s0, s1)", 8), ("(s0 < 5) ^ (s1 < 4)", True), ("1.0e-3*s0", 0.008), ("s0/3*3", 8),
-        ("ModularIndexing(s0, 2, 3)", 1), ("PythonMod(u0, 3)", 1), ("CeilToInt(0.3*s0)", 3), ("IntTrueDiv(s0, 16)", 0.5),
-        ("Where(s0 < 5, s0, s1)", 3), ("TruncToInt(1.5*s1)", 4), ("BitwiseFn_bitwise_and(s0, 12)", 8), ("s0 <= int_oo", True),
-        ("OpaqueUnaryFn_sqrt(16)", 4.0), ("RoundDecimal(ToFloat(s0/3), 2)", 2.67), ("~(s0 < 5)", True),
-        ("not s0 < 5 and s1 < 5", True), ("IsNonOverlappingAndDenseIndicator(4, 8, 8, 1)", 1),
-        ("FloatPow(ToFloat(s0), 0.5)", 8**0.5), ("Ne(s0, 1) | Eq(s1, 3)", True),
+        ("2*(((s0 + 1)//s1))", 6),
+        ("Eq(Mod(s0, 2), 0)", True),
+        ("(s1 >= 3) & (s0 < 5)", False),
+        ("s0**2/2", 32),
+        ("Piecewise((s0, s0 < 3), (1, True))", 1),
+        ("1/s0", 0.125),
+        ("s0*s1/4", 6),
+        ("-((s0//2))", -4),
+        ("2**s0", 256),
+        ("-s0**2", -64),
+        ("Max(5, s0, s1)", 8),
+        ("(s0 < 5) ^ (s1 < 4)", True),
+        ("1.0e-3*s0", 0.008),
+        ("s0/3*3", 8),
+        ("ModularIndexing(s0, 2, 3)", 1),
+        ("PythonMod(u0, 3)", 1),
+        ("CeilToInt(0.3*s0)", 3),
+        ("IntTrueDiv(s0, 16)", 0.5),
+        ("Where(s0 < 5, s0, s1)", 3),
+        ("TruncToInt(1.5*s1)", 4),
+        ("BitwiseFn_bitwise_and(s0, 12)", 8),
+        ("s0 <= int_oo", True),
+        ("OpaqueUnaryFn_sqrt(16)", 4.0),
+        ("RoundDecimal(ToFloat(s0/3), 2)", 2.67),
+        ("~(s0 < 5)", True),
+        ("not s0 < 5 and s1 < 5", True),
+        ("IsNonOverlappingAndDenseIndicator(4, 8, 8, 1)", 1),
+        ("FloatPow(ToFloat(s0), 0.5)", 8**0.5),
+        ("Ne(s0, 1) | Eq(s1, 3)", True),
     ],
-)  # fmt: skip
+)
 def test_torchs_expressions(text: str, wanted: object) -> None:
     assert evaluate(text, VALUES) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["__import__(os)", "eval(s0)", "s0.x", "s0[0]", "lambda: 1", "'a'", "(s0 for s0 in s1)", "f()", "exec(1)", "s0; s1", "s0 = 1",
-     "\u0660", "1\n2", "{s0}", "`s0`", "@", "Max(*s0)", "Max(x=1)", "a < b < c"],
-)  # fmt: skip
+    [
+        "__import__(os)",
+        "eval(s0)",
+        "s0.x",
+        "s0[0]",
+        "lambda: 1",
+        "'a'",
+        "(s0 for s0 in s1)",
+        "f()",
+        "exec(1)",
+        "s0; s1",
+        "s0 = 1",
+        "\u0660",
+        "1\n2",
+        "{s0}",
+        "`s0`",
+        "@",
+        "Max(*s0)",
+        "Max(x=1)",
+        "a < b < c",
+    ],
+)
 def test_nothing_but_arithmetic_parses(text: str) -> None:
     with pytest.raises(UnreadableError):
         parse(text)

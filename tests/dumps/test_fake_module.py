@@ -1,4 +1,5 @@
-"""A graph loaded with fake values compiles to the same code as the live one: static and dynamic, forward and backward."""
+"""A graph loaded with fake values compiles to the same code as the live one: static and dynamic, forward and
+backward."""
 
 from __future__ import annotations
 
@@ -46,13 +47,10 @@ def compile_live(function: Any, *args: Any, dynamic: bool) -> Saved:
         return compiled
 
     torch._dynamo.reset()
-    with (
-        torch._functorch.config.patch(enable_autograd_cache=False),
-        torch._inductor.config.patch(fx_graph_cache=False),
-    ):
-        torch.compile(function, backend=lambda gm, i: compile_fx.compile_fx(gm, i, inner_compile=watched), dynamic=dynamic)(
-            *args
-        )[0].backward()
+    with torch._functorch.config.patch(enable_autograd_cache=False), torch._inductor.config.patch(fx_graph_cache=False):
+        torch.compile(
+            function, backend=lambda gm, i: compile_fx.compile_fx(gm, i, inner_compile=watched), dynamic=dynamic
+        )(*args)[0].backward()
     torch._dynamo.reset()
     return found
 

@@ -1,4 +1,5 @@
-"""Hostile and damaged dumps: each is refused with one sentence that names the file and the place in it, and nothing runs."""
+"""Hostile and damaged dumps: each is refused with one sentence that names the file and the place in it, and nothing
+runs."""
 
 from __future__ import annotations
 
@@ -261,7 +262,8 @@ def test_the_command_line_shows_no_traceback(tmp_path: Path, name: str, data: by
 
 
 def test_nothing_runs(tmp_path: Path) -> None:
-    """All of them at once in a process that would notice: any audit event of starting or importing something else fails."""
+    """All of them at once in a process that would notice: any audit event of starting or importing something else
+    fails."""
     for number, (edit, _) in enumerate([*REFUSED.values(), *UNREADABLE.values()]):
         (tmp_path / str(number)).mkdir()
         case_of(tmp_path / str(number), edit)
@@ -275,7 +277,8 @@ from pathlib import Path
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.errors import UnreadableError
 
-EVENTS = ("exec", "compile", "import", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "pickle.find_class")
+EVENTS = ("exec", "compile", "import", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen")
+EVENTS += ("pickle.find_class",)
 seen = []
 
 def load_all():

@@ -1,4 +1,5 @@
-"""Hostile dumps that are well formed: refused in a sentence with file and place when a live graph is asked for; nothing runs."""
+"""Hostile dumps that are well formed: refused in a sentence with file and place when a live graph is asked for; nothing
+runs."""
 
 from __future__ import annotations
 
@@ -70,7 +71,10 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         ),
         "--kernel evil; then add --trust",
     ),
-    "a kernel without its source": (call("higher_order.triton_kernel_wrapper_mutation", kernel_idx=0), "no kernel source"),
+    "a kernel without its source": (
+        call("higher_order.triton_kernel_wrapper_mutation", kernel_idx=0),
+        "no kernel source",
+    ),
     "a Python function": (call("opaque:mymodule.evil", X), "'mymodule.evil'"),
     "getattr of __class__": (call("builtins.getattr", X, "__class__"), "getattr of '__class__'"),
     "getattr of a node": (call("builtins.getattr", X, X), "getattr of"),
@@ -90,7 +94,8 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         "'__class__.w'",
     ),
     "an attribute that replaces forward": (
-        lambda g: g["graph"]["attrs"].update({"forward": g["graph"]["attrs"]["w"]}), "'forward'",
+        lambda g: g["graph"]["attrs"].update({"forward": g["graph"]["attrs"]["w"]}),
+        "'forward'",
     ),
     "a module class that is no layer": (
         lambda g: (
@@ -107,16 +112,16 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         "register_forward_hook",
     ),
     "a symbol that shadows": (
-        lambda g: (g["symbols"][0].update(name="torch"), g.update(guards=[])), "'torch' is not a symbol name",
+        lambda g: (g["symbols"][0].update(name="torch"), g.update(guards=[])),
+        "'torch' is not a symbol name",
     ),
     "an expression over nothing": (
-        lambda g: g["graph"]["nodes"][1]["value"].update(shape=[2, "s9"], stride=[1, 1]), "'s9'",
+        lambda g: g["graph"]["nodes"][1]["value"].update(shape=[2, "s9"], stride=[1, 1]),
+        "'s9'",
     ),
-    "a power without end": (
-        lambda g: g["graph"]["nodes"][2].update(args=[{"sym": ["int", "9**9**9**9"]}]), "exponent",
-    ),
+    "a power without end": (lambda g: g["graph"]["nodes"][2].update(args=[{"sym": ["int", "9**9**9**9"]}]), "exponent"),
     "a placeholder with many arguments": (node(0, target="*x"), "'*x'"),
-}  # fmt: skip
+}
 
 LACKING: dict[str, tuple[Edit, str]] = {
     "an op of a library": (call("mylib.fused.default", X), "mylib::fused"),
@@ -127,16 +132,23 @@ LACKING: dict[str, tuple[Edit, str]] = {
 
 UNREADABLE: dict[str, tuple[Edit, str]] = {
     "a view past its storage": (
-        lambda g: g["graph"]["attrs"]["w"]["value"].update(shape=[1000, 1000], stride=[1000, 1]), "past the",
+        lambda g: g["graph"]["attrs"]["w"]["value"].update(shape=[1000, 1000], stride=[1000, 1]),
+        "past the",
     ),
     "a tensor that is missing": (lambda g: g["graph"]["attrs"]["w"].update(storage="0" * 40), "0000"),
-    "an argument that FX cannot print": (node(2, kwargs={"k": {"dict": [["a", [{"function": "aten.add.Tensor"}]]]}}), "FX"),
+    "an argument that FX cannot print": (
+        node(2, kwargs={"k": {"dict": [["a", [{"function": "aten.add.Tensor"}]]]}}),
+        "FX",
+    ),
     "an operand that is not there": (node(1, target="operator.add", args=[]), "FX"),
-    "a size that is no number": (node(1, value={"value_kind": "sym", "kind": "int", "expr": "nan"}), "'nan' is no whole number"),
+    "a size that is no number": (
+        node(1, value={"value_kind": "sym", "kind": "int", "expr": "nan"}),
+        "'nan' is no whole number",
+    ),
     "outputs that are no numbers": (node(-1, meta={"user_visible_output_idxs": ["x"]}), "user_visible_output_idxs"),
     "a text that is not there": (node(1, meta={"output_stack_traces": [{"string": 99}]}), "99"),
     "a bound symbol that is not there": (node(1, meta={"unbacked_bindings": [["u7", []]]}), "'u7'"),
-}  # fmt: skip
+}
 
 
 def case_of(folder: Path, edit: Edit) -> Path:
@@ -213,7 +225,8 @@ def test_damaged_tensors_are_told(tmp_path: Path) -> None:
 
 
 def test_string_arguments_cannot_leave_a_comment(tmp_path: Path) -> None:
-    """Inductor writes a node's arguments into comments of the code that it generates: a line break there would start code."""
+    """Inductor writes a node's arguments into comments of the code that it generates: a line break there would start
+    code."""
     text = "x\nimport os; os.system('true')  # \x1b[2J"
     saved = load_graph(case_of(tmp_path, node(2, kwargs={"message": text})).parent)
     made = next(node for node in saved.module().graph.nodes if "message" in node.kwargs)

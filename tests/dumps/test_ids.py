@@ -22,19 +22,31 @@ compile_names = st.one_of(
 )
 locals_ = st.builds(
     lambda name, stage, count: f"{name}/{stage}" + (f".{count}" if count else ""),
-    compile_names, st.sampled_from(STAGES), st.integers(0, 12),
-)  # fmt: skip
+    compile_names,
+    st.sampled_from(STAGES),
+    st.integers(0, 12),
+)
 addresses = st.lists(
     st.builds(lambda rank, local: Address(f"rank{rank}_pid{rank + 100}", rank, local), st.integers(0, 3), locals_),
-    min_size=1, max_size=12, unique=True,
-)  # fmt: skip
+    min_size=1,
+    max_size=12,
+    unique=True,
+)
 
 
 @pytest.mark.parametrize(
     ("compile_id", "name"),
-    [("0/0", "0_0"), ("12/3_1", "12_3_a1"), ("0/0_0", "0_0"), ("!4", "ca4_0"), ("!4/0/1", "ca4_0_1"), ("!4/0/1_2", "ca4_0_1_a2"),
-     ("x3_0", "x3_0"), ("0_0_a1", "0_0_a1")],
-)  # fmt: skip
+    [
+        ("0/0", "0_0"),
+        ("12/3_1", "12_3_a1"),
+        ("0/0_0", "0_0"),
+        ("!4", "ca4_0"),
+        ("!4/0/1", "ca4_0_1"),
+        ("!4/0/1_2", "ca4_0_1_a2"),
+        ("x3_0", "x3_0"),
+        ("0_0_a1", "0_0_a1"),
+    ],
+)
 def test_compile_ids_of_torch(compile_id: str, name: str) -> None:
     assert ids.compile_name(compile_id) == name
 

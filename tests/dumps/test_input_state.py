@@ -1,4 +1,5 @@
-"""Inputs come back as autograd knew them: base, storage, overlap, leaf, parameter, buffer, subclass; whatever the policy."""
+"""Inputs come back as autograd knew them: base, storage, overlap, leaf, parameter, buffer, subclass; whatever the
+policy."""
 
 from __future__ import annotations
 
@@ -111,7 +112,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], list[Any]]]] = {
 }
 
 
-def _recorded(folder: Path, function: Callable[..., Any], make: Callable[[], list[Any]], policy: str = "first") -> SavedGraph:
+def _recorded(
+    folder: Path, function: Callable[..., Any], make: Callable[[], list[Any]], policy: str = "first"
+) -> SavedGraph:
     torch.compiler.reset()
     with graphdbg.record(str(folder), inputs=policy):
         torch.compile(function, backend="eager")(*make())
@@ -122,12 +125,23 @@ def _recorded(folder: Path, function: Callable[..., Any], make: Callable[[], lis
 def _facts(values: list[Any]) -> list[tuple[Any, ...]]:
     storages = [one.untyped_storage().data_ptr() for one in values]
     return [
-        (one.shape, one.stride(), one.storage_offset(), one.untyped_storage().nbytes(), storages.index(storage),
-         _base(one, values),
-         one.requires_grad, one.is_leaf, one.is_neg(), one.is_conj(), isinstance(one, torch.nn.Parameter),
-         isinstance(one, torch.nn.Buffer), one.tolist())
+        (
+            one.shape,
+            one.stride(),
+            one.storage_offset(),
+            one.untyped_storage().nbytes(),
+            storages.index(storage),
+            _base(one, values),
+            one.requires_grad,
+            one.is_leaf,
+            one.is_neg(),
+            one.is_conj(),
+            isinstance(one, torch.nn.Parameter),
+            isinstance(one, torch.nn.Buffer),
+            one.tolist(),
+        )
         for one, storage in zip(values, storages, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _base(value: torch.Tensor, values: list[Any]) -> Any:

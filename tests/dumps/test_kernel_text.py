@@ -1,5 +1,6 @@
 # pyright: basic
-"""The user's own Triton kernels in programs: definitions once, calls as a person writes them, runnable with and without a GPU."""
+"""The user's own Triton kernels in programs: definitions once, calls as a person writes them, runnable with and without
+a GPU."""
 
 from __future__ import annotations
 
@@ -22,16 +23,22 @@ TUNED = TritonKernel(
     "tuned",
     "import triton\n\n\n" + HELPER + "\n\n@triton.autotune(\n    configs=[\n        triton.Config({'B': 16}),\n"
     "        triton.Config({'B': 32}, num_warps=2),\n    ],\n    key=[],\n)\n@triton.jit\ndef tuned(x, B): ...\n",
-)  # fmt: skip
+)
 WRITER = Writer({"y": "y"}, "node k")
 
 
 def node(target: str, place: int, *grids: int, **more: object) -> NodeRecord:
     kwargs = {
-        "kernel_idx": place, "constant_args_idx": 0, "grid": [{"tuple": [grid, 1, 1]} for grid in grids],
-        "tma_descriptor_metadata": {"dict": []}, "kwargs": {"dict": [["x", {"node": "y"}]]}, **more,
-    }  # fmt: skip
-    return NodeRecord("k", "call_function", target, kwargs=kwargs, meta={"triton_constants": {"dict": [["D", "tl.float32"]]}})
+        "kernel_idx": place,
+        "constant_args_idx": 0,
+        "grid": [{"tuple": [grid, 1, 1]} for grid in grids],
+        "tma_descriptor_metadata": {"dict": []},
+        "kwargs": {"dict": [["x", {"node": "y"}]]},
+        **more,
+    }
+    return NodeRecord(
+        "k", "call_function", target, kwargs=kwargs, meta={"triton_constants": {"dict": [["D", "tl.float32"]]}}
+    )
 
 
 def test_what_two_kernels_share_stands_once() -> None:
@@ -94,6 +101,8 @@ def test_graph_py_runs_by_itself(tmp_path: Path) -> None:
         f"x = torch.arange(45.0, device='{device}').reshape(5, 9) - 20;"
         "(y,) = made['Graph']()(x); torch.save(y.cpu(), 'y.pt')"
     )
-    done = subprocess.run([sys.executable, "-I", "-c", check], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", check], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     torch.testing.assert_close(torch.load(tmp_path / "y.pt"), models.Tuned.expected(x))

@@ -14,10 +14,17 @@ from graphdbg.toolkit.signature import Signature
 ALIKE = [
     ("expected buf1 of size [4] at /tmp/x/y", "RuntimeError: expected buf12 of size [7, 8] at /home/ann/z"),
     ("no lowering for aten.foo 12", "LoweringException: no lowering for aten.foo 3\n  target: aten.foo"),
-    ("layer_12 failed", "layer_3 failed"), ("'weight'", "KeyError: 'weight'"), ("cannot lower TensorBox(StorageBox(1))",) * 2,
-    ("12", "anything"), ("", "anything"),
-]  # fmt: skip
-OTHER = [("'weight'", "KeyError: 'bias'"), ("index out of range", "shape out of order"), ("no such file", "division by zero")]
+    ("layer_12 failed", "layer_3 failed"),
+    ("'weight'", "KeyError: 'weight'"),
+    ("cannot lower TensorBox(StorageBox(1))",) * 2,
+    ("12", "anything"),
+    ("", "anything"),
+]
+OTHER = [
+    ("'weight'", "KeyError: 'bias'"),
+    ("index out of range", "shape out of order"),
+    ("no such file", "division by zero"),
+]
 
 
 @pytest.mark.parametrize(("raw", "text"), ALIKE)
@@ -34,12 +41,21 @@ def test_another_error(raw: str, text: str) -> None:
 def test_a_program_says_what_a_signature_says(raw: str, text: str) -> None:
     told: dict[str, Any] = {}
     exec("\n".join(likeness.SOURCE), told)
-    one, other = (Signature("crash", "run", "KeyError", normalise.message(each), ("torch.a:b",)) for each in (raw, text))
+    one, other = (
+        Signature("crash", "run", "KeyError", normalise.message(each), ("torch.a:b",)) for each in (raw, text)
+    )
     asked = telling(one.message)
     assert told["like"](asked, text) == like(asked, text)
     assert not one.same_as(other) or told["like"](asked, text)
 
 
 def test_what_tells_is_words_and_few() -> None:
-    assert telling("expected <n> columns but got <name> and 'names'") == {"expected", "columns", "but", "got", "and", "names"}
+    assert telling("expected <n> columns but got <name> and 'names'") == {
+        "expected",
+        "columns",
+        "but",
+        "got",
+        "and",
+        "names",
+    }
     assert len(telling(" ".join("abcdefghijklmno"[at:] for at in range(15)))) == likeness.MOST

@@ -57,12 +57,28 @@ def test_ls_json_is_the_fixed_surface(work: Path, capsys: pytest.CaptureFixture[
     assert {key: found[key] for key in ("run", "graphs")} == {
         "run": "myrun",
         "graphs": [
-            {"id": "0_0/joint", "process": process, "rank": None, "stage": "joint", "nodes": 5, "status": "ran", "error": None,
-             "seconds": None},
-            {"id": "0_0/forward", "process": process, "rank": None, "stage": "forward", "nodes": 5, "status": "failed",
-             "error": "LoweringException: no lowering\nfor sin", "seconds": 1.25},
+            {
+                "id": "0_0/joint",
+                "process": process,
+                "rank": None,
+                "stage": "joint",
+                "nodes": 5,
+                "status": "ran",
+                "error": None,
+                "seconds": None,
+            },
+            {
+                "id": "0_0/forward",
+                "process": process,
+                "rank": None,
+                "stage": "forward",
+                "nodes": 5,
+                "status": "failed",
+                "error": "LoweringException: no lowering\nfor sin",
+                "seconds": 1.25,
+            },
         ],
-    }  # fmt: skip
+    }
 
 
 def test_ls_prints_a_row_per_compile_and_says_what_is_next(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

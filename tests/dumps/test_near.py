@@ -19,9 +19,18 @@ from .layered import layered
 
 UP, DOWN, LEFT, RIGHT = (0, -1), (0, 1), (-1, 0), (1, 0)
 ENDS = {
-    "│": (UP, DOWN), "─": (LEFT, RIGHT), "┘": (UP, LEFT), "└": (UP, RIGHT), "┐": (DOWN, LEFT), "┌": (DOWN, RIGHT),
-    "┤": (UP, DOWN, LEFT), "├": (UP, DOWN, RIGHT), "┴": (LEFT, RIGHT, UP), "┬": (LEFT, RIGHT, DOWN), "┼": (UP, DOWN, LEFT, RIGHT),
-}  # fmt: skip
+    "│": (UP, DOWN),
+    "─": (LEFT, RIGHT),
+    "┘": (UP, LEFT),
+    "└": (UP, RIGHT),
+    "┐": (DOWN, LEFT),
+    "┌": (DOWN, RIGHT),
+    "┤": (UP, DOWN, LEFT),
+    "├": (UP, DOWN, RIGHT),
+    "┴": (LEFT, RIGHT, UP),
+    "┬": (LEFT, RIGHT, DOWN),
+    "┼": (UP, DOWN, LEFT, RIGHT),
+}
 
 
 class Paper:
@@ -94,7 +103,9 @@ def graphs(draw: st.DrawFn) -> list[NodeBox]:
         row = max((boxes[at].row + 1 for at in inputs), default=draw(st.integers(0, 2)))
         hidden = draw(st.tuples(st.integers(0, 12), st.integers(0, 200)))
         name = f"node_{number}" + "x" * draw(st.integers(0, 9))
-        boxes.append(NodeBox(number, name, row, [name, "f32[4]"][: draw(st.integers(1, 2))], inputs, hidden, number == 0))
+        boxes.append(
+            NodeBox(number, name, row, [name, "f32[4]"][: draw(st.integers(1, 2))], inputs, hidden, number == 0)
+        )
     return boxes
 
 

@@ -112,7 +112,9 @@ def test_an_input_has_the_statistics_of_its_execution(run: Run) -> None:
 def test_names_of_nodes_in_the_detail_are_links(run: Run) -> None:
     this = about(run)
     lines = this.detail(this.position("mm")).lines
-    links = {(span.node, span.graph) for line in lines for span in line if not isinstance(span, str) and span.kind == LINK}
+    links = {
+        (span.node, span.graph) for line in lines for span in line if not isinstance(span, str) and span.kind == LINK
+    }
     assert {("primals_1", ""), ("relu", ""), ("mm_1", "0_0/backward")} <= links
 
 
@@ -142,8 +144,10 @@ def test_frames_of_the_user_come_first() -> None:
         '  File "/home/ann/train.py", line 3\n'
     )
     assert [(one.where, one.function, one.code, one.user) for one in frames(stack)] == [
-        ("train.py:3", "", "", True), ("model.py:2", "act", "a()", True), ("linear.py:1", "forward", "return F.linear()", False),
-    ]  # fmt: skip
+        ("train.py:3", "", "", True),
+        ("model.py:2", "act", "a()", True),
+        ("linear.py:1", "forward", "return F.linear()", False),
+    ]
     assert frames("") == [] and frames("no frames\n") == []
 
 
@@ -157,18 +161,25 @@ def told(run: Run, graph: str, name: str) -> list[tuple[str, str]]:
 
 def test_partners_are_those_of_one_number_and_saved_values(run: Run) -> None:
     assert told(run, "0_0/forward", "mm") == [("mm_1", "same seq_nr"), ("permute", "same seq_nr")]
-    assert told(run, "0_0/forward", "relu") == [("le", "same seq_nr"), ("where", "same seq_nr"), ("relu", "saved value")]
+    assert told(run, "0_0/forward", "relu") == [
+        ("le", "same seq_nr"),
+        ("where", "same seq_nr"),
+        ("relu", "saved value"),
+    ]
     assert told(run, "0_0/backward", "where") == [("relu", "same seq_nr")]
     assert told(run, "0_0/backward", "relu") == [("relu", "saved value")]
     assert told(run, "0_0/forward", "primals_1") == [("primals_1", "saved value")]
 
 
-@pytest.mark.parametrize(("graph", "name", "why"), [
-    ("0_0/forward", "output", "it is the output"),
-    ("0_0/forward", "primals_2", "it is an input that the other side does not take"),
-    ("0_0/dynamo", "h", "its stage is dynamo: autograd had not seen it yet"),
-    ("0_0/post_grad_forward", "mm", "holds no 0_0/post_grad_backward"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("graph", "name", "why"),
+    [
+        ("0_0/forward", "output", "it is the output"),
+        ("0_0/forward", "primals_2", "it is an input that the other side does not take"),
+        ("0_0/dynamo", "h", "its stage is dynamo: autograd had not seen it yet"),
+        ("0_0/post_grad_forward", "mm", "holds no 0_0/post_grad_backward"),
+    ],
+)
 def test_a_node_without_partner_says_why(run: Run, graph: str, name: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         told(run, graph, name)
@@ -184,7 +195,10 @@ def test_a_joint_graph_is_its_own_partner(tmp_path: Path, run: Run) -> None:
     this = About(load_graph(tmp_path / "other/0_0/joint"))
     found = partners(this.saved, this.view, this.position("relu"))
     assert [(one.graph, one.name) for one in found] == [("0_0/joint", "where")]
-    assert {one.name for one in partners(this.saved, this.view, this.position("where"))} == {"relu", "le"}  # no tangent in le
+    assert {one.name for one in partners(this.saved, this.view, this.position("where"))} == {
+        "relu",
+        "le",
+    }  # no tangent in le
 
 
 # -- kernels
@@ -192,9 +206,9 @@ def test_a_joint_graph_is_its_own_partner(tmp_path: Path, run: Run) -> None:
 
 def test_the_kernel_is_found_by_the_names_that_inductor_writes(run: Run) -> None:
     this = about(run)
-    (_, use), = this.uses(this.position("relu"))
+    ((_, use),) = this.uses(this.position("relu"))
     assert (use.kernel, use.sure) == ("triton_poi_fused_relu_0", True)
-    (_, use), = this.uses(this.position("mm"))
+    ((_, use),) = this.uses(this.position("mm"))
     assert (use.kernel, use.sure, use.start) == ("extern_kernels.mm", True, -1)
     assert this.uses(this.position("primals_1")) == []
     sheet = this.code(this.position("relu"))
@@ -232,10 +246,14 @@ def test_a_cpp_kernel_is_found_by_op_and_place(run: Run) -> None:
     saved = run.graph("0_0/forward")
     view = GraphView(saved.table)
     uses = code.uses(view, Recorded(saved), view.positions["relu"])
-    assert [(use.kernel, use.sure) for use in uses] == [("cpp_fused_relu_1", False)]  # the other runs before its input is there
+    assert [(use.kernel, use.sure) for use in uses] == [
+        ("cpp_fused_relu_1", False)
+    ]  # the other runs before its input is there
 
 
-@pytest.mark.parametrize("odd", ["", "\n", "x = async_compile.triton(", "k = async_compile.triton('k', '''\nnever closed"])
+@pytest.mark.parametrize(
+    "odd", ["", "\n", "x = async_compile.triton(", "k = async_compile.triton('k', '''\nnever closed"]
+)
 def test_odd_code_has_no_kernels_and_no_errors(odd: str) -> None:
     assert all(kernel.end >= kernel.start for kernel in Generated(odd).kernels)
 

@@ -45,9 +45,17 @@ def test_a_graph_of_numpy_comes_back(graph: fx.GraphModule, tmp_path: Path) -> N
     saved = graphdbg.load_graph(tmp_path / "case")
     named = {node.target for node in saved.record.graph.nodes if node.target.startswith("numpy.")}
     assert named == {
-        "numpy.exp", "numpy.maximum", "numpy.linalg.norm", "numpy.ndarray.max", "numpy.ndarray.astype", "numpy.getattr",
-        "numpy.operator.sub", "numpy.operator.truediv", "numpy.operator.matmul", "numpy.operator.gt",
-    }  # fmt: skip
+        "numpy.exp",
+        "numpy.maximum",
+        "numpy.linalg.norm",
+        "numpy.ndarray.max",
+        "numpy.ndarray.astype",
+        "numpy.getattr",
+        "numpy.operator.sub",
+        "numpy.operator.truediv",
+        "numpy.operator.matmul",
+        "numpy.operator.gt",
+    }
     for found, wanted in zip(saved.module()(*saved.inputs()), graph(*INPUTS), strict=True):
         assert found.dtype == wanted.dtype
         assert torch.equal(found, wanted)
@@ -64,9 +72,20 @@ def test_a_program_of_it_computes_the_same_compiled(graph: fx.GraphModule) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["numpy.load", "numpy.save", "numpy.ndarray.tolist", "numpy.ndarray.tofile", "numpy.random.seed",
-             "numpy.from_dlpack", "numpy.operator.methodcaller", "numpy.linalg.linalg_errors", "numpy.os.system", "numpy.f2py"],
-)  # fmt: skip
+    "name",
+    [
+        "numpy.load",
+        "numpy.save",
+        "numpy.ndarray.tolist",
+        "numpy.ndarray.tofile",
+        "numpy.random.seed",
+        "numpy.from_dlpack",
+        "numpy.operator.methodcaller",
+        "numpy.linalg.linalg_errors",
+        "numpy.os.system",
+        "numpy.f2py",
+    ],
+)
 def test_what_is_no_computation_is_refused_by_name(name: str) -> None:
     with pytest.raises(RefusedError, match=name):
         targets.resolve(name, "node x")
@@ -91,12 +110,17 @@ def test_numbers_are_rounded_by_their_method() -> None:
 
 
 def test_a_refusal_says_what_can_be_replayed_instead() -> None:
-    with pytest.raises(RefusedError, match=r"'numpy' is not on the list.*The graphs of 0_0 behind AOTAutograd .* replay one"):
+    with pytest.raises(
+        RefusedError, match=r"'numpy' is not on the list.*The graphs of 0_0 behind AOTAutograd .* replay one"
+    ):
         live.module(method("numpy"), None)
 
 
 def test_a_python_function_of_the_users_can_be_registered_one_of_torch_cannot() -> None:
-    for name, told in (("opaque:mine.scale", "Register it as a custom op"), ("opaque:torch._x.scale", "behind AOTAutograd")):
+    for name, told in (
+        ("opaque:mine.scale", "Register it as a custom op"),
+        ("opaque:torch._x.scale", "behind AOTAutograd"),
+    ):
         record = method("sin")
         record.graph.nodes[1].op, record.graph.nodes[1].target = "call_function", name
         with pytest.raises(RefusedError, match=told):

@@ -1,4 +1,5 @@
-"""`pack`: nothing that was planted leaves, what compilers need stays, damage is named, and the search finds what is left."""
+"""`pack`: nothing that was planted leaves, what compilers need stays, damage is named, and the search finds what is
+left."""
 
 from __future__ import annotations
 
@@ -37,21 +38,35 @@ STACK = (
 )
 ERROR = (
     f"CppCompileError: g++ -I{HOME}/include -o /tmp/torchinductor_{USER}/ab/c.so failed on {HOST}\n"
-    f'  File "/opt/env/lib/python3.12/site-packages/torch/_inductor/lowering.py", line 9, in lower\n    return public(x)\n{STACK}'
+    '  File "/opt/env/lib/python3.12/site-packages/torch/_inductor/lowering.py", line 9, in lower\n    '
+    f"return public(x)\n{STACK}"
 )
 CODE = (
     f"# File: {HOME}/gpt/train.py:31 in step, code: {LINE}\n"
     f"# kernel path: /tmp/torchinductor_{USER}/ab/c.py\nimport torch\nbuf0 = aten.sin(arg0)\n"
 )
 PLANTED = (
-    HOME[1:], USER, HOST, "node17", TOKEN, "hunter22", "secret_sauce", "acme", WEIGHTS.decode(), TOKENS.decode(), "customers.csv",
-)  # fmt: skip
+    HOME[1:],
+    USER,
+    HOST,
+    "node17",
+    TOKEN,
+    "hunter22",
+    "secret_sauce",
+    "acme",
+    WEIGHTS.decode(),
+    TOKENS.decode(),
+    "customers.csv",
+)
 
 
 def planted(graph_id: str, tensors: MemoryTensors) -> GraphRecord:
     record = chain(graph_id, storage=tensors.put(WEIGHTS))
     record.strings = [STACK]
-    record.compile_kwargs = {"cache": f"{HOME}/.cache", "what": {"opaque": ["Thing", f"<Thing at {HOME}/customers.csv>"]}}
+    record.compile_kwargs = {
+        "cache": f"{HOME}/.cache",
+        "what": {"opaque": ["Thing", f"<Thing at {HOME}/customers.csv>"]},
+    }
     record.config = {"inductor": {"debug_dir": f"{HOME}/debug", "max_autotune": True}}
     return record
 
@@ -65,7 +80,9 @@ def fill(process: ProcessWriter) -> None:
     stored = StoredTensor(tensors.put(TOKENS), value)
     item = InputRecord(name="x", value=value, statistics={"min": -1.5, "max": 2.5}, stored=stored)
     process.save_inputs("0_0/joint", InputsRecord(format=FORMAT, policy="first", inputs=[item]), tensors)
-    process.save_code("0_0/joint", {"output_code.py": CODE, "mine.py": f"# Original path: {HOME}/k.py\ndef acme_kernel(): ...\n"})
+    process.save_code(
+        "0_0/joint", {"output_code.py": CODE, "mine.py": f"# Original path: {HOME}/k.py\ndef acme_kernel(): ...\n"}
+    )
     process.journal.event("ran", graph="0_0/joint")
     process.journal.event("failed", graph="0_0/forward", seconds=1.25, message=ERROR)
     frame = [f"{HOME}/gpt/train.py", 31, "step", LINE]
@@ -78,8 +95,20 @@ def fill(process: ProcessWriter) -> None:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run of a process that is gone, full of things that nobody may see."""
     monkeypatch.chdir(tmp_path)
-    words = ["python", f"{HOME}/gpt/train.py", "--data=/data/acme/customers.csv", "--api-key", "hunter22", f"--user={USER}"]
-    environment = {"OMP_NUM_THREADS": "4", "HF_TOKEN": TOKEN, "TRITON_INTERPRET": f"{HOME}/x", "CUDA_VISIBLE_DEVICES": "0,1"}
+    words = [
+        "python",
+        f"{HOME}/gpt/train.py",
+        "--data=/data/acme/customers.csv",
+        "--api-key",
+        "hunter22",
+        f"--user={USER}",
+    ]
+    environment = {
+        "OMP_NUM_THREADS": "4",
+        "HF_TOKEN": TOKEN,
+        "TRITON_INTERPRET": f"{HOME}/x",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+    }
     writer = RunWriter.create("myrun", RunRecord(format=FORMAT, command=words, environment=environment, started=5.0))
     process = writer.process("rank3_pid7", rank=3)
     fill(process)
@@ -108,7 +137,10 @@ def unzipped(path: Path, folder: Path) -> Run:
 
 
 def test_packing_needs_no_torch(run: Run) -> None:
-    body = "import sys\nfrom graphdbg.cli import run\nassert run(['pack', 'myrun']) == 0\nassert 'torch' not in sys.modules"
+    body = (
+        "import sys\nfrom graphdbg.cli import run\nassert run(['pack', 'myrun']) == 0\nassert 'torch' not in "
+        "sys.modules"
+    )
     subprocess.run([sys.executable, "-c", body], check=True, timeout=60, capture_output=True)
 
 
@@ -130,7 +162,9 @@ def test_nothing_that_was_planted_is_in_any_member(run: Run, tmp_path: Path) -> 
 
 def test_the_packed_run_lists_the_same_rows_and_tables(run: Run, tmp_path: Path) -> None:
     packed = unzipped(pack(run.path, tmp_path / "bug.zip").file, tmp_path / "elsewhere")
-    assert [{**row.fixed(), "error": None} for row in packed.rows] == [{**row.fixed(), "error": None} for row in run.rows]
+    assert [{**row.fixed(), "error": None} for row in packed.rows] == [
+        {**row.fixed(), "error": None} for row in run.rows
+    ]
     assert [row.since for row in packed.rows] == [row.since for row in run.rows]
     for before, after in zip(run.graphs(), packed.graphs(), strict=True):
         columns = [list(before.table.rows()), list(after.table.rows())]
@@ -146,7 +180,9 @@ def test_the_packed_run_lists_the_same_rows_and_tables(run: Run, tmp_path: Path)
 def test_what_compilers_need_stays(run: Run, tmp_path: Path) -> None:
     packed = unzipped(pack(run.path, tmp_path / "bug.zip").file, tmp_path / "elsewhere")
     saved = packed.graph("0_0/forward")
-    assert saved.record.strings == ['  File "train.py", line 31, in step\n  File "model/block.py", line 12, in forward\n']
+    assert saved.record.strings == [
+        '  File "train.py", line 31, in step\n  File "model/block.py", line 12, in forward\n'
+    ]
     assert saved.error is not None
     assert "site-packages/torch/_inductor/lowering.py" in saved.error and "return public(x)" in saved.error
     assert "-o <cache>/ab/c.so failed on <host-1>" in saved.error
@@ -155,9 +191,19 @@ def test_what_compilers_need_stays(run: Run, tmp_path: Path) -> None:
     assert joint.inputs_record is not None
     assert joint.inputs_record.inputs[0].statistics == {"min": -1.5, "max": 2.5}
     assert [(file.name, file.read_text()) for file in joint.code_files()] == [
-        ("output_code.py", "# File: train.py:31 in step\n# kernel path: <cache>/ab/c.py\nimport torch\nbuf0 = aten.sin(arg0)\n")
+        (
+            "output_code.py",
+            "# File: train.py:31 in step\n# kernel path: <cache>/ab/c.py\nimport torch\nbuf0 = aten.sin(arg0)\n",
+        )
     ]
-    assert packed.record.command == ["python", "train.py", "--data=<path>.csv", "--api-key", "<secret>", "--user=<user>"]
+    assert packed.record.command == [
+        "python",
+        "train.py",
+        "--data=<path>.csv",
+        "--api-key",
+        "<secret>",
+        "--user=<user>",
+    ]
     assert packed.record.environment == {"OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "0,1"}
     (process,) = packed.processes
     assert (process.record.host, process.record.pid, process.rank) == ("<host-1>", 7, 3)
@@ -178,7 +224,9 @@ def test_a_graph_that_was_in_flight_stays_so(run: Run, tmp_path: Path) -> None:
     process.journal.event("running", graph="0_0/forward")
     live = pack(run.path, tmp_path / "live.zip")
     assert unzipped(live.file, tmp_path / "1").processes[1].liveness == "unknown"
-    write_file(process.path / FILE, encode(ProcessRecord(format=FORMAT, name="pid8", pid=2**22 + 1, host=_here(), started=1.0)))
+    write_file(
+        process.path / FILE, encode(ProcessRecord(format=FORMAT, name="pid8", pid=2**22 + 1, host=_here(), started=1.0))
+    )
     before = open_run(run.path).rows[-1]
     after = unzipped(pack(run.path, tmp_path / "dead.zip").file, tmp_path / "2").rows[-1]
     assert before.lost and after.lost
@@ -238,7 +286,9 @@ def test_the_file_stands_for_the_run(run: Run, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("names", [["bug/../../x"], ["/bug/x"], ["x"], ["a/run.json", "b/run.json"], ["bug/x"]])
-def test_an_archive_of_something_else_is_refused(names: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_archive_of_something_else_is_refused(
+    names: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with zipfile.ZipFile(tmp_path / "odd.zip", "w") as archive:
         for name in names:
             archive.writestr(name, b"{}")
@@ -258,9 +308,15 @@ TEXTS = Texts(
     ("text", "wanted"),
     [
         ("L['n'] == 3  # y = f(secret)  # home/ann/gpt/train.py:10 in g", "L['n'] == 3  # train.py:10 in g"),
-        ("call_function f [ConstantVariable(str: 'secret')] {}", "call_function f [ConstantVariable(str: '<text>')] {}"),
+        (
+            "call_function f [ConstantVariable(str: 'secret')] {}",
+            "call_function f [ConstantVariable(str: '<text>')] {}",
+        ),
         ("cannot open '/data/my files/x y.csv'", "cannot open '<path>.csv'"),
-        ('File "/data/lib/own.py", line 1, in f\n  secret\nError: no', 'File "<folder-2>/own.py", line 1, in f\nError: no'),
+        (
+            'File "/data/lib/own.py", line 1, in f\n  secret\nError: no',
+            'File "<folder-2>/own.py", line 1, in f\nError: no',
+        ),
         ("/usr/bin/g++ -I/home/ann/x -L/usr/lib/x86", ".../g++ -I<path> -L<path>"),
         ("see https://ann:hunter22@node17.acme.org/x", "see https://<secret>@<host-1>/x"),
         ("connect to 10.1.2.3:29500 failed", "connect to <address>:29500 failed"),

@@ -28,9 +28,15 @@ from .planted_secrets import KINDS, PATHS, paths_in_text, planted_run, planted_t
 
 HERE = Path(page.__file__).parent
 HOSTILE = (
-    "</script><script>alert(1)</script>", "<!--<script>", "' onfocus=alert(1) x='", '" onfocus="alert(1)',
-    "<img src=x onerror=alert(1)>", "a\\'\"\n</style>b", "\u202eevil\u2028\x1b[31m", "]]>&amp;&#60;b",
-)  # fmt: skip
+    "</script><script>alert(1)</script>",
+    "<!--<script>",
+    "' onfocus=alert(1) x='",
+    '" onfocus="alert(1)',
+    "<img src=x onerror=alert(1)>",
+    "a\\'\"\n</style>b",
+    "\u202eevil\u2028\x1b[31m",
+    "]]>&amp;&#60;b",
+)
 
 
 class Elements(HTMLParser):
@@ -114,7 +120,14 @@ def test_what_is_left_on_the_page_is_found(here: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_no_text_becomes_markup_or_script(here: Path, hostile: str) -> None:
     run, process = recorded(here, versions={"torch": hostile})
-    compiled(process, "0_0", hostile, what="break", stack=[["/home/u/m.py", 3, hostile, hostile]], text=f"Bad\n  Hint: {hostile}")
+    compiled(
+        process,
+        "0_0",
+        hostile,
+        what="break",
+        stack=[["/home/u/m.py", 3, hostile, hostile]],
+        text=f"Bad\n  Hint: {hostile}",
+    )
     record = chain("1_0/forward")
     record.strings = [hostile, f'  File "/home/u/m.py", line 3, in f\n    {hostile}\n']
     record.graph.nodes[1].stack, record.graph.nodes[1].module = 1, 0
@@ -169,8 +182,12 @@ def test_ranks_stand_side_by_side(here: Path) -> None:
     said = Elements(made(here / "myrun")).said
     start = said.index("Ranks side by side")
     assert [word for word in said[start:] if word in ("rank 0", "rank 1", "same sizes", "✗ differ", "–")] == [
-        "rank 0", "rank 1", "same sizes", "✗ differ", "–",
-    ]  # fmt: skip
+        "rank 0",
+        "rank 1",
+        "same sizes",
+        "✗ differ",
+        "–",
+    ]
 
 
 def test_what_would_be_too_large_is_cut_and_said(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,5 +273,9 @@ def test_every_text_has_a_contrast_of_four_and_a_half(scheme: int) -> None:
     blocks = re.findall(r":root \{(.*?)\}", (HERE / "look.css").read_text(), re.DOTALL)
     colours = dict(re.findall(r"--(\w+): (#\w+)", blocks[scheme]))
     texts = ("fg", "dim", "link", "bad", "ok", "doubt")
-    assert {text: contrast(colours[text], colours[on]) for text in texts for on in ("bg", "soft")
-            if contrast(colours[text], colours[on]) < 4.5} == {}  # fmt: skip
+    assert {
+        text: contrast(colours[text], colours[on])
+        for text in texts
+        for on in ("bg", "soft")
+        if contrast(colours[text], colours[on]) < 4.5
+    } == {}

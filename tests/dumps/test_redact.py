@@ -7,7 +7,9 @@ import pytest
 from graphdbg.dumps.redact import Redactor
 
 REDACTOR = Redactor(
-    home="/home/ann", user="ann", here="/home/ann/code",
+    home="/home/ann",
+    user="ann",
+    here="/home/ann/code",
     folders=[("/opt/venv/lib/site-packages", "<site-packages>"), ("/tmp", "<tmp>")],
 )
 
@@ -20,7 +22,10 @@ REDACTOR = Redactor(
         ("/home/bob/data and /Users/eve/x", "<path> and <path>"),
         ("/srv/home/ann/x.csv", "<path>.csv"),
         ("cannot open '/weights of ann/a b.bin'", "cannot open '<path>.bin'"),
-        ("g++ -o/x/y/z.so -I/usr/include/x -isystem/a/b > /dev/null", "g++ -o.../z.so -I<path> -isystem<path> > /dev/null"),
+        (
+            "g++ -o/x/y/z.so -I/usr/include/x -isystem/a/b > /dev/null",
+            "g++ -o.../z.so -I<path> -isystem<path> > /dev/null",
+        ),
         ("/x/lib/python3.12/site-packages/torch/fx/a.py", "site-packages/torch/fx/a.py"),
         (r"b'error\n/data/ann/model.py:3'", r"b'error\n.../model.py:3'"),
         ("file:///data/ann/model.py", "file://.../model.py"),

@@ -16,10 +16,14 @@ from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, InputRecord, N
         ("PlainAOTOutput(idx=2)", ("user", "output[2]")),
         ("GradAOTOutput(grad_of=ParamAOTInput(target='0.weight'))", ("gradient", "0.weight")),
         ("InputMutationAOTOutput(mutated_input=BufferAOTInput(target='seen'))", ("mutation", "seen")),
-        ("InputMutationAOTOutput(mutated_input=SyntheticBaseAOTInput(base_of=PlainAOTInput(idx=0)))",
-         ("mutation", "storage of args[0]")),
-        ("SubclassGetAttrAOTOutput(base=GradAOTOutput(grad_of=PlainAOTInput(idx=1)), attr='scale')",
-         ("gradient", "args[1].scale")),
+        (
+            "InputMutationAOTOutput(mutated_input=SyntheticBaseAOTInput(base_of=PlainAOTInput(idx=0)))",
+            ("mutation", "storage of args[0]"),
+        ),
+        (
+            "SubclassGetAttrAOTOutput(base=GradAOTOutput(grad_of=PlainAOTInput(idx=1)), attr='scale')",
+            ("gradient", "args[1].scale"),
+        ),
         ("SubclassSizeAOTOutput(base=PlainAOTOutput(idx=0), idx=1)", ("user", "output[0].size(1)")),
         ("ForwardTokenAOTOutput(idx=0)", ("token", "")),
         ("SavedForBackwardsAOTOutput(idx=3)", ("saved", "")),
@@ -27,9 +31,11 @@ from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, InputRecord, N
         ("AnotherAOTOutput(x=1)", ("unknown", "")),
         ("GradAOTOutput()", ("gradient", "")),
         ("__import__('os').system('true')", ("unknown", "")),
-        ("(" * 3000, ("unknown", "")), ("not python at all", ("unknown", "")), (None, ("unknown", "")),
+        ("(" * 3000, ("unknown", "")),
+        ("not python at all", ("unknown", "")),
+        (None, ("unknown", "")),
     ],
-)  # fmt: skip
+)
 def test_a_descriptor_in_words(text: str | None, told: tuple[str, str]) -> None:
     assert kind_of(text) == told
 
@@ -69,7 +75,8 @@ def test_inputs_in_words(role: Any, source: str, told: str) -> None:
 
 
 def test_outputs_name_the_users_own_sources() -> None:
-    """A position is Dynamo's: it is named after what Dynamo says of that input; one that is not there by its forward's name."""
+    """A position is Dynamo's: it is named after what Dynamo says of that input; one that is not there by its forward's
+    name."""
     descriptors = ["GradAOTOutput(grad_of=PlainAOTInput(idx=0))", {"string": 0}, None, "PlainAOTOutput(idx=0)"]
     nodes = [
         NodeRecord("primals_1", "placeholder", "primals_1", meta={"desc": "PlainAOTInput(idx=0)"}),
@@ -83,13 +90,20 @@ def test_outputs_name_the_users_own_sources() -> None:
     ]
     inputs = [InputRecord("primals_1", "parameter", "L['self']._modules['0']._parameters['weight']")]
     record = GraphRecord(
-        format=FORMAT, id="0_0/backward", stage="backward", graph=GraphBody(nodes), inputs=inputs,
+        format=FORMAT,
+        id="0_0/backward",
+        stage="backward",
+        graph=GraphBody(nodes),
+        inputs=inputs,
         strings=["GradAOTOutput(grad_of=PlainAOTInput(idx=7))"],
-    )  # fmt: skip
+    )
     recorded: object = Recorded(record)
     assert inputs_of(recorded) == {"primals_1": "parameter 0.weight"}  # type: ignore[arg-type]
     told = outputs_of(recorded, "output")  # type: ignore[arg-type]
-    assert told == [OutputRole(0, "a", "gradient", "0.weight"), OutputRole(1, "b", "gradient", "primals_8"),
-                    OutputRole(3, "c", "user", "output[0]")]  # fmt: skip
+    assert told == [
+        OutputRole(0, "a", "gradient", "0.weight"),
+        OutputRole(1, "b", "gradient", "primals_8"),
+        OutputRole(3, "c", "user", "output[0]"),
+    ]
     assert [one.text() for one in told] == ["gradient of 0.weight", "gradient of primals_8", "output[0]"]
     assert outputs_of(recorded, "primals_1") == []  # type: ignore[arg-type]

@@ -94,9 +94,11 @@ MODELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], bool]] = {
     "no_grad": (without_grad, (g(4),), True),
     "views": (lambda x: x.t()[1:].as_strided((2, 2), (1, 2)).sum(), (g(4, 6),), True),
     "attention": (
-        lambda q: torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum(), (g(1, 2, 8, 4),), True
+        lambda q: torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum(),
+        (g(1, 2, 8, 4),),
+        True,
     ),
-}  # fmt: skip
+}
 
 
 def saved(gm: GraphModule, stage: str) -> tuple[GraphRecord, MemoryTensors, bytes]:
@@ -126,23 +128,30 @@ def check(stage: str, gm: GraphModule, run: bool) -> None:
 
 
 FEW = ("block", "cond", "views", "data-dependent size", "item", "attention")
-"""Sizes of the others are symbols in the long matrix only: what is saved of a symbol does not depend on the operator."""
+"""Sizes of the others are symbols in the long matrix only: what is saved of a symbol does not depend on the
+operator."""
 
 
 @pytest.mark.parametrize(
     ("name", "dynamic"),
     [
         *(pytest.param(name, False, id=f"{name}-static") for name in MODELS),
-        *(pytest.param(name, True, id=f"{name}-dynamic", marks=() if name in FEW else pytest.mark.slow) for name in MODELS),
+        *(
+            pytest.param(name, True, id=f"{name}-dynamic", marks=() if name in FEW else pytest.mark.slow)
+            for name in MODELS
+        ),
     ],
 )
 def test_what_torch_builds_comes_back(name: str, dynamic: bool) -> None:
     function, args, backward = MODELS[name]
     kept: list[tuple[str, bytes]] = []
     graphs: Caught = caught(
-        function, *args, dynamic=dynamic, backward=backward,
+        function,
+        *args,
+        dynamic=dynamic,
+        backward=backward,
         keep=lambda stage, gm, _: kept.append((stage, saved(gm, stage)[2])),
-    )  # fmt: skip
+    )
     assert graphs
     for stage, gm, _ in graphs:
         check(stage, gm, run=True)
@@ -154,9 +163,11 @@ def test_encoding_adds_no_guard() -> None:
 
     def keep(stage: str, gm: GraphModule, _: Any) -> None:
         env = next(
-            (v.fake_mode.shape_env for n in gm.graph.nodes for v in [n.meta.get("val", n.meta.get("example_value"))]
-             if hasattr(v, "fake_mode")),
-        )  # fmt: skip
+            v.fake_mode.shape_env
+            for n in gm.graph.nodes
+            for v in [n.meta.get("val", n.meta.get("example_value"))]
+            if hasattr(v, "fake_mode")
+        )
         before = len(env.guards), dict(env.replacements)
         record = saved(gm, stage)[0]
         assert record.symbols
@@ -195,9 +206,14 @@ class Tower(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = torch.nn.Sequential(
-            torch.nn.Conv2d(3, 4, 3, padding=1, bias=False), torch.nn.BatchNorm2d(4), torch.nn.GELU(approximate="tanh"),
-            torch.nn.AdaptiveAvgPool2d((2, 2)), torch.nn.Flatten(), torch.nn.Linear(16, 5), torch.nn.Dropout(0.3),
-        )  # fmt: skip
+            torch.nn.Conv2d(3, 4, 3, padding=1, bias=False),
+            torch.nn.BatchNorm2d(4),
+            torch.nn.GELU(approximate="tanh"),
+            torch.nn.AdaptiveAvgPool2d((2, 2)),
+            torch.nn.Flatten(),
+            torch.nn.Linear(16, 5),
+            torch.nn.Dropout(0.3),
+        )
         self.table = torch.nn.Embedding(7, 5, padding_idx=1)
         self.tied = torch.nn.Linear(5, 7, bias=False)
         self.tied.weight = self.table.weight
@@ -225,21 +241,31 @@ def test_leaf_modules_methods_and_tied_parameters(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        torch.nn.LSTM(3, 4, num_layers=2, batch_first=True, bidirectional=True), torch.nn.GRUCell(3, 4),
-        torch.nn.MultiheadAttention(8, 2, batch_first=True), torch.nn.Upsample(scale_factor=2.0, mode="nearest"),
-        torch.nn.GroupNorm(2, 4, affine=False), torch.nn.PReLU(3), torch.nn.ConvTranspose1d(2, 4, 3, stride=2, groups=2),
-        torch.nn.MaxPool2d(2, return_indices=True), torch.nn.CrossEntropyLoss(label_smoothing=0.1), torch.nn.RMSNorm(4),
-        torch.nn.BatchNorm1d(3, track_running_stats=False), torch.nn.Softmax(dim=-1), torch.nn.Unflatten(1, (2, 2)),
+        torch.nn.LSTM(3, 4, num_layers=2, batch_first=True, bidirectional=True),
+        torch.nn.GRUCell(3, 4),
+        torch.nn.MultiheadAttention(8, 2, batch_first=True),
+        torch.nn.Upsample(scale_factor=2.0, mode="nearest"),
+        torch.nn.GroupNorm(2, 4, affine=False),
+        torch.nn.PReLU(3),
+        torch.nn.ConvTranspose1d(2, 4, 3, stride=2, groups=2),
+        torch.nn.MaxPool2d(2, return_indices=True),
+        torch.nn.CrossEntropyLoss(label_smoothing=0.1),
+        torch.nn.RMSNorm(4),
+        torch.nn.BatchNorm1d(3, track_running_stats=False),
+        torch.nn.Softmax(dim=-1),
+        torch.nn.Unflatten(1, (2, 2)),
     ],
     ids=lambda module: type(module).__name__,
-)  # fmt: skip
+)
 def test_leaf_modules_are_rebuilt(module: torch.nn.Module) -> None:
     graph = Graph()
     graph.output(graph.call_module("leaf", (graph.placeholder("x"),)))
     record, sink, data = saved(GraphModule({"leaf": module}, graph), "dynamo")
     loaded = live.module(record, sink)
     assert repr(loaded.leaf) == repr(module)
-    assert all(torch.equal(a, b) for a, b in zip(module.state_dict().values(), loaded.leaf.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(module.state_dict().values(), loaded.leaf.state_dict().values(), strict=True)
+    )
     assert saved(loaded, "dynamo")[2] == data
 
 
@@ -248,18 +274,31 @@ SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats()
 ARGUMENTS = st.recursive(
     SCALARS
     | st.complex_numbers()
-    | st.sampled_from([
-        torch.float32, torch.float8_e4m3fn, torch.complex64, torch.device("cuda", 3), torch.device("cpu"), torch.strided,
-        torch.channels_last, torch.preserve_format, torch.per_tensor_affine, Ellipsis, torch.Size([2, 3]), range(1, 9, 2),
-        slice(None, 3), slice(1, None, -1),
-    ]),
+    | st.sampled_from(
+        [
+            torch.float32,
+            torch.float8_e4m3fn,
+            torch.complex64,
+            torch.device("cuda", 3),
+            torch.device("cpu"),
+            torch.strided,
+            torch.channels_last,
+            torch.preserve_format,
+            torch.per_tensor_affine,
+            Ellipsis,
+            torch.Size([2, 3]),
+            range(1, 9, 2),
+            slice(None, 3),
+            slice(1, None, -1),
+        ]
+    ),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.lists(inner, max_size=3).map(tuple)
         | st.dictionaries(st.text(max_size=4), inner, max_size=3)
     ),
     max_leaves=8,
-)  # fmt: skip
+)
 
 
 @given(ARGUMENTS)
@@ -276,7 +315,9 @@ def test_every_argument_comes_back(value: Any) -> None:
     before, after = (
         next(node.args[1] for node in gm.graph.nodes if node.op == "call_function") for gm in (live_one, loaded)
     )
-    if repr(inert.value(value)) == repr(value):  # other text is made inert on loading: Inductor writes arguments into code
+    if repr(inert.value(value)) == repr(
+        value
+    ):  # other text is made inert on loading: Inductor writes arguments into code
         assert repr(after) == repr(before)
         assert saved(loaded, "inference")[2] == data
 

@@ -1,4 +1,5 @@
-"""No credential and no absolute path is in a packed run; where nothing takes them out, the test finds them; words stay words."""
+"""No credential and no absolute path is in a packed run; where nothing takes them out, the test finds them; words stay
+words."""
 
 from __future__ import annotations
 
@@ -48,9 +49,13 @@ def test_the_test_finds_them_where_they_are_left(run: Run, monkeypatch: pytest.M
 
 def test_each_rule_matches_what_is_planted_or_named_here() -> None:
     others = (
-        "https://hooks.slack.com/services/T00/B00/" + BODY, "npm_" + BODY, "dckr_pat_" + BODY, "hvs." + BODY, "gsk_" + BODY,
+        "https://hooks.slack.com/services/T00/B00/" + BODY,
+        "npm_" + BODY,
+        "dckr_pat_" + BODY,
+        "hvs." + BODY,
+        "gsk_" + BODY,
         "AccountKey=" + BODY,
-    )  # fmt: skip
+    )
     every = "\n".join([TEXT, *others, "Set-Cookie: session=abcdef12345"])
     assert [rule.name for rule in RULES if not rule.pattern.search(every)] == []
     once = Secrets().text(every)
@@ -75,13 +80,25 @@ def test_command_lines(words: str, wanted: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "next_token = argmax(x)", "token: Tensor", "num_tokens=512",
-        "y = q@k", "basic transformations", "DispatchKeySet(CPU)",
-        "disk-usage sk-learn", "hf_hub", "a -p b", "key=value", "--token-count 5", "password: None", "KeyError: 'tokens'",
-        "sk_hidden_dimension_of_model2", "sk-learn-like-name-here-long", "npm_config_registry_url",
+        "next_token = argmax(x)",
+        "token: Tensor",
+        "num_tokens=512",
+        "y = q@k",
+        "basic transformations",
+        "DispatchKeySet(CPU)",
+        "disk-usage sk-learn",
+        "hf_hub",
+        "a -p b",
+        "key=value",
+        "--token-count 5",
+        "password: None",
+        "KeyError: 'tokens'",
+        "sk_hidden_dimension_of_model2",
+        "sk-learn-like-name-here-long",
+        "npm_config_registry_url",
         "next_token = view_default_12",
     ],
-)  # fmt: skip
+)
 def test_words_stay(text: str) -> None:
     assert Secrets().text(text) == text
 
@@ -89,28 +106,45 @@ def test_words_stay(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        'client_secret: "{}"', "{{'token': '{}'}}", "session_token={}", "X-Api-Key: {}",
-        "redis://:{}@host:1", "MYSQL_PWD={} mysql",
-        "sshpass -p {} ssh", "Cookie: id={}", r"'err\npassword={}\n'", '{{\\"api_key\\": \\"{}\\"}}',
+        'client_secret: "{}"',
+        "{{'token': '{}'}}",
+        "session_token={}",
+        "X-Api-Key: {}",
+        "redis://:{}@host:1",
+        "MYSQL_PWD={} mysql",
+        "sshpass -p {} ssh",
+        "Cookie: id={}",
+        r"'err\npassword={}\n'",
+        '{{\\"api_key\\": \\"{}\\"}}',
     ],
-)  # fmt: skip
+)
 def test_what_a_text_says_of_a_secret(text: str) -> None:
     assert "efgh5678" not in Secrets().text(text.format("abcd1234efgh5678"))
 
 
 def test_an_ordinary_value_is_no_secret() -> None:
-    held = {"TOKENIZERS_PARALLELISM": "surely", "MY_TOKEN": "true", "DB_PWD": "/home/ann", "PIN_KEY": "123456", "PASSWORD": "a"}
+    held = {
+        "TOKENIZERS_PARALLELISM": "surely",
+        "MY_TOKEN": "true",
+        "DB_PWD": "/home/ann",
+        "PIN_KEY": "123456",
+        "PASSWORD": "a",
+    }
     assert Secrets(held).values == set()
     assert not looks_secret("PATH") and looks_secret("DB_PWD") and looks_secret("apiKey")
 
 
 def test_what_looks_random_is_shown_in_the_preview(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     odd = "Zq8Xv2Lw9Rt4Yb7Nc3Kd"
-    words = f"triton_poi_fused_add_mul_relu_0 CUDAGraphTreeManager2Run c{'a2b3c' * 10} x/ATen/cpu/vec/vec512/vec512 {odd}"
+    words = (
+        f"triton_poi_fused_add_mul_relu_0 CUDAGraphTreeManager2Run c{'a2b3c' * 10} x/ATen/cpu/vec/vec512/vec512 {odd}"
+    )
     assert random_looking(words) == [odd]
     process = next(run.path.glob("*/journal.jsonl"))
     with process.open("a") as journal:
-        journal.write(json.dumps({"t": 1.0, "kind": "failed", "graph": "0_0/forward", "message": f"bad answer {odd}"}) + "\n")
+        journal.write(
+            json.dumps({"t": 1.0, "kind": "failed", "graph": "0_0/forward", "message": f"bad answer {odd}"}) + "\n"
+        )
     before = sorted(Path().rglob("*"))
     assert command(["pack", "myrun", "--preview"]) == 0
     captured = capsys.readouterr()

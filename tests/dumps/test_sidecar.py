@@ -37,13 +37,15 @@ def test_rows_say_what_the_record_says() -> None:
         (tensor_value(2, 3), ("float32", "[2, 3]", "[3, 1]", "cpu", 24)),
         (TensorValue("bool", [], [], device="cuda:0"), ("bool", "[]", "[]", "cuda:0", 1)),
         (SymValue("int", "s0 + 1", 4), ("SymInt", '"s0 + 1"', "", "", 0)),
-        (SequenceValue("tuple", [tensor_value(2), ConstValue(None), tensor_value("s0")]),
-         ("float32; -; float32", '[[2], null, ["s0"]]', "[[1], null, [1]]", "cpu", None)),
+        (
+            SequenceValue("tuple", [tensor_value(2), ConstValue(None), tensor_value("s0")]),
+            ("float32; -; float32", '[[2], null, ["s0"]]', "[[1], null, [1]]", "cpu", None),
+        ),
         (OpaqueValue("Generator"), ("", "", "", "", 0)),
         (None, ("", "", "", "", None)),
         (tensor_value(2**62, 4), ("float32", f"[{2**62}, 4]", "[4, 1]", "cpu", None)),
     ],
-)  # fmt: skip
+)
 def test_values(value: sidecar.Value | None, columns: tuple[object, ...]) -> None:
     assert sidecar.value_columns(value, lambda dim: dim if isinstance(dim, int) else None) == columns
 
@@ -73,8 +75,10 @@ def test_a_missing_sidecar_is_rebuilt_and_a_damaged_one_told(tmp_path: Path) -> 
         b"\xc1",
         msgspec.msgpack.encode({"format": 1, "strings": [], "name": ["x"]}),
         data[:40],
-        *(msgspec.msgpack.encode(known | {"strings": [re.sub(r"^\[.*", dims, text) for text in known["strings"]]})
-          for dims in ("[8, ", "8", "[" * 10**5)),
+        *(
+            msgspec.msgpack.encode(known | {"strings": [re.sub(r"^\[.*", dims, text) for text in known["strings"]]})
+            for dims in ("[8, ", "8", "[" * 10**5)
+        ),
     ):
         file.write_bytes(damaged)
         with pytest.raises(UnreadableError, match=r"table\.msgpack"):

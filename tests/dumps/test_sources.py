@@ -76,8 +76,9 @@ def test_the_recorder_keeps_the_files_of_the_user_alone(tmp_path: Path) -> None:
     record = chain()
     record.strings = [
         f'  File "{mine}", line 2, in f\n    second\n  File "{theirs}", line 1, in g\n    first\n',
-        '  File "/nowhere/gone.py", line 1, in f\n    gone\n', "no stack",
-    ]  # fmt: skip
+        '  File "/nowhere/gone.py", line 1, in f\n    gone\n',
+        "no stack",
+    ]
     _, process = new_run(tmp_path / "run")
     keep_sources(process, record)
     keep_sources(process, record)

@@ -281,11 +281,17 @@ def test_texts_that_name_something(work: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("nowhere", "The runs here are run"), ("", "names nothing"), ("a\0b", "names nothing"), ("x" * 5000, "names nothing"),
-        ("run/9_9/forward", "it holds 0_0/forward, 0_0/joint"), ("run/0_0", "could be"), ("run/../../etc", "neither"),
-        ("run/0_0/../../etc", "neither"), ("small/other", "no such folder"),
+        ("nowhere", "The runs here are run"),
+        ("", "names nothing"),
+        ("a\0b", "names nothing"),
+        ("x" * 5000, "names nothing"),
+        ("run/9_9/forward", "it holds 0_0/forward, 0_0/joint"),
+        ("run/0_0", "could be"),
+        ("run/../../etc", "neither"),
+        ("run/0_0/../../etc", "neither"),
+        ("small/other", "no such folder"),
     ],
-)  # fmt: skip
+)
 def test_texts_that_name_nothing(work: Path, text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         resolve(text, work)
@@ -319,7 +325,9 @@ def test_a_backward_has_the_number_of_its_forward(tmp_path: Path) -> None:
     assert forwards == ["0_0/forward", "0_0/forward.1", "0_0/forward.2"]
     backwards = [process.unique_id("0/0", "backward", like=forward) for forward in reversed(forwards)]
     assert backwards == ["0_0/backward.2", "0_0/backward.1", "0_0/backward"]
-    assert process.unique_id("0/0", "backward", like="0_0/forward.1") == "0_0/backward.3"  # taken: the next that is free
+    assert (
+        process.unique_id("0/0", "backward", like="0_0/forward.1") == "0_0/backward.3"
+    )  # taken: the next that is free
 
 
 def test_the_first_name_that_is_free(tmp_path: Path) -> None:

@@ -24,18 +24,24 @@ from .graphs import MemoryTensors
 
 _DTYPES = (
     "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2 "
-    "float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2 complex32 complex64 complex128 quint8 qint8 qint32 bits8"
+    "float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2 complex32 complex64 complex128 quint8 "
+    "qint8 qint32 bits8"
 )
 DTYPES = [name for name in _DTYPES.split() if hasattr(torch, name)]
 
 
-def graph_of(*values: Any, symbols: list[SymbolRecord] | None = None, nodes: list[NodeRecord] | None = None) -> GraphRecord:
+def graph_of(
+    *values: Any, symbols: list[SymbolRecord] | None = None, nodes: list[NodeRecord] | None = None
+) -> GraphRecord:
     placeholders = [NodeRecord(name=f"x_{i}", op="placeholder", target=f"x_{i}", value=v) for i, v in enumerate(values)]
     output = NodeRecord(name="output", op="output", target="output", args=[{"tuple": []}])
     return GraphRecord(
-        format=FORMAT, id="0_0/forward", stage="forward", graph=GraphBody(nodes=[*placeholders, *(nodes or []), output]),
+        format=FORMAT,
+        id="0_0/forward",
+        stage="forward",
+        graph=GraphBody(nodes=[*placeholders, *(nodes or []), output]),
         symbols=symbols or [],
-    )  # fmt: skip
+    )
 
 
 def one(of: TensorValue, seed: int = 0, **seen: Any) -> torch.Tensor:
@@ -57,9 +63,17 @@ def test_every_dtype(dtype: str) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "stride", "offset"),
-    [([2, 3], [3, 1], 0), ([2, 3], [1, 2], 0), ([2, 3], [0, 1], 0), ([4, 4], [1, 1], 5), ([], [], 7), ([0, 3], [3, 1], 0),
-     ([2, 3, 4, 5], [60, 1, 15, 3], 2), ([5], [0], 0)],
-)  # fmt: skip
+    [
+        ([2, 3], [3, 1], 0),
+        ([2, 3], [1, 2], 0),
+        ([2, 3], [0, 1], 0),
+        ([4, 4], [1, 1], 5),
+        ([], [], 7),
+        ([0, 3], [3, 1], 0),
+        ([2, 3, 4, 5], [60, 1, 15, 3], 2),
+        ([5], [0], 0),
+    ],
+)
 def test_stride_offset_and_overlap_are_true(shape: list[int], stride: list[int], offset: int) -> None:
     made = one(TensorValue(dtype="float32", shape=[*shape], stride=[*stride], offset=offset))
     assert (list(made.shape), list(made.stride()), made.storage_offset()) == (shape, stride, offset)
@@ -110,9 +124,11 @@ def test_indices_stay_inside_what_they_index() -> None:
 def test_symbols_take_their_hints_or_what_was_seen() -> None:
     symbols = [SymbolRecord("s0", hint=5, lower=2), SymbolRecord("u1", backed=False, lower=0)]
     record = graph_of(
-        SymValue("int", "s0", 5), TensorValue("float32", ["s0", "2*s0 + 1"], ["2*s0 + 1", 1]),
-        TensorValue("float32", ["u1"], [1]), symbols=symbols,
-    )  # fmt: skip
+        SymValue("int", "s0", 5),
+        TensorValue("float32", ["s0", "2*s0 + 1"], ["2*s0 + 1", 1]),
+        TensorValue("float32", ["u1"], [1]),
+        symbols=symbols,
+    )
     count, matrix, vector = live.inputs(record, None, None, 0)
     assert (count, matrix.shape, vector.shape) == (5, (5, 11), (4,))
     seen = InputsRecord(format=FORMAT, inputs=[InputRecord(name="x_0", scalar=3)])
@@ -152,8 +168,11 @@ def test_stored_inputs_come_back_whole(name: str) -> None:
     (again,) = live.inputs(record, seen, sink, 0)
     assert type(again) is type(real)
     assert (again.dtype, again.shape, again.stride(), again.storage_offset()) == (
-        real.dtype, real.shape, real.stride(), real.storage_offset(),
-    )  # fmt: skip
+        real.dtype,
+        real.shape,
+        real.stride(),
+        real.storage_offset(),
+    )
     assert (again.is_conj(), again.is_neg(), again.requires_grad) == (real.is_conj(), real.is_neg(), real.requires_grad)
     left, right = (t.dequantize() if t.is_quantized else t for t in (again, real))
     assert torch.equal(left.to(torch.complex64), right.to(torch.complex64))
@@ -180,10 +199,14 @@ def test_policies_keep_what_they_say() -> None:
         assert seen.inputs[2].scalar == 7
         assert isinstance(seen.inputs[0].value, TensorValue)
     assert kept == {
-        "none": [(False, False), (False, False)], "meta": [(False, False), (False, False)],
-        "index": [(True, False), (True, True)], "first": [(True, True), (True, True)],
-    }  # fmt: skip
-    found = live.observe(record, [torch.tensor([1.0, float("nan"), 3.0]), *values[1:]], "index", None).inputs[0].statistics
+        "none": [(False, False), (False, False)],
+        "meta": [(False, False), (False, False)],
+        "index": [(True, False), (True, True)],
+        "first": [(True, True), (True, True)],
+    }
+    found = (
+        live.observe(record, [torch.tensor([1.0, float("nan"), 3.0]), *values[1:]], "index", None).inputs[0].statistics
+    )
     assert found == {"min": 1.0, "max": 3.0, "mean": 2.0, "std": 1.0, "nan": 1, "inf": 0}
 
 

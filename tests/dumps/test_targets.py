@@ -22,14 +22,21 @@ def test_every_function_on_the_list_comes_back() -> None:
 
 def test_names_that_people_know() -> None:
     known = {
-        torch.ops.aten.sin.default: "aten.sin.default", torch.ops.aten.add.Tensor: "aten.add.Tensor",
-        torch.ops.aten.add: "aten.add", operator.getitem: "operator.getitem",
+        torch.ops.aten.sin.default: "aten.sin.default",
+        torch.ops.aten.add.Tensor: "aten.add.Tensor",
+        torch.ops.aten.add: "aten.add",
+        operator.getitem: "operator.getitem",
         torch.nn.functional.gelu: "torch.nn.functional.gelu",
-        torch.ops.higher_order.cond: "higher_order.cond", torch._C._set_grad_enabled: "torch._C._set_grad_enabled",
-        torch.nn.functional.linear: "torch.nn.functional.linear", torch.sym_max: "torch.sym_max", torch.arange: "torch.arange",
-        torch.amp.autocast_mode._enter_autocast: "torch.amp.autocast_mode._enter_autocast", torch.Tensor.add: "torch.Tensor.add",
-        torch.ops.prims.convert_element_type.default: "prims.convert_element_type.default", max: "builtins.max",
-    }  # fmt: skip
+        torch.ops.higher_order.cond: "higher_order.cond",
+        torch._C._set_grad_enabled: "torch._C._set_grad_enabled",
+        torch.nn.functional.linear: "torch.nn.functional.linear",
+        torch.sym_max: "torch.sym_max",
+        torch.arange: "torch.arange",
+        torch.amp.autocast_mode._enter_autocast: "torch.amp.autocast_mode._enter_autocast",
+        torch.Tensor.add: "torch.Tensor.add",
+        torch.ops.prims.convert_element_type.default: "prims.convert_element_type.default",
+        max: "builtins.max",
+    }
     assert {function: targets.name_of(function) for function in known} == known
 
 
@@ -78,9 +85,10 @@ def test_lists_hold_no_name_that_torch_lacks() -> None:
         if not hasattr(targets._home(name.rpartition(".")[0]), name.rpartition(".")[2])
     ]
     assert set(missing) <= {
-        "torch._check_index", "torch._functorch.eager_transforms._set_tensor_requires_grad",
+        "torch._check_index",
+        "torch._functorch.eager_transforms._set_tensor_requires_grad",
         "torch._dynamo.variables.torch.untyped_storage_size",
-    }  # fmt: skip
+    }
     for homes in allowlist.OP_HOMES.values():
         for home in homes:
             assert importlib.util.find_spec(home) is not None

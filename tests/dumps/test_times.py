@@ -50,13 +50,16 @@ def test_a_backward_that_is_compiled_with_its_forward_is_counted_once(tmp_path: 
     (found,) = of_run(open_run(tmp_path / "myrun"))
     assert (found.aot_s, found.inductor_s, found.backward_s) == (2.0, 3.0, 4.0)
     assert [(phase, end - start) for phase, start, end in found.spans] == [
-        ("dynamo", 1.0), ("aot", 7.0), ("inductor", 4.0), ("backward", 1.0),
-    ]  # fmt: skip
+        ("dynamo", 1.0),
+        ("aot", 7.0),
+        ("inductor", 4.0),
+        ("backward", 1.0),
+    ]
 
 
 def test_the_table_has_what_was_measured(
     recorded_script: Callable[..., Path], capsys, monkeypatch, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     run = open_run(recorded_script(SCRIPT))
     assert command(["ls", str(run.path), "--time"]) == 0

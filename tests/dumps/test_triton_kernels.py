@@ -1,5 +1,6 @@
 # pyright: basic
-"""The user's own Triton kernels: saved as programs that stand alone, shown, refused without trust, and real kernels with it."""
+"""The user's own Triton kernels: saved as programs that stand alone, shown, refused without trust, and real kernels
+with it."""
 
 from __future__ import annotations
 
@@ -49,10 +50,18 @@ def test_the_program_stands_alone(record: GraphRecord) -> None:
     assert (tuned.name, add.name) == ("tuned", "add")
     assert not tuned.missing
     for part in (
-        "SCALE = tl.constexpr(3)", "LIMIT = tl.constexpr(1e+30)", "def relu(x)", "def scaled(x)", "def shifted(x)",
-        "AMOUNT = tl.constexpr(0.5)", "@triton.constexpr_function\ndef half_of", "triton.Config({'BLOCK': 32}, num_stages=2)",
-        "restore_value=['out']", "key=['n']", "num_warps=2",
-    ):  # fmt: skip
+        "SCALE = tl.constexpr(3)",
+        "LIMIT = tl.constexpr(1e+30)",
+        "def relu(x)",
+        "def scaled(x)",
+        "def shifted(x)",
+        "AMOUNT = tl.constexpr(0.5)",
+        "@triton.constexpr_function\ndef half_of",
+        "triton.Config({'BLOCK': 32}, num_stages=2)",
+        "restore_value=['out']",
+        "key=['n']",
+        "num_warps=2",
+    ):
         assert part in tuned.program
     assert "scaled" not in add.program
     assert tuned.file.split("/")[-1].startswith("triton_models.py:")
@@ -158,9 +167,12 @@ def test_what_has_no_saved_form_is_named_and_the_load_says_so() -> None:
     unsaved.fn.__closure__[1].cell_contents = plain  # Triton refuses it by itself
     constants = kernel_side_table.add_constant_args({"n": object()})
     kwargs = {
-        "kernel_idx": index, "constant_args_idx": constants, "grid": [(1, 1, 1)], "tma_descriptor_metadata": {},
+        "kernel_idx": index,
+        "constant_args_idx": constants,
+        "grid": [(1, 1, 1)],
+        "tma_descriptor_metadata": {},
         "kwargs": {"x": x},
-    }  # fmt: skip
+    }
     graph.call_function(triton_kernel_wrapper_mutation, (), kwargs)
     graph.output((x,))
     record = live.encode(GraphModule({}, graph), id="0_0/dynamo", stage="dynamo")

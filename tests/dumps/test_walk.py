@@ -27,12 +27,28 @@ from .graphs import tensor_value
 
 NODE: dict[str, Any] = {"node": "a"}
 ARGUMENTS: dict[str, Any] = {
-    "node": "a", "tuple": [NODE], "size": [NODE], "dict": [["key", NODE]], "slice": [None, NODE, 2], "range": [0, NODE, 1],
-    "float": "nan", "complex": [{"float": "inf"}, 1.0], "dtype": "float32", "device": "cuda:0", "layout": "strided",
-    "memory_format": "preserve_format", "qscheme": "per_tensor_affine", "sym": ["int", "s0 + 1"], "function": "aten.add.Tensor",
-    "tensor": "weight", "ellipsis": True, "value": {"value_kind": "opaque", "type": "x"}, "policy": "MUST_SAVE", "string": 0,
+    "node": "a",
+    "tuple": [NODE],
+    "size": [NODE],
+    "dict": [["key", NODE]],
+    "slice": [None, NODE, 2],
+    "range": [0, NODE, 1],
+    "float": "nan",
+    "complex": [{"float": "inf"}, 1.0],
+    "dtype": "float32",
+    "device": "cuda:0",
+    "layout": "strided",
+    "memory_format": "preserve_format",
+    "qscheme": "per_tensor_affine",
+    "sym": ["int", "s0 + 1"],
+    "function": "aten.add.Tensor",
+    "tensor": "weight",
+    "ellipsis": True,
+    "value": {"value_kind": "opaque", "type": "x"},
+    "policy": "MUST_SAVE",
+    "string": 0,
     "opaque": ["node", "a"],
-}  # fmt: skip
+}
 
 
 def test_every_tag_of_the_schema_is_known_here() -> None:
@@ -59,7 +75,9 @@ def test_leaves_are_changed_in_place_of_others() -> None:
     }
 
 
-@pytest.mark.parametrize("arg", [{"dict": 5}, {"dict": ["x", None, []]}, {"tuple": None}, {"a": 1, "node": "b"}, {}, {"node": 3}])
+@pytest.mark.parametrize(
+    "arg", [{"dict": 5}, {"dict": ["x", None, []]}, {"tuple": None}, {"a": 1, "node": "b"}, {}, {"node": 3}]
+)
 def test_damaged_arguments_do_no_harm(arg: Any) -> None:
     list(leaves(arg)), list(references(arg)), map_argument(arg, lambda leaf: leaf)
     assert list(references([arg, NODE])) == ["a"]
@@ -70,7 +88,9 @@ def test_arguments_as_plain_values() -> None:
     assert plain(arg) == {"x": [1, float("inf"), "float32"], "y": {"sym": ["int", "s0"]}}
 
 
-@pytest.mark.parametrize("args", [[{"tuple": [NODE, None]}], [[NODE, None]], [{"tuple": [{"tuple": [NODE, None]}]}][0]["tuple"]])
+@pytest.mark.parametrize(
+    "args", [[{"tuple": [NODE, None]}], [[NODE, None]], [{"tuple": [{"tuple": [NODE, None]}]}][0]["tuple"]]
+)
 def test_what_an_output_node_returns(args: list[Any]) -> None:
     assert returned(args) == [NODE, None]
 
@@ -78,9 +98,10 @@ def test_what_an_output_node_returns(args: list[Any]) -> None:
 def test_graphs_in_graphs_with_their_nodes_and_tensors() -> None:
     stored = StoredTensor("0" * 40, tensor_value(2))
     inner = GraphBody(
-        nodes=[NodeRecord("b", "call_function", "f", kwargs={"x": NODE})], attrs={"w": stored},
+        nodes=[NodeRecord("b", "call_function", "f", kwargs={"x": NODE})],
+        attrs={"w": stored},
         modules={"lin": ModuleRecord("torch.nn.Linear", state={"weight": stored})},
-    )  # fmt: skip
+    )
     outer = GraphBody(nodes=[NodeRecord("a", "placeholder", "a")], attrs={"c": stored}, subgraphs={"body_0": inner})
     assert list(bodies(outer)) == [outer, inner]
     assert [node.name for node in nodes(outer)] == ["a", "b"]

@@ -119,18 +119,34 @@ def test_guards_of_one_cause_are_alike() -> None:
     assert wording.alike("self.lr == 0.5") == wording.alike("self.lr == 1e-05")
     assert wording.alike("s == 'a b'") == wording.alike("s == ''")
     assert wording.alike("d['a'] == 1") != wording.alike("d['b'] == 1")
-    sizes = [f"tensor 'x' size mismatch at index {dim}. expected 2, actual {now}" for dim, now in ((0, 3), (0, 4), (1, 4))]
+    sizes = [
+        f"tensor 'x' size mismatch at index {dim}. expected 2, actual {now}" for dim, now in ((0, 3), (0, 4), (1, 4))
+    ]
     assert len({wording.alike(size) for size in sizes}) == 2
 
 
 def test_a_break_and_what_follows_it(process: ProcessWriter) -> None:
     frame(process, "0_0")
-    note(process, "break", compile="0_0", then="resumed", text_id=0, text=BREAK,
-         stack=[["/home/u/model.py", 12, "step", "self.say(x)"], ["/home/u/model.py", 5, "say", "print(1)"]])  # fmt: skip
+    note(
+        process,
+        "break",
+        compile="0_0",
+        then="resumed",
+        text_id=0,
+        text=BREAK,
+        stack=[["/home/u/model.py", 12, "step", "self.say(x)"], ["/home/u/model.py", 5, "say", "print(1)"]],
+    )
     note(process, "restart", compile="0_0", error="SpeculationRestartAnalysis")
     process.save_graph(chain("0_0_a1/forward"))
     frame(process, "1_0", "M.torch_dynamo_resume_in_step_at_12", 12)
-    note(process, "break", compile="1_0", then="frame skipped", text_id=0, stack=[["/home/u/model.py", 14, "step", "print(2)"]])
+    note(
+        process,
+        "break",
+        compile="1_0",
+        then="frame skipped",
+        text_id=0,
+        stack=[["/home/u/model.py", 14, "step", "print(2)"]],
+    )
     frame(process, "2_0", "say", 4)
     out = text()
     assert "3 compiled" not in out
@@ -162,7 +178,10 @@ def test_five_hundred_recompiles_are_one_entry(process: ProcessWriter) -> None:
     assert "499 recompiles for one cause: guard self.step == 1 failed, self.step is now 2" in out
     assert "in turn it was 2, 3, 4, 5, 6, 7, 8, 9 and 492 more" in out
     assert "GIVEN UP at 0_500: torch._dynamo.config.recompile_limit = 500" in out
-    assert why.hint("myrun", open_run("myrun").processes) == "499 recompiles, 1 recompile limit reached: graphdbg ls myrun --why"
+    assert (
+        why.hint("myrun", open_run("myrun").processes)
+        == "499 recompiles, 1 recompile limit reached: graphdbg ls myrun --why"
+    )
 
 
 def test_parts_of_ddp(process: ProcessWriter) -> None:
@@ -247,7 +266,13 @@ def test_the_command(process: ProcessWriter, capsys: pytest.CaptureFixture[str])
     assert "--why needs a run" in capsys.readouterr().err
 
 
-values = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.lists(st.lists(st.integers() | st.text(max_size=4)))
+values = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.lists(st.lists(st.integers() | st.text(max_size=4)))
+)
 KINDS = "begin, frame, recompile, limit, break, restart, failed, symbols, part, part end, skip"
 KEYS = "compile, function, file, line, reasons, now, stack, text, text_id, symbols, names, of"
 kinds, keys = st.sampled_from(KINDS.split(", ")), st.sampled_from(KEYS.split(", "))

@@ -1,4 +1,5 @@
-"""Tensors that hold other tensors: saved by what they hold, together again on loading, and never of a class that a dump names."""
+"""Tensors that hold other tensors: saved by what they hold, together again on loading, and never of a class that a dump
+names."""
 
 from __future__ import annotations
 

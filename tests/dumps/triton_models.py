@@ -34,8 +34,9 @@ def scaled(x):
 
 @triton.autotune(
     configs=[triton.Config({"BLOCK": 16}, num_warps=2), triton.Config({"BLOCK": 32}, num_warps=4, num_stages=2)],
-    key=["n"], restore_value=["out"],
-)  # fmt: skip
+    key=["n"],
+    restore_value=["out"],
+)
 @triton.jit
 def tuned(x, out, n, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -47,7 +48,8 @@ def tuned(x, out, n, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
 
 @triton.jit
 def aliased(x):
-    """What Inductor's own form of a kernel has no right words for: an infinity, a dtype by another name, another module's."""
+    """What Inductor's own form of a kernel has no right words for: an infinity, a dtype by another name, another
+    module's."""
     tl.store(x, triton_parts.shifted(INFINITY).to(f32))
 
 
@@ -61,9 +63,7 @@ def add(a, b, out, n, BLOCK: tl.constexpr):
 class Tuned(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = torch.empty_like(x)
-        tuned[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](
-            x, out, x.numel(), DTYPE=tl.float32
-        )
+        tuned[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel(), DTYPE=tl.float32)
         added = torch.empty_like(x)
         add[(triton.cdiv(x.numel(), 32),)](x, out, added, x.numel(), BLOCK=32)
         return added.sin()

@@ -1,4 +1,5 @@
-"""Ways out of a text into the code around it: each edits a graph's JSON so that compiling or calling it would touch a file.
+"""Ways out of a text into the code around it: each edits a graph's JSON so that compiling or calling it would touch a
+file.
 
 >>> WAYS["a message, in C++"].edit(graph, "/tmp/ran")
 """
@@ -80,7 +81,9 @@ WAYS = {
     "a message, in a comment above Triton": Way('x\n__import__("os").system("touch {0}") #'.format, _message, "triton"),
     "the name of a function, in that of a C++ kernel": Way(_name.format, _function("source_fn_stack")),
     "the name of a backward's function, in that of a C++ kernel": Way(_name.format, _function("fwd_source_fn_stack")),
-    "the node that a node came from, in a comment": Way('x\n        __import__("os").system("touch {0}") #'.format, _source_node),
+    "the node that a node came from, in a comment": Way(
+        'x\n        __import__("os").system("touch {0}") #'.format, _source_node
+    ),
     "an operator's text, in a C++ wrapper": Way(
         '"))); system("touch {0}"); (c10::IValue(std::string("'.format, _words, "cpp_wrapper"
     ),
@@ -95,7 +98,7 @@ WAYS = {
     "the name of a parameter, in a compiled library": Way(
         '"; system("touch {0}"); constants_info_[0].original_fqn = "'.format, _flat_name, "aoti"
     ),
-}  # fmt: skip
+}
 
 ARGUMENTS = {
     "the words of a reduction of several": "_c10d_functional.all_reduce_coalesced.default).1",
@@ -133,14 +136,22 @@ def _guard(graph: Graph, text: str) -> None:
 
 
 NAMES: dict[str, Callable[[Graph, str], object]] = {
-    "a placeholder's name": _of("placeholder", "name"), "a placeholder's target": _of("placeholder", "target"),
-    "the name of a call": _of("call_function", "name"), "the target of a call": _of("call_function", "target"),
-    "a dtype": _value("dtype"), "a device": _value("device"), "a size": _value("shape"), "a symbol's name": _symbol,
+    "a placeholder's name": _of("placeholder", "name"),
+    "a placeholder's target": _of("placeholder", "target"),
+    "the name of a call": _of("call_function", "name"),
+    "the target of a call": _of("call_function", "target"),
+    "a dtype": _value("dtype"),
+    "a device": _value("device"),
+    "a size": _value("shape"),
+    "a symbol's name": _symbol,
     "an expression": _guard,
-}  # fmt: skip
+}
 """Names that stand in code as code: nothing but a plain one is taken."""
 
 ENDINGS = {
-    "C++": '0); system("touch {0}"); (0', "Python": "x; __import__('os').system('touch {0}')", "a comment": "*/ system(1); /*",
-    "quotes": "'''\"\"\"\\", "a line": "x\n__import__('os').system('touch {0}')",
-}  # fmt: skip
+    "C++": '0); system("touch {0}"); (0',
+    "Python": "x; __import__('os').system('touch {0}')",
+    "a comment": "*/ system(1); /*",
+    "quotes": "'''\"\"\"\\",
+    "a line": "x\n__import__('os').system('touch {0}')",
+}

@@ -18,8 +18,8 @@ Ask = Any
 
 @pytest.fixture(scope="session")
 def child(one_server: Lender) -> Iterator[Ask]:
-    """`child("make", case="...")`: what a function of hostile_children returns, in a child of its own; with the `wall` or not.
-    """
+    """`child("make", case="...")`: what a function of hostile_children returns, in a child of its own; with the `wall`
+    or not."""
     for name in ("hostile_children", "marked"):
         shutil.copy(Path(__file__).with_name(f"{name}.py"), one_server.modules)
     with ForkServer() as server:

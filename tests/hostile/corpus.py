@@ -1,4 +1,5 @@
-"""What the fuzzer starts from: a recorded run, a case, a pack and the folder of a minification, all made by the tools themselves.
+"""What the fuzzer starts from: a recorded run, a case, a pack and the folder of a minification, all made by the tools
+themselves.
 
 >>> made = corpus(Path(".cache/hostile/corpus"))
 >>> sorted(made)
@@ -63,8 +64,13 @@ graphdbg.save_graph(make_fx(case, tracing_mode="symbolic")(x, y), [x, y], sys.ar
 
 def corpus(folder: Path) -> dict[str, Path]:
     """The dumps by kind; made once in a folder."""
-    made = {"run": folder / "run", "case": folder / "case", "small": folder / "small", "pack": folder / "pack.zip",
-            "out": folder / "out"}  # fmt: skip
+    made = {
+        "run": folder / "run",
+        "case": folder / "case",
+        "small": folder / "small",
+        "pack": folder / "pack.zip",
+        "out": folder / "out",
+    }
     whole = folder / f"whole-{zlib.crc32((SMALL + SCRIPT).encode()):x}"
     if not whole.exists():
         shutil.rmtree(folder, ignore_errors=True)

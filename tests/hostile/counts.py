@@ -1,4 +1,5 @@
-"""What was seen with one seed, over all calls: a file that the next call goes on from; and how it goes on, in several forks.
+"""What was seen with one seed, over all calls: a file that the next call goes on from; and how it goes on, in several
+forks.
 
 >>> counts = Counts(1, Path(".cache/hostile"))
 >>> next(counts.left())
@@ -101,7 +102,8 @@ class Counts:
 
 
 def guarded(work: Callable[[int], dict[str, Any]], number: int, until: float) -> dict[str, Any] | None:
-    """What the work tells; where it fails itself, that, so that thousands of others go on. None where the time is up."""
+    """What the work tells; where it fails itself, that, so that thousands of others go on. None where the time is
+    up."""
     if time.monotonic() > until:
         return None
     try:
@@ -113,7 +115,7 @@ def guarded(work: Callable[[int], dict[str, Any]], number: int, until: float) ->
 
 def go_on(
     counts: Counts, work: Callable[[int], dict[str, Any]], minutes: float, left: Callable[[], float], jobs: int
-) -> Counts:  # fmt: skip
+) -> Counts:
     """Does the numbers that were not done, in forks of this process, until the time is up or nothing is left to do."""
     begun, before = time.monotonic(), counts.seconds
     until, kept = begun + 60 * minutes, begun

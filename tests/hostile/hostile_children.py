@@ -1,4 +1,5 @@
-"""What the tests of text in code have a forked child do: make a graph with every kind of text, mark it, compile it, run it.
+"""What the tests of text in code have a forked child do: make a graph with every kind of text, mark it, compile it, run
+it.
 
 A child, since what is compiled is hostile, and torch caches answers about the pretended GPU. Imported there by name.
 
@@ -41,20 +42,33 @@ from graphdbg.toolkit.triton.targets import target_of
 
 Payload = dict[str, Any]
 LOUD = {
-    "cpp.descriptive_names": "torch", "triton.descriptive_names": "torch", "cpp.enable_kernel_profile": True,
-    "profiler_mark_wrapper_call": True, "trace.provenance_tracking_level": 1, "debug_index_asserts": True,
-}  # fmt: skip
+    "cpp.descriptive_names": "torch",
+    "triton.descriptive_names": "torch",
+    "cpp.enable_kernel_profile": True,
+    "profiler_mark_wrapper_call": True,
+    "trace.provenance_tracking_level": 1,
+    "debug_index_asserts": True,
+}
 """Settings with which Inductor writes more text."""
 NOT_MARKED = {
-    "rounding_mode", "static_input_idxs", "inductor_realize_to_strides", "recompute", "cudagraph_annotation", "is_wrapped",
-}  # fmt: skip
-"""What torch compares with words of its own or with numbers, so that nothing compiles with a mark there; and what has it wrap an
+    "rounding_mode",
+    "static_input_idxs",
+    "inductor_realize_to_strides",
+    "recompute",
+    "cudagraph_annotation",
+    "is_wrapped",
+}
+"""What torch compares with words of its own or with numbers, so that nothing compiles with a mark there; and what has
+it wrap an
 operator for good."""
 STACK = '  File "model.py", line 1, in forward\n    x = self.fc(x)\n'
 META = {
-    "source_fn_stack": [["sin", "torch.sin"]], "custom": {"dict": [["k", {"string": 2}]]},
-    "torch_fn": {"tuple": ["sin_1", "sin"]}, "desc": "PlainAOTOutput(idx=0)", "partition_names": ["p"],
-}  # fmt: skip
+    "source_fn_stack": [["sin", "torch.sin"]],
+    "custom": {"dict": [["k", {"string": 2}]]},
+    "torch_fn": {"tuple": ["sin_1", "sin"]},
+    "desc": "PlainAOTOutput(idx=0)",
+    "partition_names": ["p"],
+}
 
 
 @torch.library.custom_op("hostile::tell", mutates_args=())
@@ -92,7 +106,8 @@ torch.library.register_fake("hostile::more", lambda x, first, *, last: torch.emp
 
 
 def talk_more(x: torch.Tensor, y: torch.Tensor, k: torch.Tensor) -> tuple[Any, ...]:
-    """Further operators that have a text: collectives, reductions by name, a text by its place and one by its keyword."""
+    """Further operators that have a text: collectives, reductions by name, a text by its place and one by its
+    keyword."""
     collective = torch.ops._c10d_functional
     wait = collective.wait_tensor
     more = torch.ops.hostile.more(x.sin(), "first", last="last")
@@ -182,7 +197,9 @@ def run(payload: Payload) -> Payload:
     switched_off(payload)
     saved = load_graph(payload["case"])
     try:
-        compiled = _compiled(saved.record, saved.tensors, payload["backend"], Pipeline(), f"{payload['folder']}/made.pt2")
+        compiled = _compiled(
+            saved.record, saved.tensors, payload["backend"], Pipeline(), f"{payload['folder']}/made.pt2"
+        )
         inputs = live.inputs(saved.record, saved.inputs_record, saved.tensors)
         if payload["backend"] == "aoti":
             load_package(compiled)(*inputs)
@@ -215,7 +232,8 @@ def switched_off(payload: Payload) -> None:
 
 
 def marked(payload: Payload) -> Payload:
-    """Marks every text of the case that a record can have there, and says which marks stand where in what comes of it: in the
+    """Marks every text of the case that a record can have there, and says which marks stand where in what comes of it:
+    in the
     source of a `backend`, without one in the live graph."""
     switched_off(payload)
     form = full(load_graph(payload["case"]).record)
@@ -233,10 +251,11 @@ def marked(payload: Payload) -> Payload:
     of_stacks = {f"zq{number}\n" for number, kind in kinds.items() if kind == "strings.*"}  # their lines stay lines
     left = [one for one in LEFT.finditer(text) if one[0] not in of_stacks]
     return {
-        "left": sorted({f"{kinds[int(one[1])]}: {text[max(0, one.start() - 80): one.end() + 80]}" for one in left}),
+        "left": sorted({f"{kinds[int(one[1])]}: {text[max(0, one.start() - 80) : one.end() + 80]}" for one in left}),
         "seen": sorted({kinds[int(one)] for one in re.findall(r"zq(\d+)", text)}),
-        "taken": sorted({place.kind for place in taken}), "error": error,
-    }  # fmt: skip
+        "taken": sorted({place.kind for place in taken}),
+        "error": error,
+    }
 
 
 def _loads(form: Any, marks: dict[Place, str]) -> bool:
@@ -248,7 +267,8 @@ def _loads(form: Any, marks: dict[Place, str]) -> bool:
 
 
 def live_texts(record: GraphRecord) -> list[str]:
-    """Every text that torch can reach from a live graph: names, arguments and metadata, the facts on symbols, its code."""
+    """Every text that torch can reach from a live graph: names, arguments and metadata, the facts on symbols, its
+    code."""
     gm, fakes, mode = live.fake_module(record, None)
     texts: list[str] = [gm.code]
     seen: set[int] = set()
@@ -288,7 +308,8 @@ def read(form: Any) -> GraphRecord:
 
 
 def apart(make: Callable[[], str]) -> tuple[str, str]:
-    """What a function returns and what it raises, in a process of its own: a failed compile leaves torch in no good state."""
+    """What a function returns and what it raises, in a process of its own: a failed compile leaves torch in no good
+    state."""
     with tempfile.TemporaryFile() as file:
         pid = os.fork()
         if not pid:
@@ -303,5 +324,3 @@ def apart(make: Callable[[], str]) -> tuple[str, str]:
         file.seek(0)
         text, error = json.loads(file.read())
         return text, error
-
-

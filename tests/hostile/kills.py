@@ -1,8 +1,11 @@
-"""SIGKILL at random moments of recordings and minifications: what the journal calls captured loads; resumed it ends the same.
+"""SIGKILL at random moments of recordings and minifications: what the journal calls captured loads; resumed it ends the
+same.
 
 Most recordings are those of a fork of one warm parent (`graphdbg.record` around a small training loop), one in ten is
-`graphdbg dump`; minifications are real command lines. The moment is a random time, or just after a random line of the journal.
-What was done stands in SEED-dump.json and SEED-minify.json below .cache/hostile, and the next call with that seed goes on there.
+`graphdbg dump`; minifications are real command lines. The moment is a random time, or just after a random line of the
+journal.
+What was done stands in SEED-dump.json and SEED-minify.json below .cache/hostile, and the next call with that seed goes
+on there.
 
     python tests/hostile/kills.py --kills-dump 1000 --kills-minify 200 --jobs 2 --seed 1
 """
@@ -45,7 +48,8 @@ import torch
 def train():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-    step, other = torch.compile(model), torch.compile(lambda x: torch.where(x > 0, x.sin(), x.exp()).sum(), dynamic=True)
+    step = torch.compile(model)
+    other = torch.compile(lambda x: torch.where(x > 0, x.sin(), x.exp()).sum(), dynamic=True)
     for rows in (4, 4, 7):
         x = torch.randn(rows, 6)
         (step(x).square().mean() + other(x)).backward()
@@ -76,7 +80,8 @@ SAME = ("nodes", "input_bytes", "queries", "history", "verified", "verdicts")
 
 
 def prepare(home: Path, checks: tuple[str, ...]) -> dict[str, Any]:
-    """The script, the case, and what calm runs say: how long they take, how many lines they write, how they end. Each gets its
+    """The script, the case, and what calm runs say: how long they take, how many lines they write, how they end. Each
+    gets its
     name when it is whole, as several drivers may prepare at once."""
     home.mkdir(parents=True, exist_ok=True)
     script, case = home / "training.py", home / "case"
@@ -108,8 +113,10 @@ def _write(path: Path, text: str) -> None:
 
 
 def warm(known: dict[str, Any]) -> None:
-    """Imports what a recording needs by the names that a fork tells, looks at the machine as Inductor does, and makes the kernels
-    that forks will find again: these asked a compiler, and a Python, each time. Nothing is traced or run in this process."""
+    """Imports what a recording needs by the names that a fork tells, looks at the machine as Inductor does, and makes
+    the kernels
+    that forks will find again: these asked a compiler, and a Python, each time. Nothing is traced or run in this
+    process."""
     import torch
     from torch._inductor import codecache, compile_fx, cpu_vec_isa  # noqa: F401
 
@@ -159,7 +166,9 @@ def _recording(run: Path, modules: Path | None = None) -> int:
         with record(run, inputs="first"):
             room["train"]()
         if modules:
-            modules.write_text("\n".join(name for name in sys.modules if name not in known and not name.startswith("triton")))
+            modules.write_text(
+                "\n".join(name for name in sys.modules if name not in known and not name.startswith("triton"))
+            )
         code = 0
     finally:
         os._exit(code)
@@ -176,7 +185,9 @@ def of_dump(seed: int, known: dict[str, Any], number: int) -> Told:
         moment = _moment(random, known["dump_s"] * (4 if real else 1), known["dump_lines"])
         if real:
             words = [sys.executable, "-m", "graphdbg", "dump", "-o", run, "--", known["script"]]
-            process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            process = subprocess.Popen(
+                words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            )
             whom = functools.partial(_script, run) if random.random() < 0.5 else None
             killed = _kill(process.pid, moment, lines, functools.partial(_over, process), limit_s, whom)
             with contextlib.suppress(ProcessLookupError):
@@ -190,7 +201,11 @@ def of_dump(seed: int, known: dict[str, Any], number: int) -> Told:
         stage, found = lost(run) if run.exists() else ("nothing was written yet", [])
         if killed and run.exists():
             done = _asked(["ls", run], place) if random.random() < 0.1 else None
-            found += [wrong(f"ls: code {done.returncode}", text=done.stderr)] if done and done.returncode not in (0, 2) else []
+            found += (
+                [wrong(f"ls: code {done.returncode}", text=done.stderr)]
+                if done and done.returncode not in (0, 2)
+                else []
+            )
     stage = stage if killed else "it had ended before"
     return {"number": number, "stage": stage, "codes": {}, "wrong": found, "asked": real}
 
@@ -270,8 +285,14 @@ def _differs(done: subprocess.CompletedProcess[str], calm: dict[str, Any], journ
     if done.returncode != 0:
         return [wrong(f"resume: code {done.returncode}", text=done.stderr)]
     ended = json.loads(done.stdout.splitlines()[-1])
-    found = [wrong("differs", f"{one}: {ended[one]!r:.80}, calm {calm[one]!r:.80}") for one in SAME if ended[one] != calm[one]]
-    asked = [(line["case"], line["run"]) for line in map(json.loads, journal.read_bytes().splitlines()) if "case" in line]
+    found = [
+        wrong("differs", f"{one}: {ended[one]!r:.80}, calm {calm[one]!r:.80}")
+        for one in SAME
+        if ended[one] != calm[one]
+    ]
+    asked = [
+        (line["case"], line["run"]) for line in map(json.loads, journal.read_bytes().splitlines()) if "case" in line
+    ]
     return found + ([wrong("asked twice")] if len(asked) != len(set(asked)) else [])
 
 
@@ -297,13 +318,19 @@ def _moment(random: Random, seconds: float, lines: int) -> tuple[str, float, flo
 
 
 def _kill(
-    pid: int, moment: tuple[str, float, float], lines: Callable[[], int], ended: Callable[[], bool], limit_s: float,
+    pid: int,
+    moment: tuple[str, float, float],
+    lines: Callable[[], int],
+    ended: Callable[[], bool],
+    limit_s: float,
     whom: Callable[[], int | None] | None = None,
-) -> bool:  # fmt: skip
+) -> bool:
     """Kills a process, or its whole group, at a moment, or after so many seconds; False where it ended before."""
     kind, what, after = moment
     begun = time.monotonic()
-    while (time.monotonic() - begun < what) if kind == "time" else (lines() < what and time.monotonic() - begun < limit_s):
+    while (
+        (time.monotonic() - begun < what) if kind == "time" else (lines() < what and time.monotonic() - begun < limit_s)
+    ):
         if ended():
             return False
         time.sleep(0.005)
@@ -370,7 +397,10 @@ def main() -> int:
     dumps, minifies = (Counts(f"{asked.seed}-{of}", asked.counts) for of in ("dump", "minify"))
     if asked.kills_dump > killed(dumps) or (asked.only or "").startswith("dump"):
         warm(known)
-    tries = {"dump": functools.partial(of_dump, asked.seed, known), "minify": functools.partial(of_minify, asked.seed, known)}
+    tries = {
+        "dump": functools.partial(of_dump, asked.seed, known),
+        "minify": functools.partial(of_minify, asked.seed, known),
+    }
     if asked.only:
         of, _, number = asked.only.partition(":")
         print(json.dumps(tries[of](int(number)), indent=1))

@@ -1,6 +1,7 @@
 """Marks the text fields of a record: whatever the schema has, one mark at a time or many at once.
 
-A place is where a text stands or could stand in the record's full JSON form, defaults included: a string, a None, an end of a
+A place is where a text stands or could stand in the record's full JSON form, defaults included: a string, a None, an
+end of a
 list, a key of a dict. A field that the schema gets tomorrow is a place by itself.
 
 >>> [place for place in places(full(record)) if place.kind == "graph.nodes.*.name"]
@@ -24,7 +25,8 @@ _APART = ("args", "kwargs", "meta", "from_node")
 
 
 class Place(NamedTuple):
-    """Where a mark goes: `kind` is the path without what counts; `what` is set, append, key, or nest (a dict of lists of it)."""
+    """Where a mark goes: `kind` is the path without what counts; `what` is set, append, key, or nest (a dict of lists
+    of it)."""
 
     kind: str
     path: Path

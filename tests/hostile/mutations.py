@@ -1,4 +1,5 @@
-"""How a dump is made hostile: its bytes, the structure of its JSON, its files, its archive; each by a seeded random number.
+"""How a dump is made hostile: its bytes, the structure of its JSON, its files, its archive; each by a seeded random
+number.
 
 >>> damage(Path("copy/of/run"), random.Random("1:17"))
 ['json graph.json $.graph.nodes[3].value.dtype', 'file journal.jsonl fifo']
@@ -17,19 +18,70 @@ from random import Random
 from typing import Any
 
 TEXTS = (
-    "", "x", "a b", "../x", "/etc/passwd", "s0", "s1 + 1", "2**s0", "Eq(s0, 5)", "int", "float", "node",
-    "aten.sin.default", "operator.getitem", "torch.relu", "import", "__class__", "\u001b]52;c;eA==\u0007", "\n",
-    "\u0000", "\uff41", "\ud800", "'''\"\"\"*/\\", "9" * 50, "nan", "x" * 5000, "cuda:0", "meta", "float64", "bfloat16",
-    "__import__('os').system('touch ../outside/ran')", '"); system("touch ../outside/ran"); ("', "$(touch ../outside/ran)",
-    "../outside/new", "int64", "complex64", "forward", "backward", "[", "{", "\u202e", "s" * 300, "0" * 40,
-)  # fmt: skip
+    "",
+    "x",
+    "a b",
+    "../x",
+    "/etc/passwd",
+    "s0",
+    "s1 + 1",
+    "2**s0",
+    "Eq(s0, 5)",
+    "int",
+    "float",
+    "node",
+    "aten.sin.default",
+    "operator.getitem",
+    "torch.relu",
+    "import",
+    "__class__",
+    "\u001b]52;c;eA==\u0007",
+    "\n",
+    "\u0000",
+    "\uff41",
+    "\ud800",
+    "'''\"\"\"*/\\",
+    "9" * 50,
+    "nan",
+    "x" * 5000,
+    "cuda:0",
+    "meta",
+    "float64",
+    "bfloat16",
+    "__import__('os').system('touch ../outside/ran')",
+    '"); system("touch ../outside/ran"); ("',
+    "$(touch ../outside/ran)",
+    "../outside/new",
+    "int64",
+    "complex64",
+    "forward",
+    "backward",
+    "[",
+    "{",
+    "\u202e",
+    "s" * 300,
+    "0" * 40,
+)
 NUMBERS = (0, 1, -1, 2, 7, 255, 2**31, 2**63 - 1, -(2**63), 2**64, 10**30, 0.5, -0.0, 1e308, 3)
 TAGGED = (
-    {"node": "x"}, {"tuple": []}, {"sym": ["int", "s0"]}, {"slice": [None, None, None]}, {"float": "nan"}, {"dtype": "float32"},
-    {"device": "cpu"}, {"string": 0}, {"opaque": ["a", "b"]}, {"function": "aten.cos.default"}, {"ellipsis": True},
-    {"complex": [1, 2]}, {"range": [0, 3, 1]}, {"memory_format": "channels_last"}, {"value": None}, {"tensor": "w"},
+    {"node": "x"},
+    {"tuple": []},
+    {"sym": ["int", "s0"]},
+    {"slice": [None, None, None]},
+    {"float": "nan"},
+    {"dtype": "float32"},
+    {"device": "cpu"},
+    {"string": 0},
+    {"opaque": ["a", "b"]},
+    {"function": "aten.cos.default"},
+    {"ellipsis": True},
+    {"complex": [1, 2]},
+    {"range": [0, 3, 1]},
+    {"memory_format": "channels_last"},
+    {"value": None},
+    {"tensor": "w"},
     {"size": [2, 3]},
-)  # fmt: skip
+)
 _MOST_PLACES = 4000
 
 
@@ -97,10 +149,17 @@ def _like(value: Any, random: Random) -> Any:
 def _value(random: Random) -> Any:
     deep: Any = random.choice(TEXTS)
     kinds: tuple[Callable[[], Any], ...] = (
-        lambda: random.choice(TEXTS), lambda: random.choice(NUMBERS), lambda: random.choice(TAGGED), lambda: None, list, dict,
-        lambda: [random.choice(TEXTS)] * 3, lambda: {random.choice(TEXTS): random.choice(NUMBERS)}, lambda: random.random() < 0.5,
+        lambda: random.choice(TEXTS),
+        lambda: random.choice(NUMBERS),
+        lambda: random.choice(TAGGED),
+        lambda: None,
+        list,
+        dict,
+        lambda: [random.choice(TEXTS)] * 3,
+        lambda: {random.choice(TEXTS): random.choice(NUMBERS)},
+        lambda: random.random() < 0.5,
         lambda: _nested(random.choice((5, 60, 300)), deep),
-    )  # fmt: skip
+    )
     return random.choice(kinds)()
 
 
@@ -161,9 +220,13 @@ def _bytes(path: Path, random: Random) -> str:
 
 def _file(path: Path, random: Random) -> str:
     """Something else in the place of a file."""
-    what = random.choice(("gone", "empty", "fifo", "folder", "outside", "loop", "holes", "swap", "zero", "large", "hidden"))
+    what = random.choice(
+        ("gone", "empty", "fifo", "folder", "outside", "loop", "holes", "swap", "zero", "large", "hidden")
+    )
     if what == "swap":
-        other = random.choice(sorted(one for one in path.parent.parent.rglob("*") if one.is_file() and not one.is_symlink()))
+        other = random.choice(
+            sorted(one for one in path.parent.parent.rglob("*") if one.is_file() and not one.is_symlink())
+        )
         first, second = path.read_bytes(), other.read_bytes()
         path.write_bytes(second)
         other.write_bytes(first)

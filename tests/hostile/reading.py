@@ -1,4 +1,5 @@
-"""What a fork does with a damaged dump: every reading command, and what the child of `replay --rung nop` does; how far it got.
+"""What a fork does with a damaged dump: every reading command, and what the child of `replay --rung nop` does; how far
+it got.
 
 >>> read_all(box, "run", print)["stage"]
 'replayed'
@@ -32,20 +33,49 @@ else:
     from sandbox import LIMIT_S, SECRET, Sandbox, Told, wrong
 
 STAGES = {
-    "damaged": "were damaged", "opened": "were found to be a dump", "listed": "whose graphs were listed",
-    "loaded": "one of whose graphs was loaded", "built": "that reached replay: the program was built",
+    "damaged": "were damaged",
+    "opened": "were found to be a dump",
+    "listed": "whose graphs were listed",
+    "loaded": "one of whose graphs was loaded",
+    "built": "that reached replay: the program was built",
     "replayed": "that were judged",
-}  # fmt: skip
+}
 CODES = frozenset({0, 1, 2, 3, 4, 141})
 OF_RUNS = (
-    "ls", "ls R", "ls R --why", "ls R --time", "ls R --stages --json", "show G", "show G --code", "show G --kernel",
-    "show G --json", "show G --stats", "show G --node N", "diff G H", "diff R R", "draw G -o O1.dot",
-    "draw G --by-module -o O2.dot", "pack R -o O3.zip", "pack R -o O4.html", "ls O3.zip",
-)  # fmt: skip
+    "ls",
+    "ls R",
+    "ls R --why",
+    "ls R --time",
+    "ls R --stages --json",
+    "show G",
+    "show G --code",
+    "show G --kernel",
+    "show G --json",
+    "show G --stats",
+    "show G --node N",
+    "diff G H",
+    "diff R R",
+    "draw G -o O1.dot",
+    "draw G --by-module -o O2.dot",
+    "pack R -o O3.zip",
+    "pack R -o O4.html",
+    "ls O3.zip",
+)
 OF_CASES = (
-    "ls", "ls R", "show R", "show R --json", "show R --code", "show R --stats", "show R --node N", "diff R R",
-    "draw R -o O1.dot", "steer R", "steer R pause", "pack R -o O3.zip", "report R --preview --json",
-)  # fmt: skip
+    "ls",
+    "ls R",
+    "show R",
+    "show R --json",
+    "show R --code",
+    "show R --stats",
+    "show R --node N",
+    "diff R R",
+    "draw R -o O1.dot",
+    "steer R",
+    "steer R pause",
+    "pack R -o O3.zip",
+    "report R --preview --json",
+)
 
 
 def read_all(box: Sandbox, kind: str, say: Callable[[Told], object], *, replays: bool = True) -> Told:
@@ -70,7 +100,9 @@ def read_all(box: Sandbox, kind: str, say: Callable[[Told], object], *, replays:
         told["why"] = f"{type(error).__name__}: {error}"
     say({"stage": told["stage"]})
     for line in OF_RUNS if kind in ("run", "pack") else OF_CASES:
-        if re.search(r"O[34]", line) is None or box.packed in line.split(" "):  # looking for secrets takes longer than all else
+        if re.search(r"O[34]", line) is None or box.packed in line.split(
+            " "
+        ):  # looking for secrets takes longer than all else
             say({"now": line})
             _one(box, line, names, told)
     say({"now": "replay"})
@@ -168,8 +200,17 @@ def by_command_line(box: Sandbox, kind: str, random: Random) -> list[Told]:
     asked = [sys.executable, "-m", "graphdbg", *words(box, line, dict.fromkeys("RGH", str(box.dump)) | {"N": "x"})]
     known = os.environ | {"HOME": str(box.own), "TMPDIR": str(box.own), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        done = subprocess.run(asked, cwd=box.dump.parent, env=known, capture_output=True, text=True, errors="replace",
-                              stdin=subprocess.DEVNULL, timeout=600, check=False)  # fmt: skip
+        done = subprocess.run(
+            asked,
+            cwd=box.dump.parent,
+            env=known,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=600,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return [wrong("hang", f"$ {line}")]
     text = done.stdout + done.stderr
@@ -178,7 +219,8 @@ def by_command_line(box: Sandbox, kind: str, random: Random) -> list[Told]:
 
 
 def warm(made: dict[str, Path]) -> None:
-    """Has every fork find what it needs: all is done once with the dumps as they were made. A replay imports only, by the names
+    """Has every fork find what it needs: all is done once with the dumps as they were made. A replay imports only, by
+    the names
     that a fork of its own tells: an engine for gradients that ran here would not run in forks."""
     import torch
 

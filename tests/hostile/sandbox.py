@@ -1,4 +1,5 @@
-"""Where one damaged dump is read: a folder beside which nothing may be touched, a fork that is watched, a lack of something.
+"""Where one damaged dump is read: a folder beside which nothing may be touched, a fork that is watched, a lack of
+something.
 
 >>> box = Sandbox(place, corpus["run"], Random("1:17"), lack="disk")
 >>> box.watched(lambda said: read_all(box, "run", said))
@@ -30,15 +31,32 @@ else:
 
 Told = dict[str, Any]
 LIMIT_S = 20
-"""Of one command: seconds of computing, or by the clock without any computing. On a busy machine the clock alone says little."""
+"""Of one command: seconds of computing, or by the clock without any computing. On a busy machine the clock alone says
+little."""
 MEMORY_BYTES = 1 << 30
 SECRET = "what nobody may read"
 LACKS = ("disk", "file size", "descriptors", "stdout")
-STARTS = {"os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "os.fork", "pty.spawn", "ctypes.dlopen", "socket.connect"}
+STARTS = {
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "subprocess.Popen",
+    "os.fork",
+    "pty.spawn",
+    "ctypes.dlopen",
+    "socket.connect",
+}
 WRITES = {
-    "os.mkdir": 2, "os.remove": 1, "os.rename": 2, "os.rmdir": 1, "os.link": 2, "os.symlink": 2, "os.truncate": 1, "os.chmod": 2,
+    "os.mkdir": 2,
+    "os.remove": 1,
+    "os.rename": 2,
+    "os.rmdir": 1,
+    "os.link": 2,
+    "os.symlink": 2,
+    "os.truncate": 1,
+    "os.chmod": 2,
     "os.chown": 3,
-}  # fmt: skip
+}
 """Events -> which of their arguments is the folder that paths are relative to, or above 2 not one."""
 _TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -62,12 +80,16 @@ class Sandbox:
         self.bytes = sum(path.lstat().st_size for path in (self.dump, *self.dump.rglob("*")))
 
     def wrong(self) -> list[Told]:
-        """What became of the outside, what was written of it, and what temporary folders were left by who was not killed."""
+        """What became of the outside, what was written of it, and what temporary folders were left by who was not
+        killed."""
         found = [f"outside/{path.name}" for path in self.outside.iterdir() if path.name != "secret"]
         if (self.outside / "secret").read_text() != SECRET:
             found.append("outside/secret")
         left = [path.name for path in self.own.iterdir() if path.name.startswith("graphdbg-") and not self.killed]
-        return [*(wrong("outside", name) for name in found), *(wrong("left", name.rpartition("-")[0]) for name in left[:1])]
+        return [
+            *(wrong("outside", name) for name in found),
+            *(wrong("left", name.rpartition("-")[0]) for name in left[:1]),
+        ]
 
     def watched(self, work: Callable[[Callable[[Told], object]], Told]) -> Told:
         """What the work told, in a fork, and how that ended."""
@@ -181,7 +203,9 @@ def watch(place: Path) -> list[str]:
             found.append(f"{event} {args[:1]!r:.120}")
         elif event in WRITES:
             where = args[WRITES[event]] if WRITES[event] < len(args) else -1
-            if where in (None, -1) and any(elsewhere(one, follow=False) for one in args[event in ("os.symlink", "os.link") : 2]):
+            if where in (None, -1) and any(
+                elsewhere(one, follow=False) for one in args[event in ("os.symlink", "os.link") : 2]
+            ):
                 found.append(f"{event} {args[:2]!r:.120}")
 
     sys.addaudithook(hook)

@@ -1,15 +1,24 @@
 """Hostile terminals: random bytes, sizes and signals in the six rooms of the workbench, then terminals that are closed.
 
-Bytes: any byte, keys, cut escape sequences and mouse reports, pastes, answers that nobody asked for; resizes; SIGWINCH, SIGTSTP
-and SIGCONT. It must stay alive: an end with code 0 by a key that quits is counted, and it is started again; any other end fails.
-After each stretch a run (and a minification) is copied to a name that was never there, the escape key closes what is open, and a
-second workbench is started on the same folder, in a terminal of the same size. Both are led by the same keys to Home and to the
-room of the stretch, on the copy: every row of both screens must be the same, text, colours and marks. What keys keep beyond a
-room is not that: the zoom of Home is brought back with `z`, the states of rooms and the counts of jobs and errors in the first
-line are left out. What the bytes are is settled by the seed; when they arrive is not. A panel that tells a defect of ours fails.
+Bytes: any byte, keys, cut escape sequences and mouse reports, pastes, answers that nobody asked for; resizes; SIGWINCH,
+SIGTSTP
+and SIGCONT. It must stay alive: an end with code 0 by a key that quits is counted, and it is started again; any other
+end fails.
+After each stretch a run (and a minification) is copied to a name that was never there, the escape key closes what is
+open, and a
+second workbench is started on the same folder, in a terminal of the same size. Both are led by the same keys to Home
+and to the
+room of the stretch, on the copy: every row of both screens must be the same, text, colours and marks. What keys keep
+beyond a
+room is not that: the zoom of Home is brought back with `z`, the states of rooms and the counts of jobs and errors in
+the first
+line are left out. What the bytes are is settled by the seed; when they arrive is not. A panel that tells a defect of
+ours fails.
 
-Closings: the window is closed (hang-up), or the process of the terminal is killed, at a random moment, also just after `q`; half
-of them while a minification runs that a workbench started. No process of the workbench may be left after 2 s; the minification
+Closings: the window is closed (hang-up), or the process of the terminal is killed, at a random moment, also just after
+`q`; half
+of them while a minification runs that a workbench started. No process of the workbench may be left after 2 s; the
+minification
 goes on, stands in Home of the next workbench, and `5` leads to it. Needs `pyte`.
 
     python tests/hostile/terminals.py --minutes 10 --seed 1      # bytes
@@ -62,7 +71,8 @@ def recorded() -> Path:
 
 @contextlib.contextmanager
 def scratch() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder with both runs, and an environment with homes below it; whatever jobs were started there are ended with it."""
+    """A folder with both runs, and an environment with homes below it; whatever jobs were started there are ended with
+    it."""
     with tempfile.TemporaryDirectory(prefix="terminals-", ignore_cleanup_errors=True) as folder:
         work = Path(folder) / "work"
         shutil.copytree(recorded(), work)
@@ -106,10 +116,20 @@ def escapes(random: Random) -> bytes:
     """Sequences that terminals send, some of them cut; answers that nobody asked for."""
     number, letter = random.randint(0, 300), random.choice("ABCDFHPQRSZIOu~t")
     forms = (
-        f"\x1b[{letter}", f"\x1bO{letter}", f"\x1b[{number}~", f"\x1b[1;{random.randint(1, 16)}{letter}", f"\x1b[{number};5u",
-        f"\x1b{chr(random.randint(32, 126))}", f"\x1b[?{number}c", "\x1b]11;rgb:ffff/ffff/ffff\x1b\\", "\x1b[?2026;2$y",
-        f"\x1b[{random.randint(1, 40)};{random.randint(1, 99)}R", "\x1bP1$r0m\x1b\\", "\x1b[I", "\x1b[O",
-    )  # fmt: skip
+        f"\x1b[{letter}",
+        f"\x1bO{letter}",
+        f"\x1b[{number}~",
+        f"\x1b[1;{random.randint(1, 16)}{letter}",
+        f"\x1b[{number};5u",
+        f"\x1b{chr(random.randint(32, 126))}",
+        f"\x1b[?{number}c",
+        "\x1b]11;rgb:ffff/ffff/ffff\x1b\\",
+        "\x1b[?2026;2$y",
+        f"\x1b[{random.randint(1, 40)};{random.randint(1, 99)}R",
+        "\x1bP1$r0m\x1b\\",
+        "\x1b[I",
+        "\x1b[O",
+    )
     whole = random.choice(forms)
     return whole[: random.randint(1, len(whole)) if random.random() < 0.3 else len(whole)].encode()
 
@@ -130,7 +150,9 @@ def paste(random: Random) -> bytes:
 
 def text(random: Random) -> bytes:
     """Letters of many scripts, wide, combining and of no meaning."""
-    return "".join(chr(random.choice((233, 0x301, 0x4E2D, 0x1F600, 0xFFFD, 0x200D, 0x85, 0xA0))) for _ in range(5)).encode()
+    return "".join(
+        chr(random.choice((233, 0x301, 0x4E2D, 0x1F600, 0xFFFD, 0x200D, 0x85, 0xA0))) for _ in range(5)
+    ).encode()
 
 
 def anything(random: Random) -> bytes:
@@ -276,7 +298,9 @@ class Stretch:
         if not same:
             pairs = list(zip(shown(self.terminal), shown(fresh), strict=True))
             texts = [f"  after {after[0]!r}\n  fresh {before[0]!r}" for after, before in pairs if after[0] != before[0]]
-            colours = [f"  colours of {after[0]!r}" for after, before in pairs if after[0] == before[0] and after != before]
+            colours = [
+                f"  colours of {after[0]!r}" for after, before in pairs if after[0] == before[0] and after != before
+            ]
             told = "\n".join([f"{room} after bytes in {self.room} is not as fresh:", *texts, *colours])
             self.wrong.append(f"{told}\nafter:\n{self.terminal.text}\nfresh:\n{fresh.text}")
 
@@ -324,8 +348,10 @@ def shown(terminal: RealTerminal) -> list[tuple[str, list[tuple[str, ...]]]]:
     screen = terminal.screen()
     rows = []
     for y, line in enumerate(screen.display):
-        cells = [(cell.fg, cell.bg, *(name for name in ("bold", "italics", "underscore", "reverse") if getattr(cell, name)))
-                 for cell in (screen.buffer[y][x] for x in range(screen.columns))]  # fmt: skip
+        cells = [
+            (cell.fg, cell.bg, *(name for name in ("bold", "italics", "underscore", "reverse") if getattr(cell, name)))
+            for cell in (screen.buffer[y][x] for x in range(screen.columns))
+        ]
         rows.append((line, cells) if y else (_first(line), []))
     return rows
 
@@ -466,7 +492,9 @@ class Closings:
     def killed_parent(self, number: int) -> None:
         """The process of the terminal is killed."""
         given = json.dumps([[], str(self.folder), self.env])
-        holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(ROOT / "tests" / "tui"), given], stdout=subprocess.PIPE)
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(ROOT / "tests" / "tui"), given], stdout=subprocess.PIPE
+        )
         assert holder.stdout is not None
         pid = int(holder.stdout.readline())
         time.sleep(self.random.uniform(0, 3))
@@ -520,8 +548,11 @@ def closings(seed: int, count: int) -> list[str]:
             closing.one(number, minifying=number % 2 == 1)
             print(f"{number + 1}: wrong so far {len(closing.wrong)}, slowest {closing.slowest_s:.2f} s", flush=True)
         print(*closing.wrong, sep="\n")
-        print(f"seed {seed}: {count} terminals closed, {dict(closing.count)}; the slowest end took {closing.slowest_s:.2f} s; "
-              f"wrong: {len(closing.wrong)}")  # fmt: skip
+        print(
+            f"seed {seed}: {count} terminals closed, {dict(closing.count)}; the slowest end took "
+            f"{closing.slowest_s:.2f} s; "
+            f"wrong: {len(closing.wrong)}"
+        )
         return closing.wrong
 
 

@@ -1,4 +1,5 @@
-"""What a dump can make us compute or unpack has bounds, checked before: expressions, gzip, JSON, files with holes, packs."""
+"""What a dump can make us compute or unpack has bounds, checked before: expressions, gzip, JSON, files with holes,
+packs."""
 
 from __future__ import annotations
 
@@ -45,15 +46,30 @@ TOO_LARGE = {
     "a power of a sum": "(s0 + s1 + u0 + 1)**40",
     "many things compared": f"Or({', '.join(f'Lt(s0 + {n}, s1*{n})' for n in range(400))})",
     "maxima in maxima": "Max(" * 3 + ", ".join(f"s{n}" for n in range(300)) + ")" * 3,
-    "much that is fine alone": " + ".join(f"PythonMod({' + '.join(f's{n}' for n in range(40))}, {k})" for k in range(2, 9)),
+    "much that is fine alone": " + ".join(
+        f"PythonMod({' + '.join(f's{n}' for n in range(40))}, {k})" for k in range(2, 9)
+    ),
 }
 
 FINE = (
-    "s0*s1 + 1", "((s0 + 31)//32)*32", "Eq(Mod(s0*s1, 8*s0), 0)", "2**s0", "2**u0", "exp(u0)", "u0**20", "sqrt(s0*s1)",
-    "9223372036854775807", "(((s0 - 1)//8) + 1)**2*(((s1 - 1)//8) + 1)**2", "Max(1, s0, s1 - 3)", "ToFloat(s0)/2.5",
-    "Piecewise((1, s0 < 4), (s1, True))", "s0**2*s1**3//(s0 + s1)", f"({' + '.join(f'u{n}' for n in range(60))})//8",
-    " + ".join(f"s{n}*s{n + 1}" for n in range(400)), "log(s0)/log(2.0)",
-)  # fmt: skip
+    "s0*s1 + 1",
+    "((s0 + 31)//32)*32",
+    "Eq(Mod(s0*s1, 8*s0), 0)",
+    "2**s0",
+    "2**u0",
+    "exp(u0)",
+    "u0**20",
+    "sqrt(s0*s1)",
+    "9223372036854775807",
+    "(((s0 - 1)//8) + 1)**2*(((s1 - 1)//8) + 1)**2",
+    "Max(1, s0, s1 - 3)",
+    "ToFloat(s0)/2.5",
+    "Piecewise((1, s0 < 4), (s1, True))",
+    "s0**2*s1**3//(s0 + s1)",
+    f"({' + '.join(f'u{n}' for n in range(60))})//8",
+    " + ".join(f"s{n}*s{n + 1}" for n in range(400)),
+    "log(s0)/log(2.0)",
+)
 
 
 @pytest.mark.parametrize("what", TOO_LARGE)
@@ -154,7 +170,9 @@ def test_a_large_graph_is_read(tmp_path: Path) -> None:
     assert msgspec.json.decode(data)["format"] == record.format
 
 
-@pytest.mark.parametrize("name", ["process.json", "journal.jsonl", "sources.jsonl", "graphs/0_0/forward/graph.json", "exit.json"])
+@pytest.mark.parametrize(
+    "name", ["process.json", "journal.jsonl", "sources.jsonl", "graphs/0_0/forward/graph.json", "exit.json"]
+)
 def test_a_file_with_holes_is_not_read(tmp_path: Path, name: str) -> None:
     path = tmp_path / "run/pid1" / name
     path.parent.mkdir(parents=True)
@@ -186,7 +204,9 @@ def temporary_folders(place: Path) -> list[str]:
     return [path.name for path in place.iterdir() if path.name.startswith("graphdbg-zip-")]
 
 
-def test_a_pack_is_held_against_its_size_before_anything_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pack_is_held_against_its_size_before_anything_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     zeros = bytes(64 << 20)
     out = members(tmp_path / "a.zip", ((f"run/pid1/{number}", zeros) for number in range(5)))
@@ -208,12 +228,15 @@ def test_a_member_does_not_unpack_to_more_than_it_says(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        (("run/a", "run/a/b"), "Not a directory|File exists"), (("run/a", "run/a"), "File exists"),
+        (("run/a", "run/a/b"), "Not a directory|File exists"),
+        (("run/a", "run/a"), "File exists"),
         (("run/" + "a" * 300,), "too long"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_pack_with_names_that_no_folder_can_have_is_unreadable(tmp_path: Path, names: tuple[str, ...], why: str) -> None:
+def test_a_pack_with_names_that_no_folder_can_have_is_unreadable(
+    tmp_path: Path, names: tuple[str, ...], why: str
+) -> None:
     out = members(tmp_path / "a.zip", ((name, b"x") for name in names))
     with pytest.raises(UnreadableError, match=why):
         archive.folder_of(out)

@@ -1,4 +1,5 @@
-"""Whatever stdout, stderr, the locale, a folder or a path are: a sentence and a code of the table, never a traceback and 70."""
+"""Whatever stdout, stderr, the locale, a folder or a path are: a sentence and a code of the table, never a traceback
+and 70."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asked(place: Path, line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A shell line with `G` for the command."""
-    whole = f"G() {{ {sys.executable} -m graphdbg \"$@\"; }}; {line}"
+    whole = f'G() {{ {sys.executable} -m graphdbg "$@"; }}; {line}'
     words, known = ["bash", "-c", whole], os.environ | environment
     return subprocess.run(words, cwd=place, env=known, capture_output=True, encoding="utf-8", timeout=120, check=False)
 
@@ -65,7 +66,7 @@ SLOW = pytest.mark.slow
         pytest.param("ulimit -f 1; G pack run -o x.zip", 3, "File too large", marks=SLOW),
         pytest.param("G dump -o d >&- 2>&- -- true", 0, "", marks=SLOW),
     ],
-)  # fmt: skip
+)
 def test_streams_that_take_nothing(place: Path, line: str, code: int, said: str) -> None:
     done = asked(place, line)
     assert done.returncode == code
@@ -80,7 +81,9 @@ def test_an_ascii_terminal_gets_escapes(place: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_json_for_a_stream_without_all_letters(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_for_a_stream_without_all_letters(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace"))
     emit({"a": ODD}, as_json=True)
@@ -96,11 +99,20 @@ FOLDERS = {"a file": "run/run.json", "read-only": "/proc", "a long name": "a" * 
 @pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize(
     "words",
-    [["pack", "run", "-o", "AT/x.zip"], ["draw", "run/0_0/forward", "-o", "AT/x.dot"], ["dump", "-o", "AT/run", "--", "true"],
-     ["ls", "AT/run"], ["show", "AT/run/0_0/forward"], ["replay", "AT/run"], ["steer", "AT/x", "pause"],
-     ["minify", "--resume", "-o", "AT/x"], ["report", "AT/x", "-o", "AT/y"], ["report", "run/0_0/forward", "-o", "AT/y"]],
+    [
+        ["pack", "run", "-o", "AT/x.zip"],
+        ["draw", "run/0_0/forward", "-o", "AT/x.dot"],
+        ["dump", "-o", "AT/run", "--", "true"],
+        ["ls", "AT/run"],
+        ["show", "AT/run/0_0/forward"],
+        ["replay", "AT/run"],
+        ["steer", "AT/x", "pause"],
+        ["minify", "--resume", "-o", "AT/x"],
+        ["report", "AT/x", "-o", "AT/y"],
+        ["report", "run/0_0/forward", "-o", "AT/y"],
+    ],
     ids=lambda words: words[0],
-)  # fmt: skip
+)
 def test_folders_that_cannot_be_written_or_read(
     place: Path, folder: str, words: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,7 +124,8 @@ def test_folders_that_cannot_be_written_or_read(
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(errno.ENOSPC, "Free some space"), (errno.EACCES, "Choose another folder"), (errno.EMFILE, "ulimit -n")]
+    ("number", "said"),
+    [(errno.ENOSPC, "Free some space"), (errno.EACCES, "Choose another folder"), (errno.EMFILE, "ulimit -n")],
 )
 def test_what_a_system_refuses_is_a_sentence(
     number: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -127,7 +140,9 @@ def test_what_a_system_refuses_is_a_sentence(
     assert said in told
 
 
-def test_an_error_of_our_own_stays_a_defect(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_our_own_stays_a_defect(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def callback() -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "/somewhere/x")
 

@@ -1,4 +1,5 @@
-"""Only regular files that lie in a dump are opened, whatever stands in their place; temporary folders go with their owners."""
+"""Only regular files that lie in a dump are opened, whatever stands in their place; temporary folders go with their
+owners."""
 
 from __future__ import annotations
 
@@ -28,17 +29,31 @@ from ..dumps.graphs import chain, new_run, stored_chain
 
 SECRET = "not for anybody"
 FILES = (
-    "run.json", "PROCESS/process.json", "PROCESS/journal.jsonl", "PROCESS/sources.jsonl", "PROCESS/exit.json",
-    "PROCESS/graphs/0_0/forward/graph.json", "PROCESS/graphs/0_0/forward/graph.py", "PROCESS/graphs/0_0/forward/inputs.json",
-    "PROCESS/graphs/0_0/forward/table.msgpack", "PROCESS/graphs/0_0/forward/code/output_code.py",
-    "PROCESS/held/0_0/forward", "tensors/HASH",
-)  # fmt: skip
+    "run.json",
+    "PROCESS/process.json",
+    "PROCESS/journal.jsonl",
+    "PROCESS/sources.jsonl",
+    "PROCESS/exit.json",
+    "PROCESS/graphs/0_0/forward/graph.json",
+    "PROCESS/graphs/0_0/forward/graph.py",
+    "PROCESS/graphs/0_0/forward/inputs.json",
+    "PROCESS/graphs/0_0/forward/table.msgpack",
+    "PROCESS/graphs/0_0/forward/code/output_code.py",
+    "PROCESS/held/0_0/forward",
+    "tensors/HASH",
+)
 LOOKING = (
-    ["ls", "RUN"], ["ls", "RUN", "--why"], ["ls", "RUN", "--time"], ["ls", "RUN", "--stages", "--json"],
-    ["show", "RUN/0_0/forward"], ["show", "RUN/0_0/forward", "--code"], ["show", "RUN/0_0/forward", "--json"],
-    ["diff", "RUN/0_0/forward", "RUN/0_0/backward"], ["pack", "RUN", "-o", "OUT.zip"],
+    ["ls", "RUN"],
+    ["ls", "RUN", "--why"],
+    ["ls", "RUN", "--time"],
+    ["ls", "RUN", "--stages", "--json"],
+    ["show", "RUN/0_0/forward"],
+    ["show", "RUN/0_0/forward", "--code"],
+    ["show", "RUN/0_0/forward", "--json"],
+    ["diff", "RUN/0_0/forward", "RUN/0_0/backward"],
+    ["pack", "RUN", "-o", "OUT.zip"],
     ["draw", "RUN/0_0/forward", "-o", "OUT.dot"],
-)  # fmt: skip
+)
 
 
 def recorded(folder: Path) -> tuple[Path, dict[str, Path]]:
@@ -110,7 +125,10 @@ def test_what_is_no_file_of_the_run_is_not_opened(
         places[file].unlink(missing_ok=True)
         KINDS[kind](places[file])
         for words in LOOKING:
-            asked = [word.replace("RUN", str(run)).replace("OUT", str(tmp_path / f"{number}/out-{words[0]}")) for word in words]
+            asked = [
+                word.replace("RUN", str(run)).replace("OUT", str(tmp_path / f"{number}/out-{words[0]}"))
+                for word in words
+            ]
             with within(20):
                 assert command(asked) in (0, 1, 2), (file, words)
             said = capsys.readouterr()
@@ -202,7 +220,9 @@ time.sleep(60)
 @contextmanager
 def owner(tmp_path: Path, how: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", OWNER, how], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, how], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         try:
             yield process, Path(process.stdout.readline().strip())

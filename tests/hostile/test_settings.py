@@ -1,4 +1,5 @@
-"""Settings, compiler arguments and state of a dump reach torch by a list alone: payloads leave a file where they are executed.
+"""Settings, compiler arguments and state of a dump reach torch by a list alone: payloads leave a file where they are
+executed.
 And the list knows every setting of the torch that is installed."""
 
 from __future__ import annotations
@@ -53,8 +54,11 @@ def entries() -> list[tuple[str, str, Any, str]]:
 def test_every_setting_of_this_torch_is_listed_or_refused_by_name() -> None:
     found = entries()
     assert len(found) > 700
-    new = [f"{room}.{name}: {kind}" for room, name, _, kind in found
-           if f"{room}.{name}" not in known() and not refused_by_name(room, name)]  # fmt: skip
+    new = [
+        f"{room}.{name}: {kind}"
+        for room, name, _, kind in found
+        if f"{room}.{name}" not in known() and not refused_by_name(room, name)
+    ]
     assert new == [], "look at each: a row of dumps/permitted_names.py, or a pattern of REFUSED there"
 
 
@@ -65,8 +69,14 @@ def test_what_the_list_takes_is_what_torch_has() -> None:
         if setting not in here:
             continue
         room, name, value, declared = here[setting]
-        what = {Switch: "bool", Number: "int|float", Words: "str|Literal|bool", PlainNames: "str", Each: "list|tuple|str",
-                NumberTable: "dict"}[type(kind)]  # fmt: skip
+        what = {
+            Switch: "bool",
+            Number: "int|float",
+            Words: "str|Literal|bool",
+            PlainNames: "str",
+            Each: "list|tuple|str",
+            NumberTable: "dict",
+        }[type(kind)]
         told = declared + type(value).__name__
         untold = "NoneType" in told and "|" not in told  # only None is known of it
         if refusal(room, name, value) or not (untold or re.search(what, told)):
@@ -75,7 +85,18 @@ def test_what_the_list_takes_is_what_torch_has() -> None:
 
 
 def test_no_text_of_a_listed_setting_is_a_path_a_command_a_flag_or_code() -> None:
-    evil = ("./x.sh", "/bin/sh", "a b", "-O3 -wrapper /bin/sh,-c,x", "x;y", "$(x)", "lib.so\n", "exec", "os.system", "../x")
+    evil = (
+        "./x.sh",
+        "/bin/sh",
+        "a b",
+        "-O3 -wrapper /bin/sh,-c,x",
+        "x;y",
+        "$(x)",
+        "lib.so\n",
+        "exec",
+        "os.system",
+        "../x",
+    )
     names = {"os.system", "exec"}  # plain names, which are compared with those of passes and operators alone
     for setting, (kind, _) in known().items():
         for text in evil:
@@ -90,7 +111,10 @@ def test_settings_whose_type_is_a_callable_take_only_names_that_are_written_down
     called = [f"{room}.{name}" for room, name, _, kind in entries() if re.search("Callable|Pass", kind)]
     listed = {name: known()[name][0] for name in called if name in known()}
     assert len(called) > 10
-    assert set(listed) == {"inductor.reorder_for_compute_comm_overlap_passes", "inductor._fuse_ddp_communication_passes"}
+    assert set(listed) == {
+        "inductor.reorder_for_compute_comm_overlap_passes",
+        "inductor._fuse_ddp_communication_passes",
+    }
     assert all(isinstance(kind, Each) and isinstance(kind.of, Words) for kind in listed.values())
 
 
@@ -98,30 +122,58 @@ def test_what_we_try_ourselves_is_on_the_list() -> None:
     assert [one for one in to_try([]) if refusal(one.room, one.name, one.value)] == []
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("max_autotune", True), ("emulate_precision_casts", True), ("triton.cudagraphs", True), ("cpp.simdlen", 256),
-    ("cpp.simdlen", None), ("coordinate_descent_tuning", True), ("fallback_random", True), ("max_autotune", 1),
-    ("max_autotune_gemm_backends", "ATEN, triton"), ("triton.multi_kernel", 1), ("disabled_passes", "a_pass,another.pass"),
-    ("pre_grad_fusion_options", {"batch_linear": {"min_fuse_set_size": 5}}), ("reorder_prefetch_limit", 3),
-    ("cpp.gemm_thread_factors", "4,1,10"), ("triton.cudagraph_capture_sizes", [1, [2, 3]]), ("shape_padding", False),
-    ("reorder_for_compute_comm_overlap_passes", ["sink_waits", "raise_comms"]), ("cpp_wrapper", True), ("freezing", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_autotune", True),
+        ("emulate_precision_casts", True),
+        ("triton.cudagraphs", True),
+        ("cpp.simdlen", 256),
+        ("cpp.simdlen", None),
+        ("coordinate_descent_tuning", True),
+        ("fallback_random", True),
+        ("max_autotune", 1),
+        ("max_autotune_gemm_backends", "ATEN, triton"),
+        ("triton.multi_kernel", 1),
+        ("disabled_passes", "a_pass,another.pass"),
+        ("pre_grad_fusion_options", {"batch_linear": {"min_fuse_set_size": 5}}),
+        ("reorder_prefetch_limit", 3),
+        ("cpp.gemm_thread_factors", "4,1,10"),
+        ("triton.cudagraph_capture_sizes", [1, [2, 3]]),
+        ("shape_padding", False),
+        ("reorder_for_compute_comm_overlap_passes", ["sink_waits", "raise_comms"]),
+        ("cpp_wrapper", True),
+        ("freezing", True),
+    ],
+)
 def test_what_users_set_is_taken(name: str, value: Any) -> None:
     assert refusal("inductor", name, value) == ""
     assert config_lines({"inductor": {name: value}} if not isinstance(value, dict) else {})[1] == []
 
 
-@pytest.mark.parametrize(("name", "value", "why"), [
-    ("cpp.cxx", [None, "./x.sh"], "commands"), ("cpp.march", "native", "flags"), ("aot_inductor.output_path", "x", "paths"),
-    ("aot_inductor.custom_op_libs", ["x.so"], "libraries"), ("cuda.cuda_cxx", "x", "commands"),
-    ("rocm.rocm_home", "x", "libraries"), ("cutlass.cutlass_dir", "x", "paths"),
-    ("post_grad_custom_post_pass", "x", "code"), ("trace.enabled", True, "written"),
-    ("aot_inductor.serialized_in_spec", 'x"', "text for generated code"), ("fx_graph_remote_cache", True, "network"),
-    ("reorder_for_compute_comm_overlap_passes", ["node_summary"], "it takes a list"), ("a_new_one", True, "does not know"),
-    ("cpp.threads", 10**9, "-1 to 1024"), ("unbacked_symint_fallback", float("nan"), "a whole number"),
-    ("max_autotune", "x", "true or false"),
-    ("intra_node_bw", float("inf"), "a number"), ("max_autotune", None, "true or false"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("cpp.cxx", [None, "./x.sh"], "commands"),
+        ("cpp.march", "native", "flags"),
+        ("aot_inductor.output_path", "x", "paths"),
+        ("aot_inductor.custom_op_libs", ["x.so"], "libraries"),
+        ("cuda.cuda_cxx", "x", "commands"),
+        ("rocm.rocm_home", "x", "libraries"),
+        ("cutlass.cutlass_dir", "x", "paths"),
+        ("post_grad_custom_post_pass", "x", "code"),
+        ("trace.enabled", True, "written"),
+        ("aot_inductor.serialized_in_spec", 'x"', "text for generated code"),
+        ("fx_graph_remote_cache", True, "network"),
+        ("reorder_for_compute_comm_overlap_passes", ["node_summary"], "it takes a list"),
+        ("a_new_one", True, "does not know"),
+        ("cpp.threads", 10**9, "-1 to 1024"),
+        ("unbacked_symint_fallback", float("nan"), "a whole number"),
+        ("max_autotune", "x", "true or false"),
+        ("intra_node_bw", float("inf"), "a number"),
+        ("max_autotune", None, "true or false"),
+    ],
+)
 def test_what_is_refused_says_why(name: str, value: Any, why: str) -> None:
     assert why in refusal("inductor", name, value)
 
@@ -180,7 +232,10 @@ def test_a_compiler_a_flag_and_an_unknown_one_are_named_and_applied_only_with_tr
     hostile: Callable[..., Path], script: Path, tmp_path: Path, told: Told
 ) -> None:
     ran, wrapped = tmp_path / "RAN", tmp_path / "WRAPPED"
-    config = {"cpp.cxx": {"tuple": [None, str(script)]}, "cpp.march": f"native -wrapper /bin/sh,-c,touch${{IFS}}{wrapped}"}
+    config = {
+        "cpp.cxx": {"tuple": [None, str(script)]},
+        "cpp.march": f"native -wrapper /bin/sh,-c,touch${{IFS}}{wrapped}",
+    }
     case = hostile(config={"inductor": config | {"cpp.simdlen": 0, "cpp": {"dict": [["cxx", str(script)]]}}})
     code, text = told("replay", case)
     assert code == 0, text
@@ -196,7 +251,9 @@ def test_a_compiler_a_flag_and_an_unknown_one_are_named_and_applied_only_with_tr
 
 
 def test_the_folder_of_a_package_is_not_written(hostile: Callable[..., Path], tmp_path: Path) -> None:
-    config = {"inductor": {"aot_inductor.output_path": str(tmp_path / "outside"), "save_args": True, "trace.enabled": True}}
+    config = {
+        "inductor": {"aot_inductor.output_path": str(tmp_path / "outside"), "save_args": True, "trace.enabled": True}
+    }
     inductor = rooms()["inductor"]
     with settings(config) as lost:
         assert not inductor.aot_inductor.output_path
@@ -220,29 +277,38 @@ def test_torchs_own_value_is_put_back_whatever_it_names() -> None:
 
 
 def test_a_repro_does_not_set_them(hostile: Callable[..., Path]) -> None:
-    config = {"inductor": {"cpp.cxx": {"tuple": [None, "./x.sh"]}, "cpp.simdlen": 0, "trace.debug_dir": "/tmp/x", "novel": 1}}
+    config = {
+        "inductor": {"cpp.cxx": {"tuple": [None, "./x.sh"]}, "cpp.simdlen": 0, "trace.debug_dir": "/tmp/x", "novel": 1}
+    }
     lines, notes = config_lines(config)
     assert lines == ["torch._inductor.config.cpp.simdlen = 0"]
     assert [note.partition(":")[0] for note in notes] == [
-        "the setting torch._inductor.config.cpp.cxx", "the setting torch._inductor.config.novel",
-    ]  # fmt: skip
+        "the setting torch._inductor.config.cpp.cxx",
+        "the setting torch._inductor.config.novel",
+    ]
     lines, notes = config_lines(config, trusted=True)
     assert "torch._inductor.config.cpp.cxx = (None, './x.sh',)" in [line.replace('"', "'") for line in lines]
     assert notes == []
 
 
-@pytest.mark.parametrize(("changes", "why"), [
-    ({"compile_kwargs": {"cpp_wrapper": "x.so"}}, "compile_kwargs, 'cpp_wrapper': 'x.so', where it takes true or false"),
-    ({"compile_kwargs": {"graph_id": '0"; x'}}, "compile_kwargs, 'graph_id'"),
-    ({"compile_kwargs": {"static_input_idxs": ["x"]}}, "compile_kwargs, 'static_input_idxs'"),
-    ({"ambient": {"threads": 10**7}}, "ambient, threads: 10000000 is no number of threads (0 to 4096)"),
-    ({"ambient": {"default_dtype": "_C; x"}}, "ambient, default_dtype"),
-    ({"ambient": {"matmul_precision": "x"}}, "ambient, matmul_precision"),
-    ({"ambient": {"autocast": {"cpu": "x y"}}}, "ambient, autocast"),
-    ({"ambient": {"default_dtype": "3.12.3"}}, "ambient, default_dtype: '3.12.3' is none of float32, float64"),
-    ({"config": {"inductor\nx": {"debug": True}}}, "config: 'inductor\\nx' is not a plain identifier"),
-    ({"config": {"inductor": {"debug = 1\nx": True}}}, "config 'inductor'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (
+            {"compile_kwargs": {"cpp_wrapper": "x.so"}},
+            "compile_kwargs, 'cpp_wrapper': 'x.so', where it takes true or false",
+        ),
+        ({"compile_kwargs": {"graph_id": '0"; x'}}, "compile_kwargs, 'graph_id'"),
+        ({"compile_kwargs": {"static_input_idxs": ["x"]}}, "compile_kwargs, 'static_input_idxs'"),
+        ({"ambient": {"threads": 10**7}}, "ambient, threads: 10000000 is no number of threads (0 to 4096)"),
+        ({"ambient": {"default_dtype": "_C; x"}}, "ambient, default_dtype"),
+        ({"ambient": {"matmul_precision": "x"}}, "ambient, matmul_precision"),
+        ({"ambient": {"autocast": {"cpu": "x y"}}}, "ambient, autocast"),
+        ({"ambient": {"default_dtype": "3.12.3"}}, "ambient, default_dtype: '3.12.3' is none of float32, float64"),
+        ({"config": {"inductor\nx": {"debug": True}}}, "config: 'inductor\\nx' is not a plain identifier"),
+        ({"config": {"inductor": {"debug = 1\nx": True}}}, "config 'inductor'"),
+    ],
+)
 def test_arguments_and_state_of_a_wrong_kind_are_refused(
     hostile: Callable[..., Path], told: Told, changes: dict[str, Any], why: str
 ) -> None:
@@ -253,8 +319,14 @@ def test_arguments_and_state_of_a_wrong_kind_are_refused(
 
 
 def test_arguments_that_reach_no_compiler_and_those_of_a_run_are_taken(hostile: Callable[..., Path]) -> None:
-    given = {"options": {"dict": [["cpp.cxx", "./x.sh"]]}, "cpp_wrapper": False, "graph_id": 3, "static_input_idxs": [0],
-             "boxed_forward_device_index": None, "extern_node_serializer": {"opaque": ["f", "f"]}}  # fmt: skip
+    given = {
+        "options": {"dict": [["cpp.cxx", "./x.sh"]]},
+        "cpp_wrapper": False,
+        "graph_id": 3,
+        "static_input_idxs": [0],
+        "boxed_forward_device_index": None,
+        "extern_node_serializer": {"opaque": ["f", "f"]},
+    }
     record = load_graph(hostile(compile_kwargs=given)).record
     check_graph(record, "here")
     entering = importlib.import_module("graphdbg.toolkit.rungs.entries")
@@ -262,7 +334,9 @@ def test_arguments_that_reach_no_compiler_and_those_of_a_run_are_taken(hostile: 
 
 
 def test_long_values_and_many_settings_stay_one_short_sentence() -> None:
-    note = permitted.without({f"inductor.x{number}": ("\x1b]52;" + "y" * 10_000, "it names commands") for number in range(5000)})
+    note = permitted.without(
+        {f"inductor.x{number}": ("\x1b]52;" + "y" * 10_000, "it names commands") for number in range(5000)}
+    )
     assert len(note) < 1500
     assert note.isascii()
     assert "\x1b" not in note

@@ -1,4 +1,5 @@
-"""What a folder of a minification says is run, a command or modules, is shown and waits until the user says it or trusts it.
+"""What a folder of a minification says is run, a command or modules, is shown and waits until the user says it or
+trusts it.
 Each payload leaves a file where it is run."""
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def told(capfd: pytest.CaptureFixture[str]) -> Told:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_server: Any) -> Path:
-    """The current folder: a case, and a module that leaves a file. The worker's server begins before, in a folder of its own."""
+    """The current folder: a case, and a module that leaves a file. The worker's server begins before, in a folder of
+    its own."""
     one_server.lend("inductor")
     monkeypatch.chdir(tmp_path)
     save_graph(make_fx(lambda x: (x.sin(),))(torch.ones(2)), [torch.ones(2)], tmp_path / "case", stage="inference")
@@ -108,7 +110,9 @@ def test_modules_of_the_journal_are_imported_after_they_were_said_again(here: Pa
 
 @pytest.mark.slow  # each has a server of its own, which looks for modules here
 @pytest.mark.parametrize("words", [("--import", "their_ops"), ("--trust",)])
-def test_modules_that_were_said_again_or_are_trusted_are_imported(here: Path, told: Told, words: tuple[str, ...]) -> None:
+def test_modules_that_were_said_again_or_are_trusted_are_imported(
+    here: Path, told: Told, words: tuple[str, ...]
+) -> None:
     bound.bind(begun(here, imports=("their_ops",)))
     bound.bind(here / "case")  # of the user's own: what is not writes no file here
     told("minify", "--resume", "-o", "out", *words, "--max-queries", "1")
@@ -125,13 +129,20 @@ def test_what_is_said_again_is_the_same_search(here: Path) -> None:
     old = MinifyOptions(check="cmd: true {case}", imports=("their_ops",), seed=3)
     trusting = resumed(Path("out"), MinifyOptions(imports=(TRUST,)), {"trust"})
     assert trusting.options == old  # the trust is for these, the graph's own source is not run
-    assert resumed(Path("out"), MinifyOptions(check=old.check, imports=old.imports), {"check", "imports"}).options == old
+    assert (
+        resumed(Path("out"), MinifyOptions(check=old.check, imports=old.imports), {"check", "imports"}).options == old
+    )
     assert again(Path("out"), old) == "graphdbg minify --resume -o out --import their_ops --check 'cmd: true {case}'"
 
 
 def test_a_report_imports_no_module_that_a_case_names(here: Path, told: Told) -> None:
     failure = {"kind": "crash", "stage": "compile", "type": "X"}
-    known = {"signature": failure, "rung": "nop", "check": "auto", "options": MinifyOptions(imports=("their_ops",)).to_json()}
+    known = {
+        "signature": failure,
+        "rung": "nop",
+        "check": "auto",
+        "options": MinifyOptions(imports=("their_ops",)).to_json(),
+    }
     (here / "case" / "case.json").write_text(json.dumps(known))
     code, text = told("report", "case")
     assert code == 2, text

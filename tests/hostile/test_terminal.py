@@ -1,4 +1,5 @@
-"""Nothing that a dump, a folder's name or a key says reaches a terminal as a command: no OSC 52, no cursor, no direction."""
+"""Nothing that a dump, a folder's name or a key says reaches a terminal as a command: no OSC 52, no cursor, no
+direction."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Text of a dump never ends the literal or the comment that Inductor writes it into: not in C++, Python or Triton source.
+"""Text of a dump never ends the literal or the comment that Inductor writes it into: not in C++, Python or Triton
+source.
 
-Each claim is made twice: with the one function that makes text inert, and with that switched off, where the marks are found and
+Each claim is made twice: with the one function that makes text inert, and with that switched off, where the marks are
+found and
 the payloads run. What compiles is slow: C++ takes seconds, and its headers are compiled once for each cache.
 """
 
@@ -28,13 +30,16 @@ from .marked import ENDS, full, mark, places, put
 BACKENDS = ("cpp", "cpp_wrapper", "aoti", "triton")
 UNSAFE = re.compile(r"""['"\\{}\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]|\*/|/\*|\?\?|<[A-Z_]""")
 SINKS = (
-    "graph.nodes.*.args(aten._assert_async.msg).1", "graph.nodes.*.args(hostile.tell.default).1",
-    "graph.nodes.*.args(_c10d_functional.all_reduce.default).2", "graph.nodes.*.from_node(aten.sin.default).0",
+    "graph.nodes.*.args(aten._assert_async.msg).1",
+    "graph.nodes.*.args(hostile.tell.default).1",
+    "graph.nodes.*.args(_c10d_functional.all_reduce.default).2",
+    "graph.nodes.*.from_node(aten.sin.default).0",
     "graph.nodes.*.meta(aten.sin.default).source_fn_stack.0.1",
-)  # fmt: skip
+)
 """Texts that do stand in the source of every backend, as words."""
 ALSO_AHEAD = (SINKS[0], SINKS[2], "graph.nodes.*.meta(aten.sin.default).source_fn_stack.0.1")
-"""Those of them that do so ahead of time, too, where the graph is traced once more, and operators of libraries go to JSON."""
+"""Those of them that do so ahead of time, too, where the graph is traced once more, and operators of libraries go to
+JSON."""
 
 
 @given(st.text() | st.lists(st.sampled_from([*ENDS, "<", "DEF", "?", "/", "*", "x"])).map("".join))
@@ -102,7 +107,9 @@ def test_a_field_of_tomorrow_is_marked_by_itself() -> None:
         notes: list[str] = []
         held: dict[str, str] = {}
 
-    kinds = {f"{place.kind} {place.what}" for place in places(full(Tomorrow("x", "placeholder", "x", value=tensor_value(2))))}
+    kinds = {
+        f"{place.kind} {place.what}" for place in places(full(Tomorrow("x", "placeholder", "x", value=tensor_value(2))))
+    }
     assert {"words set", "notes append", "held key", "name set", "value.dtype set", "from_node(x) append"} <= kinds
     assert put({"a": [""]}, {places({"a": [""]})[2]: "m"}) == {"a": ["m"]}
     assert all(issubclass(kind, Record) for kind in (Tomorrow, NodeRecord))
@@ -123,7 +130,8 @@ def test_a_program_that_is_compiled_has_inert_text() -> None:
 
 
 def test_no_mark_is_left_in_a_live_graph(child: Any, talking: Path) -> None:
-    """Whatever torch can reach of a graph, and so write into any code: names, arguments, metadata, facts on symbols, settings."""
+    """Whatever torch can reach of a graph, and so write into any code: names, arguments, metadata, facts on symbols,
+    settings."""
     found = child("marked", case=str(talking))
     assert found["left"] == []
     assert len(found["taken"]) > 100 and set(SINKS) <= set(found["seen"])
@@ -199,12 +207,16 @@ def test_a_name_that_is_code_is_refused(talking: Path, tmp_path: Path, name: str
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("words", ["__import__('os').system('true')", "1; x", "tl.core.os", "'a' + b", "a b", "'''", "x\ny"])
+@pytest.mark.parametrize(
+    "words", ["__import__('os').system('true')", "1; x", "tl.core.os", "'a' + b", "a b", "'''", "x\ny"]
+)
 def test_options_of_kernels_are_words(words: str) -> None:
     """Inductor writes `KEY : tl.constexpr = VALUE` into Triton source, with no quotes around either."""
     record = chain()
     record.graph.nodes[1].target = "higher_order.flex_attention"
-    record.graph.nodes[1].kwargs = {"kernel_options": {"dict": [[words, words], ["PRECISION", "'ieee'"], ["BLOCK_M", 64]]}}
+    record.graph.nodes[1].kwargs = {
+        "kernel_options": {"dict": [[words, words], ["PRECISION", "'ieee'"], ["BLOCK_M", 64]]}
+    }
     gm, _, _ = live.fake_module(record, None)
     options = next(node for node in gm.graph.nodes if "kernel_options" in node.kwargs).kwargs["kernel_options"]
     made, *others = options.items()

@@ -99,7 +99,9 @@ def linked_mark(mine: Path, other: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "way", [copied, put_back, case_beside, run_inside, mark_alone, open_to_all, linked_mark], ids=lambda way: way.__name__
+    "way",
+    [copied, put_back, case_beside, run_inside, mark_alone, open_to_all, linked_mark],
+    ids=lambda way: way.__name__,
 )
 def test_what_only_looks_like_ours_is_not(state: Path, tmp_path: Path, way: Callable[[Path, Path], Path]) -> None:
     mine = made(tmp_path / "mine")
@@ -116,7 +118,9 @@ def test_what_another_user_owns_is_not(state: Path, tmp_path: Path, what: str) -
     assert not trust.trusted(mine)
 
 
-def test_without_a_state_folder_a_run_is_recorded_and_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_state_folder_a_run_is_recorded_and_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number, where in enumerate(("/proc/nowhere", str(tmp_path / "file"))):
         (tmp_path / "file").touch()
         monkeypatch.setenv("XDG_STATE_HOME", where)
@@ -166,7 +170,10 @@ def test_a_question_is_trusted_where_all_that_it_reads_is(state: Path, tmp_path:
 
 
 def test_settings_of_ones_own_run_are_in_force_and_those_of_a_copy_or_a_pack_are_not(
-    recorded_script: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    recorded_script: Callable[..., Path],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     mine = tmp_path / "mine"

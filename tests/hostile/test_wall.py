@@ -1,4 +1,5 @@
-"""The wall holds what it says: what a child that was taken over could still do is what `Wall.open` tells, part by part."""
+"""The wall holds what it says: what a child that was taken over could still do is what `Wall.open` tells, part by
+part."""
 
 from __future__ import annotations
 
@@ -27,11 +28,14 @@ from .test_trust import GRAPH, made
 ALWAYS = {"inside", "temporary", "null", "read", "packets"}
 WHAT = {
     "write your files": {"new", "over", "links", "away", "shorter"},
-    "change the modes and times of your files": {"modes"}, "cut your files short": {"shorter"},
-    "reach the network": {"tcp", "udp"}, "reach the network other than by TCP": {"udp"},
-    "talk to services of this machine (D-Bus, Docker)": {"service"}, "signal your processes": {"signal"},
+    "change the modes and times of your files": {"modes"},
+    "cut your files short": {"shorter"},
+    "reach the network": {"tcp", "udp"},
+    "reach the network other than by TCP": {"udp"},
+    "talk to services of this machine (D-Bus, Docker)": {"service"},
+    "signal your processes": {"signal"},
     "trace your processes": {"trace"},
-}  # fmt: skip
+}
 """What of that each sentence on what is open means."""
 
 pytestmark = [pytest.mark.own_server, pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has one")]
@@ -56,10 +60,18 @@ def reach(tmp_path: Path) -> Iterator[Reach]:
             one.bind(place)
         tcp.listen()
         service.listen()
-        yield {
-            "outside": str(outside), "own": str(own), "work": str(own), "victim": os.getpid(), "tcp": tcp.getsockname()[1],
-            "udp": udp.getsockname()[1], "service": str(tmp_path / "service"),
-        }, udp  # fmt: skip
+        yield (
+            {
+                "outside": str(outside),
+                "own": str(own),
+                "work": str(own),
+                "victim": os.getpid(),
+                "tcp": tcp.getsockname()[1],
+                "udp": udp.getsockname()[1],
+                "service": str(tmp_path / "service"),
+            },
+            udp,
+        )
 
 
 @pytest.fixture
@@ -68,10 +80,21 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
 
 
-@pytest.mark.parametrize("parts", [
-    PARTS, ("namespaces", "landlock", "filter"), ("namespaces", "mounts", "filter"), ("namespaces", "mounts", "landlock"),
-    ("landlock", "filter"), ("landlock",), ("filter",), ("namespaces",), (),
-], ids=lambda parts: "+".join(parts) or "none")  # fmt: skip
+@pytest.mark.parametrize(
+    "parts",
+    [
+        PARTS,
+        ("namespaces", "landlock", "filter"),
+        ("namespaces", "mounts", "filter"),
+        ("namespaces", "mounts", "landlock"),
+        ("landlock", "filter"),
+        ("landlock",),
+        ("filter",),
+        ("namespaces",),
+        (),
+    ],
+    ids=lambda parts: "+".join(parts) or "none",
+)
 def test_what_a_child_can_do_is_what_is_said_to_be_open(
     parts: tuple[str, ...], reach: Reach, modules: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,9 +124,11 @@ def test_all_is_closed_where_the_kernel_has_everything(tmp_path: Path) -> None:
     assert Wall(network=True, mounts=True, landlock=7, filter=True).open == []
     assert Wall().open and "write your files" in Wall().open
     assert Wall(landlock=3).open == [
-        "change the modes and times of your files", "reach the network", "talk to services of this machine (D-Bus, Docker)",
+        "change the modes and times of your files",
+        "reach the network",
+        "talk to services of this machine (D-Bus, Docker)",
         "signal your processes",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
@@ -156,7 +181,10 @@ def test_what_is_trusted_has_no_wall_and_no_server_is_shared(
 
     with ForkServer(warm="nothing") as server:
         theirs, nothing = ask("theirs"), ask("")
-        assert theirs["server"] in (server.pid, 1)  # 1: through bwrap; what is about no run at all goes where a server is
+        assert theirs["server"] in (
+            server.pid,
+            1,
+        )  # 1: through bwrap; what is about no run at all goes where a server is
         ours, again, later = ask("mine"), ask("theirs"), ask("")
     assert theirs["alone"] and nothing["alone"] and again["alone"]
     assert theirs["server"] == nothing["server"] == again["server"] != ours["server"] == later["server"]
@@ -167,8 +195,16 @@ def test_what_is_trusted_has_no_wall_and_no_server_is_shared(
 def test_a_handed_file_is_written_by_who_was_told_of_it(tmp_path: Path, modules: None) -> None:
     with ForkServer(warm="nothing") as server:
         kept, other = server.scratch_file(".pt"), server.scratch_file(".pt")
-        payload = {"path": str(tmp_path), "keep": str(kept), "outside": str(other.parent), "own": str(kept.parent), "victim": 1,
-                   "tcp": 9, "udp": 9, "service": "/nowhere"}  # fmt: skip
+        payload = {
+            "path": str(tmp_path),
+            "keep": str(kept),
+            "outside": str(other.parent),
+            "own": str(kept.parent),
+            "victim": 1,
+            "tcp": 9,
+            "udp": 9,
+            "service": "/nowhere",
+        }
         done = server.submit("walled:attempts", payload).answer().value["done"]
         assert "inside" in done and "new" not in done
     assert not kept.parent.exists()
@@ -205,7 +241,9 @@ def no_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_bwrap
-def test_where_only_bwrap_may_have_namespaces_it_starts_the_server(no_namespaces: None, reach: Reach, modules: None) -> None:
+def test_where_only_bwrap_may_have_namespaces_it_starts_the_server(
+    no_namespaces: None, reach: Reach, modules: None
+) -> None:
     with ForkServer(warm="nothing", wall=PARTS) as server:
         built_of, is_open = server.wall()
         assert "namespaces by bwrap" in built_of and not {"reach the network", "signal your processes"} & {*is_open}
@@ -245,8 +283,12 @@ def test_a_bwrap_that_does_not_work_or_is_not_roots_is_not_used(
 @needs_bwrap
 @pytest.mark.slow
 def test_the_breakouts_are_held_through_bwrap() -> None:
-    held = f"{Path(__file__).with_name('test_text_in_code.py')}::test_a_payload_runs_only_without_the_escape_and_the_wall"
+    held = (
+        f"{Path(__file__).with_name('test_text_in_code.py')}::test_a_payload_runs_only_without_the_escape_and_the_wall"
+    )
     asked = [__file__, *(f"{held}[{name}-by the wall]" for name in WAYS)]
     words = [sys.executable, str(REFUSED), "-m", "pytest", "-q", "-n", "0", "-m", "", "-k", "not through_bwrap", *asked]
-    run = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=1800, check=False)
+    run = subprocess.run(
+        words, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=1800, check=False
+    )
     assert run.returncode == 0 and "skipped" not in run.stdout, run.stdout[-6000:]

@@ -1,4 +1,5 @@
-"""On a CUDA GPU: a run that was not recorded here is judged and minified behind the wall, as a trusted one is without."""
+"""On a CUDA GPU: a run that was not recorded here is judged and minified behind the wall, as a trusted one is
+without."""
 
 from __future__ import annotations
 
@@ -30,9 +31,13 @@ pytestmark = pytest.mark.gpu
 
 def asked(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """What a command says; a fault lies where Python finds it."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    }
     command = [sys.executable, "-m", "graphdbg", *words]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=400)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=400
+    )
 
 
 @pytest.fixture(scope="module")

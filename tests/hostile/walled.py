@@ -1,4 +1,5 @@
-"""What a child tries that has been taken over: it reaches for files, the network, services and processes of who started it.
+"""What a child tries that has been taken over: it reaches for files, the network, services and processes of who started
+it.
 
 Tasks of the tests of the wall; a payload names what there is to reach.
 """
@@ -43,9 +44,11 @@ def attempts(payload: Payload) -> Payload:
     def changed(file: Path) -> None:
         began = file.stat()
         changes: list[Callable[[], object]] = [
-            lambda: file.chmod(0o777), lambda: os.utime(file, (1, 1)), lambda: os.setxattr(file, "user.x", b"x"),
+            lambda: file.chmod(0o777),
+            lambda: os.utime(file, (1, 1)),
+            lambda: os.setxattr(file, "user.x", b"x"),
             lambda: os.chown(file, os.getuid(), os.getgid()),
-        ]  # fmt: skip
+        ]
         with file.open() as opened:
             for one in (*changes, lambda: os.fchmod(opened.fileno(), 0o777), lambda: os.utime(opened.fileno(), (2, 2))):
                 with contextlib.suppress(OSError):
@@ -75,7 +78,7 @@ def attempts(payload: Payload) -> Payload:
         "signal": lambda: os.kill(victim, 0),
         "trace": lambda: Path(f"/proc/{victim}/mem").open("r+b").close(),
         "read": lambda: (outside / "file").read_text(),
-    }  # fmt: skip
+    }
     done: list[str] = []
     for name, one in tried.items():
         with contextlib.suppress(OSError):
@@ -88,9 +91,11 @@ def seen(payload: Payload) -> Payload:
     """What tells where a child is."""
     status = Path("/proc/self/status").read_text()
     return {
-        "server": os.getppid(), "alone": "NoNewPrivs:\t1" in status, "home": os.environ.get("HOME", ""),
+        "server": os.getppid(),
+        "alone": "NoNewPrivs:\t1" in status,
+        "home": os.environ.get("HOME", ""),
         "variables": "".join(sorted(os.environ)) + Path("/proc/self/environ").read_text(),
-    }  # fmt: skip
+    }
 
 
 def instead_of_a_reply(payload: Payload) -> None:

@@ -21,9 +21,14 @@ from graphdbg import cli
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
 MOST_BYTES = 6000
 _TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),), "object": (dict,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "object": (dict,),
     "any": (object,),
-}  # fmt: skip
+}
 
 
 @cache

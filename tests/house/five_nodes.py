@@ -1,6 +1,8 @@
-"""A program of five nodes with a planted fault, and the four commands that a user types for it: dump, triage, minify, report.
+"""A program of five nodes with a planted fault, and the four commands that a user types for it: dump, triage, minify,
+report.
 
-    python tests/house/five_nodes.py --python ENV/bin/python     # in that environment; exit code 0 where they end with 0, 1, 0, 0
+python tests/house/five_nodes.py --python ENV/bin/python     # in that environment; exit code 0 where they end with 0,
+1, 0, 0
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ torch.manual_seed(0)
 print(f(torch.randn(4, 8), torch.randn(8, 4)).item())
 """
 STEPS = (
-    (["dump", "-o", "run", "five.py"], 0), (["triage", "run"], 1), (["minify", "run", "-o", "small"], 0),
+    (["dump", "-o", "run", "five.py"], 0),
+    (["triage", "run"], 1),
+    (["minify", "run", "-o", "small"], 0),
     (["report", "small", "-o", "report"], 0),
-)  # fmt: skip
+)
 """Words, and the exit code where nothing that they need is missing."""
 
 
@@ -48,18 +52,29 @@ class Step:
 
 
 def play(
-    python: str, folder: Path, environment: Mapping[str, str], *,
-    commands: Sequence[list[str]] = tuple(words for words, _ in STEPS), program: str = PROGRAM,
-) -> list[Step]:  # fmt: skip
+    python: str,
+    folder: Path,
+    environment: Mapping[str, str],
+    *,
+    commands: Sequence[list[str]] = tuple(words for words, _ in STEPS),
+    program: str = PROGRAM,
+) -> list[Step]:
     """Runs the commands, one after the other, in a folder that is there."""
     (folder / "five.py").write_text(program)
     done: list[Step] = []
     for words in commands:
         began = time.monotonic()
         ran = subprocess.run(
-            [python, "-m", "graphdbg", *words], cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", check=False,
-        )  # fmt: skip
+            [python, "-m", "graphdbg", *words],
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            errors="replace",
+            check=False,
+        )
         done.append(Step(words, ran.returncode, time.monotonic() - began, ran.stdout))
     return done
 

@@ -2,8 +2,10 @@
 
     python tests/house/pythons.py [3.12 ...] [-- PYTEST ARGS]     # or: make test-pythons ARGS="3.12"
 
-An environment is made once, in .cache/python-3.X, with the versions of constraints.txt (a CUDA build of torch where there is no
-other: gigabytes). What passed is noted with the commit and the arguments, and is not run again for them; a Python that is not
+An environment is made once, in .cache/python-3.X, with the versions of constraints.txt (a CUDA build of torch where
+there is no
+other: gigabytes). What passed is noted with the commit and the arguments, and is not run again for them; a Python that
+is not
 here is said to be missing. Exit code 1 where one fails.
 """
 
@@ -23,7 +25,8 @@ TESTS = ["-n", "2", "--dist", "worksteal", "-q", "-m", "not slow and not gpu"]
 
 
 def found(version: str) -> str | None:
-    """A working interpreter of that version on PATH (a shim that stands for none does not count), else one of pyenv's."""
+    """A working interpreter of that version on PATH (a shim that stands for none does not count), else one of
+    pyenv's."""
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
     places = [*os.environ["PATH"].split(os.pathsep), *(str(one / "bin") for one in sorted(pyenv.glob(f"{version}.*")))]
     for place in places:
@@ -47,7 +50,9 @@ def environment(version: str, python: str) -> Path:
 
 def state(words: list[str]) -> str:
     """What is tested: the commit, what is changed since, and the arguments."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
     changed = subprocess.run(["git", "diff", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     return f"{commit} {zlib.crc32(changed.encode()) if changed else ''} {' '.join(words)}".strip()
 
@@ -70,8 +75,12 @@ def main(words: list[str]) -> int:
             rows.append(f"python {version}: passed before, nothing changed")
             continue
         began = time.monotonic()
-        code = subprocess.run([str(inside), "-m", "pytest", *tests], cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
-        rows.append(f"python {version}: {'passed' if code == 0 else f'exit code {code}'} in {time.monotonic() - began:.0f} s")
+        code = subprocess.run(
+            [str(inside), "-m", "pytest", *tests], cwd=ROOT, stdin=subprocess.DEVNULL, check=False
+        ).returncode
+        rows.append(
+            f"python {version}: {'passed' if code == 0 else f'exit code {code}'} in {time.monotonic() - began:.0f} s"
+        )
         failed |= code != 0
         if code == 0:
             note.write_text(now)

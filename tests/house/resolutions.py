@@ -1,7 +1,10 @@
-"""Where `pip install` of this project resolves: Python 3.10 to 3.13 by torch 2.11 to 2.15, CPU and CUDA builds, by a dry run.
+"""Where `pip install` of this project resolves: Python 3.10 to 3.13 by torch 2.11 to 2.15, CPU and CUDA builds, by a
+dry run.
 
-The ordinary wheels' metadata are asked through `uv pip compile`; CUDA builds are those for Linux, CPU builds those for macOS.
-`make resolutions` installs uv and prints the table. Exit code 1 where a combination that torch has wheels for does not resolve.
+The ordinary wheels' metadata are asked through `uv pip compile`; CUDA builds are those for Linux, CPU builds those for
+macOS.
+`make resolutions` installs uv and prints the table. Exit code 1 where a combination that torch has wheels for does not
+resolve.
 
     python tests/house/resolutions.py [--uv UV]
 """
@@ -36,7 +39,10 @@ def resolved(uv: str, python: str, platform: str, words: list[str], torch: str) 
         asked.flush()
         command = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python-version", python]
         command += ["--python-platform", platform, *words, "pyproject.toml", asked.name]
-        newest = {**os.environ, "MACOSX_DEPLOYMENT_TARGET": "15.0"}  # uv's default is older than what torch is built for
+        newest = {
+            **os.environ,
+            "MACOSX_DEPLOYMENT_TARGET": "15.0",
+        }  # uv's default is older than what torch is built for
         done = subprocess.run(command, cwd=ROOT, env=newest, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]

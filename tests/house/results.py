@@ -1,13 +1,18 @@
-"""What every command says of the same programs, kept, and compared between two checkouts: behaviour that must not change.
+"""What every command says of the same programs, kept, and compared between two checkouts: behaviour that must not
+change.
 
     python tests/house/results.py record BEFORE --root OLD/graphdbg --cases ../shared/cases --part 1/4
     python tests/house/results.py record AFTER
     python tests/house/results.py compare BEFORE AFTER
 
-A program is a case (a file beside a common.py that runs it) or one of twelve healthy models. Each is recorded with `dump`, then
-`--json` of ls, show, replay, triage, check and the last line of minify are kept, with exit codes, issue.md and the exit code of
-each repro.py; times, paths, process ids, versions and hashes are replaced by marks. One file per program: what is there is not
-recorded again, so a run that was stopped goes on. A command that takes longer than --limit is ended and kept as "too long".
+A program is a case (a file beside a common.py that runs it) or one of twelve healthy models. Each is recorded with
+`dump`, then
+`--json` of ls, show, replay, triage, check and the last line of minify are kept, with exit codes, issue.md and the exit
+code of
+each repro.py; times, paths, process ids, versions and hashes are replaced by marks. One file per program: what is there
+is not
+recorded again, so a run that was stopped goes on. A command that takes longer than --limit is ended and kept as "too
+long".
 """
 
 from __future__ import annotations
@@ -28,9 +33,19 @@ from typing import Any
 
 HERE = Path(__file__).resolve()
 MODELS = (
-    "transformer", "encoder_train", "channels_last", "lstm", "gru", "embedding", "experts", "unet", "autocast", "checkpointed",
-    "nonzero", "losses",
-)  # fmt: skip
+    "transformer",
+    "encoder_train",
+    "channels_last",
+    "lstm",
+    "gru",
+    "embedding",
+    "experts",
+    "unet",
+    "autocast",
+    "checkpointed",
+    "nonzero",
+    "losses",
+)
 """Of tests/bench/healthy_models.py, this checkout's in both recordings; the last two have dynamic shapes."""
 
 _AWAY = """\
@@ -47,7 +62,8 @@ _TIMES = re.compile(
 """Fields whose numbers differ from run to run."""
 
 
-# -- recording -----------------------------------------------------------------------------------------------------------------
+# -- recording
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def programs(cases: Path | None) -> Iterator[tuple[str, list[str]]]:
@@ -80,9 +96,14 @@ class Recorder:
     def __init__(self, folder: Path, root: Path, limit_s: float, queries: int) -> None:
         self.folder, self.root, self.limit_s, self.queries = folder, root, limit_s, queries
         self.environment = {
-            **os.environ, "PYTHONPATH": str(root.parent), "CASE_THREADS": "1", "OMP_NUM_THREADS": "1",
-            "TORCHINDUCTOR_COMPILE_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "200",
-        }  # fmt: skip
+            **os.environ,
+            "PYTHONPATH": str(root.parent),
+            "CASE_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "NO_COLOR": "1",
+            "COLUMNS": "200",
+        }
         self.marks: list[tuple[str, str]] = []
 
     def record(self, name: str, command: list[str]) -> None:
@@ -94,11 +115,17 @@ class Recorder:
         with tempfile.TemporaryDirectory(prefix="results-") as place:
             work = Path(place).resolve()
             self.marks = sorted(
-                [(str(work), "<work>"), (str(self.root), "<root>"), (str(HERE.parents[2]), "<root>"),
-                 (sys.executable, "<python>"),
-                 (str(Path(sys.prefix)), "<prefix>"), (tempfile.gettempdir(), "<tmp>"), (str(Path.home()), "<home>")],
+                [
+                    (str(work), "<work>"),
+                    (str(self.root), "<root>"),
+                    (str(HERE.parents[2]), "<root>"),
+                    (sys.executable, "<python>"),
+                    (str(Path(sys.prefix)), "<prefix>"),
+                    (tempfile.gettempdir(), "<tmp>"),
+                    (str(Path.home()), "<home>"),
+                ],
                 key=lambda pair: -len(pair[0]),
-            )  # fmt: skip
+            )
             kept = dict(self._commands(work, command))
         write_whole(target, json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
         codes = " ".join(
@@ -153,9 +180,14 @@ class Recorder:
     def _run(self, work: Path, words: list[str], environment: dict[str, str] | None = None) -> tuple[int | str, str]:
         with (work / "out.txt").open("w+") as out, (work / "err.txt").open("w") as errors:
             process = subprocess.Popen(
-                words, cwd=work, env=environment or self.environment, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
+                words,
+                cwd=work,
+                env=environment or self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=errors,
                 start_new_session=True,
-            )  # fmt: skip
+            )
             try:
                 code: int | str = process.wait(self.limit_s * (2 if "minify" in words else 1))
             except subprocess.TimeoutExpired:
@@ -188,13 +220,18 @@ class Recorder:
 _NOISE = [
     (re.compile(pattern), mark)
     for pattern, mark in (
-        (r"pid\d+", "pid<n>"), (r"0x[0-9a-fA-F]+", "<address>"), (r"\b[0-9a-f]{16,64}\b", "<hash>"),
-        (r"\bc[a-z0-9]{50,}\b", "<hash>"), (r"torchinductor_\w+/[\w/]+", "<cache>"), (r"/tmp/[\w./-]+", "<tmp>"),
+        (r"pid\d+", "pid<n>"),
+        (r"0x[0-9a-fA-F]+", "<address>"),
+        (r"\b[0-9a-f]{16,64}\b", "<hash>"),
+        (r"\bc[a-z0-9]{50,}\b", "<hash>"),
+        (r"torchinductor_\w+/[\w/]+", "<cache>"),
+        (r"/tmp/[\w./-]+", "<tmp>"),
         (r"\b\d+(\.\d+)?(e-?\d+)? ?(ms|us|µs|ns|s|seconds?|min|minutes?)\b", "<time>"),
         (r"\d+\.\d+\.\d+(\.dev\d+)?(\+\w+)?", "<version>"),
-        (r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?", "<date>"), (r"(\d+\.\d{3})\d+", r"\1"),
+        (r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?", "<date>"),
+        (r"(\d+\.\d{3})\d+", r"\1"),
     )
-]  # fmt: skip
+]
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -204,7 +241,8 @@ def write_whole(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-# -- comparing -----------------------------------------------------------------------------------------------------------------
+# -- comparing
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
@@ -260,7 +298,8 @@ def _short(value: Any) -> str:
 
 
 def compare(before: Path, after: Path, *, added: bool) -> int:
-    """Prints the differences of the programs that both folders have; the exit code is 1 when there are any but new keys."""
+    """Prints the differences of the programs that both folders have; the exit code is 1 when there are any but new
+    keys."""
     names = sorted(path.stem for path in before.glob("*.json"))
     both = [name for name in names if (after / f"{name}.json").exists()]
     failed = 0

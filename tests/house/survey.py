@@ -3,8 +3,10 @@
     python tests/house/survey.py                      # this checkout
     python tests/house/survey.py OLD/graphdbg --brief # any other: the figures alone
 
-Every rule looks at what the code does (constructs a fork server, sets an attribute and puts it back, appends a unit), not at how
-it is called; the text of a rule stands above its findings. Reads source, imports nothing of the checkout. Tests are not counted.
+Every rule looks at what the code does (constructs a fork server, sets an attribute and puts it back, appends a unit),
+not at how
+it is called; the text of a rule stands above its findings. Reads source, imports nothing of the checkout. Tests are not
+counted.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _UNIT = re.compile(r"(?<![A-Za-z])(KiB|MiB|GiB|kB|MB|GB)(?![A-Za-z])")
 _PRIVATE_TEXT = re.compile(r"^torch(\.\w+)*\._[a-z]\w*(\.\w+)*$")
 _TASK = re.compile(r"^[A-Za-z_][\w.]*:\w+$")
 _PYTHON = re.compile(
-    r"(^|\n)\s*(import torch\b[^\n]*\n|class \w*.*\(torch\.nn\.Module\)|(async )?def \w*.*\(.*\).*:)|^[ {}]*def (forward|f)\("
+    r"(^|\n)\s*(import torch\b[^\n]*\n|class \w*.*\(torch\.nn\.Module\)|(async )?def \w*.*\(.*\).*:)|^[ "
+    r"{}]*def (forward|f)\("
 )
 _WORD = re.compile(r"@[A-Z][A-Z_]*(:[A-Z]+)?@")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -109,7 +112,8 @@ def dotted(node: ast.expr) -> str | None:
 
 
 def members(node: ast.ClassDef) -> dict[str, str]:
-    """What instances of a class hold, by name, with the annotation: fields, properties, and what __init__ sets on self."""
+    """What instances of a class hold, by name, with the annotation: fields, properties, and what __init__ sets on
+    self."""
     found: dict[str, str] = {}
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
@@ -135,20 +139,25 @@ def _set_on_self(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
                     yield part.attr, annotation or given.get(ast.unparse(node.value) if node.value else "", "")
 
 
-# -- the rules -----------------------------------------------------------------------------------------------------------------
+# -- the rules
+# -----------------------------------------------------------------------------------------------------------------
 
 _COLLECTION = re.compile(r"^(?:list|dict|tuple|Sequence|Mapping|Iterable|set|frozenset)\[(.*)\]$", re.IGNORECASE)
 
 
 def graphs(every: list[File]) -> Iterator[str]:
-    """Representations of a graph: a class that holds a collection of node-like things (a class with `name` and two of `op`,
-    `target`, `args`, `inputs`, `users`), or three parallel columns or more of what nodes have (`name`, `op`, `target`, `inputs`,
+    """Representations of a graph: a class that holds a collection of node-like things (a class with `name` and two of
+    `op`,
+    `target`, `args`, `inputs`, `users`), or three parallel columns or more of what nodes have (`name`, `op`, `target`,
+    `inputs`,
     `users`, `dtype`, `shape`, `values`, in the plural too); and each file form of a graph that a constant names."""
     held = {(file.name, node.name): members(node) for file in every for node in file.classes()}
     node_like = {
-        key for key, having in held.items()
-        if having.get("name") == "str" and sum(word in having for word in ("op", "target", "args", "inputs", "users")) >= 2
-    }  # fmt: skip
+        key
+        for key, having in held.items()
+        if having.get("name") == "str"
+        and sum(word in having for word in ("op", "target", "args", "inputs", "users")) >= 2
+    }
     for file in every:
         for node in file.classes():
             having = held[file.name, node.name]
@@ -183,8 +192,10 @@ def _home(file: File, name: str) -> tuple[str, str]:
 
 
 def cases(every: list[File]) -> Iterator[str]:
-    """Representations of a case: a class that holds both a graph (a member `gm`, `graph`, `module`, `record`, `saved` of the
-    type GraphModule, GraphRecord, SavedGraph, Any or none) and its inputs (`inputs`, `fakes`, `values`, `inputs_record`)."""
+    """Representations of a case: a class that holds both a graph (a member `gm`, `graph`, `module`, `record`, `saved`
+    of the
+    type GraphModule, GraphRecord, SavedGraph, Any or none) and its inputs (`inputs`, `fakes`, `values`,
+    `inputs_record`)."""
     for file in every:
         for node in file.classes():
             held = members(node)
@@ -198,14 +209,31 @@ def _is_graph(annotation: str) -> bool:
 
 
 _RESULT_WORDS = (
-    "verdict", "verdicts", "ok", "status", "signature", "failure", "error", "answer", "outcome", "verified", "rate", "report",
-    "first_failing", "fault", "kind", "layer", "reason",
-)  # fmt: skip
+    "verdict",
+    "verdicts",
+    "ok",
+    "status",
+    "signature",
+    "failure",
+    "error",
+    "answer",
+    "outcome",
+    "verified",
+    "rate",
+    "report",
+    "first_failing",
+    "fault",
+    "kind",
+    "layer",
+    "reason",
+)
 
 
 def results(every: list[File]) -> Iterator[str]:
-    """Representations of a result: a class that holds two or more of how something ended: `verdict`, `verdicts`, `ok`, `status`,
-    `signature`, `failure`, `error`, `answer`, `outcome`, `verified`, `rate`, `report`, `first_failing`, `fault`, `layer`,
+    """Representations of a result: a class that holds two or more of how something ended: `verdict`, `verdicts`, `ok`,
+    `status`,
+    `signature`, `failure`, `error`, `answer`, `outcome`, `verified`, `rate`, `report`, `first_failing`, `fault`,
+    `layer`,
     `reason`."""
     for file in every:
         if file.name.startswith("tui."):
@@ -217,7 +245,8 @@ def results(every: list[File]) -> Iterator[str]:
 
 
 def askers(every: list[File]) -> Iterator[str]:
-    """Askers: modules outside isolation/ that hand a task ("module:function", or a constant of capitals) to `X.call(...)` or
+    """Askers: modules outside isolation/ that hand a task ("module:function", or a constant of capitals) to
+    `X.call(...)` or
     `X.submit(...)` of a server themselves. (The one `ask` lies inside isolation/.)"""
     for file in every:
         if "isolation" in file.name.split("."):
@@ -246,7 +275,8 @@ def starts(every: list[File]) -> Iterator[str]:
 
 
 def servers(every: list[File]) -> Iterator[str]:
-    """Fork servers: modules that fork more than once: os.fork() in a loop, or in a method of a class that reads requests."""
+    """Fork servers: modules that fork more than once: os.fork() in a loop, or in a method of a class that reads
+    requests."""
     for file in every:
         loops = [node for node in ast.walk(file.tree) if isinstance(node, ast.While | ast.For)]
         in_loop = any(dotted(call.func) == "os.fork" for loop in loops for call in calls(loop, "fork"))
@@ -256,17 +286,23 @@ def servers(every: list[File]) -> Iterator[str]:
 
 
 def printers(every: list[File]) -> Iterator[str]:
-    """Printers of Python: modules that hold Python source in string constants outside docstrings: a line `import torch` and more,
-    the head of a function, or the head of a torch.nn.Module. The modules of one package `program` count as one. No printer: what
-    is looked for in a text (`in`, `partition`, ...), what is parsed at once, and a script of ours that a child runs with `-c`."""
+    """Printers of Python: modules that hold Python source in string constants outside docstrings: a line `import torch`
+    and more,
+    the head of a function, or the head of a torch.nn.Module. The modules of one package `program` count as one. No
+    printer: what
+    is looked for in a text (`in`, `partition`, ...), what is parsed at once, and a script of ours that a child runs
+    with `-c`."""
     for file in every:
         away = _not_printed(file)
         held = [text for text in file.texts() if _PYTHON.search(text.value) and not _is_regex(file, text)]
         held += [
-            node for node in ast.walk(file.tree)
-            if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant)
+            node
+            for node in ast.walk(file.tree)
+            if isinstance(node, ast.JoinedStr)
+            and node.values
+            and isinstance(node.values[0], ast.Constant)
             and re.match(r"\s*(class |def )", str(node.values[0].value))
-        ]  # fmt: skip
+        ]
         if any(id(node) not in away for node in held):
             package, inside, _ = file.name.partition(".program.")
             yield f"{package}.program" if inside else file.name
@@ -280,9 +316,11 @@ def _not_printed(file: File) -> set[int]:
     places += [argument for call in calls(file.tree, *looking) for argument in call.args]
     lists = [node.elts for node in nodes if isinstance(node, ast.List)]
     scripts = {
-        ast.unparse(script) for elements in lists for flag, script in pairwise(elements)
+        ast.unparse(script)
+        for elements in lists
+        for flag, script in pairwise(elements)
         if isinstance(flag, ast.Constant) and flag.value == "-c"
-    }  # fmt: skip
+    }
     for function in [node for node in nodes if isinstance(node, ast.FunctionDef)]:  # one that runs its own parameter so
         at = [place for place, one in enumerate(function.args.args) if one.arg in scripts]
         scripts |= {ast.unparse(call.args[place]) for place in at for call in calls(file.tree, function.name)}
@@ -306,9 +344,12 @@ def _is_regex(file: File, text: ast.Constant) -> bool:
 
 
 def patchers(every: list[File]) -> Iterator[str]:
-    """Patchers of what is not ours: modules that replace an attribute of torch or Triton and put it back. By name: setattr of one
-    owner and name in a function and again in its `finally`, as a callback, or for (owner, name, original) that was kept. Plainly:
-    an attribute of something imported from torch, Triton or a table of their names, assigned and assigned again in a `finally`;
+    """Patchers of what is not ours: modules that replace an attribute of torch or Triton and put it back. By name:
+    setattr of one
+    owner and name in a function and again in its `finally`, as a callback, or for (owner, name, original) that was
+    kept. Plainly:
+    an attribute of something imported from torch, Triton or a table of their names, assigned and assigned again in a
+    `finally`;
     public settings (torch.backends) do not count."""
     for file in every:
         kept = {
@@ -398,7 +439,8 @@ def _attributes_set(node: ast.AST) -> Iterator[ast.Attribute]:
 
 
 def readers(every: list[File]) -> Iterator[str]:
-    """Readers of growing files of lines: functions that read from a place they remember (`seek(x)`, or `os.read` of a descriptor
+    """Readers of growing files of lines: functions that read from a place they remember (`seek(x)`, or `os.read` of a
+    descriptor
     they keep) and split what came at newlines, keeping the torn rest."""
     for file in every:
         for name, function in file.functions():
@@ -415,7 +457,8 @@ def readers(every: list[File]) -> Iterator[str]:
 
 
 def formatters(every: list[File]) -> Iterator[str]:
-    """Formatters of amounts: functions that write a unit of bytes (kB, KiB, MB, ...) into a text they make, or choose one of the
+    """Formatters of amounts: functions that write a unit of bytes (kB, KiB, MB, ...) into a text they make, or choose
+    one of the
     prefixes k, M, G; sentences with a fixed number, patterns that read amounts, and help texts do not count."""
     for file in every:
         for name, function in file.functions():
@@ -472,7 +515,8 @@ def ages(every: list[File]) -> Iterator[str]:
 
 
 def private_names(every: list[File]) -> dict[str, set[str]]:
-    """Private torch names by the file that holds them: `from torch._x import y`, attributes `torch._x.y`, such strings, rows of a
+    """Private torch names by the file that holds them: `from torch._x import y`, attributes `torch._x.y`, such strings,
+    rows of a
     table of them."""
     found: dict[str, set[str]] = defaultdict(set)
     for file in every:
@@ -503,7 +547,8 @@ def _is_private(name: str) -> bool:
 
 
 def circles(every: list[File]) -> list[list[str]]:
-    """Sets of modules that import each other in circles, imports inside functions counted, those for type checkers not."""
+    """Sets of modules that import each other in circles, imports inside functions counted, those for type checkers
+    not."""
     names = {file.name.removesuffix(".__init__") for file in every}
     graph = {file.name.removesuffix(".__init__"): _targets(file, names) for file in every}
     return sorted((sorted(part) for part in _strong(graph) if len(part) > 1), key=len, reverse=True)
@@ -513,9 +558,11 @@ def _targets(file: File, names: set[str]) -> set[str]:
     is_package = file.name.endswith("__init__")
     package = file.name.split(".")[:-1]
     typing = {
-        id(node) for block in ast.walk(file.tree) if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        id(node)
+        for block in ast.walk(file.tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
         for node in ast.walk(block)
-    }  # fmt: skip
+    }
     found: set[str] = set()
     for node in ast.walk(file.tree):
         if isinstance(node, ast.ImportFrom) and node.level and id(node) not in typing:
@@ -584,11 +631,19 @@ def code_lines(file: File) -> int:
 
 
 RULES: dict[str, Callable[[list[File]], Iterable[str]]] = {
-    "representations of a graph": graphs, "representations of a case": cases, "representations of a result": results,
-    "askers": askers, "places that start a fork server": starts, "fork servers": servers, "printers": printers,
-    "templates with @WORDS@": templates, "patchers": patchers, "readers of growing JSONL": readers,
-    "amount formatters": formatters, "age formatters": ages,
-}  # fmt: skip
+    "representations of a graph": graphs,
+    "representations of a case": cases,
+    "representations of a result": results,
+    "askers": askers,
+    "places that start a fork server": starts,
+    "fork servers": servers,
+    "printers": printers,
+    "templates with @WORDS@": templates,
+    "patchers": patchers,
+    "readers of growing JSONL": readers,
+    "amount formatters": formatters,
+    "age formatters": ages,
+}
 
 
 def main() -> int:

@@ -13,18 +13,68 @@ from graphdbg.dumps.wording import counted, plural
 from .source_tree import ROOT, front, modules
 
 NOUNS = (
-    "answer", "atom", "box", "candidate", "character", "child", "compile", "core", "dimension", "edge", "element", "error",
-    "execution", "failure", "file", "finding", "graph", "hop", "input", "kernel", "launch", "line", "match", "mismatch", "node",
-    "number", "operation", "output", "parameter", "part", "partition", "pass", "placeholder", "process", "program", "query",
-    "rank", "recompile", "remark", "result", "row", "setting", "size", "stage", "step", "stride", "subgraph", "suspect", "tensor",
-    "time", "trace", "value", "warp", "worker",
-)  # fmt: skip
+    "answer",
+    "atom",
+    "box",
+    "candidate",
+    "character",
+    "child",
+    "compile",
+    "core",
+    "dimension",
+    "edge",
+    "element",
+    "error",
+    "execution",
+    "failure",
+    "file",
+    "finding",
+    "graph",
+    "hop",
+    "input",
+    "kernel",
+    "launch",
+    "line",
+    "match",
+    "mismatch",
+    "node",
+    "number",
+    "operation",
+    "output",
+    "parameter",
+    "part",
+    "partition",
+    "pass",
+    "placeholder",
+    "process",
+    "program",
+    "query",
+    "rank",
+    "recompile",
+    "remark",
+    "result",
+    "row",
+    "setting",
+    "size",
+    "stage",
+    "step",
+    "stride",
+    "subgraph",
+    "suspect",
+    "tensor",
+    "time",
+    "trace",
+    "value",
+    "warp",
+    "worker",
+)
 PLURAL = re.compile(rf" (?:more |other |fresh |source )?({'|'.join(map(plural, NOUNS))})\b")
 
 ALLOWED = {
     "minifier/demo.py",  # nodes of a failing graph, its input and its output among them
-    "minifier/report/bundle.py", "minifier/report/trying.py",  # "recorded inputs": a word stands there, no number
-}  # fmt: skip
+    "minifier/report/bundle.py",
+    "minifier/report/trying.py",  # "recorded inputs": a word stands there, no number
+}
 
 
 def wrong(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -49,27 +99,39 @@ def _is_constant(expression: ast.expr) -> bool:
 def test_no_count_stands_before_a_plural_that_is_always_one() -> None:
     found = [
         f"{path}:{line}: {text}"
-        for module in [*front(), *modules()] if (path := module.path.relative_to(ROOT).as_posix()) not in ALLOWED
+        for module in [*front(), *modules()]
+        if (path := module.path.relative_to(ROOT).as_posix()) not in ALLOWED
         for line, text in wrong(module.tree)
-    ]  # fmt: skip
+    ]
     assert not found, "use counted() of dumps/wording.py:\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("text", ["{len(rows)} graphs", "{one.count:,} more processes", "{total:.0f} executions", "{n} times"])
+@pytest.mark.parametrize(
+    "text", ["{len(rows)} graphs", "{one.count:,} more processes", "{total:.0f} executions", "{n} times"]
+)
 def test_the_check_finds_what_it_is_for(text: str) -> None:
     assert len(list(wrong(ast.parse(f'f"{text} in all"')))) == 1
 
 
-@pytest.mark.parametrize("text", ["{MOST} files", "{len(NAMES)} values", "{ratio:.1f} times", "{counted(n, 'graph')} of"])
+@pytest.mark.parametrize(
+    "text", ["{MOST} files", "{len(NAMES)} values", "{ratio:.1f} times", "{counted(n, 'graph')} of"]
+)
 def test_the_check_lets_the_rest_alone(text: str) -> None:
     assert not list(wrong(ast.parse(f'f"{text} in all"')))
 
 
 @pytest.mark.parametrize(
     ("count", "noun", "text"),
-    [(1, "graph", "1 graph"), (0, "graph", "0 graphs"), (2, "process", "2 processes"), (3, "more query", "3 more queries"),
-     (2, "match", "2 matches"), (2, "box", "2 boxes"), (2, "day", "2 days")],
-)  # fmt: skip
+    [
+        (1, "graph", "1 graph"),
+        (0, "graph", "0 graphs"),
+        (2, "process", "2 processes"),
+        (3, "more query", "3 more queries"),
+        (2, "match", "2 matches"),
+        (2, "box", "2 boxes"),
+        (2, "day", "2 days"),
+    ],
+)
 def test_a_noun_follows_its_number(count: int, noun: str, text: str) -> None:
     assert counted(count, noun) == text
 

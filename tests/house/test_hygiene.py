@@ -58,7 +58,14 @@ def test_help_imports_no_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [["ls"], ["ls", "nowhere"], ["show", "nowhere/0_0/forward"], ["diff", "nowhere", "there"], ["pack", "x"], ["--version"]],
+    [
+        ["ls"],
+        ["ls", "nowhere"],
+        ["show", "nowhere/0_0/forward"],
+        ["diff", "nowhere", "there"],
+        ["pack", "x"],
+        ["--version"],
+    ],
 )
 def test_looking_is_light(args: list[str], tmp_path: Path) -> None:
     assert run_light(COMMAND.format(args=args), tmp_path)[2] == []

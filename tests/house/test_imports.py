@@ -8,7 +8,8 @@ from .source_tree import ROOMS, ROOT, Import, front, modules, own_targets
 from .survey import circles, files
 
 LEAVES = {"__version__", "examples"}
-"""What any room may take from the package's root: the version, and the example scripts, which import nothing of ours."""
+"""What any room may take from the package's root: the version, and the example scripts, which import nothing of
+ours."""
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -48,7 +49,8 @@ def test_only_tui_imports_textual() -> None:
 
 
 def test_reading_the_saved_form_needs_no_torch() -> None:
-    """In dumps only torchside may bring torch in when it is imported, and only live.py, inside its functions, goes there."""
+    """In dumps only torchside may bring torch in when it is imported, and only live.py, inside its functions, goes
+    there."""
     room = modules("dumps")
     names = {module.name for module in room}
     heavy = {module.name for module in room if any(_is_torch(item) and item.top_level for item in module.imports)}

@@ -1,4 +1,5 @@
-"""Every `--json` answer fits the tables of docs/json.md, has commands to paste and at most 6 kB; --full gives all of it."""
+"""Every `--json` answer fits the tables of docs/json.md, has commands to paste and at most 6 kB; --full gives all of
+it."""
 
 from __future__ import annotations
 
@@ -35,29 +36,57 @@ x, w = torch.randn(8, 8), torch.randn(8, 8, requires_grad=True)
 torch.compile(f)(x, w).backward()
 """
 QUICK = {
-    "ls": "ls", "ls RUN": "ls run", "ls RUN --why": "ls run --why", "ls RUN --time": "ls run --time",
-    "show RUN/ID": "show run/0_0/forward", "show RUN/ID --stats": "show run/0_0/forward --stats",
-    "show RUN/ID --code": "show run/0_0/forward --code", "show RUN/ID --kernel": "show run/0_0/forward --kernel",
+    "ls": "ls",
+    "ls RUN": "ls run",
+    "ls RUN --why": "ls run --why",
+    "ls RUN --time": "ls run --time",
+    "show RUN/ID": "show run/0_0/forward",
+    "show RUN/ID --stats": "show run/0_0/forward --stats",
+    "show RUN/ID --code": "show run/0_0/forward --code",
+    "show RUN/ID --kernel": "show run/0_0/forward --kernel",
     "show RUN/ID --node": "show run/0_0/forward --node mm",
     "show RUN/ID --node --hops": "show run/0_0/forward --node mm --hops 1",
-    "show RUN/ID --filter": "show run/0_0/forward --filter op:mm", "diff A B": "diff run/0_0/dynamo run/0_0/forward",
+    "show RUN/ID --filter": "show run/0_0/forward --filter op:mm",
+    "diff A B": "diff run/0_0/dynamo run/0_0/forward",
     "diff A B --side-by-side": "diff run/0_0/dynamo run/0_0/forward --side-by-side",
-    "pack RUN": "pack run --preview", "draw RUN/ID": "draw run/0_0/forward -o graph.dot", "doctor --skill": "doctor --skill",
-    "doctor --clean": "doctor --clean --dry-run", "report --preview": "report run/0_0/forward --preview",
-}  # fmt: skip
+    "pack RUN": "pack run --preview",
+    "draw RUN/ID": "draw run/0_0/forward -o graph.dot",
+    "doctor --skill": "doctor --skill",
+    "doctor --clean": "doctor --clean --dry-run",
+    "report --preview": "report run/0_0/forward --preview",
+}
 """Heading of docs/json.md -> a command line that is answered without torch."""
 SLOW = {
-    "triage RUN": "triage run", "triage RUN/ID": "triage run/0_0/forward", "replay RUN/ID": "replay run/0_0/forward",
-    "replay RUN": "replay run", "replay RUN/ID --values": "replay run/0_0/forward --values",
-    "replay RUN/ID --at": "replay run/0_0/forward --at mm", "check RUN/ID": "check run/0_0/forward", "check RUN": "check run",
-    "compile RUN/ID": "compile run/0_0/forward", "kernel RUN/ID --check": "kernel run/0_0/forward --check",
+    "triage RUN": "triage run",
+    "triage RUN/ID": "triage run/0_0/forward",
+    "replay RUN/ID": "replay run/0_0/forward",
+    "replay RUN": "replay run",
+    "replay RUN/ID --values": "replay run/0_0/forward --values",
+    "replay RUN/ID --at": "replay run/0_0/forward --at mm",
+    "check RUN/ID": "check run/0_0/forward",
+    "check RUN": "check run",
+    "compile RUN/ID": "compile run/0_0/forward",
+    "kernel RUN/ID --check": "kernel run/0_0/forward --check",
     "same A B": "same run/0_0/forward run/0_0/forward",
-    "minify": "minify run/0_0/forward -o small --max-time 120", "bisect RUN/ID": "bisect small", "verify OUT": "verify small",
-    "report OUT": "report small", "report RUN/ID": "report run/0_0/forward -o whole", "steer OUT": "steer small",
-    "report --as-test": "report small -o test --as-test", "import FILE": "import small/case/graph.py --trust -o mine",
+    "minify": "minify run/0_0/forward -o small --max-time 120",
+    "bisect RUN/ID": "bisect small",
+    "verify OUT": "verify small",
+    "report OUT": "report small",
+    "report RUN/ID": "report run/0_0/forward -o whole",
+    "steer OUT": "steer small",
+    "report --as-test": "report small -o test --as-test",
+    "import FILE": "import small/case/graph.py --trust -o mine",
     "doctor": "doctor",
-}  # fmt: skip
-ELSEWHERE = {"show RUN/ID --save", "triage -- CMD", "minify -- CMD", "import TRACE", "kernel RUN/ID", "demo", "steer OUT ORDER"}
+}
+ELSEWHERE = {
+    "show RUN/ID --save",
+    "triage -- CMD",
+    "minify -- CMD",
+    "import TRACE",
+    "kernel RUN/ID",
+    "demo",
+    "steer OUT ORDER",
+}
 """Answered by a test of their own (a trace's lies where traces are tested), or not held against their tables yet."""
 
 
@@ -116,11 +145,15 @@ def test_what_is_cut_is_counted_and_full_gives_it(folder: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     "data",
     [
-        {"text": "x" * 50_000}, {"list": ["é" * 100] * 9_000}, {"map": {str(n): n for n in range(9_000)}},
-        {"rows": [{"notes": ["y" * 900] * 9, "name": str(n)} for n in range(300)]}, {"one": [{"text": "z" * 9_000}]},
-        {str(n): "w" * 470 for n in range(30)}, {"tuple": tuple(range(9_000)), "verdict": "fails"},
+        {"text": "x" * 50_000},
+        {"list": ["é" * 100] * 9_000},
+        {"map": {str(n): n for n in range(9_000)}},
+        {"rows": [{"notes": ["y" * 900] * 9, "name": str(n)} for n in range(300)]},
+        {"one": [{"text": "z" * 9_000}]},
+        {str(n): "w" * 470 for n in range(30)},
+        {"tuple": tuple(range(9_000)), "verdict": "fails"},
     ],
-)  # fmt: skip
+)
 def test_any_answer_is_short(data: dict[str, Any]) -> None:
     before = json.dumps(data)
     with click.Context(click.Command("ls")) as context:

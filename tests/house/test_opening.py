@@ -88,7 +88,7 @@ OTHERS: dict[str, str] = {
     "tui.screens.graph.beside": "a file of the user's on this machine, after a look at what it is",
     "tui.screens.tour": "the recorded tour of the package",
     "tui.settings": "the user's settings",
-}  # fmt: skip
+}
 """Module -> which other files it opens."""
 
 _READS = frozenset({"read_bytes", "read_text"})
@@ -98,7 +98,8 @@ _OPENED = frozenset({"file", "packed"})
 
 
 def opening(module: Module) -> Iterator[int]:
-    """Lines where a module opens a file itself: `x.open("rb")`, `x.read_bytes()`, `open`, `os.open`, `ZipFile(path)`."""
+    """Lines where a module opens a file itself: `x.open("rb")`, `x.read_bytes()`, `open`, `os.open`,
+    `ZipFile(path)`."""
     for node in ast.walk(module.tree):
         if not isinstance(node, ast.Call):
             continue
@@ -118,7 +119,9 @@ def opening(module: Module) -> Iterator[int]:
 @pytest.mark.parametrize("room", ROOMS)
 def test_nobody_else_opens_files_of_a_run(room: str) -> None:
     unknown = {module.name: [*opening(module)] for module in modules(room) if module.name not in {HOME, *OTHERS}}
-    assert {name: lines for name, lines in unknown.items() if lines} == {}, "use dumps.opening, or say in OTHERS what is opened"
+    assert {name: lines for name, lines in unknown.items() if lines} == {}, (
+        "use dumps.opening, or say in OTHERS what is opened"
+    )
 
 
 def test_the_list_names_nobody_who_opens_nothing() -> None:

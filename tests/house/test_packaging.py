@@ -80,10 +80,14 @@ BROUGHT = {"functorch": "torch"}
 
 def test_what_is_imported_is_declared_or_guarded_and_an_extra() -> None:
     declared = {name_of(item).replace("-", "_") for item in dependencies()}
-    extras = {name_of(item) for name in project()["project"]["optional-dependencies"] if name != "dev" for item in extra(name)}
+    extras = {
+        name_of(item) for name in project()["project"]["optional-dependencies"] if name != "dev" for item in extra(name)
+    }
     every = [*modules(*ROOMS), *front()]
     known = declared | extras
-    undeclared = [f"{where.path}:{item.line} imports {root}" for where, item, root in imports(every) if root not in known]
+    undeclared = [
+        f"{where.path}:{item.line} imports {root}" for where, item, root in imports(every) if root not in known
+    ]
     assert undeclared == []
     heavy = {where.name for where, item, root in imports(every) if root not in declared and item.top_level}
     named = {module.name for module in every}
@@ -93,11 +97,14 @@ def test_what_is_imported_is_declared_or_guarded_and_an_extra() -> None:
             break
         heavy |= more
     outside = sorted(name for name in heavy if not name.startswith("toolkit.triton."))
-    assert outside == [], "an extra is imported where a module is loaded outside of the room whose needs.py asks for it first"
+    assert outside == [], (
+        "an extra is imported where a module is loaded outside of the room whose needs.py asks for it first"
+    )
 
 
 def imports(every: Sequence[Module]) -> Iterator[tuple[Module, Import, str]]:
-    """Imports of what is neither Python's own nor ours, with the package by the name under which it is installed; what pytest
+    """Imports of what is neither Python's own nor ours, with the package by the name under which it is installed; what
+    pytest
     loads may import pytest."""
     plugins = {name.rpartition(".")[0] for name in project()["project"]["entry-points"]["pytest11"].values()}
     for module in every:
@@ -158,5 +165,7 @@ def test_a_built_wheel_holds_the_packages_and_not_the_tests(tmp_path: Path) -> N
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {f"graphdbg/{p.relative_to(ROOT)}" for p in tracked_files() if p.relative_to(ROOT).parts[0] in INSTALLED}
     assert {name for name in wanted if name.endswith((".py", ".css", ".js"))} <= names
-    assert {f"graphdbg/{name}" for name in ("__init__.py", "__main__.py", "cli.py", "SKILL.md", "docs/json.md")} <= names
+    assert {
+        f"graphdbg/{name}" for name in ("__init__.py", "__main__.py", "cli.py", "SKILL.md", "docs/json.md")
+    } <= names
     assert not [name for name in names if "tests/" in name]

@@ -1,4 +1,5 @@
-"""Private torch names stand in two tables, exist in the torch that is installed, and are used nowhere past the tables."""
+"""Private torch names stand in two tables, exist in the torch that is installed, and are used nowhere past the
+tables."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ TEXTS: dict[str, str] = {
     "toolkit.recorder.summary": "text for the user",
     "toolkit.rungs.aot_inductor": "the name of a logger",
     "toolkit.triton.interpreting.language": "modules whose functions are interpreted",
-}  # fmt: skip
+}
 """Modules that may have private names as texts, and what these are."""
 
 _TEXT = re.compile(r"torch(\.\w+)+")
@@ -93,8 +94,12 @@ def is_home(module: Module) -> bool:
 
 
 def test_private_torch_names_stay_in_their_home() -> None:
-    wrong = [f"{module.path}:{line} uses {name}" for module in modules() if not is_home(module)
-             for line, name in private_names(module)]  # fmt: skip
+    wrong = [
+        f"{module.path}:{line} uses {name}"
+        for module in modules()
+        if not is_home(module)
+        for line, name in private_names(module)
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -103,8 +108,13 @@ def used(texts: bool = True) -> dict[str, str]:
     """Name of a table, or chain of attributes that begins with one -> a place that takes it, or has it as a text."""
     found: dict[str, str] = {}
     for module in modules("dumps", "toolkit", "minifier"):
-        aliases = {alias.asname or alias.name for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom)
-                   for alias in node.names if _of_table(node, alias)}  # fmt: skip
+        aliases = {
+            alias.asname or alias.name
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if _of_table(node, alias)
+        }
         for node in ast.walk(module.tree) if aliases else ():
             chain = (dotted(node) or "") if isinstance(node, ast.Attribute) else ""
             first, _, rest = chain.partition(".")
@@ -125,15 +135,22 @@ def test_every_row_exists_in_this_torch(names: Names) -> None:
 
 
 def test_every_row_is_used() -> None:
-    idle = [name for names in (OF_DUMPS, OF_TOOLKIT) for row in names.rows for name in row.places() if name not in used()]
+    idle = [
+        name for names in (OF_DUMPS, OF_TOOLKIT) for row in names.rows for name in row.places() if name not in used()
+    ]
     assert not idle, idle
 
 
 def test_a_private_attribute_of_a_name_is_a_row_too() -> None:
     known = {name for names in (OF_DUMPS, OF_TOOLKIT) for row in names.rows for name in row.places()}
-    wrong = [f"{place} takes {chain}" for chain, place in used().items()
-             if "." in chain and chain.split(".")[0] in known and chain not in known
-             and any(part.startswith("_") and not part.startswith("__") for part in chain.split(".")[1:])]  # fmt: skip
+    wrong = [
+        f"{place} takes {chain}"
+        for chain, place in used().items()
+        if "." in chain
+        and chain.split(".")[0] in known
+        and chain not in known
+        and any(part.startswith("_") and not part.startswith("__") for part in chain.split(".")[1:])
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -183,7 +200,10 @@ def test_versions_of_a_row() -> None:
 
 
 def test_functions_are_looked_up_anew_and_classes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [Row("torch._functorch.aot_autograd", "make_boxed_func", "replay"), Row("torch._guards", "TracingContext", "replay")]
+    rows = [
+        Row("torch._functorch.aot_autograd", "make_boxed_func", "replay"),
+        Row("torch._guards", "TracingContext", "replay"),
+    ]
     names = Names(rows)
     kept = names.look_up("TracingContext")
     monkeypatch.setattr("torch._functorch.aot_autograd.make_boxed_func", str.title)

@@ -8,34 +8,81 @@ from collections.abc import Callable, Iterator, Sequence
 
 from .source_tree import modules
 
-WORDS = frozenset({
-    "ok", "fails", "rounding", "nondeterministic", "cannot_tell", "wrong", "NaN", "missing error", "slow compile", "skipped",
-    "no reference", "cannot judge", "not judged", "lost", "same", "pass", "other", "gone", "invalid", "timeout", "infra",
-    "needed", "replaceable",
-})  # fmt: skip
-KINDS = frozenset({
-    "crash", "signal", "accuracy", "wrong_numbers", "nan", "metadata", "missing_error", "hang", "memory", "slow", "slow_compile",
-})  # fmt: skip
+WORDS = frozenset(
+    {
+        "ok",
+        "fails",
+        "rounding",
+        "nondeterministic",
+        "cannot_tell",
+        "wrong",
+        "NaN",
+        "missing error",
+        "slow compile",
+        "skipped",
+        "no reference",
+        "cannot judge",
+        "not judged",
+        "lost",
+        "same",
+        "pass",
+        "other",
+        "gone",
+        "invalid",
+        "timeout",
+        "infra",
+        "needed",
+        "replaceable",
+    }
+)
+KINDS = frozenset(
+    {
+        "crash",
+        "signal",
+        "accuracy",
+        "wrong_numbers",
+        "nan",
+        "metadata",
+        "missing_error",
+        "hang",
+        "memory",
+        "slow",
+        "slow_compile",
+    }
+)
 """Of a failure, as a signature or a record names them: a table from these to texts is one of words, too."""
 HOME = {"toolkit.verdict", "toolkit.verdict_words"}
 EXCEPT = {"toolkit.compile_fx.showing.asking", "toolkit.health.running"}
 """How a child process ended, by the server's own words."""
-CUTS = frozenset({"startswith", "endswith", "partition", "rpartition", "split", "splitlines", "removeprefix", "removesuffix"})
+CUTS = frozenset(
+    {"startswith", "endswith", "partition", "rpartition", "split", "splitlines", "removeprefix", "removesuffix"}
+)
 
 
 def tables(tree: ast.AST) -> Iterator[ast.expr]:
-    """Literals that hold two or more words of verdicts, or texts for them; not where a value is looked for among some."""
+    """Literals that hold two or more words of verdicts, or texts for them; not where a value is looked for among
+    some."""
     nodes = list(ast.walk(tree))
     told_apart = {id(side) for node in nodes if isinstance(node, ast.Compare) for side in node.comparators}
     told_apart |= {id(node.slice) for node in nodes if isinstance(node, ast.Subscript)}
-    told_apart |= {id(node.value) for node in nodes if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)}
+    told_apart |= {
+        id(node.value) for node in nodes if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+    }
     for node in nodes:
         if isinstance(node, ast.Dict):
-            texts = [one for value in node.values for one in ast.walk(value) if isinstance(one, ast.Constant)
-                     and isinstance(one.value, str) and " " in one.value]  # fmt: skip
+            texts = [
+                one
+                for value in node.values
+                for one in ast.walk(value)
+                if isinstance(one, ast.Constant) and isinstance(one.value, str) and " " in one.value
+            ]
             if texts and len(held(node.keys, WORDS | KINDS)) > 1:
                 yield node
-        elif isinstance(node, (ast.Tuple, ast.List, ast.Set)) and id(node) not in told_apart and len(held(node.elts, WORDS)) > 1:
+        elif (
+            isinstance(node, (ast.Tuple, ast.List, ast.Set))
+            and id(node) not in told_apart
+            and len(held(node.elts, WORDS)) > 1
+        ):
             yield node
 
 
@@ -57,8 +104,11 @@ def cuts(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def places(rule: Callable[[ast.AST], Iterator[ast.expr]], telling: re.Pattern[str]) -> dict[str, list[int]]:
-    """Module -> the lines where the rule finds something; a module without what is `telling` in its text is not parsed."""
-    looked_at = [one for one in modules() if one.name not in HOME and telling.search(one.path.read_text(encoding="utf-8"))]
+    """Module -> the lines where the rule finds something; a module without what is `telling` in its text is not
+    parsed."""
+    looked_at = [
+        one for one in modules() if one.name not in HOME and telling.search(one.path.read_text(encoding="utf-8"))
+    ]
     seen = {one.name: [node.lineno for node in rule(one.tree)] for one in looked_at}
     return {name: lines for name, lines in seen.items() if lines}
 
@@ -69,7 +119,7 @@ def test_the_words_of_verdicts_are_in_one_place() -> None:
 
 
 def test_no_text_of_a_verdict_is_taken_apart() -> None:
-    assert places(cuts, re.compile(rf"""(?:verdict|reason|text\(.*\))['"]?\]?\.(?:{'|'.join(CUTS)})\(""")) == {}
+    assert places(cuts, re.compile(rf"""(?:verdict|reason|text\(.*\))['"]?\]?\.(?:{"|".join(CUTS)})\(""")) == {}
 
 
 def test_the_rule_sees_a_table_and_a_cut() -> None:

@@ -17,8 +17,9 @@ from .source_tree import ROOT, Module, front, modules
 PRINTERS = {
     "dumps/output.py": "what prints",
     "toolkit/isolation/child.py": "a child's own streams, which are read by us",
-    "toolkit/recorder/autoload.py": "one sentence of our own where a recording cannot begin, before anything is imported",
-}  # fmt: skip
+    "toolkit/recorder/autoload.py": "one sentence of our own where a recording cannot begin, before anything is "
+    "imported",
+}
 ESCAPERS = {
     r"html\.escape|&amp;|&lt;": {"dumps/markup.py"},
     r"unicode_escape": set[str](),
@@ -48,7 +49,14 @@ def printed(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize(
     "text",
-    ["print(1)", "click.echo(x)", "sys.stdout.write(x)", "sys.stderr.buffer.write(x)", "Console(stderr=True)", "os.write(2, x)"],
+    [
+        "print(1)",
+        "click.echo(x)",
+        "sys.stdout.write(x)",
+        "sys.stderr.buffer.write(x)",
+        "Console(stderr=True)",
+        "os.write(2, x)",
+    ],
 )
 def test_each_way_to_print_is_found(text: str) -> None:
     assert list(printed(ast.parse(text)))

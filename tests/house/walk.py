@@ -1,12 +1,16 @@
-"""The walk of one graph through the modules: from the hook to the disk, from there to a verdict, from a failing case to a repro.
+"""The walk of one graph through the modules: from the hook to the disk, from there to a verdict, from a failing case to
+a repro.
 
     python tests/house/walk.py                  # this checkout, beside the first figures
     python tests/house/walk.py OLD/graphdbg     # any other
     python tests/house/walk.py --list           # also which modules, in the order of the walk
 
-As a reader would walk: each place of a call from one module of graphdbg into another is followed once, however often it is
-called. `entered` counts modules, `returns` the places that call back into a module that had been entered and left (it is not
-waiting further up the stack). Everything runs once before it is watched, so that imports are not walked. One thread, one process;
+As a reader would walk: each place of a call from one module of graphdbg into another is followed once, however often it
+is
+called. `entered` counts modules, `returns` the places that call back into a module that had been entered and left (it
+is not
+waiting further up the stack). Everything runs once before it is watched, so that imports are not walked. One thread,
+one process;
 a repro's fresh processes are not looked into.
 """
 
@@ -24,9 +28,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 FIRST: dict[str, tuple[int, int]] = {
-    "from the hook to the disk": (49, 133), "(closing the recording)": (18, 17), "from the disk to a verdict": (60, 145),
+    "from the hook to the disk": (49, 133),
+    "(closing the recording)": (18, 17),
+    "from the disk to a verdict": (60, 145),
     "from a failing case to a repro": (49, 65),
-}  # fmt: skip
+}
 """Entered and returns of each walk in commit cd7eb9e, where the figures begin."""
 
 
@@ -139,9 +145,16 @@ def disk_to_verdict(root: Path, work: Path) -> tuple[Walk, dict[str, Any]]:
             return None
 
     payload = Payload(
-        path=str(graph.path.absolute()), rung="inductor", seed=0, device=None, check="auto", keep=None, imports=[],
-        shared=None, meeting="",
-    )  # fmt: skip
+        path=str(graph.path.absolute()),
+        rung="inductor",
+        seed=0,
+        device=None,
+        check="auto",
+        keep=None,
+        imports=[],
+        shared=None,
+        meeting="",
+    )
     task(payload)
     walk = Walk(root)
     with walk.watching():
@@ -202,7 +215,10 @@ def main() -> int:
             beside = ""
             if name in FIRST:
                 entered, returns = FIRST[name]
-                beside = f"   {len(walk.order) / entered:.2f} of {entered}, {walk.returns / max(1, returns):.2f} of {returns}"
+                beside = (
+                    f"   {len(walk.order) / entered:.2f} of {entered}, {walk.returns / max(1, returns):.2f} of "
+                    f"{returns}"
+                )
             print(f"{name:34}{len(walk.order):9}{walk.returns:9}{walk.steps:8}{beside}", flush=True)
             if arguments.listed:
                 print("    " + " ".join(walk.order))

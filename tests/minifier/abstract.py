@@ -38,7 +38,8 @@ THE_BUG = Signature("crash", "compile", message="the bug")
 
 @dataclass
 class Abstract(Generated):
-    """A generated problem that is judged as a whole too, and whose cases are one file. `log` gets a line per judgement."""
+    """A generated problem that is judged as a whole too, and whose cases are one file. `log` gets a line per
+    judgement."""
 
     signature: Signature | None = None
     log: Path | None = None
@@ -139,9 +140,14 @@ class Abstract(Generated):
 
 
 def run(
-    problem: Abstract, out: Path, *, resume: bool = False, steered: bool = False, tell: Follow = lambda event: None,
+    problem: Abstract,
+    out: Path,
+    *,
+    resume: bool = False,
+    steered: bool = False,
+    tell: Follow = lambda event: None,
     **options: Any,
-) -> Minified:  # fmt: skip
+) -> Minified:
     """One session from first to last; `steered`: it carries out the orders in OUT/control.jsonl."""
     chosen = MinifyOptions(**options)
     journal = Journal(out / "journal.jsonl", chosen.asked(), resume=resume)
@@ -164,7 +170,12 @@ def core(result: Minified) -> set[int]:
 def main(out: str, log: str, jobs: str, *more: str) -> None:
     problem = Abstract(transformer(300), needs([30, 170, 270]), log=Path(log), delay_s=0.005)
     result = run(problem, Path(out), resume="--resume" in more, jobs=int(jobs))
-    told = {"core": sorted(core(result)), "history": result.history, "queries": result.queries, "verified": result.verified}
+    told = {
+        "core": sorted(core(result)),
+        "history": result.history,
+        "queries": result.queries,
+        "verified": result.verified,
+    }
     Path(out, "told.json").write_text(json.dumps(told))
     os._exit(0)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 
 def look(payload: dict[str, Any]) -> dict[str, Any]:
-    """Says where it runs and what it sees of a case; where `seconds` is given, after so long, `started` holding its pid."""
+    """Says where it runs and what it sees of a case; where `seconds` is given, after so long, `started` holding its
+    pid."""
     if "started" in payload:
         with Path(payload["started"]).open("a") as file:
             file.write(f"{os.getpid()} {os.getppid()}\n")

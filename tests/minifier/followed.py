@@ -45,12 +45,16 @@ def steered(out: Path, *, held_from: int = 16, until: int = 2, atoms: int = 300)
         life.tell(Started("myrun/0_0/forward", str(out), options.to_json()))
         pool = stack.enter_context(ThreadPoolExecutor(3))
         steering = stack.enter_context(Steering(out, journal, life.tell, abort=problem.abort))
-        done = Minification(problem, journal, out, options, tell=life.tell, narrate=life.say, steering=steering).run(pool)
+        done = Minification(problem, journal, out, options, tell=life.tell, narrate=life.say, steering=steering).run(
+            pool
+        )
         life.end(Ended("reduced", done.stopped or "", str(done.path), done.nodes, done.input_bytes, done.queries))
     return done
 
 
-def session(out: Path, *, atoms: int = 60, then: Callable[[Happening], None] = lambda event: None, end: bool = True) -> Minified:
+def session(
+    out: Path, *, atoms: int = 60, then: Callable[[Happening], None] = lambda event: None, end: bool = True
+) -> Minified:
     """Minifies a generated problem into `out`, events and all; `then` hears each event after it was written."""
     problem = Abstract(transformer(atoms), needs([7, atoms // 2]))
     options = MinifyOptions()

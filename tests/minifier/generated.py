@@ -64,7 +64,9 @@ def transformer(size: int) -> Shape:
 def random_graph(size: int, seed: int) -> Shape:
     """Each atom reads one or two of the 30 before it."""
     rng = random.Random(seed)
-    parents = [sorted({rng.randrange(max(0, i - 30), i) for _ in range(rng.choice((1, 2)))}) if i else [] for i in range(size)]
+    parents = [
+        sorted({rng.randrange(max(0, i - 30), i) for _ in range(rng.choice((1, 2)))}) if i else [] for i in range(size)
+    ]
     labels = [rng.choice("abcdefgh") for _ in range(size)]
     return Shape(parents, labels, [rng.choice("xy") for _ in range(size)])
 
@@ -124,8 +126,8 @@ def needs_path(start: int, end: int) -> Failure:
 
 def unless(failure: Failure, spoiler: int, cure: int) -> Failure:
     """Non-monotone: `spoiler` hides the failure except beside `cure`."""
-    return lambda shape, candidate: failure(shape, candidate) and (
-        spoiler not in candidate.keep or cure in candidate.keep
+    return lambda shape, candidate: (
+        failure(shape, candidate) and (spoiler not in candidate.keep or cure in candidate.keep)
     )
 
 

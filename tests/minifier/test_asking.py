@@ -63,7 +63,9 @@ HANG = Signature("hang", "run")
 def test_the_limit_of_a_hang_follows_what_passes_in_the_stage_that_hangs() -> None:
     one = asking(wanted=HANG)
     assert one.limits_of(300) == {"run": 60.0}
-    passed = Answer(0, "done", value={}, seconds=9.0, marks=[("eager", 0.5), ("compile", 1.0), ("run", 8.0), ("compare", 8.5)])
+    passed = Answer(
+        0, "done", value={}, seconds=9.0, marks=[("eager", 0.5), ("compile", 1.0), ("run", 8.0), ("compare", 8.5)]
+    )
     one.learn(passed, nodes=3)
     assert one.limits_of(3) == {"run": 5.0}  # not the nine seconds of the whole: a slow compile is no hang
     assert one.limits_of(23) == {"run": 10.0}
@@ -119,7 +121,9 @@ def test_after_a_hang_on_the_device_one_query_runs_at_a_time() -> None:
     ("seconds", "verdict", "asked"),
     [([20.0], "slow", 1), ([11.0, 11.5, 12.0], "slow", 3), ([11.0, None], None, 2), ([None], None, 1)],
 )
-def test_what_is_near_the_threshold_is_measured_again(seconds: list[float | None], verdict: str | None, asked: int) -> None:
+def test_what_is_near_the_threshold_is_measured_again(
+    seconds: list[float | None], verdict: str | None, asked: int
+) -> None:
     one = asking(*map(slow, seconds), slower_than=10.0)
     found = one.probe({}).value["signature"]
     assert (found and found["kind"]) == verdict

@@ -1,4 +1,5 @@
-"""Beside eight busy loops and with a cold cache a healthy graph neither hangs nor is slow: evidence by time has a control."""
+"""Beside eight busy loops and with a cold cache a healthy graph neither hangs nor is slow: evidence by time has a
+control."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ torch.compile(model)(torch.randn(8, 32)).sum().backward()
 
 @pytest.fixture
 def busy() -> Iterator[None]:
-    """Eight processes that only count, each in a session of its own, so that the scheduler gives each as much as to us."""
+    """Eight processes that only count, each in a session of its own, so that the scheduler gives each as much as to
+    us."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) for _ in range(8)]
     try:
         yield
@@ -35,7 +37,9 @@ def busy() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.own_server
 @pytest.mark.parametrize("asked", ["--hangs", "--slower-than"])
-def test_a_busy_machine_convicts_nobody(asked: str, busy: None, tmp_path: Path, recorded_script: Callable[..., Path]) -> None:
+def test_a_busy_machine_convicts_nobody(
+    asked: str, busy: None, tmp_path: Path, recorded_script: Callable[..., Path]
+) -> None:
     run = recorded_script(SCRIPT)
     said: list[str] = []
     for number in range(TRIES):

@@ -111,7 +111,9 @@ def test_the_repro_runs_the_command(folder: Path) -> None:
     done = subprocess.run([sys.executable, "out/repro.py"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
     assert "exit code 1" in done.stdout
-    done = subprocess.run([sys.executable, "-m", "graphdbg", "report", "out", "-o", "told"], cwd=folder, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "graphdbg", "report", "out", "-o", "told"], cwd=folder, capture_output=True
+    )
     assert done.returncode == 0
     assert (folder / "told" / "case" / "graph.json").exists()
 
@@ -174,7 +176,7 @@ def test_a_hang_ends_at_the_limit_with_all_that_it_started(server: ForkServer, f
 
 
 def test_the_command_sees_the_users_environment(server: ForkServer, folder: Path, tmp_path: Path) -> None:
-    told = "test \"$TORCHINDUCTOR_CACHE_DIR\" = %s && test ! -e /proc/self/fd/5 && exit 0; {case}"
+    told = 'test "$TORCHINDUCTOR_CACHE_DIR" = %s && test ! -e /proc/self/fd/5 && exit 0; {case}'
     answer = ask(server, folder, tmp_path, told % shlex.quote(os.environ["TORCHINDUCTOR_CACHE_DIR"]))
     assert answer.verdict is Ruling.PASS, answer.detail
 
@@ -184,4 +186,6 @@ def test_options_refuse_what_makes_no_sense() -> None:
         MinifyOptions("cmd: ./test.sh").checked()
     with pytest.raises(UsageError, match="no regular expression"):
         MinifyOptions(match="(").checked()
-    assert MinifyOptions.from_json(MinifyOptions("cmd: a {case}", jobs=3).to_json()) == MinifyOptions("cmd: a {case}", jobs=3)
+    assert MinifyOptions.from_json(MinifyOptions("cmd: a {case}", jobs=3).to_json()) == MinifyOptions(
+        "cmd: a {case}", jobs=3
+    )

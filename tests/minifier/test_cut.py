@@ -59,7 +59,9 @@ def without_grad() -> Made:
 
 
 @pytest.mark.parametrize(
-    "make", [written_in_the_middle, in_place, dynamic, autocast, views_of_an_input, without_grad], ids=lambda make: make.__name__
+    "make",
+    [written_in_the_middle, in_place, dynamic, autocast, views_of_an_input, without_grad],
+    ids=lambda make: make.__name__,
 )
 def test_a_stretch_computes_what_it_did_in_the_whole(make: Callable[[], Made], tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -79,7 +81,9 @@ def test_a_stretch_computes_what_it_did_in_the_whole(make: Callable[[], Made], t
     assert compared
     assert {*computing(made.case)} >= {name for name in stretch if name in atoms.of_node}
     assert part.spec.dynamic == whole.spec.dynamic
-    symbols = {str(size) for node in part.gm.graph.nodes for size in getattr(node.meta.get("example_value"), "shape", ())}
+    symbols = {
+        str(size) for node in part.gm.graph.nodes for size in getattr(node.meta.get("example_value"), "shape", ())
+    }
     assert (make is not dynamic) or "s77" in symbols
 
 
@@ -117,9 +121,12 @@ def test_the_command_shows_saves_and_never_overwrites(tmp_path: Path, capsys: py
     assert cli(["show", whole, "--filter", "op:cos", "--save", str(tmp_path / "cosine"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["outputs"] == ["cos"]
     for words, sentence in (
-        (["--nodes", "tan..cos"], "--nodes cos..tan"), (["--nodes", "cosine"], "has no node 'cosine'"),
-        (["--nodes", "x_1"], "nothing to cut out"), ([], "needs to know which nodes"), (["--nodes", "cos.."], "A..B"),
-    ):  # fmt: skip
+        (["--nodes", "tan..cos"], "--nodes cos..tan"),
+        (["--nodes", "cosine"], "has no node 'cosine'"),
+        (["--nodes", "x_1"], "nothing to cut out"),
+        ([], "needs to know which nodes"),
+        (["--nodes", "cos.."], "A..B"),
+    ):
         assert cli(["show", whole, *words, "--save", str(other)]) == 2
         assert sentence in capsys.readouterr().err
     assert not other.exists()

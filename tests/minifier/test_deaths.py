@@ -1,4 +1,5 @@
-"""Deaths inside a 300-node model, each minified to the op that brings it, and nothing left on the machine, whoever is killed."""
+"""Deaths inside a 300-node model, each minified to the op that brings it, and nothing left on the machine, whoever is
+killed."""
 
 from __future__ import annotations
 
@@ -83,12 +84,28 @@ class Started:
         lines = ["import os", f"os.environ.update(PLANTED_DEATH={death!r}, PLANTED_STRAY={str(self.strays)!r})"]
         (tmp / f"{module}.py").write_text("\n".join([*lines, "import planted_death"]))
         path = os.pathsep.join([str(tmp), os.environ.get("PYTHONPATH", "")])
-        command = [sys.executable, "-m", "graphdbg", "minify", case, "-o", self.out, "--import", module, "--json", *flags]
+        command = [
+            sys.executable,
+            "-m",
+            "graphdbg",
+            "minify",
+            case,
+            "-o",
+            self.out,
+            "--import",
+            module,
+            "--json",
+            *flags,
+        ]
         self.shared = shared_memory()
         self.process = subprocess.Popen(
-            [*map(str, command)], env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(self.tmp)}, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            [*map(str, command)],
+            env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(self.tmp)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
 
     def done(self) -> dict[str, Any]:
         """The last event; it must have ended well."""
@@ -115,7 +132,9 @@ class Started:
         """What is left on the machine of this minification."""
         strays = self.strays.read_text().split() if self.strays.exists() else []
         found = [f"process {pid}" for pid in strays if processes.started(int(pid)) is not None]
-        found += [f"process {pid}" for root in self.tmp.glob("graphdbg-*") for pid in processes.started_under(root / "tmp")]
+        found += [
+            f"process {pid}" for root in self.tmp.glob("graphdbg-*") for pid in processes.started_under(root / "tmp")
+        ]
         found += [str(path) for path in self.tmp.glob("graphdbg-*")]
         found += sorted(shared_memory() - self.shared)
         return found

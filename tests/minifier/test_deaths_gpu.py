@@ -1,4 +1,5 @@
-"""On a CUDA GPU: an access out of bounds and a kernel that never ends, inside a 300-node model; the device is free afterwards."""
+"""On a CUDA GPU: an access out of bounds and a kernel that never ends, inside a 300-node model; the device is free
+afterwards."""
 
 from __future__ import annotations
 
@@ -40,7 +41,10 @@ def network(scale: Any) -> tuple[fx.GraphModule, list[torch.Tensor]]:
 def used_mib() -> int:
     """Memory in use on all devices."""
     done = subprocess.run(
-        ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], capture_output=True, text=True, check=True
+        ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return sum(int(line) for line in done.stdout.split())
 
@@ -68,7 +72,18 @@ def test_the_culprit_is_found_and_the_device_is_free(case: Path, tmp_path: Path,
     before, began = used_mib(), time.monotonic()
     path = os.pathsep.join([str(PLANTED), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PLANTED_CUDA": kind, "PYTHONPATH": path}
-    command = [sys.executable, "-m", "graphdbg", "minify", case, "-o", tmp_path / "out", "--import", "planted_cuda_death", *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "graphdbg",
+        "minify",
+        case,
+        "-o",
+        tmp_path / "out",
+        "--import",
+        "planted_cuda_death",
+        *flags,
+    ]
     done = subprocess.run([*map(str, command), "--json"], env=environment, capture_output=True, text=True)
     last = json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}
     told = {name: last.get(name) for name in ("queries", "nodes", "signature", "verified")}

@@ -111,8 +111,9 @@ def test_only_what_is_lacking_is_asked_for_and_what_was_altered_is_refused(tmp_p
     assert [len(lacks) for lacks in rounds] == [1, 2]
     folder = store.folder(first)
     assert {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()} == {
-        "a": b"one", "in/b": b"two",
-    }  # fmt: skip
+        "a": b"one",
+        "in/b": b"two",
+    }
     second = sender.tree({"a": tmp_path / "a", "c": b"three"})
     assert store.lacks(second) == [second]
     store.add({second: sender.bytes_of(second)})
@@ -214,7 +215,9 @@ def test_a_killed_worker_of_a_process_pool_costs_one_query(
         os.kill(pid, signal.SIGKILL)
         thread.join(60)
         assert found[0].status == "done"
-        assert bool(servers.broken) == (who == "worker")  # Python's own pool is broken by a dead process: asked here from now on
+        assert bool(servers.broken) == (
+            who == "worker"
+        )  # Python's own pool is broken by a dead process: asked here from now on
         assert (found[0].value["server"] == home.pid) == (who == "worker")
         assert asking.ask(LOOK, {"case": str(case)}).status == "done"
         assert len(lines(started)) == 2
@@ -253,7 +256,9 @@ def test_what_is_aborted_in_another_process_ends_soon(
         assert isinstance(found[0], Aborted)
 
 
-def test_a_limit_of_time_holds_in_another_process(home: ForkServer, case: Path, processes_pool: ProcessPoolExecutor) -> None:
+def test_a_limit_of_time_holds_in_another_process(
+    home: ForkServer, case: Path, processes_pool: ProcessPoolExecutor
+) -> None:
     with Elsewhere(home, processes_pool, BARE) as servers:
         assert servers.submit(LOOK, {"case": str(case), "seconds": 50.0}, 1.0).answer().status == "timeout"
 
@@ -299,7 +304,19 @@ def test_any_executor_gives_the_result_of_local_workers() -> None:
 @pytest.mark.slow
 def test_two_workers_of_ray_give_the_result_of_two_local_ones_whoever_dies(case: Path, tmp_path: Path) -> None:
     def words(name: str, *more: str) -> list[str]:
-        return [sys.executable, "-m", "graphdbg", "minify", str(case), "-o", str(tmp_path / name), "-j", "2", "--json", *more]
+        return [
+            sys.executable,
+            "-m",
+            "graphdbg",
+            "minify",
+            str(case),
+            "-o",
+            str(tmp_path / name),
+            "-j",
+            "2",
+            "--json",
+            *more,
+        ]
 
     def result(text: str) -> dict[str, Any]:
         last = json.loads(text.splitlines()[-1])
@@ -345,7 +362,10 @@ def test_ray_ends_with_ctrl_c_and_is_resumed_elsewhere(case: Path, tmp_path: Pat
     words = [sys.executable, "-m", "graphdbg", "minify", "-o", str(tmp_path / "out")]
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     process = subprocess.Popen(
-        [*words, str(case), "-j", "2", "--executor", "ray"], start_new_session=True, env=environment, stderr=subprocess.DEVNULL
+        [*words, str(case), "-j", "2", "--executor", "ray"],
+        start_new_session=True,
+        env=environment,
+        stderr=subprocess.DEVNULL,
     )
     journal = tmp_path / "out" / "journal.jsonl"
     assert waited(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 4, 300)

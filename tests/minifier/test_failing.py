@@ -72,7 +72,9 @@ def test_a_run_without_a_failure_is_judged_under_the_rung_that_was_asked_for(
     x = NodeRecord(name="x", op="placeholder", target="x", value=value)
     silu = NodeRecord(name="silu", op="call_function", target="aten.silu.default", args=[{"node": "x"}], value=value)
     out = NodeRecord(name="output", op="output", target="output", args=[{"tuple": [{"node": "silu"}]}])
-    process.save_graph(GraphRecord(format=FORMAT, id="0_0/inference", stage="inference", graph=GraphBody([x, silu, out])))
+    process.save_graph(
+        GraphRecord(format=FORMAT, id="0_0/inference", stage="inference", graph=GraphBody([x, silu, out]))
+    )
     process.journal.event("captured", "0_0/inference")
     process.journal.event("ran", "0_0/inference")
     process.close()
@@ -97,7 +99,11 @@ def test_an_empty_run_is_refused(tmp_path: Path) -> None:
         ("AssertionError: no such size 4", "crash in compile: KeyError: something else altogether", True),
         ("KeyboardInterrupt", "hang in compile", False),
         (None, "wrong numbers", False),
-        ("CppCompileError: C++ compile error\n\nCommand:\ng++ x", "crash in compile: CppCompileError (C++): redeclared", False),
+        (
+            "CppCompileError: C++ compile error\n\nCommand:\ng++ x",
+            "crash in compile: CppCompileError (C++): redeclared",
+            False,
+        ),
     ],
 )
 def test_another_failure_than_the_recorded_one_is_told(recorded: str | None, found: str, unlike: bool) -> None:

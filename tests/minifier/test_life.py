@@ -1,4 +1,5 @@
-"""OUT for whoever looks on: events.jsonl heals and never ends a search, one process at a time; `graphdbg steer`'s errors."""
+"""OUT for whoever looks on: events.jsonl heals and never ends a search, one process at a time; `graphdbg steer`'s
+errors."""
 
 from __future__ import annotations
 
@@ -145,10 +146,14 @@ def test_skip_is_about_the_step_that_runs_when_it_is_said(tmp_path: Path) -> Non
     assert give(tmp_path, "skip").order.step == "windows"
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    (["restart", "x"], "takes the number of a case"), (["disable"], "disable which step"),
-    (["pause", "dims"], "takes nothing more"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["restart", "x"], "takes the number of a case"),
+        (["disable"], "disable which step"),
+        (["pause", "dims"], "takes nothing more"),
+    ],
+)
 def test_a_mistake_is_a_sentence(tmp_path: Path, words: list[str], says: str) -> None:
     done = CliRunner().invoke(steer, [str(tmp_path), *words])
     assert isinstance(done.exception, UsageError)

@@ -1,4 +1,5 @@
-"""Minifying what eager cannot run here, with real processes: an operator without a kernel, a device that is not there."""
+"""Minifying what eager cannot run here, with real processes: an operator without a kernel, a device that is not
+there."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from graphdbg.minifier.minify import minify_saved
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.report.bundle import emit_report
 
-MODULE = '''
+MODULE = """
 import torch
 from torch._inductor.lowering import register_lowering
 
@@ -39,7 +40,7 @@ def _(x, n):
 @register_lowering(torch.ops.kernelless.gate.default, type_promotion_kind=None)
 def _(x, n):
     raise AssertionError("gate: no layout for this tensor")
-'''
+"""
 LAYERS = 24
 
 
@@ -89,10 +90,15 @@ def test_a_crash_is_reduced_and_shown_where_no_operator_can_run(operators: Path,
 @pytest.mark.slow
 def test_the_repro_compiles_and_runs_nothing(operators: Path, tmp_path: Path) -> None:
     graph, inputs = chain("cpu")
-    case, options = save_graph(graph, inputs, tmp_path / "case"), MinifyOptions(imports=("kernelless_operators",), verify=1)
+    case, options = (
+        save_graph(graph, inputs, tmp_path / "case"),
+        MinifyOptions(imports=("kernelless_operators",), verify=1),
+    )
     result = minify_saved(load_graph(case), out=tmp_path / "out", options=options)
     assert result.signature is not None
-    report = emit_report(load_graph(tmp_path / "out"), tmp_path / "out", signature=result.signature, imports=options.imports)
+    report = emit_report(
+        load_graph(tmp_path / "out"), tmp_path / "out", signature=result.signature, imports=options.imports
+    )
     assert (report.rate, report.entry) == ("3 of 3 fresh processes", "torch.compile")
     program = (tmp_path / "out" / "repro.py").read_text()
     assert "Only compiles: where it was found, eager cannot run this graph." in program
@@ -107,5 +113,7 @@ def test_a_graph_of_a_missing_device_whose_failure_is_not_reached_is_refused_wit
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 3, done.stderr
     assert "cannot minify this graph here" in done.stderr
-    assert "compiled on made-up values, it " in done.stderr or "without the device the compile ends before" in done.stderr
+    assert (
+        "compiled on made-up values, it " in done.stderr or "without the device the compile ends before" in done.stderr
+    )
     assert not (tmp_path / "out").exists()

@@ -78,10 +78,14 @@ def test_wrong_numbers_are_reduced_to_the_relu(tmp_path: Path) -> None:
     assert told["needs"] == result.needs
     verdicts = {(row["what"], row["value"]): row["verdict"] for row in result.needs}
     assert verdicts["setting", "'accuracy'"] == "needed"
-    assert [verdict for (what, _), verdict in verdicts.items() if what == "node"] == ["needed"], "another operator passes"
+    assert [verdict for (what, _), verdict in verdicts.items() if what == "node"] == ["needed"], (
+        "another operator passes"
+    )
     assert verdicts["dtype", "float32"] == "replaceable"
     assert {verdict for (what, _), verdict in verdicts.items() if what == "dim"} == {"replaceable"}
-    changed = [line for line in result.neighbour["diff"].splitlines() if line[0] in "+-" and line[:3] not in ("---", "+++")]
+    changed = [
+        line for line in result.neighbour["diff"].splitlines() if line[0] in "+-" and line[:3] not in ("---", "+++")
+    ]
     assert len(changed) in (2, 4), "the call, and its name where it is returned"
     assert all(("relu" in line) == (line[0] == "-") for line in changed)
 
@@ -95,7 +99,9 @@ def answers(out: Path) -> list[tuple[str, int]]:
 
 @pytest.mark.slow
 def test_kills_and_resumes_repeat_nothing_and_end_the_same(case: Path, tmp_path: Path) -> None:
-    calm = subprocess.run(command(case, "-o", tmp_path / "calm", "--json"), stdout=subprocess.PIPE, text=True, check=True)
+    calm = subprocess.run(
+        command(case, "-o", tmp_path / "calm", "--json"), stdout=subprocess.PIPE, text=True, check=True
+    )
     out = tmp_path / "out"
     for kill in range(3):
         known = len(answers(out))

@@ -1,4 +1,5 @@
-"""Programs of the capture matrix, minified against a planted fault, in the shortest of its runs: all of it is a bench."""
+"""Programs of the capture matrix, minified against a planted fault, in the shortest of its runs: all of it is a
+bench."""
 
 from __future__ import annotations
 

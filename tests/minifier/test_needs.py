@@ -77,7 +77,9 @@ def fails(shape: Shape, candidate: Candidate) -> bool:
 
 
 def explained(out: Path, tell: Any = None, **more: Any) -> tuple[Explained, Minified]:
-    problem = Explained(transformer(300), fails, **{name: more.pop(name) for name in ("rows", "log", "chance") if name in more})
+    problem = Explained(
+        transformer(300), fails, **{name: more.pop(name) for name in ("rows", "log", "chance") if name in more}
+    )
     return problem, run(problem, out, tell=tell or (lambda event: None), **more)
 
 
@@ -129,7 +131,11 @@ def test_workers_and_resuming_tell_the_same_and_ask_nothing_twice(tmp_path: Path
     log = tmp_path / "log"
     _, result = explained(tmp_path / "out", log=log, jobs=jobs)
     assert result.needs == explained(tmp_path / "calm")[1].needs
-    probes = [line for line in log.read_text().splitlines() if '"probes ' in line or '"dtypes ' in line or '"switches ' in line]
+    probes = [
+        line
+        for line in log.read_text().splitlines()
+        if '"probes ' in line or '"dtypes ' in line or '"switches ' in line
+    ]
     assert len(probes) == len(set(probes)) == 7
     _, again = explained(tmp_path / "out", log=log, jobs=jobs, resume=True)
     assert (again.needs, again.queries, again.asked) == (result.needs, result.queries, result.asked)
@@ -154,7 +160,10 @@ def test_the_step_can_be_left_out(tmp_path: Path) -> None:
 
 
 def many(count: int) -> list[list[str]]:
-    return [ROWS[0], *(["0", f"probes constant n30 {at} 3", "constant", f"{{n30}}.a{at}", "2", "3"] for at in range(count))]
+    return [
+        ROWS[0],
+        *(["0", f"probes constant n30 {at} 3", "constant", f"{{n30}}.a{at}", "2", "3"] for at in range(count)),
+    ]
 
 
 def test_questions_are_bounded(tmp_path: Path) -> None:
@@ -183,7 +192,12 @@ class Named:
     ("signature", "name", "verdict", "why"),
     [
         (Signature("accuracy", "compare", size=1.0), "dtype of x", "unknown", "another dtype is compared"),
-        (Signature("crash", "compile", message="m"), "values of x", "unknown", "not asked: it fails before anything is run"),
+        (
+            Signature("crash", "compile", message="m"),
+            "values of x",
+            "unknown",
+            "not asked: it fails before anything is run",
+        ),
         (Signature("accuracy", "compare", size=1.0), "values of x", "unknown", "with yet others it may fail"),
     ],
 )
@@ -222,7 +236,9 @@ def test_it_is_told_in_few_lines_and_in_the_issue(tmp_path: Path) -> None:
     assert "x.shape[0] = 8 [9, 7: passes; 16: fails the same way]" in lines[1]
     failing = verdict.fails("crash", "inductor", "")
     known = CaseFile(needs=result.needs)
-    known.unneeded = unneeded(["dims 8 4", "values 0 ones", "switches config inductor cpp.simdlen", "dtypes float16 float32"])
+    known.unneeded = unneeded(
+        ["dims 8 4", "values 0 ones", "switches config inductor cpp.simdlen", "dtypes float16 float32"]
+    )
     known.neighbour = {"path": "passes", "difference": "with x.shape[0] = 9", "diff": "--- a\n+++ b\n-x = 8\n+x = 9"}
     report = Report(HERE, HERE / "issue.md", nodes=3, original_nodes=9)
     graph = GraphRecord(format=FORMAT, id="0_0/forward", stage="forward", graph=GraphBody([]))

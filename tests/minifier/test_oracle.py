@@ -20,10 +20,13 @@ from graphdbg.toolkit.verdict import NO_REFERENCE, OK, Verdict, cannot_tell, jud
 
 WRONG = Signature("accuracy", "compare", size=0.5)
 ATOMS = {
-    "nodes": [["a"], ["b", "c"]], "order": ["x", "a", "b", "c", "output"], "parents": [[], [0]], "bypasses": [[], []],
+    "nodes": [["a"], ["b", "c"]],
+    "order": ["x", "a", "b", "c", "output"],
+    "parents": [[], [0]],
+    "bypasses": [[], []],
     "random": [],
     "labels": ["(('call_function', 'relu.default', ()),)", "(('call_function', 'mm.default', ()),)"],
-}  # fmt: skip
+}
 
 
 class Coming:
@@ -34,7 +37,8 @@ class Coming:
 
 
 class Server:
-    """Answers every query with what it was given; the last one again and again where it died, since that is asked again."""
+    """Answers every query with what it was given; the last one again and again where it died, since that is asked
+    again."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
@@ -51,7 +55,13 @@ class Server:
 
 def done(signature: Signature | None, **more: Any) -> Answer:
     record = OK if signature is None else judged(signature)
-    value = {"signature": msgspec.to_builtins(signature), "nodes": 3, "input_bytes": 8, "record": record.plain(), **more}
+    value = {
+        "signature": msgspec.to_builtins(signature),
+        "nodes": 3,
+        "input_bytes": 8,
+        "record": record.plain(),
+        **more,
+    }
     return Answer(0, "done", value=value, seconds=2.0)
 
 
@@ -128,9 +138,15 @@ def test_a_case_that_cannot_be_loaded_is_told_as_such() -> None:
 
 def test_a_rung_that_cannot_run_here_is_told_as_what_is_missing() -> None:
     record = skipped("Triton is not installed").plain()
-    seen = oracle(Answer(0, "done", value={"signature": None, "nodes": 3, "input_bytes": 8, "record": record}), signature=None)
+    seen = oracle(
+        Answer(0, "done", value={"signature": None, "nodes": 3, "input_bytes": 8, "record": record}), signature=None
+    )
     answer = original(seen)
-    assert (answer.verdict, answer.detail, answer.record) == (Ruling.INVALID, "skipped, because Triton is not installed", record)
+    assert (answer.verdict, answer.detail, answer.record) == (
+        Ruling.INVALID,
+        "skipped, because Triton is not installed",
+        record,
+    )
     refusal = seen.refusal([answer])
     assert isinstance(refusal, CannotJudgeError) and refusal.exit_code == 4
     assert "inductor is skipped, because Triton is not installed" in str(refusal)

@@ -67,9 +67,10 @@ def test_dims_take_the_windows_along_that_keep_an_image_large() -> None:
     given = case(lambda x: torch.ops.aten.max_pool2d_with_indices(x, [16, 8])[1], torch.randn(1, 1, 16, 16))
     rounds = pass_of("dims").propose(given)
     assert rounds == [
-        ["dims 8 2 windows", "dims 16 2 windows"], ["dims 8 1 windows", "dims 16 1 windows"],
+        ["dims 8 2 windows", "dims 16 2 windows"],
+        ["dims 8 1 windows", "dims 16 1 windows"],
         ["dims 8 4 windows", "dims 16 8 windows"],
-    ]  # fmt: skip
+    ]
     assert "[2, 2]" in applied("dims", given, rounds[0]).gm.code
     half = applied("dims", given, rounds[-1])
     assert shapes(half) == [(1, 1, 8, 8)]

@@ -1,4 +1,5 @@
-"""Progress: counts that add up, the live view as a picture, plain lines with a sign of life, the documented JSON events."""
+"""Progress: counts that add up, the live view as a picture, plain lines with a sign of life, the documented JSON
+events."""
 
 from __future__ import annotations
 
@@ -35,8 +36,12 @@ SAME, PASS, OTHER = Ruling.SAME, Ruling.PASS, Ruling.OTHER
 
 
 def events() -> list[Happening]:
-    def asked(number: int, purpose: str, step: str, nodes: int, verdict: Ruling, improved: bool = False) -> QueryAnswered:
-        answer = Answer(verdict, "accuracy in compare: output 0" if verdict is SAME else "", nodes, 100 * nodes, seconds=2.0)
+    def asked(
+        number: int, purpose: str, step: str, nodes: int, verdict: Ruling, improved: bool = False
+    ) -> QueryAnswered:
+        answer = Answer(
+            verdict, "accuracy in compare: output 0" if verdict is SAME else "", nodes, 100 * nodes, seconds=2.0
+        )
         return QueryAnswered.of(number, purpose, step, "0-3", answer, improved)
 
     return [
@@ -103,7 +108,9 @@ def test_plain_lines_begin_at_once_and_never_fall_silent() -> None:
     with PlainLines(said.append, Story(), quiet_s=0.05) as lines:
         for event in events():
             lines.take(event)
-        assert said[0] == "minifying myrun/0_0/forward into small: checking that it fails; 2 answers are known from before"
+        assert (
+            said[0] == "minifying myrun/0_0/forward into small: checking that it fails; 2 answers are known from before"
+        )
         assert said[1] == (
             "query 4: 180 of 353 nodes, 17.6 KiB of inputs (looking for the place: windows of neighbouring nodes)"
         )
@@ -129,17 +136,21 @@ def test_orders_are_told_and_a_pause_shows() -> None:
         lines.take(Steered("4", "restart", "refused", "the history has 0 (the original) to 2", number=9))
     assert not doing(seen).startswith("paused")
     assert said == [
-        "resume: done, after 6 queries", "skip: done, after 7 queries (looking for the place: windows of neighbouring nodes)",
+        "resume: done, after 6 queries",
+        "skip: done, after 7 queries (looking for the place: windows of neighbouring nodes)",
         "restart 9: refused, the history has 0 (the original) to 2",
-    ]  # fmt: skip
+    ]
 
 
 def test_the_document_names_every_event_and_field(checkout: Path) -> None:
     told = (checkout / "docs" / "minify-events.md").read_text()
     more = [
-        QueryStarted(3, "search", "windows", "0-3"), Said("it fails"), Steered("a1", "skip", "refused", "why"),
-        Restarted(9, "0-3", 180, 18_000, 1), Ended("reduced"),
-    ]  # fmt: skip
+        QueryStarted(3, "search", "windows", "0-3"),
+        Said("it fails"),
+        Steered("a1", "skip", "refused", "why"),
+        Restarted(9, "0-3", 180, 18_000, 1),
+        Ended("reduced"),
+    ]
     for event in [*events(), *more]:
         line = event.to_json()
         assert from_json(line) == event
@@ -150,12 +161,26 @@ def test_the_document_names_every_event_and_field(checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("report", "line"),
     [
-        ({"repro": "shows", "repro_path": "repro.py", "issue": "issue.md", "repro_told": "shows the failure in 3 of 3"},
-         "it fails, and repro.py shows the failure in 3 of 3"),
-        ({"repro": "passes", "repro_path": "repro.py", "issue": "issue.md", "repro_told": "shows the failure in 0 of 1"},
-         "it fails, and no repro shows it: repro.py shows the failure in 0 of 1"),
+        (
+            {
+                "repro": "shows",
+                "repro_path": "repro.py",
+                "issue": "issue.md",
+                "repro_told": "shows the failure in 3 of 3",
+            },
+            "it fails, and repro.py shows the failure in 3 of 3",
+        ),
+        (
+            {
+                "repro": "passes",
+                "repro_path": "repro.py",
+                "issue": "issue.md",
+                "repro_told": "shows the failure in 0 of 1",
+            },
+            "it fails, and no repro shows it: repro.py shows the failure in 0 of 1",
+        ),
         ({"repro": "none", "repro_path": None, "issue": "small/issue.md"}, "it fails, and no repro shows it"),
     ],
-)  # fmt: skip
+)
 def test_the_first_line_says_whether_a_repro_shows_it(report: dict[str, str | None], line: str) -> None:
     assert sentences(Minified(3, [], None, 2, 8), report)[0] == line

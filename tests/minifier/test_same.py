@@ -18,7 +18,9 @@ from graphdbg.toolkit.signature import Signature
 from .report.cases import ACCURACY, CRASH, call, node, record_of, relu_record, tensor
 
 AMIN = record_of({"x": tensor(4, 8)}, [call("y", "torch.amin", node("x"), value=tensor())], ["y"])
-ATEN = record_of({"x": tensor(2)}, [call("y", "aten.amin.default", node("x"), value=tensor())], ["y"], stage="inference")
+ATEN = record_of(
+    {"x": tensor(2)}, [call("y", "aten.amin.default", node("x"), value=tensor())], ["y"], stage="inference"
+)
 
 
 def case(path: Path, record: Any, signature: Signature, *, original: int | None = 318) -> Path:
@@ -64,8 +66,9 @@ def test_other_failures_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFix
 def test_what_is_not_minimised_is_to_be_minimised_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = record_of(
         {"x": tensor(4, 8)},
-        [call("y", "torch.amin", node("x"), value=tensor()), call("z", "torch.relu", node("y"), value=tensor())], ["z"],
-    )  # fmt: skip
+        [call("y", "torch.amin", node("x"), value=tensor()), call("z", "torch.relu", node("y"), value=tensor())],
+        ["z"],
+    )
     one, other = case(tmp_path / "a", AMIN, ACCURACY), case(tmp_path / "b", whole, ACCURACY, original=None)
     code, told = same(capsys, one, other)
     assert (code, told["says"]) == (4, "cannot_tell")
@@ -105,7 +108,9 @@ def test_the_rung_of_a_case_is_taken_for_a_graph_of_a_run(tmp_path: Path) -> Non
     one = case(tmp_path / "a", AMIN, ACCURACY)
     told = json.loads((one / "case" / "case.json").read_text())
     (one / "case" / "case.json").write_text(json.dumps(told | {"rung": "decomposed"}))
-    assert [sameness.rung_of(str(name)) for name in (one, one / "case", one / "repro.py", tmp_path)] == ["decomposed"] * 3 + [""]
+    assert [sameness.rung_of(str(name)) for name in (one, one / "case", one / "repro.py", tmp_path)] == [
+        "decomposed"
+    ] * 3 + [""]
 
 
 @pytest.mark.slow

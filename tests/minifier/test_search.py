@@ -1,4 +1,5 @@
-"""The search on generated graphs: which minimum is found, and in how many queries (medians over seeds, one for the original)."""
+"""The search on generated graphs: which minimum is found, and in how many queries (medians over seeds, one for the
+original)."""
 
 from __future__ import annotations
 
@@ -68,10 +69,18 @@ def chain(length: int) -> Callable[[Shape, int], Failure]:
         (500, lambda _shape, _seed: needs_pattern(["sub", "var", "mul"]), 3, 11),
     ],
     ids=[
-        "50 one op", "50 chain", "50 far pair", "50 scattered", "one op", "chain of 3", "chain of 5", "far pair", "scattered",
+        "50 one op",
+        "50 chain",
+        "50 far pair",
+        "50 scattered",
+        "one op",
+        "chain of 3",
+        "chain of 5",
+        "far pair",
+        "scattered",
         "pattern in any layer",
     ],
-)  # fmt: skip
+)
 def test_minimum_and_queries_on_transformers(
     size: int, make: Callable[[Shape, int], Failure], left: int, queries: int
 ) -> None:
@@ -86,9 +95,7 @@ def test_minimum_and_queries_on_transformers(
     [(sample(1), 1, 13), (chain(3), 3, 20), (chain(5), 5, 28), (sample(2), 2, 25), (sample(5), 5, 54)],
     ids=["one op", "chain of 3", "chain of 5", "far pair", "scattered"],
 )
-def test_minimum_and_queries_on_random_graphs(
-    make: Callable[[Shape, int], Failure], left: int, queries: int
-) -> None:
+def test_minimum_and_queries_on_random_graphs(make: Callable[[Shape, int], Failure], left: int, queries: int) -> None:
     problems = [Generated(shape := random_graph(500, seed), make(shape, seed)) for seed in SEEDS]
     results = [run(problem) for problem in problems]
     assert [len(result.best.keep) for result in results if result.best] == [left] * len(SEEDS)
@@ -106,7 +113,9 @@ def test_five_thousand_atoms(make: Callable[[Shape, int], Failure], left: int, q
 
 
 @pytest.mark.parametrize("make", [sample(3), chain(4), sample(9)], ids=["scattered", "chain", "many"])
-def test_results_are_one_minimal_and_whole_sets_are_found_in_any_numbering(make: Callable[[Shape, int], Failure]) -> None:
+def test_results_are_one_minimal_and_whole_sets_are_found_in_any_numbering(
+    make: Callable[[Shape, int], Failure],
+) -> None:
     for seed in SEEDS:
         shape = random_graph(120, seed)
         failure = make(shape, seed)

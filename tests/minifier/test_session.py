@@ -1,4 +1,5 @@
-"""The session: kill and resume, flaky failures, exact budgets, workers, other failures, the passing neighbour. No torch."""
+"""The session: kill and resume, flaky failures, exact budgets, workers, other failures, the passing neighbour. No
+torch."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def test_ten_kills_end_as_one_run_and_repeat_nothing(tmp_path: Path, jobs: int) 
     made = Counter(log.read_text().split("\n")[:-1])
     asked = Counter("saved" if case.startswith("verify") else case for case, _ in known)
     repeated = {case: count - asked[case] for case, count in made.items() if count > asked[case]}
-    # A kill may come between a judgement and its line in the journal: of one such judgement per worker nothing is known.
+    # A kill may come between a judgement and its line in the journal: of one such judgement per worker nothing is
+    # known.
     assert sum(repeated.values()) <= kills * jobs
     assert set(asked) <= set(made)
 
@@ -107,7 +109,8 @@ def test_a_failure_that_shows_six_times_in_ten_is_reduced_to_its_core(tmp_path: 
 
 
 class Unlucky(Abstract):
-    """A case of several atoms can be edited, and the edit applies to no single atom. The single atom that fails passes in the
+    """A case of several atoms can be edited, and the edit applies to no single atom. The single atom that fails passes
+    in the
     first round of the search, and the saved case once.
     """
 

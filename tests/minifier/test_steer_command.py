@@ -1,4 +1,5 @@
-"""`graphdbg steer` on a real minification: a query that hangs is ended, a second process is refused, a kill loses no order."""
+"""`graphdbg steer` on a real minification: a query that hangs is ended, a second process is refused, a kill loses no
+order."""
 
 from __future__ import annotations
 
@@ -97,12 +98,15 @@ def test_a_running_minification_is_steered_killed_and_resumed(place: Path) -> No
     assert code == 2
     assert "nothing is minified in out" in said
     assert "graphdbg minify --resume -o out" in said
-    done = subprocess.run(words("minify", "--resume", "-o", "out", "--json", "--full"), cwd=place, capture_output=True, text=True)
+    done = subprocess.run(
+        words("minify", "--resume", "-o", "out", "--json", "--full"), cwd=place, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(line["what"], line["state"]) for line in lines if line["event"] == "steered"] == [
-        ("skip", "applied"), ("disable", "applied"),
-    ]  # fmt: skip
+        ("skip", "applied"),
+        ("disable", "applied"),
+    ]
     steps = [line["step"] for line in lines if line["event"] == "step"]
     assert "values" not in steps
     assert lines[-1]["nodes"] == 3

@@ -1,4 +1,5 @@
-"""Orders to a search that runs: what each does, and that a killed search, resumed, ends as the one that was let be. No torch."""
+"""Orders to a search that runs: what each does, and that a killed search, resumed, ends as the one that was let be. No
+torch."""
 
 from __future__ import annotations
 
@@ -135,7 +136,12 @@ def test_pause_frees_the_machine_and_resume_asks_again(tmp_path: Path, jobs: int
 def test_disable_and_enable(tmp_path: Path, jobs: int) -> None:
     script = {4: orders("disable windows", "disable polish", "enable polish", "disable values")}
     result, told = steered(tmp_path / "out", script, jobs, hanging={4})
-    assert states(told) == [("disable", "applied"), ("disable", "applied"), ("enable", "applied"), ("disable", "applied")]
+    assert states(told) == [
+        ("disable", "applied"),
+        ("disable", "applied"),
+        ("enable", "applied"),
+        ("disable", "applied"),
+    ]
     assert "values" not in steps(told)
     assert {"windows", "polish"} <= set(steps(told))
     assert core(result) == CORE
@@ -257,9 +263,12 @@ def scripts() -> dict[str, Script]:
 
 @JOBS
 @pytest.mark.parametrize(
-    ("name", "every"), [*((name, 7) for name in scripts() if "random" not in name),
-                        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in scripts())],
-)  # fmt: skip
+    ("name", "every"),
+    [
+        *((name, 7) for name in scripts() if "random" not in name),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in scripts()),
+    ],
+)
 def test_killed_after_any_line_it_ends_as_if_it_had_not_been(tmp_path: Path, name: str, every: int, jobs: int) -> None:
     script = scripts()[name]
     if LAST in script:

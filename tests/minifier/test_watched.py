@@ -1,4 +1,5 @@
-"""What is known of a minification by looking at its folder: while it runs, after it ended or died, or from an older version."""
+"""What is known of a minification by looking at its folder: while it runs, after it ended or died, or from an older
+version."""
 
 from __future__ import annotations
 
@@ -180,7 +181,9 @@ def test_steering_is_asked_for_until_it_is_acknowledged(tmp_path: Path) -> None:
     assert list(found.wishes.values()) == ["disable polish", "raise sanity", "pause"]
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(line(event="steered", id="a", what="disable", step="polish", state="applied"))
-        file.write(line(event="steered", id="b", what="raise", step="sanity", state="refused", why="it is always first"))
+        file.write(
+            line(event="steered", id="b", what="raise", step="sanity", state="refused", why="it is always first")
+        )
     found.read()
     assert list(found.wishes.values()) == ["pause"] and found.story.steps["polish"].mark == "disabled"
     assert found.story.steps["sanity"].mark == "" and found.story.steers["b"].why == "it is always first"
@@ -194,7 +197,9 @@ def test_a_restart_goes_on_from_the_state_it_names_and_keeps_the_others() -> Non
     story = Story()
     query = {"event": "query", "purpose": "search", "step": "atoms", "verdict": "same", "improved": True}
     story.take({"event": "start"})
-    story.take({"event": "query", "purpose": "sanity", "step": "sanity", "case": "original", "verdict": "same", "nodes": 50})
+    story.take(
+        {"event": "query", "purpose": "sanity", "step": "sanity", "case": "original", "verdict": "same", "nodes": 50}
+    )
 
     def smaller(case: str, nodes: int, number: int) -> None:
         story.take({**query, "case": case, "nodes": nodes})
@@ -221,9 +226,11 @@ def test_a_guess_of_the_rest_respects_the_limits(out: Path) -> None:
 
 CANDIDATES = st.builds(
     Candidate,
-    st.frozensets(st.integers(0, 40)), st.frozensets(st.integers(0, 40)), st.none() | st.frozensets(st.integers(0, 40)),
+    st.frozensets(st.integers(0, 40)),
+    st.frozensets(st.integers(0, 40)),
+    st.none() | st.frozensets(st.integers(0, 40)),
     st.lists(st.text(max_size=12)).map(tuple),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=30)
@@ -237,7 +244,9 @@ def test_the_text_of_a_candidate_is_read_back(candidate: Candidate) -> None:
 def test_a_difference_names_each_part_that_differs_once(best: Candidate, other: Candidate) -> None:
     atoms = Atoms([(f"n{number}",) for number in range(41)], {})
     lines = difference(best, other, atoms)
-    names = {line.sign: {one.text for one in lines if one.sign == line.sign and one.text.startswith("n")} for line in lines}
+    names = {
+        line.sign: {one.text for one in lines if one.sign == line.sign and one.text.startswith("n")} for line in lines
+    }
     assert names.get("-", set()) == {f"n{atom}" for atom in best.keep - other.keep}
     assert names.get("+", set()) == {f"n{atom}" for atom in other.keep - best.keep}
     assert names.get(" ", set()) | names.get("~", set()) <= {f"n{atom}" for atom in best.keep & other.keep}
@@ -270,11 +279,21 @@ def test_the_result_is_told_from_the_event_and_from_the_folder(out: Path, tmp_pa
     found = read(out)
     outcome = outcome_of(out, found.story)
     assert (outcome.nodes, outcome.original[0]) == (found.story.best[0], found.story.original[0])  # type: ignore[index]
-    found.story.take({
-        "event": "done", "nodes": 3, "input_bytes": 4, "original_nodes": 50, "original_input_bytes": 400, "verified": [3, 3],
-        "signature": "crash", "difference": "without relu", "report_rate": "3 of 3 fresh processes", "notes": ["a note"],
-        "parts": [{"name": "relu", "verdict": "pass", "signature": ""}],
-    })  # fmt: skip
+    found.story.take(
+        {
+            "event": "done",
+            "nodes": 3,
+            "input_bytes": 4,
+            "original_nodes": 50,
+            "original_input_bytes": 400,
+            "verified": [3, 3],
+            "signature": "crash",
+            "difference": "without relu",
+            "report_rate": "3 of 3 fresh processes",
+            "notes": ["a note"],
+            "parts": [{"name": "relu", "verdict": "pass", "signature": ""}],
+        }
+    )
     told = outcome_of(tmp_path, found.story).sentences()
     assert told[0] == "50 nodes, 400 B of inputs -> 3 nodes, 4 B of inputs"
     assert "verified: 3 of 3 fresh processes failed the same way" in told and "without relu it passes" in told
@@ -300,7 +319,8 @@ def test_a_start_is_proposed_checked_and_said_as_a_command(tmp_path: Path, monke
 
 
 def test_what_is_proposed_follows_the_last_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no rung fails nothing is begun with what is proposed, and what helps is said; with the user's own check it is."""
+    """Where no rung fails nothing is begun with what is proposed, and what helps is said; with the user's own check it
+    is."""
     monkeypatch.chdir(tmp_path)
     write_graph_folder(tmp_path / "graph", chain())
     wrong = fails("wrong_numbers", "decomposed", "relative error 2")
@@ -310,7 +330,11 @@ def test_what_is_proposed_follows_the_last_verdict(tmp_path: Path, monkeypatch: 
     stages = proposed("graph", verdict=wrong.then("graphdbg diff a b"), rung="stages")
     right = proposed("graph", verdict=OK.then("graphdbg dump --inputs last -- train.py"))
     unsure = proposed("graph", verdict=cannot_tell("eager is not deterministic"))
-    for found, said in ((stages, "graphdbg diff a b"), (right, "--inputs last"), (unsure, "eager is not deterministic")):
+    for found, said in (
+        (stages, "graphdbg diff a b"),
+        (right, "--inputs last"),
+        (unsure, "eager is not deterministic"),
+    ):
         with pytest.raises(UsageError, match=said):
             found.with_texts({**found.texts(), "out": "other"})
         assert found.with_texts({**found.texts(), "check": "crash"}).words()[-3:-1] == ["--check", "crash"]
@@ -346,7 +370,8 @@ def test_a_command_says_how_it_stands(out: Path, capsys: pytest.CaptureFixture[s
 
 def test_following_imports_no_torch() -> None:
     program = (
-        "import sys, graphdbg.minifier.progress.watched, graphdbg.minifier.progress.candidates, graphdbg.minifier.starting, "
+        "import sys, graphdbg.minifier.progress.watched, graphdbg.minifier.progress.candidates, "
+        "graphdbg.minifier.starting, "
         "graphdbg.minifier.progress.outcome, graphdbg.minifier.report.preview; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], env=dict(os.environ)).returncode == 0
@@ -356,7 +381,9 @@ def test_a_long_history_is_taken_in_quickly(tmp_path: Path) -> None:
     with (tmp_path / "events.jsonl").open("wb") as file:
         file.write(line(event="start", graph="g", out="o"))
         for number in range(5_000):
-            file.write(line(event="query", queries=number, purpose="search", step="atoms", case="0-9", verdict="pass", nodes=9))
+            file.write(
+                line(event="query", queries=number, purpose="search", step="atoms", case="0-9", verdict="pass", nodes=9)
+            )
     began, found = time.perf_counter(), Watched(tmp_path)
     bites = 0
     while found.read():

@@ -1,4 +1,5 @@
-"""Where the graph that failed in the run fails in eager, too, the graph that it was made from is minified in its place."""
+"""Where the graph that failed in the run fails in eager, too, the graph that it was made from is minified in its
+place."""
 
 from __future__ import annotations
 

@@ -129,7 +129,11 @@ def process_state(_payload: Payload) -> dict[str, Any]:
     """What kind of process this is."""
     import resource
 
-    return {"leader": os.getpgid(0) == os.getpid(), "core": resource.getrlimit(resource.RLIMIT_CORE)[0], "parent": os.getppid()}
+    return {
+        "leader": os.getpgid(0) == os.getpid(),
+        "core": resource.getrlimit(resource.RLIMIT_CORE)[0],
+        "parent": os.getppid(),
+    }
 
 
 def leave_orphan_and_die(payload: Payload) -> None:

@@ -1,6 +1,8 @@
-"""Programs in which rounding decides what compiled code gives, and faults that look like rounding: both sides of one line.
+"""Programs in which rounding decides what compiled code gives, and faults that look like rounding: both sides of one
+line.
 
-ROUNDING: name -> function and inputs; eager and Inductor part beyond the tolerance, and nothing is wrong. FAULTS: name -> the
+ROUNDING: name -> function and inputs; eager and Inductor part beyond the tolerance, and nothing is wrong. FAULTS: name
+-> the
 function, what a faulty compiler would compute in its place, and inputs. No test here.
 """
 
@@ -73,7 +75,7 @@ ROUNDING = {
     "angle of what cancels": Program(lambda x: torch.atan2(ones(x) - 1, ones(x.tanh()) - 1), (WIDE,)),
     "reciprocal of what cancels": Program(lambda x: 1 / (ones(x) - 1 + 1e-8), (WIDE,)),
     "softmax of what cancels": Program(lambda x: ((ones(x) - 1) * 1e8).softmax(-1), (WIDE,)),
-}  # fmt: skip
+}
 
 
 def last_is_lost(x: torch.Tensor) -> torch.Tensor:

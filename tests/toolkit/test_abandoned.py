@@ -1,4 +1,5 @@
-"""What Dynamo starts over or leaves to eager is no failure: it is counted, and by its id it is cannot_tell with that reason."""
+"""What Dynamo starts over or leaves to eager is no failure: it is counted, and by its id it is cannot_tell with that
+reason."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def server(warm_inductor_cache: Path) -> Iterator[ForkServer]:
         yield server
 
 
-def test_graphs_that_dynamo_gave_up_are_left_out_and_counted(recorded_script: Callable[..., Path], server: ForkServer) -> None:
+def test_graphs_that_dynamo_gave_up_are_left_out_and_counted(
+    recorded_script: Callable[..., Path], server: ForkServer
+) -> None:
     run = open_run(recorded_script(SCRIPT))
     assert [graph.id for graph in run.graphs() if graph.status == "skipped"][:2] == ["0_0/dynamo", "0_0/pre_grad"]
     found = triage_run(run, server=server)

@@ -1,4 +1,5 @@
-"""`dump --on-failure`: which graph is taken, what is said when there is none, and that the command's own end stays its own."""
+"""`dump --on-failure`: which graph is taken, what is said when there is none, and that the command's own end stays its
+own."""
 
 from __future__ import annotations
 
@@ -23,7 +24,18 @@ def row(
     name: str, error: str | None = None, *, process: str = "pid1", status: str = "failed", lost: bool = False
 ) -> index.ListedGraph:
     return index.ListedGraph(
-        f"{process}:{name}", name, process, None, name.partition("/")[2], 3, status, error, None, True, Path(name), lost=lost
+        f"{process}:{name}",
+        name,
+        process,
+        None,
+        name.partition("/")[2],
+        3,
+        status,
+        error,
+        None,
+        True,
+        Path(name),
+        lost=lost,
     )
 
 

@@ -62,12 +62,17 @@ def test_a_dry_run_removes_nothing(home: Path) -> None:
     assert found["folder"] == str(home)
     assert found["bytes"] == 2 * 2048 + 2 * 27
     assert found["entries"][1] == {
-        "name": f"seed/{OLD}", "bytes": 2048, "what": "toolchain probes for torch 2.11.0+cpu", "removed": False,
-    }  # fmt: skip
+        "name": f"seed/{OLD}",
+        "bytes": 2048,
+        "what": "toolchain probes for torch 2.11.0+cpu",
+        "removed": False,
+    }
 
 
 def test_dry_run_alone_is_a_usage_error(home: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "graphdbg", "doctor", "--dry-run"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "graphdbg", "doctor", "--dry-run"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
     assert "graphdbg doctor --clean --dry-run" in done.stderr
 
@@ -81,15 +86,22 @@ held = cache.hold(Path({str(home / "seed" / SEED)!r}))
 print(held is not None, flush=True)
 sys.stdin.read()
 """
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as user:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as user:
         assert user.stdout is not None
         assert user.stdout.readline() == "True\n"
         expected = {
-            f"seed/{SEED}": {"kept": "a living process uses it"}, "seed/note-0": {"kept": f"seed/{SEED} is kept"},
-            f"seed/{OLD}": {"removed": True}, "seed/note-1": {"removed": True}, "seed/.making-x": {"removed": True},
-        }  # fmt: skip
+            f"seed/{SEED}": {"kept": "a living process uses it"},
+            "seed/note-0": {"kept": f"seed/{SEED} is kept"},
+            f"seed/{OLD}": {"removed": True},
+            "seed/note-1": {"removed": True},
+            "seed/.making-x": {"removed": True},
+        }
         found = json.loads(run("--clean", "--json").stdout)["entries"]
-        assert {entry["name"]: {k: v for k, v in entry.items() if k in ("removed", "kept")} for entry in found} == expected
+        assert {
+            entry["name"]: {k: v for k, v in entry.items() if k in ("removed", "kept")} for entry in found
+        } == expected
         assert (home / "seed" / SEED / "files" / "ab" / "header.gch").exists()
         user.kill()
     assert run("--clean").exit_code == 0
@@ -155,7 +167,10 @@ def test_what_the_system_refuses_is_said_with_3(home: Path, monkeypatch: pytest.
     monkeypatch.setattr(Path, "rename", refuse)
     done = run("--clean")
     assert done.exit_code == 3
-    assert f"seed/{SEED}  toolchain probes for torch 2.13.0+cpu; it cannot be removed: Operation not permitted" in done.stdout
+    assert (
+        f"seed/{SEED}  toolchain probes for torch 2.13.0+cpu; it cannot be removed: Operation not permitted"
+        in done.stdout
+    )
     assert "seed/note-0  a note: which probes a torch and a compiler use; " in done.stdout
 
 

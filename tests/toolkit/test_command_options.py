@@ -31,7 +31,13 @@ def test_modules_are_looked_for_where_the_command_was_typed(tmp_path: Path, monk
     monkeypatch.setattr(sys, "path", [])
     assert CliRunner().invoke(told, []).output.split() == ["0", "None"]
     Path("mine.py").touch()
-    assert CliRunner().invoke(told, ["--import", "mine", "--trust"]).output.split() == ["0", "None", "mine", TRUST, "here"]
+    assert CliRunner().invoke(told, ["--import", "mine", "--trust"]).output.split() == [
+        "0",
+        "None",
+        "mine",
+        TRUST,
+        "here",
+    ]
     assert sys.path == [str(tmp_path)]
 
 
@@ -47,7 +53,9 @@ def test_an_option_is_declared_in_one_place(name: str) -> None:
         for room in ("dumps", "toolkit", "minifier", "tui")
         for path in (ROOT / room).rglob("commands/*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("click.option", "seconds_option")
-        and node.args and ast.unparse(node.args[0]) == repr(name)
-    ]  # fmt: skip
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("click.option", "seconds_option")
+        and node.args
+        and ast.unparse(node.args[0]) == repr(name)
+    ]
     assert len(declared) == 1, declared

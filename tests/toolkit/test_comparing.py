@@ -1,4 +1,5 @@
-"""What a rung may get wrong beside numbers: memory that outputs share with inputs, offsets, writes, roundings left out."""
+"""What a rung may get wrong beside numbers: memory that outputs share with inputs, offsets, writes, roundings left
+out."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def dynamo_graph(function: Callable[..., Any], *inputs: Any) -> fx.GraphModule:
     return gm
 
 
-def of(function: Callable[..., Any], change: Callable[[list[Any], list[Any]], list[Any]], stage: str = "dynamo") -> Outcome:
+def of(
+    function: Callable[..., Any], change: Callable[[list[Any], list[Any]], list[Any]], stage: str = "dynamo"
+) -> Outcome:
     x = torch.arange(1.0, 13.0).reshape(3, 4)
     gm = dynamo_graph(function, x) if stage == "dynamo" else make_fx(function)(x)
     return judge(Live(gm, [x], ReplaySpec(stage)), Planted(change))
@@ -55,7 +58,7 @@ def as_is(out: list[Any], _: list[Any]) -> list[Any]:
         (lambda x: (x[1:, :1],), lambda out, inputs: [inputs[0].sub_(4)[:2, :1]], "mutation"),
         (lambda x: (x.add_(1)[0].clone(),), lambda out, inputs: [out[0], inputs[0].sub_(1)][:1], "no mutation"),
     ],
-)  # fmt: skip
+)
 def test_shared_memory_and_writes(function: Any, change: Any, detail: str) -> None:
     assert of(function, as_is).ok
     found = of(function, change)
@@ -100,4 +103,6 @@ def test_half_precision_arithmetic_is_no_rounding_that_is_left_out() -> None:
         return [(x.half() * 3).float()]
 
     x = torch.randn(8, 9, generator=torch.Generator().manual_seed(0))
-    assert judge(Live(make_fx(computed)(x), [x], ReplaySpec("inference")), Planted(lambda out, inputs: [inputs[0] * 3])).ok
+    assert judge(
+        Live(make_fx(computed)(x), [x], ReplaySpec("inference")), Planted(lambda out, inputs: [inputs[0] * 3])
+    ).ok

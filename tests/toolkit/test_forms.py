@@ -55,7 +55,7 @@ def test_integers_that_are_all_off_by_one() -> None:
         (Form(20, 1.0, offset=1), Form(8, 1.0, offset=3), False),
         (None, Form(8, 1.0, offset=3), True),
     ],
-)  # fmt: skip
+)
 def test_what_both_say_sharply_must_agree(wanted: Form | None, found: Form | None, same: bool) -> None:
     assert alike(wanted, found) is same
     one, other = (Signature("accuracy", "compare", size=0.5, form=form) for form in (wanted, found))
@@ -74,7 +74,9 @@ def test_non_finite_kinds_of_one_origin_are_one_and_weak_kinds_stay_apart() -> N
         assert not wrong.same_as(Signature("accuracy", "compare", detail=weak, size=0.5))
 
 
-@pytest.mark.parametrize(("exact", "got"), [(0.0, 1.0), (0.0, 1e300), (1e200, 3e200), (1e-300, 5e-300), (1e308, -1e308)])
+@pytest.mark.parametrize(
+    ("exact", "got"), [(0.0, 1.0), (0.0, 1e300), (1e200, 3e200), (1e-300, 5e-300), (1e308, -1e308)]
+)
 def test_an_error_of_any_size_is_a_finite_number_and_survives_json(exact: float, got: float) -> None:
     truth = torch.full((80,), exact, dtype=torch.float64)
     found = compare([truth], [truth], [torch.full((80,), got, dtype=torch.float64)])

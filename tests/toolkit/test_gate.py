@@ -33,9 +33,12 @@ CRASH, WRONG = Signature("crash", "compile", "AssertionError", raw="s27"), Signa
 def _saved(status: str = "ran", error: str = "", **record: Any) -> SavedGraph:
     facts = {"versions": {"torch": HERE, "cpu": processor()}, "config": {}, "graph": SimpleNamespace(nodes=[])} | record
     run = SimpleNamespace(processes=[])
-    return cast("SavedGraph", SimpleNamespace(
-        run=run, status=status, error=error, stage="forward", inputs_record=None, record=SimpleNamespace(**facts),
-    ))  # fmt: skip
+    return cast(
+        "SavedGraph",
+        SimpleNamespace(
+            run=run, status=status, error=error, stage="forward", inputs_record=None, record=SimpleNamespace(**facts)
+        ),
+    )
 
 
 def _outcome(signature: Signature, *notes: str) -> Outcome:
@@ -63,8 +66,11 @@ def test_what_makes_it_another_program() -> None:
 def test_another_torch_processor_or_choice_by_time_is_what_was_asked_for() -> None:
     wrong = _outcome(WRONG)
     assert unlike(_saved(versions={"torch": "2.10.0+cpu", "cpu": processor()}), wrong, _watched("graph"), []) == ""
-    for other in ({"versions": {"torch": HERE, "cpu": "VSX"}}, {"versions": {"torch": HERE}},
-                  {"config": {"inductor": {"max_autotune": True}}}):  # fmt: skip
+    for other in (
+        {"versions": {"torch": HERE, "cpu": "VSX"}},
+        {"versions": {"torch": HERE}},
+        {"config": {"inductor": {"max_autotune": True}}},
+    ):
         assert unlike(_saved(**other), wrong, _watched("code"), []) == ""
         assert unlike(_saved(**other), wrong, _watched("graph"), []) == "another one" or "torch" not in str(other)
 
@@ -83,7 +89,8 @@ def test_only_a_failure_that_the_run_did_not_have_is_turned() -> None:
 IMAGINARY = """
 import torch
 torch.manual_seed(0)
-x = torch.randn(3, 4, dtype=torch.complex64).conj().imag  # a negative view, which generated code reads as it lies (2.13.0)
+# A negative view, which generated code reads as it lies (2.13.0).
+x = torch.randn(3, 4, dtype=torch.complex64).conj().imag
 with torch.no_grad():
     torch.compile(lambda x, y: x.relu() + y)(x, torch.randn(3, 4))
 """

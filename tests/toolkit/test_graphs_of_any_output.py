@@ -1,4 +1,5 @@
-"""Graphs of the caller's own may return one tensor or nested values; Inductor's inner compiler takes a flat tuple only."""
+"""Graphs of the caller's own may return one tensor or nested values; Inductor's inner compiler takes a flat tuple
+only."""
 
 from __future__ import annotations
 

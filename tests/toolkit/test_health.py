@@ -31,7 +31,16 @@ def test_doctor_finds_this_machine_fit() -> None:
     assert findings["torch"]["ok"]
     assert findings["isolation"]["ok"]
     assert "as eager" in findings["compile"]["found"]
-    assert set(findings) >= {"python", "C++ compiler", "triton", "CUDA", "graphviz", "cache folder", "wall", "recorder hooks"}
+    assert set(findings) >= {
+        "python",
+        "C++ compiler",
+        "triton",
+        "CUDA",
+        "graphviz",
+        "cache folder",
+        "wall",
+        "recorder hooks",
+    }
 
 
 def test_doctor_exits_3_when_something_essential_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +53,9 @@ def test_doctor_exits_3_when_something_essential_is_missing(monkeypatch: pytest.
 
 
 def test_what_is_absent_says_who_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = health.HealthCheck("textual", False, False, "not installed", "pip install textual", "tui", "all other commands")
+    absent = health.HealthCheck(
+        "textual", False, False, "not installed", "pip install textual", "tui", "all other commands"
+    )
     monkeypatch.setattr(health, "CHECKS", (lambda: [absent],))
     done = CliRunner().invoke(doctor, [])
     assert done.exit_code == 0
@@ -132,7 +143,10 @@ def test_a_compiler_that_cannot_compile_says_why(tmp_path: Path, monkeypatch: py
     [
         (Answer(1, "timeout", seconds=120.2), "had not ended after 120 s"),
         (Answer(1, "signal", signal="SIGSEGV", output="Fatal Python error\n\n"), "died by SIGSEGV: Fatal Python error"),
-        (Answer(1, "exception", error=ChildError("torch.x.CppCompileError", "no omp.h")), "failed: CppCompileError: no omp.h"),
+        (
+            Answer(1, "exception", error=ChildError("torch.x.CppCompileError", "no omp.h")),
+            "failed: CppCompileError: no omp.h",
+        ),
         (Answer(1, "done", {"same": False, "seconds": 2.0}), "in 2.0 s, and the result is not eager's"),
     ],
 )

@@ -20,7 +20,11 @@ def crash(text: str, error: str = "RuntimeError", detail: str = "", stage: str =
 
 WRONG = Signature("accuracy", "compare", size=0.5, form=Form(10, 1.0))
 CPP = "torch._inductor.exc.CppCompileError"
-AMIN, TORCH_AMIN, METHOD = ("call_function", "aten.amin.default"), ("call_function", "torch.amin"), ("call_method", "amin")
+AMIN, TORCH_AMIN, METHOD = (
+    ("call_function", "aten.amin.default"),
+    ("call_function", "torch.amin"),
+    ("call_method", "amin"),
+)
 TO, CAST = ("call_method", "long"), ("call_function", "prims.convert_element_type.default")
 
 SAME: list[tuple[tuple[Signature, list[Call]], tuple[Signature, list[Call]]]] = [
@@ -28,34 +32,55 @@ SAME: list[tuple[tuple[Signature, list[Call]], tuple[Signature, list[Call]]]] = 
     ((WRONG, [AMIN, TO]), (WRONG, [CAST, METHOD, METHOD])),
     ((WRONG, [AMIN, ("call_function", "aten.full.default"), ("call_function", "operator.getitem")]), (WRONG, [AMIN])),
     ((Signature("nan", "compare", detail="inf"), [AMIN]), (Signature("nan", "compare", detail="nan"), [AMIN])),
-    ((crash("size [4, 8] of buf12 at /home/ann/x/y.py:12 is odd"), [AMIN]),
-     (crash("size [3] of buf4 at /tmp/a/b.py:7 is odd"), [])),
-    ((crash("expected ‘Half’ but got ‘Float’", CPP, "C++"), [AMIN]),
-     (crash("expected 'Half' but got 'Float'", CPP, "C++"), [AMIN])),
-    ((crash("cannot lower it", "a.b.LoweringError", "aten.amin.default"), [AMIN]),
-     (crash("cannot lower it", "c.LoweringError", "aten.amin.default"), [METHOD, TO])),
-    ((crash("the text says it\nand more in version 2.11"), []), (crash("the text says it\nand other in version 2.13"), [])),
-]  # fmt: skip
+    (
+        (crash("size [4, 8] of buf12 at /home/ann/x/y.py:12 is odd"), [AMIN]),
+        (crash("size [3] of buf4 at /tmp/a/b.py:7 is odd"), []),
+    ),
+    (
+        (crash("expected ‘Half’ but got ‘Float’", CPP, "C++"), [AMIN]),
+        (crash("expected 'Half' but got 'Float'", CPP, "C++"), [AMIN]),
+    ),
+    (
+        (crash("cannot lower it", "a.b.LoweringError", "aten.amin.default"), [AMIN]),
+        (crash("cannot lower it", "c.LoweringError", "aten.amin.default"), [METHOD, TO]),
+    ),
+    (
+        (crash("the text says it\nand more in version 2.11"), []),
+        (crash("the text says it\nand other in version 2.13"), []),
+    ),
+]
 
 OTHER = [
-    (WRONG, [AMIN]), (WRONG, [AMIN, TO]), (WRONG, [("call_function", "aten.amax.default")]),
+    (WRONG, [AMIN]),
+    (WRONG, [AMIN, TO]),
+    (WRONG, [("call_function", "aten.amax.default")]),
     (WRONG, [("call_function", "my.amin.default")]),
-    (Signature("accuracy", "compare", detail="signed zero"), [AMIN]), (Signature("nan", "compare", detail="nan"), [AMIN]),
-    (Signature("nan", "compare", detail="no nan"), [AMIN]), (Signature("metadata", "compare", detail="dtype"), [AMIN]),
-    (Signature("metadata", "compare", detail="stride"), [AMIN]), (Signature("hang", "compile"), [AMIN]),
-    (Signature("hang", "run"), [AMIN]), (Signature("signal", "run", detail="SIGSEGV"), [AMIN]),
+    (Signature("accuracy", "compare", detail="signed zero"), [AMIN]),
+    (Signature("nan", "compare", detail="nan"), [AMIN]),
+    (Signature("nan", "compare", detail="no nan"), [AMIN]),
+    (Signature("metadata", "compare", detail="dtype"), [AMIN]),
+    (Signature("metadata", "compare", detail="stride"), [AMIN]),
+    (Signature("hang", "compile"), [AMIN]),
+    (Signature("hang", "run"), [AMIN]),
+    (Signature("signal", "run", detail="SIGSEGV"), [AMIN]),
     (Signature("signal", "run", detail="SIGABRT"), [AMIN]),
-    (crash("expected Float but found Half"), []), (crash("expected Float but found Double"), []),
-    (crash("expected Float but found Half", stage="run"), []), (crash("expected Float but found Half", "TypeError"), []),
-    (crash("expected Float but found Half", detail="aten.amin.default"), []), (crash(""), [AMIN]),
+    (crash("expected Float but found Half"), []),
+    (crash("expected Float but found Double"), []),
+    (crash("expected Float but found Half", stage="run"), []),
+    (crash("expected Float but found Half", "TypeError"), []),
+    (crash("expected Float but found Half", detail="aten.amin.default"), []),
+    (crash(""), [AMIN]),
     (crash("'buf12'", "KeyError"), [AMIN]),
-    (crash("no such thing", CPP, "C++"), [AMIN]), (crash("no such thing", CPP, "C++"), [TO]),
+    (crash("no such thing", CPP, "C++"), [AMIN]),
+    (crash("no such thing", CPP, "C++"), [TO]),
     (Signature("missing_error", "compare", "IndexError", "index out of range", detail="aten.gather.default"), [AMIN]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_a_failure_has_one_id_wherever_it_is_met(one: tuple[Signature, list[Call]], other: tuple[Signature, list[Call]]) -> None:
+def test_a_failure_has_one_id_wherever_it_is_met(
+    one: tuple[Signature, list[Call]], other: tuple[Signature, list[Call]]
+) -> None:
     first, second = (identity(signature, calls, reduced=True) for signature, calls in (one, other))
     assert first == second
     assert len(first.id) == 8
@@ -85,9 +110,9 @@ def test_texts_that_say_nothing_have_no_words() -> None:
     assert text_words("\"slow_conv2d_cpu\" not implemented for 'UInt16'") == "slow_conv2d_cpu not implemented for uint"
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    (None, False), ("{}", False), ("[1", False), (json.dumps({"original": {"nodes": 9}}), True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "expected"), [(None, False), ("{}", False), ("[1", False), (json.dumps({"original": {"nodes": 9}}), True)]
+)
 def test_what_a_minification_left_is_known_by_its_file(tmp_path: Path, text: str | None, expected: bool) -> None:
     if text is not None:
         (tmp_path / "case.json").write_text(text)

@@ -149,7 +149,9 @@ def test_what_a_child_reports_comes_before_its_end(server: ForkServer, ends: str
 
 
 def test_more_is_reported_than_a_pipe_holds(server: ForkServer) -> None:
-    asked = [ask("isolated_tasks:count", {"upto": 300, "width": 1000, "ends": "well"}, 30, server=server) for _ in range(2)]
+    asked = [
+        ask("isolated_tasks:count", {"upto": 300, "width": 1000, "ends": "well"}, 30, server=server) for _ in range(2)
+    ]
     assert [[event["number"] for event in one] for one in asked] == [[*range(300)]] * 2
 
 
@@ -247,7 +249,9 @@ def test_nothing_outlives_the_client(tmp_path: Path, number: signal.Signals) -> 
     folder, pid_file = tmp_path / "tmp", tmp_path / "pid"
     folder.mkdir()
     program = textwrap.dedent(CLIENT).format(tmp=str(folder), here=str(HERE), pid_file=str(pid_file))
-    client = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    client = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     assert client.stdout is not None
     server = int(client.stdout.readline())
     program_of_child = int(pid_file.read_text())
@@ -289,6 +293,8 @@ def test_what_a_child_prints_can_be_watched_while_it_runs(server: ForkServer, tm
     live = tmp_path / "live"
     payload = {"live": str(live), "until": str(tmp_path / "end")}
     asked = ask("isolated_tasks:chatter", payload, limit_s=30, server=server)
-    assert gone(lambda: not live.exists() or live.read_text() != "compile\nhalf way\n"), live.exists() and live.read_text()
+    assert gone(lambda: not live.exists() or live.read_text() != "compile\nhalf way\n"), (
+        live.exists() and live.read_text()
+    )
     (tmp_path / "end").touch()
     assert asked.answer().value == "done" and not live.exists()

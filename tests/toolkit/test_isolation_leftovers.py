@@ -1,4 +1,5 @@
-"""What a dying child, server or client could leave: processes in other sessions, shared memory, folders, half libraries."""
+"""What a dying child, server or client could leave: processes in other sessions, shared memory, folders, half
+libraries."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def test_a_dead_child_leaves_no_orphan_and_no_shared_memory_of_torch(server: For
     foreign = SHARED / f"torch_{os.getpid()}_1_0"
     foreign.touch()
     try:
-        assert ask("isolated_tasks:leave_orphan_and_die", payload, limit_s=30, server=server).answer().signal == "SIGSEGV"
+        assert (
+            ask("isolated_tasks:leave_orphan_and_die", payload, limit_s=30, server=server).answer().signal == "SIGSEGV"
+        )
         assert gone(lambda: alive(int(pid_file.read_text())))
         assert [path for path in SHARED.glob("torch_*") if path.owner() == foreign.owner()] == [foreign]
     finally:
@@ -105,7 +108,9 @@ def test_a_share_of_the_memory_for_each_job() -> None:
     assert default_memory_bytes(4) == pytest.approx(default_memory_bytes() / 4, rel=0.01)
 
 
-def test_a_folder_that_nobody_holds_goes_with_what_runs_under_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_nobody_holds_goes_with_what_runs_under_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with folders.owned("graphdbg-minify-") as held:
         (held / "values").touch()
@@ -114,7 +119,9 @@ def test_a_folder_that_nobody_holds_goes_with_what_runs_under_it(tmp_path: Path,
         (left / "alive").touch()
         unmade = tmp_path / "graphdbg-server-unmade"
         unmade.mkdir()
-        stray = subprocess.Popen(["sleep", "1000"], env={**os.environ, "TMPDIR": str(left / "tmp")}, start_new_session=True)
+        stray = subprocess.Popen(
+            ["sleep", "1000"], env={**os.environ, "TMPDIR": str(left / "tmp")}, start_new_session=True
+        )
         deadline = time.monotonic() + 10
         while processes.started_under(left / "tmp") != [stray.pid]:  # until it is `sleep`, it has our environment
             assert time.monotonic() < deadline
@@ -128,7 +135,12 @@ def test_a_folder_that_nobody_holds_goes_with_what_runs_under_it(tmp_path: Path,
 
 def test_a_command_that_a_child_becomes_ends_with_all_that_it_leaves(server: ForkServer, tmp_path: Path) -> None:
     def run(*command: str) -> int | None:
-        about = {"argv": list(command), "environment": dict(os.environ), "cwd": str(tmp_path), "log": str(tmp_path / "log")}
+        about = {
+            "argv": list(command),
+            "environment": dict(os.environ),
+            "cwd": str(tmp_path),
+            "log": str(tmp_path / "log"),
+        }
         return ask(child.COMMAND, about, 30, server=server).answer().exit_code
 
     assert run("sh", "-c", "echo said; exit 3") == 3
@@ -142,10 +154,15 @@ def test_a_command_that_a_child_becomes_ends_with_all_that_it_leaves(server: For
 
 def test_a_command_ends_when_its_caller_is_killed(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    about = {"argv": ["sh", "-c", f"setsid sleep 1000 & echo $! > {pid}; sleep 1000"], "environment": dict(os.environ),
-             "cwd": str(tmp_path), "log": str(tmp_path / "log")}  # fmt: skip
+    about = {
+        "argv": ["sh", "-c", f"setsid sleep 1000 & echo $! > {pid}; sleep 1000"],
+        "environment": dict(os.environ),
+        "cwd": str(tmp_path),
+        "log": str(tmp_path / "log"),
+    }
     code = (
-        "from graphdbg.toolkit.isolation import ask, fork_server\nfrom graphdbg.toolkit.isolation.child import COMMAND\n"
+        "from graphdbg.toolkit.isolation import ask, fork_server\nfrom graphdbg.toolkit.isolation.child "
+        "import COMMAND\n"
         f"with fork_server('nothing', ()) as server: ask(COMMAND, {about!r}, server=server).answer()"
     )
     caller = subprocess.Popen([sys.executable, "-c", code])
@@ -163,7 +180,9 @@ def test_time_that_the_machine_spends_on_others_is_not_a_childs() -> None:
     assert jobs._MOST_STALLED > 1
 
 
-def test_a_folder_that_is_being_made_is_not_taken_for_left_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_being_made_is_not_taken_for_left_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Many threads make folders, and each removes what is left over first: nobody loses the one that it works in."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 

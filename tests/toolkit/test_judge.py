@@ -117,7 +117,8 @@ def test_memory_that_nothing_wrote_is_not_compared() -> None:
 
 
 def test_what_eager_does_not_repeat_is_named() -> None:
-    # Clamped: beside what a large number left in memory that nothing wrote the change of the other operand would be rounding.
+    # Clamped: beside what a large number left in memory that nothing wrote the change of the other operand would be
+    # rounding.
     gm = traced(lambda x: [(x.sin() + torch.nan_to_num(torch.empty(8, 8)).clamp(-1, 1)).cos()], X)
     graph = gm.graph
     sin = next(node for node in graph.nodes if "sin" in node.name)
@@ -225,7 +226,7 @@ def test_the_second_judgement_reads_what_the_first_one_kept(tmp_path: Path, monk
         (lambda out, inputs: [out[0], inputs[0].zero_()][:1], "metadata", "mutation"),
         (lambda out, _: [], "metadata", "number of outputs"),
     ],
-)  # fmt: skip
+)
 def test_each_kind_of_difference(planted: Callable[..., Any], change: Any, kind: str, detail: str) -> None:
     outcome = planted(change)
     assert not outcome.ok

@@ -17,7 +17,9 @@ from graphdbg.toolkit.replay import replay
 from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.verdict import Verdict, cannot_tell
 
-WRONG = Outcome(Verdict("fails", "wrong_numbers", "compiler"), Signature("accuracy", "compare", size=0.5), rung="inductor")
+WRONG = Outcome(
+    Verdict("fails", "wrong_numbers", "compiler"), Signature("accuracy", "compare", size=0.5), rung="inductor"
+)
 
 
 @pytest.fixture
@@ -35,12 +37,16 @@ def test_an_outcome_is_known_for_the_same_graph_rung_and_environment_alone(
     assert found is not None and (found.verdict, found.signature) == (WRONG.verdict, WRONG.signature)
     assert judged.known(saved, "decomposed", "auto", 0) is None and judged.known(saved, "inductor", "auto", 1) is None
     other = torch.fx.symbolic_trace(lambda x: x.cos() + 1)
-    assert judged.known(load_graph(save_graph(other, [torch.ones(3)], tmp_path / "other")), "inductor", "auto", 0) is None
+    assert (
+        judged.known(load_graph(save_graph(other, [torch.ones(3)], tmp_path / "other")), "inductor", "auto", 0) is None
+    )
     monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
     assert judged.known(saved, "inductor", "auto", 0) is None
 
 
-@pytest.mark.parametrize("unsure", [cannot_tell("no time"), Verdict("fails", "hang", "compiler"), Verdict("nondeterministic")])
+@pytest.mark.parametrize(
+    "unsure", [cannot_tell("no time"), Verdict("fails", "hang", "compiler"), Verdict("nondeterministic")]
+)
 def test_what_another_run_may_see_otherwise_is_not_kept(saved: SavedGraph, unsure: Verdict) -> None:
     judged.remember(saved, "inductor", "auto", 0, Outcome(unsure))
     assert judged.known(saved, "inductor", "auto", 0) is None

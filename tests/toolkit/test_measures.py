@@ -16,14 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.dumps.live import save_graph
 from graphdbg.toolkit.commands.replay import replay as command
 from graphdbg.toolkit.node_stats import table
-from graphdbg.toolkit.numerics import (
-    Streamed,
-    compare,
-    node_statistics,
-    output_lengths,
-    relative_rmse,
-    tolerance,
-)  # fmt: skip
+from graphdbg.toolkit.numerics import Streamed, compare, node_statistics, output_lengths, relative_rmse, tolerance
 from graphdbg.toolkit.numerics.measures import FAR, TOLERANCE, distance, rounding_bound, ulp_distance
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
@@ -70,7 +63,9 @@ def test_measures_of_one_tensor_against_another() -> None:
     assert relative_rmse(torch.tensor([3.0, 4.5]), truth) == pytest.approx(0.1)
     assert found.largest == 0.5
     assert found.ulp == 2**20
-    assert found.cosine == pytest.approx(torch.nn.functional.cosine_similarity(torch.tensor([3.0, 4.5]), truth, 0).item())
+    assert found.cosine == pytest.approx(
+        torch.nn.functional.cosine_similarity(torch.tensor([3.0, 4.5]), truth, 0).item()
+    )
     assert distance(torch.zeros(2), torch.zeros(2)).cosine == 1.0
     assert distance(torch.zeros(2), torch.ones(2)).cosine == 0.0
     assert distance(torch.tensor([1j]), torch.tensor([1j])).cosine == pytest.approx(1.0)

@@ -64,7 +64,9 @@ def test_an_import_in_a_file_of_the_users_is_a_crash(tmp_path: Path) -> None:
 def test_a_failure_of_graphdbgs_own_skips_the_rung() -> None:
     found = verdict(import_in("graphdbg.toolkit", "{}['key']"))
     assert found.startswith("skipped, because graphdbg itself failed (KeyError: 'key', at toolkit.somewhere:2)")
-    assert verdict(import_in("graphdbg.toolkit", "raise RuntimeError('ours')")).startswith("skipped, because graphdbg itself")
+    assert verdict(import_in("graphdbg.toolkit", "raise RuntimeError('ours')")).startswith(
+        "skipped, because graphdbg itself"
+    )
 
 
 def test_what_numpy_raises_for_graphdbg_is_graphdbgs_own() -> None:
@@ -84,13 +86,15 @@ def test_what_a_rung_raises_in_order_to_report_is_a_verdict() -> None:
         raise MetadataMismatch("relu: size expected [3], got [2]", [])
 
     assert verdict(mismatch).startswith("metadata: ")
-    assert verdict(import_in("graphdbg.toolkit", "raise type('Found', (Exception,), {'__module__': __name__})('it')")).startswith(
-        "crash: "
-    )
+    assert verdict(
+        import_in("graphdbg.toolkit", "raise type('Found', (Exception,), {'__module__': __name__})('it')")
+    ).startswith("crash: ")
 
 
 def test_what_the_machine_lacks_is_told() -> None:
-    lack = EnvironmentLackError("Triton is not installed", "kernels are written with it", "pip install 'graphdbg[triton]'")
+    lack = EnvironmentLackError(
+        "Triton is not installed", "kernels are written with it", "pip install 'graphdbg[triton]'"
+    )
     assert missing(lack) == str(lack)
     assert missing(type("InvalidCxxCompiler", (RuntimeError,), {})("None")).startswith("no C++ compiler was found")
     wrapped = RuntimeError("backend='inductor' raised")

@@ -1,4 +1,5 @@
-"""An error that eager raises and compiled code does not: judged, told apart from errors that say nothing, and cut out."""
+"""An error that eager raises and compiled code does not: judged, told apart from errors that say nothing, and cut
+out."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def test_a_rung_that_does_not_raise_is_told() -> None:
     assert outcome.signature is not None
     assert (outcome.signature.kind, outcome.signature.detail) == ("missing_error", "aten.add.Tensor")
     assert outcome.signature.error == "NotImplementedError"
-    assert outcome.signature.text().startswith("missing error: NotImplementedError (aten.add.Tensor): eager raises at node add")
+    assert outcome.signature.text().startswith(
+        "missing error: NotImplementedError (aten.add.Tensor): eager raises at node add"
+    )
     assert row_of(outcome, "inductor").verdict.kind == "missing_error"
     where = outcome.verdict.where
     assert (outcome.verdict.kind, where and where.node) == ("missing_error", "add_tensor")

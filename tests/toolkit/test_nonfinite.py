@@ -22,10 +22,17 @@ def row(*values: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("eager", "got", "detail"),
     [
-        (NAN, INF, "no nan"), (NAN, 2.0, "no nan"), (INF, 2.0, "no inf"), (INF, -INF, "no inf"), (-INF, NAN, "no inf"),
-        (2.0, INF, "inf"), (INF, INF, None), (NAN, NAN, None), (-INF, -INF, None),
+        (NAN, INF, "no nan"),
+        (NAN, 2.0, "no nan"),
+        (INF, 2.0, "no inf"),
+        (INF, -INF, "no inf"),
+        (-INF, NAN, "no inf"),
+        (2.0, INF, "inf"),
+        (INF, INF, None),
+        (NAN, NAN, None),
+        (-INF, -INF, None),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_finite_must_be_what_eager_and_float64_have(eager: float, got: float, detail: str | None) -> None:
     found = compare([row(1.0, eager).double()], [row(1.0, eager)], [row(1.0, got)])
     assert (None if found is None else (found.kind, found.detail)) == (None if detail is None else ("nan", detail))
@@ -62,11 +69,16 @@ def test_rounding_decides_nothing_where_nothing_is_rounded() -> None:
     gm = make_fx(clamped)(x)
     truth = reference(gm, [x])
     assert not isinstance(truth, NoReference)
-    assert [one.flips for one in noise(gm, [x], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))] == [0, 0]
+    assert [
+        one.flips for one in noise(gm, [x], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))
+    ] == [0, 0]
     half = make_fx(lambda x: [torch.log(x * 0.1 - 0.1)])(row(1.0))
     truth = reference(half, [row(1.0)])
     assert not isinstance(truth, NoReference)
-    assert noise(half, [row(1.0)], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))[0].flips == ALLOWANCE
+    assert (
+        noise(half, [row(1.0)], truth, lambda wide, given, hook: run_graph(wide, given, hook=hook))[0].flips
+        == ALLOWANCE
+    )
 
 
 def test_an_overflow_that_rounding_decides_convicts_nobody() -> None:
@@ -77,6 +89,8 @@ def test_an_overflow_that_rounding_decides_convicts_nobody() -> None:
     told = compare([near], [half], [row(INF, dtype=torch.float16)], noise=lambda output: moved, rounding=(0,))
     assert told is not None
     assert told.detail == "rounding"
-    wrong = compare([far], [row(900.0, dtype=torch.float16)], [row(INF, dtype=torch.float16)], noise=lambda output: moved)
+    wrong = compare(
+        [far], [row(900.0, dtype=torch.float16)], [row(INF, dtype=torch.float16)], noise=lambda output: moved
+    )
     assert wrong is not None
     assert wrong.detail == "inf"

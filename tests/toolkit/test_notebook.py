@@ -1,4 +1,5 @@
-"""Notebooks: `%%graphdbg` records a cell and leaves all else as it is; displays and one-line reprs of what was found."""
+"""Notebooks: `%%graphdbg` records a cell and leaves all else as it is; displays and one-line reprs of what was
+found."""
 
 from __future__ import annotations
 
@@ -73,8 +74,13 @@ def graphs(run: str) -> list[str]:
 
 def test_what_a_cell_compiles_is_recorded_and_its_error_is_the_users(shell: Shell) -> None:
     shell("torch._dynamo.reset()", "compiled = torch.compile(lambda x: x + 1, backend='eager')")
-    said, error = shell("%%graphdbg -o first --inputs first", "import asyncio", "y = compiled(torch.ones(3))",
-                        "await asyncio.sleep(0)", "1 / 0")  # fmt: skip
+    said, error = shell(
+        "%%graphdbg -o first --inputs first",
+        "import asyncio",
+        "y = compiled(torch.ones(3))",
+        "await asyncio.sleep(0)",
+        "1 / 0",
+    )
     assert isinstance(error, ZeroDivisionError)
     assert "----> 5 1 / 0" in said and "notebook.py" not in said, said
     assert "recorded 1 graph of 1 process in first: dynamo 1" in said
@@ -83,16 +89,25 @@ def test_what_a_cell_compiles_is_recorded_and_its_error_is_the_users(shell: Shel
 
     said, error = shell("%%graphdbg", "compiled(torch.ones(3)).sum()")
     assert error is None and "tensor(6.)" in said
-    assert "nothing was compiled. Either the cell calls nothing compiled, or what it calls was compiled by an earlier" in said
+    assert (
+        "nothing was compiled. Either the cell calls nothing compiled, or what it calls was compiled by an earlier"
+        in said
+    )
     said, error = shell("torch._dynamo.reset()", "compiled(torch.ones(3))")
     assert "graphdbg" not in said and error is None and graphs("graphdbg-run-1") == []
 
 
-@pytest.mark.parametrize(("first", "why"), [
-    ("%%graphdbg --bogus", "No such option '--bogus'"), ("%%graphdbg -o 'a", "No closing quotation"),
-    ("%%graphdbg --inputs some", "unknown inputs policy 'some'"), ("%%graphdbg -o taken", "taken"),
-    ("%%graphdbg train.py", "unexpected extra argument"), ("%%graphdbg --help", "--inputs POLICY"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        ("%%graphdbg --bogus", "No such option '--bogus'"),
+        ("%%graphdbg -o 'a", "No closing quotation"),
+        ("%%graphdbg --inputs some", "unknown inputs policy 'some'"),
+        ("%%graphdbg -o taken", "taken"),
+        ("%%graphdbg train.py", "unexpected extra argument"),
+        ("%%graphdbg --help", "--inputs POLICY"),
+    ],
+)
 def test_where_the_first_line_makes_no_sense_the_cell_is_not_run(shell: Shell, first: str, why: str) -> None:
     Path("taken").write_text("a file")
     said, error = shell(first, "ran = True")
@@ -118,8 +133,22 @@ class Elements(HTMLParser):
 
 
 KNOWN = {
-    "div", "div.class", "style", "p", "p.class", "b", "table", "thead", "tbody", "tr", "th", "td", "td.class", "pre", "pre.class",
-}  # fmt: skip
+    "div",
+    "div.class",
+    "style",
+    "p",
+    "p.class",
+    "b",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "td.class",
+    "pre",
+    "pre.class",
+}
 BAD = fails("wrong_numbers", "inductor", f"bad {HOSTILE[0]}\nand more", Where("relu", line="model.py:5"))
 
 
@@ -145,13 +174,20 @@ def displayed(run: Path) -> dict[str, Any]:
     bad: Any = Tensor()
     bad.code = "def forward(self):\n    " + HOSTILE[4]
     return {
-        "graph": open_run(run).graphs()[0], "run": open_run(run),
+        "graph": open_run(run).graphs()[0],
+        "run": open_run(run),
         "outcome": Outcome(BAD.then(HOSTILE[3]), outputs=[bad], rung="inductor", notes=[*HOSTILE]),
         "triage": Triage(
-            [RungResult(HOSTILE[2], BAD)], "inductor", "0_0/forward", HOSTILE[1], verdict=cannot_tell("\n".join(HOSTILE))
+            [RungResult(HOSTILE[2], BAD)],
+            "inductor",
+            "0_0/forward",
+            HOSTILE[1],
+            verdict=cannot_tell("\n".join(HOSTILE)),
         ),
-        "minified": Minified(9, [], None, 3, 4, (3, 3), live=(bad, [bad]), original=(180, 99), verdict=BAD, notes=[*HOSTILE]),
-    }  # fmt: skip
+        "minified": Minified(
+            9, [], None, 3, 4, (3, 3), live=(bad, [bad]), original=(180, 99), verdict=BAD, notes=[*HOSTILE]
+        ),
+    }
 
 
 @pytest.mark.parametrize("kind", ["graph", "run", "outcome", "triage", "minified"])
@@ -185,10 +221,16 @@ def test_a_notebook_records_what_the_script_does_and_finds_a_planted_fault(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     saved = 'saved = graphdbg.open_run("cell").graph("0_0/inference")\n'
-    cells = ["%load_ext graphdbg", "import graphdbg" + MODEL + PLANTED, "%%graphdbg -o cell --inputs first\n" + CALL + "y.shape",
-             saved + "saved", "graphdbg.triage(saved)",
-             "small = graphdbg.minify(saved.module(), saved.inputs(), max_time=200)\nsmall", "small.nodes",
-             "small.passing is None"]  # fmt: skip
+    cells = [
+        "%load_ext graphdbg",
+        "import graphdbg" + MODEL + PLANTED,
+        "%%graphdbg -o cell --inputs first\n" + CALL + "y.shape",
+        saved + "saved",
+        "graphdbg.triage(saved)",
+        "small = graphdbg.minify(saved.module(), saved.inputs(), max_time=200)\nsmall",
+        "small.nodes",
+        "small.passing is None",
+    ]
     notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
     NotebookClient(notebook, timeout=500, kernel_name="python3").execute()
     outputs = [cell.outputs for cell in notebook.cells]

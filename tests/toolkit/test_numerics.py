@@ -66,7 +66,10 @@ def test_constants_are_widened_and_the_graph_is_not_touched() -> None:
     before = gm.code, {name: value.dtype for name, value in vars(gm).items() if isinstance(value, torch.Tensor)}
     (out,) = reference(gm, [torch.ones(3)])  # type: ignore[misc]
     assert torch.equal(out, constant.double())
-    assert before == (gm.code, {name: value.dtype for name, value in vars(gm).items() if isinstance(value, torch.Tensor)})
+    assert before == (
+        gm.code,
+        {name: value.dtype for name, value in vars(gm).items() if isinstance(value, torch.Tensor)},
+    )
 
 
 class Branchy(torch.nn.Module):
@@ -131,7 +134,9 @@ def test_random_numbers_of_the_reference_are_those_of_eager(function: Callable[.
     assert has_random(gm)
     assert draws_from_generator(gm)
     eager = execute(lambda given: run_graph(gm, given), [x], seed=3).outputs
-    found = reference(gm, [x], lambda wide, given: execute(lambda inputs: run_graph(wide, inputs), given, seed=3).outputs)
+    found = reference(
+        gm, [x], lambda wide, given: execute(lambda inputs: run_graph(wide, inputs), given, seed=3).outputs
+    )
     assert not isinstance(found, NoReference)
     assert torch.allclose(found[0].float(), eager[0])
 
@@ -215,14 +220,7 @@ def test_not_finite_where_eager_is_finite(value: float, name: str) -> None:
     assert compare([got.double()], [got], [got]) is None
 
 
-@pytest.mark.parametrize(
-    ("got", "what"),
-    [
-        (ones(2, 2), "shape"),
-        (ones(4, dtype=torch.float64), "dtype"),
-        (3, "type"),
-    ],
-)
+@pytest.mark.parametrize(("got", "what"), [(ones(2, 2), "shape"), (ones(4, dtype=torch.float64), "dtype"), (3, "type")])
 def test_metadata(got: Any, what: str) -> None:
     found = compare([ones(4, dtype=torch.float64)], [ones(4)], [got])
     assert found is not None

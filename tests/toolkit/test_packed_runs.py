@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = '''
+SCRIPT = """
 import torch
 import torch._inductor.config as config
 
@@ -21,13 +21,15 @@ def confidential(x):
 
 
 torch.compile(confidential)(torch.ones(3))
-'''
+"""
 
 
 def graphdbg(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "graphdbg", *words]
     environment = {**os.environ, **variables}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @pytest.mark.slow
@@ -45,5 +47,8 @@ def test_a_packed_failure_fails_elsewhere(tmp_path: Path) -> None:
     assert replayed.returncode == 1, replayed.stderr
     assert "CppCompileError" in replayed.stdout
     assert "train.py:9" in graphdbg(away, "show", "bug.zip/0_0/inference").stdout
-    told = graphdbg(away, "show", "bug.zip/0_0/inference", "--json").stdout + graphdbg(away, "ls", "bug.zip", "--json").stdout
+    told = (
+        graphdbg(away, "show", "bug.zip/0_0/inference", "--json").stdout
+        + graphdbg(away, "ls", "bug.zip", "--json").stdout
+    )
     assert not [word for word in ("anneliese", "nobody may read", "project") if word in told]

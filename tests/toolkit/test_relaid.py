@@ -1,4 +1,5 @@
-"""A backward graph whose saved tensors came channels-last, as AOTAutograd hands it to Inductor: it runs, and is as traced."""
+"""A backward graph whose saved tensors came channels-last, as AOTAutograd hands it to Inductor: it runs, and is as
+traced."""
 
 from __future__ import annotations
 

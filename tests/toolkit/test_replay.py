@@ -141,15 +141,21 @@ def test_the_command_tells_verdict_seconds_and_exit_code(recorded: Path) -> None
 
 
 def test_failing_graphs_come_first() -> None:
-    def one(name: str, kind: Kind | None, stage: str = "forward", size: float | None = None) -> tuple[SavedGraph, Outcome]:
+    def one(
+        name: str, kind: Kind | None, stage: str = "forward", size: float | None = None
+    ) -> tuple[SavedGraph, Outcome]:
         signature = None if kind is None else Signature(kind, "compare", size=size)
         outcome = Outcome() if signature is None else Outcome(judged(signature), signature)
         return cast("SavedGraph", SimpleNamespace(id=name, stage=stage)), outcome
 
     rows = [
-        one("fine", None), one("small", "accuracy", size=0.1), one("outer", "crash", "dynamo"), one("inner", "crash"),
-        one("large", "accuracy", size=3.0), one("unknown", "error"),
-    ]  # fmt: skip
+        one("fine", None),
+        one("small", "accuracy", size=0.1),
+        one("outer", "crash", "dynamo"),
+        one("inner", "crash"),
+        one("large", "accuracy", size=3.0),
+        one("unknown", "error"),
+    ]
     order = [saved.id for saved, _ in sorted(rows, key=rank)]
     assert order == ["inner", "outer", "large", "small", "unknown", "fine"]
 
@@ -165,7 +171,11 @@ cpp_fused_relu_0 = async_compile.cpp_pybinding(['float*'], r'''
 ''')
 call(cpp_fused_relu_0)
 """
-    other = one.replace("cpp_fused_relu_0", "cpp_fused_max_7").replace("/tmp/a/", "/home/x/").replace("['0_forward']", "['3_x']")
+    other = (
+        one.replace("cpp_fused_relu_0", "cpp_fused_max_7")
+        .replace("/tmp/a/", "/home/x/")
+        .replace("['0_forward']", "['3_x']")
+    )
     assert fidelity.code_lines(one) == fidelity.code_lines(other)
     assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("+ 1", "+ 2"))
     assert fidelity.code_lines(one) != fidelity.code_lines(one.replace("num_threads(2)", "num_threads(3)"))

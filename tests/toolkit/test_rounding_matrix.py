@@ -1,4 +1,5 @@
-"""Rounding or bug: 24 programs in which rounding decides, 24 faults that look like it, and what makes the former agree."""
+"""Rounding or bug: 24 programs in which rounding decides, 24 faults that look like it, and what makes the former
+agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which fake values a compile is given: the recorded ones where they are true of the inputs, memory that is shared included."""
+"""Which fake values a compile is given: the recorded ones where they are true of the inputs, memory that is shared
+included."""
 
 from __future__ import annotations
 

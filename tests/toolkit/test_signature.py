@@ -43,7 +43,8 @@ def test_what_tells_bugs_apart_stays(one: str, other: str) -> None:
 
 def test_a_compilers_output_is_its_first_error() -> None:
     output = (
-        "/tmp/c4/cabc.cpp: In function 'void kernel(const float*)':\n/tmp/c4/cabc.cpp:12:38: error: 'compile' was not declared\n"
+        "/tmp/c4/cabc.cpp: In function 'void kernel(const float*)':\n/tmp/c4/cabc.cpp:12:38: error: "
+        "'compile' was not declared\n"
         "   12 | auto tmp1 = compile error!;\n/tmp/c4/cabc.cpp:13:1: error: expected ';'\n"
     )
     assert normalise.cpp_error(output) == "'compile' was not declared"
@@ -99,8 +100,12 @@ def test_wrappers_are_opened_and_the_op_is_kept() -> None:
 
 
 def test_a_cpp_error_is_known_by_its_text_not_its_command() -> None:
-    one = from_exception(raised(InductorError(CppCompileError("/a/b/k.cpp:1: error: 'foo' was not declared"))), "compile")
-    two = from_exception(raised(InductorError(CppCompileError("/c/d/l.cpp:99: error: 'foo' was not declared"))), "compile")
+    one = from_exception(
+        raised(InductorError(CppCompileError("/a/b/k.cpp:1: error: 'foo' was not declared"))), "compile"
+    )
+    two = from_exception(
+        raised(InductorError(CppCompileError("/c/d/l.cpp:99: error: 'foo' was not declared"))), "compile"
+    )
     three = from_exception(raised(InductorError(CppCompileError("/c/d/l.cpp:99: error: expected ';'"))), "compile")
     assert one.same_as(two)
     assert not one.same_as(three)
@@ -109,7 +114,9 @@ def test_a_cpp_error_is_known_by_its_text_not_its_command() -> None:
 def test_frames_speak_when_the_message_does_not() -> None:
     one = Signature("crash", "compile", "AssertionError", "", ("torch._inductor.ir:a", "torch._inductor.graph:b"))
     assert one.same_as(msgspec.structs.replace(one))
-    assert not one.same_as(msgspec.structs.replace(one, frames=("torch._inductor.scheduler:a", "torch._inductor.graph:b")))
+    assert not one.same_as(
+        msgspec.structs.replace(one, frames=("torch._inductor.scheduler:a", "torch._inductor.graph:b"))
+    )
 
 
 def test_a_message_that_varies_is_forgiven_in_the_same_place_only() -> None:
@@ -130,7 +137,9 @@ def test_wrong_numbers_may_shrink_but_not_to_rounding() -> None:
 
 
 def test_metadata_failures_are_told_by_property() -> None:
-    assert not Signature("metadata", "compare", detail="stride").same_as(Signature("metadata", "compare", detail="dtype"))
+    assert not Signature("metadata", "compare", detail="stride").same_as(
+        Signature("metadata", "compare", detail="dtype")
+    )
 
 
 TRACE = 'Current thread 0x1 (most recent call first):\n  File "/v/torch/_ops.py", line 3 in __call__'
@@ -142,13 +151,17 @@ TRACE = 'Current thread 0x1 (most recent call first):\n  File "/v/torch/_ops.py"
         Answer(1, "signal", signal="SIGSEGV", stage="run", output=TRACE),
         Answer(1, "timeout", stage="compile"),
         Answer(1, "memory", stage="run"),
-        Answer(1, "exception", error=ChildError("ProcessExit", "the process ended itself with exit code 3"), stage="run"),
+        Answer(
+            1, "exception", error=ChildError("ProcessExit", "the process ended itself with exit code 3"), stage="run"
+        ),
     ],
-)  # fmt: skip
+)
 def test_each_end_of_a_process_has_a_signature(answer: Answer) -> None:
     found = from_answer(answer)
     assert found is not None
-    assert found.kind == {"signal": "signal", "timeout": "hang", "memory": "memory", "exception": "crash"}[answer.status]
+    assert (
+        found.kind == {"signal": "signal", "timeout": "hang", "memory": "memory", "exception": "crash"}[answer.status]
+    )
     assert found.stage == answer.stage
     assert msgspec.json.decode(msgspec.json.encode(found), type=Signature) == found
     assert found.same_as(found)
@@ -163,8 +176,8 @@ def test_an_answer_carries_the_tasks_own_signature() -> None:
 
 def test_a_segfault_trace_gives_frames() -> None:
     trace = (
-        'Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n'
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n"
         '  File "/v/lib/python3.11/site-packages/torch/_ops.py", line 900 in __call__\n'
         '  File "/tmp/x/ab/cabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz2.py", line 3 in call\n'
-    )  # fmt: skip
+    )
     assert normalise.faulthandler_frames(trace) == ["torch._ops:__call__", "<generated>:call"]

@@ -1,4 +1,5 @@
-"""Random small graphs with views, writes in place, modes and random ops: any subset computes bit for bit what was recorded."""
+"""Random small graphs with views, writes in place, modes and random ops: any subset computes bit for bit what was
+recorded."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def random_graph(rng: random.Random, *, draws: bool) -> fx.GraphModule:
     square = [graph.placeholder("x"), graph.placeholder("y"), graph.get_attr("state")]
     rows: list[fx.Node] = []
     for _ in range(rng.randint(8, 24)):
-        kind = rng.choice(["new", "new", "view", "row", "write", "write", "list", "mode", "copy", *(["draw"] if draws else [])])
+        kind = rng.choice(
+            ["new", "new", "view", "row", "write", "write", "list", "mode", "copy", *(["draw"] if draws else [])]
+        )
         one, other = rng.choice(square), rng.choice(square)
         if kind == "new":
             square.append(graph.call_function(rng.choice([torch.sin, torch.cos, torch.tanh]), (one,)))
@@ -38,7 +41,11 @@ def random_graph(rng: random.Random, *, draws: bool) -> fx.GraphModule:
         elif kind == "write":
             target = rng.choice(square + rows)
             square.append(graph.call_function(torch.mul, (one, 0.5)))
-            node = graph.call_method("mul_", (target, 0.75)) if rng.random() < 0.5 else graph.call_method("add_", (target, 0.5))
+            node = (
+                graph.call_method("mul_", (target, 0.75))
+                if rng.random() < 0.5
+                else graph.call_method("add_", (target, 0.5))
+            )
             (rows if target in rows else square).append(node)
         elif kind == "copy":
             graph.call_function(torch.ops.aten.copy_.default, (one, other))
@@ -99,7 +106,9 @@ def test_any_subset_is_bit_equal_to_the_record(draws: bool) -> None:
                 try:
                     runner.run(*clone_inputs(given), enable_io_processing=False)
                 except AssertionError as error:
-                    raise AssertionError(f"graph {seed}, {error}, kept {sorted(keep)}:\n{gm.code}\n{module.code}") from error
+                    raise AssertionError(
+                        f"graph {seed}, {error}, kept {sorted(keep)}:\n{gm.code}\n{module.code}"
+                    ) from error
                 finally:
                     torch.set_grad_enabled(grad)
                 compared += runner.compared

@@ -23,23 +23,46 @@ MEMORY = Signature("memory", "run")
         (skipped("there is no C++ compiler"), "skipped, because there is no C++ compiler", "skipped", 4),
         (cannot_tell("it draws", verdict.NO_REFERENCE), "no reference: it draws", "cannot tell", 4),
         (cannot_tell("no such op"), "cannot tell: no such op", "cannot tell", 4),
-        (judged(Signature("nondeterministic", "eager", raw="it differs")),
-         "nondeterministic: nondeterministic in eager: it differs", "nondeterministic", 4),
+        (
+            judged(Signature("nondeterministic", "eager", raw="it differs")),
+            "nondeterministic: nondeterministic in eager: it differs",
+            "nondeterministic",
+            4,
+        ),
         (judged(CRASH), "crash: crash in compile: ValueError (aten.mul.Tensor): no such thing", "fails: crash", 1),
         (judged(MEMORY), "memory: memory in run", "fails: memory", 1),
         (died(MEMORY, "inductor"), "memory in run", "fails: memory", 1),
         (died(Signature("memory", "eager"), "inductor"), "cannot tell: memory in eager", "cannot tell", 4),
         (died(Signature("signal", "run", detail="SIGSEGV"), "inductor"), "signal in run: SIGSEGV", "fails: signal", 1),
         (judged(WRONG, reason=WRONG.raw), "wrong numbers: output 0: relative error 0.5", "fails: wrong numbers", 1),
-        (judged(Signature("accuracy", detail="signed zero"), reason="a -0"), "wrong sign of zero: a -0",
-         "fails: wrong numbers", 1),
-        (judged(Signature("accuracy", detail="rounding"), reason="half"), "a rounding is left out: half", "rounding", 0),
-        (judged(Signature("nan", "compare", detail="inf"), reason="it"), "inf that eager does not have: it", "fails: NaN", 1),
-        (judged(Signature("nan", "compare", detail="no nan"), reason="it"), "no nan where eager has it: it", "fails: NaN", 1),
+        (
+            judged(Signature("accuracy", detail="signed zero"), reason="a -0"),
+            "wrong sign of zero: a -0",
+            "fails: wrong numbers",
+            1,
+        ),
+        (
+            judged(Signature("accuracy", detail="rounding"), reason="half"),
+            "a rounding is left out: half",
+            "rounding",
+            0,
+        ),
+        (
+            judged(Signature("nan", "compare", detail="inf"), reason="it"),
+            "inf that eager does not have: it",
+            "fails: NaN",
+            1,
+        ),
+        (
+            judged(Signature("nan", "compare", detail="no nan"), reason="it"),
+            "no nan where eager has it: it",
+            "fails: NaN",
+            1,
+        ),
         (judged(Signature("metadata", detail="stride"), reason="output 0"), "metadata: output 0", "fails: metadata", 1),
         (judged(Signature("missing_error"), reason="it raises"), "missing error: it raises", "fails: missing error", 1),
     ],
-)  # fmt: skip
+)
 def test_what_is_said_of_each(record: Verdict, text: str, word: str, code: int) -> None:
     assert (verdict_words.text(record), verdict_words.word(record), record.exit_code) == (text, word, code)
     assert verdict_words.rank(record) >= (0, 0)
@@ -55,12 +78,20 @@ def test_a_failure_names_kind_fault_and_layer() -> None:
 def test_the_worst_of_several_is_the_verdict_on_them() -> None:
     doubt, rounding = cannot_tell("no such op"), Verdict("rounding")
     assert verdict.worst([OK, rounding]) == rounding
-    assert [verdict.exit_code(found) for found in ([OK, rounding], [OK, doubt], [doubt, judged(WRONG)], [])] == [0, 4, 1, 4]
+    assert [verdict.exit_code(found) for found in ([OK, rounding], [OK, doubt], [doubt, judged(WRONG)], [])] == [
+        0,
+        4,
+        1,
+        4,
+    ]
 
 
 def test_the_first_line_says_verdict_counts_place_and_fault() -> None:
     found = judged(WRONG, "inductor", where=Where("amin", line="bagnet.py:8", name="output 0"))
-    assert verdict_words.first_line(found, 1, 3) == "FAILS 1 of 3 graphs: wrong numbers at amin, bagnet.py:8 (compiler: inductor)"
+    assert (
+        verdict_words.first_line(found, 1, 3)
+        == "FAILS 1 of 3 graphs: wrong numbers at amin, bagnet.py:8 (compiler: inductor)"
+    )
     assert verdict_words.first_line(OK) == "OK"
     assert verdict_words.first_line(cannot_tell("no such op"), 2, 3) == "CANNOT TELL 2 of 3 graphs: no such op"
 

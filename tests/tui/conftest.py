@@ -1,4 +1,5 @@
-"""For the tests of the workbench: homes of their own, a small run without torch, and no defect that goes unseen in a panel."""
+"""For the tests of the workbench: homes of their own, a small run without torch, and no defect that goes unseen in a
+panel."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         process.save_graph(chain(f"0_0/{stage}"))
         process.journal.event("compiling", graph=f"0_0/{stage}")
     process.journal.event("ran", graph="0_0/joint")
-    process.journal.event("failed", graph="0_0/forward", seconds=1.25, type="LoweringException", message="no lowering\nfor sin")
+    process.journal.event(
+        "failed", graph="0_0/forward", seconds=1.25, type="LoweringException", message="no lowering\nfor sin"
+    )
     process.save_code("0_0/forward", {"output_code.py": "import torch\n", "cpp_fused_0.cpp": "int a;\n"})
     process.close()
     return tmp_path

@@ -1,6 +1,7 @@
-"""Writes the pictures of README: `make pictures`. They show the run of the tour, as the tests see it; no torch is needed.
+"""Writes the pictures of README: `make pictures`. They show the run of the tour, as the tests see it; no torch is
+needed.
 
-    python tests/tui/pictures.py docs/pictures
+python tests/tui/pictures.py docs/pictures
 """
 
 from __future__ import annotations

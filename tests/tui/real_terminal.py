@@ -1,4 +1,5 @@
-"""The workbench in a pseudo-terminal that controls it, as a person has it, and what that person sees. Needs `pyte` to see.
+"""The workbench in a pseudo-terminal that controls it, as a person has it, and what that person sees. Needs `pyte` to
+see.
 
 >>> with RealTerminal(["myrun"], folder) as terminal:
 ...     terminal.until("0_0/forward")
@@ -34,7 +35,9 @@ LENT, OURS = b"\x1b[?1049l", b"\x1b[?1049h"
 class RealTerminal:
     """`graphdbg tui WORDS` in a terminal of its own session; `env` on top of this process's. All it prints is read."""
 
-    def __init__(self, words: list[str], folder: Path, size: tuple[int, int] = (120, 36), env: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, words: list[str], folder: Path, size: tuple[int, int] = (120, 36), env: Mapping[str, str] = {}
+    ) -> None:
         self.size, self.came_at = size, time.monotonic()
         self._lock, self._gone = Lock(), Event()
         self._parts: list[bytes | tuple[int, int]] = [size]
@@ -47,9 +50,15 @@ class RealTerminal:
         more = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLORFGBG": "15;0", **env}
         self.began = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "graphdbg", "tui", *words], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
-            env={**os.environ, **more}, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )  # fmt: skip
+            [sys.executable, "-m", "graphdbg", "tui", *words],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=folder,
+            env={**os.environ, **more},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
         os.close(theirs)
         Thread(target=self._read, daemon=True).start()
 
@@ -153,7 +162,8 @@ class RealTerminal:
         return "\n".join(self.rows())
 
     def until(self, holds: str | Callable[[str], object], limit_s: float = LIMIT_S) -> float:
-        """Waits for a text, or for what holds of the text that is seen; the seconds that it took. Raises TimeoutError."""
+        """Waits for a text, or for what holds of the text that is seen; the seconds that it took. Raises
+        TimeoutError."""
         began = time.monotonic()
         while not (holds in self.text if isinstance(holds, str) else holds(self.text)):
             if time.monotonic() - began > limit_s or (self.process.poll() is not None and not self._parts):

@@ -1,5 +1,6 @@
 """Writes `tui/tour.zip`, the run of the tour: `python tests/tui/record_tour.py DEMO`, with the folder of
-`graphdbg demo --plant compile_error -o DEMO`. It is packed (redacted: no path, host or user of this machine is in it) and small.
+`graphdbg demo --plant compile_error -o DEMO`. It is packed (redacted: no path, host or user of this machine is in it)
+and small.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from pathlib import Path
 TARGET = Path(__file__).parent.parent.parent / "tui" / "tour.zip"
 LIMIT = 200_000
 KEPT = (
-    "journal.jsonl", "events.jsonl", "atoms.jsonl", "issue.md", "repro.py",
+    "journal.jsonl",
+    "events.jsonl",
+    "atoms.jsonl",
+    "issue.md",
+    "repro.py",
     *(f"case/{name}" for name in ("case.json", "graph.json", "graph.py", "table.msgpack", "inputs.json", "repro.json")),
-)  # fmt: skip
+)
 """Of the folder of the minification: what its screens read; no tensors."""
 
 

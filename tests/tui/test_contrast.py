@@ -22,8 +22,10 @@ PALETTES = {
     "xterm": "000000 e5e5e5 cd0000 00cd00 cdcd00 0000ee cd00cd 00cdcd ff0000 00ff00 ffff00 5c5cff ff00ff 00ffff",
     "xterm, white": "ffffff 000000 cd0000 00cd00 cdcd00 0000ee cd00cd 00cdcd ff0000 00ff00 ffff00 5c5cff ff00ff 00ffff",
     "GNOME": "1e1e1e ffffff cc0000 4e9a06 c4a000 3465a4 75507b 06989a ef2929 8ae234 fce94f 729fcf ad7fa8 34e2e2",
-    "Windows Terminal": "0c0c0c cccccc c50f1f 13a10e c19c00 0037da 881798 3a96dd e74856 16c60c f9f1a5 3b78ff b4009e 61d6d6",
-    "Solarized, light": "fdf6e3 657b83 dc322f 859900 b58900 268bd2 d33682 2aa198 cb4b16 586e75 657b83 839496 6c71c4 93a1a1",
+    "Windows Terminal": "0c0c0c cccccc c50f1f 13a10e c19c00 0037da 881798 3a96dd e74856 16c60c f9f1a5 3b78ff b4009e "
+    "61d6d6",
+    "Solarized, light": "fdf6e3 657b83 dc322f 859900 b58900 268bd2 d33682 2aa198 cb4b16 586e75 657b83 839496 6c71c4 "
+    "93a1a1",
     "says nothing": "",
 }
 """Background, text, the colours 1 to 6 and 9 to 14."""
@@ -49,7 +51,11 @@ def pale(app: Workbench, known: dict[str, Color], least: float = LEAST) -> Itera
     for strip in app.screen._compositor.render_strips():
         for segment in strip:
             style = segment.style or Style()
-            if not segment.text.strip(" │─┃━▏▎▍▌▋▊▉█▇▆▅▄▃▂▁▔▕╸╺┐┘└┌╭╮╰╯├┤┬┴┼") or style.color is None or style.bgcolor is None:
+            if (
+                not segment.text.strip(" │─┃━▏▎▍▌▋▊▉█▇▆▅▄▃▂▁▔▕╸╺┐┘└┌╭╮╰╯├┤┬┴┼")
+                or style.color is None
+                or style.bgcolor is None
+            ):
                 continue
             front, back = seen(style.color, known, "10"), seen(style.bgcolor, known, "11")
             front = back.blend(front, 0.5) if style.dim else front
@@ -59,7 +65,9 @@ def pale(app: Workbench, known: dict[str, Color], least: float = LEAST) -> Itera
 
 
 @pytest.mark.parametrize("theme", ["dark", "light", "no colour"])
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in WITH_JOB else ()) for name in ROOMS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in WITH_JOB else ()) for name in ROOMS]
+)
 def test_every_word_can_be_read(name: str, theme: str, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if theme == "no colour":
         monkeypatch.setenv("NO_COLOR", "1")
@@ -79,7 +87,9 @@ def test_contrast_is_that_of_wcag() -> None:
     assert round(contrast(Color.parse("#767676"), Color(255, 255, 255)), 2) == LEAST + 0.04
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in WITH_JOB else ()) for name in ROOMS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in WITH_JOB else ()) for name in ROOMS]
+)
 def test_every_word_can_be_read_in_colours_of_the_terminal(name: str, work: Path) -> None:
     found: list[str] = []
 

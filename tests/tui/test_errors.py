@@ -52,7 +52,9 @@ def test_an_action_that_raises_opens_the_panel_and_the_next_key_works(
 
             with monkeypatch.context() as patch:
                 patch.setattr(room, action.method, raising, raising=False)
-                for one in (name for name in action.keys if name != "ctrl+q"):  # that one comes from anywhere, not from the room
+                for one in (
+                    name for name in action.keys if name != "ctrl+q"
+                ):  # that one comes from anywhere, not from the room
                     await key(app, one, lambda what=action.id: panel_says(app, f"in {what}"))
                     room.panel.hide()  # type: ignore[union-attr]
                 await key(app, action.keys[0], lambda what=action.id: panel_says(app, f"in {what}"))
@@ -187,7 +189,9 @@ def test_what_raises_behind_opens_the_panel_and_keys_still_work(work: Any, no_de
     no_defect.clear()
 
 
-def test_a_room_that_cannot_be_laid_out_is_replaced_and_home_is_one_key_away(work: Any, no_defect: list[ShownError]) -> None:
+def test_a_room_that_cannot_be_laid_out_is_replaced_and_home_is_one_key_away(
+    work: Any, no_defect: list[ShownError]
+) -> None:
     room = TestRoom(Here(run="myrun"))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:

@@ -48,8 +48,14 @@ def test_in_a_terminal_it_paints_and_gives_the_screen_back(work: Path) -> None:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     words = [sys.executable, "-m", "graphdbg", "tui", "myrun"]
-    process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-                               env={**os.environ, "TERM": "xterm-256color"})  # fmt: skip
+    process = subprocess.Popen(
+        words,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color"},
+    )
     os.close(slave)
     try:
         got = _until(master, b"0_0/forward")

@@ -69,7 +69,9 @@ def test_help_is_filtered_as_you_type_and_esc_closes_it(work: Any) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await key(app, "question_mark", lambda: isinstance(app.screen, Help))
         await pilot.press(*"smallest")
-        await until(app, lambda: "Shrink the graph" in shown(app) and "The nodes of the graph" not in shown(app), "the row")
+        await until(
+            app, lambda: "Shrink the graph" in shown(app) and "The nodes of the graph" not in shown(app), "the row"
+        )
         await key(app, "escape", lambda: app.screen is app.room)
 
     play(story, ROOMS["home"]())
@@ -218,7 +220,9 @@ class Asleep:
     """Commands that sleep instead."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("graphdbg.tui.jobs.command_of", lambda words: [sys.executable, "-c", "import time; time.sleep(60)"])
+        monkeypatch.setattr(
+            "graphdbg.tui.jobs.command_of", lambda words: [sys.executable, "-c", "import time; time.sleep(60)"]
+        )
 
 
 def test_a_job_that_ends_while_it_is_asked_about_lets_us_leave(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

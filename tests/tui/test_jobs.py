@@ -54,8 +54,9 @@ def test_what_a_command_prints_comes_back_line_by_line(work: Path) -> None:
     assert again.wait(20)
     assert (again.code, again.said) == (2, refused.said)
     assert [(kept.line, kept.state, kept.code) for kept in job_files.recent()] == [
-        ("graphdbg ls 'nothing here'", "ended", 2), ("graphdbg ls myrun --json", "ended", 0),
-    ]  # fmt: skip
+        ("graphdbg ls 'nothing here'", "ended", 2),
+        ("graphdbg ls myrun --json", "ended", 0),
+    ]
 
 
 def test_a_job_goes_on_when_who_started_it_is_gone_and_another_one_stops_it(work: Path) -> None:
@@ -172,7 +173,9 @@ def test_an_unwritable_state_folder_is_told_and_another_one_used(
         Job(["ls", "myrun"])
 
 
-@pytest.mark.parametrize("room_bytes, told", [(100, "EnvironmentLackError"), (900, "cannot write stdout: File too large")])
+@pytest.mark.parametrize(
+    "room_bytes, told", [(100, "EnvironmentLackError"), (900, "cannot write stdout: File too large")]
+)
 def test_a_disk_without_room_is_told(work: Path, room_bytes: int, told: str) -> None:
     """No room for the job's own file, then none for what the command prints."""
     program = (
@@ -187,5 +190,7 @@ def test_a_disk_without_room_is_told(work: Path, room_bytes: int, told: str) -> 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (room_bytes, room_bytes))
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, preexec_fn=limit, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, preexec_fn=limit, check=False
+    )
     assert told in done.stdout, done.stdout + done.stderr

@@ -35,7 +35,9 @@ def test_the_terminal_is_given_back_at_a_signal(how: str, work: Any) -> None:
     before = termios.tcgetattr(theirs)[3]
     command = [sys.executable, "-m", "graphdbg", "tui", "myrun"]
     environment = {**os.environ, "TERM": "xterm-256color"}
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+    )
     try:
         read_until(terminal, b"0_0")
         if how == "kill":
@@ -59,7 +61,9 @@ def opened(*words: str) -> tuple[subprocess.Popen[bytes], int]:
     termios.tcsetwinsize(theirs, (30, 100))
     environment = {**os.environ, "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "graphdbg", "tui", *words]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+    )
     os.close(theirs)
     return process, terminal
 

@@ -23,7 +23,8 @@ from .stories import ROOMS
 def is_safe(key: str) -> bool:
     """Whether terminals, tmux and ssh hand the key through as itself.
 
-    ctrl+i is tab, ctrl+m enter, ctrl+j line feed, ctrl+h backspace and ctrl+[ escape there; ctrl+s and ctrl+z stop things; ctrl+b
+    ctrl+i is tab, ctrl+m enter, ctrl+j line feed, ctrl+h backspace and ctrl+[ escape there; ctrl+s and ctrl+z stop
+    things; ctrl+b
     is tmux's and ctrl+a screen's.
     """
     *held, last = key.split("+") if key != "+" else [key]
@@ -79,13 +80,18 @@ def test_the_last_line_has_five_keys_of_the_room(name: str) -> None:
 
 
 WANTED = {
-    "triage": {"home.triage", "replay.run", "app.replay"}, "bisect": {"replay.bisect"},
+    "triage": {"home.triage", "replay.run", "app.replay"},
+    "bisect": {"replay.bisect"},
     "localize": {"replay.values", "replay.bisect"},
-    "values": {"replay.values"}, "kernel": {"tabs.next", "tabs.more"}, "compare": {"diff.choose", "app.diff", "home.triage"},
-    "search": {"graph.search", "home.filter"}, "copy": {"replay.copy", "minify.copy", "report.copy"},
+    "values": {"replay.values"},
+    "kernel": {"tabs.next", "tabs.more"},
+    "compare": {"diff.choose", "app.diff", "home.triage"},
+    "search": {"graph.search", "home.filter"},
+    "copy": {"replay.copy", "minify.copy", "report.copy"},
     "repro": {"app.report", "report.write", "replay.minify"},
-    "quit": {"app.quit"}, "shrink": {"minify.open", "app.minify", "replay.minify"},
-}  # fmt: skip
+    "quit": {"app.quit"},
+    "shrink": {"minify.open", "app.minify", "replay.minify"},
+}
 """A typed word -> what its best hit may be."""
 
 
@@ -113,7 +119,18 @@ def test_help_finds_by_words_in_any_order() -> None:
 
 
 def test_keys_are_told_as_they_are_printed() -> None:
-    names = ["question_mark", "at", "slash", "less_than_sign", "left_square_bracket", "colon", "escape", "ctrl+p", "f1", "j"]
+    names = [
+        "question_mark",
+        "at",
+        "slash",
+        "less_than_sign",
+        "left_square_bracket",
+        "colon",
+        "escape",
+        "ctrl+p",
+        "f1",
+        "j",
+    ]
     assert [shown(name) for name in names] == ["?", "@", "/", "<", "[", ":", "esc", "ctrl+p", "f1", "j"]
 
 

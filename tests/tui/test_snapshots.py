@@ -1,4 +1,5 @@
-"""Every screen as a picture, at 80×24 and 160×50; `pytest --snapshot-update` takes them anew, and somebody looks at them."""
+"""Every screen as a picture, at 80×24 and 160×50; `pytest --snapshot-update` takes them anew, and somebody looks at
+them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ WITH_JOB = ("diff", "report")
 """Rooms that have a process work before they rest."""
 
 pytestmark = pytest.mark.skipif(
-    textual.__version__ != TAKEN_WITH, reason=f"pictures are taken with textual {TAKEN_WITH}, this is {textual.__version__}"
+    textual.__version__ != TAKEN_WITH,
+    reason=f"pictures are taken with textual {TAKEN_WITH}, this is {textual.__version__}",
 )
 
 
@@ -50,7 +52,9 @@ def picture(snap_compare: Any, name: str, size: tuple[int, int], keys: list[str]
     assert snap_compare(Workbench(ROOMS[name]()), terminal_size=size, run_before=before)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in WITH_JOB else ()) for name in ROOMS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in WITH_JOB else ()) for name in ROOMS]
+)
 def test_80_by_24(name: str, work: Path, snap_compare: Any) -> None:
     picture(snap_compare, name, (80, 24), [])
 

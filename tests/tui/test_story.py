@@ -1,6 +1,7 @@
 """The whole story in a real terminal: tmux, keys as a user types them, a real run with a planted bug.
 
-open -> search -> jump to the backward partner -> replay -> minify -> report. Every step waits for what is on the screen.
+open -> search -> jump to the backward partner -> replay -> minify -> report. Every step waits for what is on the
+screen.
 """
 
 from __future__ import annotations

@@ -44,7 +44,9 @@ def test_it_can_be_followed_to_its_end_and_left(work: Path) -> None:
             assert " ".join(step.text.split()[:2]) in shown(app)
             await pilot.pause(0.2)  # what the step speaks of is read in the background
             await key(app, action.keys[0], lambda at=at: app.tour.at == at + 1)
-            while app.screen is not app.room and not isinstance(app.screen, type(app.room)) and len(app.screen_stack) > 2:
+            while (
+                app.screen is not app.room and not isinstance(app.screen, type(app.room)) and len(app.screen_stack) > 2
+            ):
                 await pilot.press("escape")
         await until(app, lambda: "That is all" in shown(app), "the end")
         assert app.troubles == []

@@ -34,7 +34,8 @@ pathlib.Path(file).write_text(text.replace(old, new))
 JUDGED = """
 import json, os, sys, time
 while sys.argv[1].startswith("graphdbg-variant") and not os.path.exists("go"): time.sleep(0.01)
-fails = {"verdict": "fails", "kind": "wrong_numbers", "fault": "compiler", "layer": "inductor", "where": {"node": "sin_1"}}
+where = {"node": "sin_1"}
+fails = {"verdict": "fails", "kind": "wrong_numbers", "fault": "compiler", "layer": "inductor", "where": where}
 ok = {"verdict": "ok", "reason": ""}
 print(json.dumps({"event": "end", "first_failing": "nop", **(fails if sys.argv[1].startswith("myrun") else ok)}))
 """
@@ -81,7 +82,9 @@ def test_a_change_is_a_case_that_is_judged_and_shown_beside(
         await until(app, lambda: "A ✗ wrong numbers at sin_1, B ✓ ok" in shown(app), "both verdicts", 20)
         await until(app, lambda: "target: aten.sin.default -> aten.cos.default" in shown(app), "the difference")
         lines = [job.line for job in app.jobs if not job.passing]
-        graph = "graphdbg import graphdbg-variant-1.py --like myrun/0_0/forward -o graphdbg-variant-1 --import json --trust"
+        graph = (
+            "graphdbg import graphdbg-variant-1.py --like myrun/0_0/forward -o graphdbg-variant-1 --import json --trust"
+        )
         ladder = "graphdbg triage graphdbg-variant-1 --rungs nop --all --seed 3 --import json --json-lines"
         assert sorted(lines) == [graph, ladder]
         assert Path("edits").read_text() == "+27 sin_1 = aten.sin.default(sin_0)\n"
@@ -107,7 +110,9 @@ def test_nothing_changed_and_a_text_that_is_no_python(work: Path, editor: Callab
         editor("nothing", "nothing")
         times = app.troubles[-1].times
         await key(app, "V", lambda: app.troubles[-1].times == times + 1)
-        assert Path("edits").read_text().splitlines()[-1] == "+26 sin_0 = aten.sin.default(x"  # what is wrong, not the cursor
+        assert (
+            Path("edits").read_text().splitlines()[-1] == "+26 sin_0 = aten.sin.default(x"
+        )  # what is wrong, not the cursor
         editor("default(x\n", "default(x)\n")
         await key(app, "escape", lambda: "V opens" not in shown(app))
         await key(app, "V", lambda: not app.drafts)  # as it was before: nobody's words are in it
@@ -148,9 +153,14 @@ CAST = "torch.ops.prims.convert_element_type.default"
 DIV = "aten.div.Tensor"
 BUGS = {
     "0_0": ("amin", "wrong numbers", "amin.default(arg0_1", f"amin.default({CAST}(arg0_1, torch.int32)"),
-    "1_0": ("div", "NaN", "div.Tensor_mode(arg0_1, arg1_1, rounding_mode='floor')", f"floor.default({DIV}(arg0_1, arg1_1))"),
+    "1_0": (
+        "div",
+        "NaN",
+        "div.Tensor_mode(arg0_1, arg1_1, rounding_mode='floor')",
+        f"floor.default({DIV}(arg0_1, arg1_1))",
+    ),
     "2_0": ("ldexp", "metadata", "(arg0_1, arg1_1)", f"({CAST}(arg0_1, torch.float32), arg1_1)"),
-}  # fmt: skip
+}
 """Frame -> the node at fault, how it is wrong, what a person writes in place of what."""
 
 
@@ -191,6 +201,12 @@ def test_from_the_failing_graph_to_a_variant_that_passes(frame: str, tmp_path: P
     assert node in (tmp_path / "edits").read_text()  # the editor was at the line of the node
     judged = [sys.executable, "-m", "graphdbg", "triage", "graphdbg-variant-1", "--rungs", "inductor", "--all"]
     assert subprocess.run(judged, cwd=tmp_path, capture_output=True, timeout=300, check=False).returncode == 0
-    compared = subprocess.run([sys.executable, "-m", "graphdbg", "diff", graph, "graphdbg-variant-1"], cwd=tmp_path,
-                              capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+    compared = subprocess.run(
+        [sys.executable, "-m", "graphdbg", "diff", graph, "graphdbg-variant-1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert compared.returncode == 1 and node in compared.stdout

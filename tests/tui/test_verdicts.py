@@ -60,7 +60,10 @@ def test_a_triage_of_the_run_marks_its_graphs_and_the_newest_word_holds(work: An
 def test_verdicts_of_rungs_are_joined_where_they_were_asked_alike(work: Any) -> None:
     graph = "myrun/0_0/joint"
     for rung, more in (("eager", ["--seed", "1"]), ("nop", []), ("decomposed", []), ("inductor", [])):
-        job(["triage", graph, "--rungs", rung, "--all", *more, "--json-lines"], {"event": "rung", "rung": rung, **OK.flat()})
+        job(
+            ["triage", graph, "--rungs", rung, "--all", *more, "--json-lines"],
+            {"event": "rung", "rung": rung, **OK.flat()},
+        )
         time.sleep(0.01)
     assert [line["rung"] for line in job_files.rungs_so_far(graph)] == ["nop", "decomposed"]
 
@@ -122,10 +125,13 @@ def test_what_a_shell_found_is_seen_at_once_in_home_and_graph(work: Path) -> Non
 def test_a_command_that_asks_something_else_takes_nothing_back(work: Path) -> None:
     verdicts = Verdicts()
     for words, verdict, said in (
-        (("triage",), fails("wrong_numbers", "inductor", "2"), "wrong numbers"), (("check",), OK, "wrong numbers"),
-        (("triage",), OK, "ok"), (("check",), fails("metadata", "debug_nop", "stride"), "metadata"),
-        (("triage",), OK, "metadata"), (("check",), OK, "ok"),
-    ):  # fmt: skip
+        (("triage",), fails("wrong_numbers", "inductor", "2"), "wrong numbers"),
+        (("check",), OK, "wrong numbers"),
+        (("triage",), OK, "ok"),
+        (("check",), fails("metadata", "debug_nop", "stride"), "metadata"),
+        (("triage",), OK, "metadata"),
+        (("check",), OK, "ok"),
+    ):
         time.sleep(0.002)
         typed(*words, GRAPH, verdict=verdict)
         verdicts.look(job_files.recent())
@@ -133,12 +139,18 @@ def test_a_command_that_asks_something_else_takes_nothing_back(work: Path) -> No
         assert found is not None and said in found.word, (words, found)
 
 
-def test_what_shells_leave_is_bounded_and_costs_no_job_of_the_workbench(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_shells_leave_is_bounded_and_costs_no_job_of_the_workbench(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(job_files, "KEPT", 3)
     mine = job(["triage", "myrun", "--json-lines"])
     for number in range(5):
         typed("replay", GRAPH, "--seed", str(number))
-    assert [one.record.words[3] for one in job_files.recent() if one.folder != mine] == ["4", "3", "2"] and mine.is_dir()
+    assert [one.record.words[3] for one in job_files.recent() if one.folder != mine] == [
+        "4",
+        "3",
+        "2",
+    ] and mine.is_dir()
     monkeypatch.setattr(job_files, "MOST_BYTES", 10)
     typed("replay", GRAPH, "--seed", "7")
     monkeypatch.undo()
@@ -156,7 +168,10 @@ def test_each_command_hands_over_what_the_workbench_reads(work: Path, monkeypatc
         with pytest.raises(SystemExit):
             run(words)
     told = {one.record.words[0]: (one.record.words[1:], one.code) for one in job_files.recent()}
-    assert told["check"] == (["myrun", "--json"], 0) and told["replay"] == ([GRAPH, "--rung", "eager", "--json-lines"], 0)
+    assert told["check"] == (["myrun", "--json"], 0) and told["replay"] == (
+        [GRAPH, "--rung", "eager", "--json-lines"],
+        0,
+    )
     assert told["triage"][0] == [GRAPH, "--rungs", "eager,nop", "--json-lines"]
     verdicts, all_of = Verdicts(), job_files.recent()
     for name in ("check", "replay"):
@@ -174,7 +189,9 @@ def test_a_command_line_is_kept_once_wherever_it_was_started(work: Path) -> None
     ours = Job([*words, "--json-lines"])
     assert ours.wait(120) and ours.code == 0 and len(job_files.recent()) == 2
     blocked = {**os.environ, "XDG_STATE_HOME": "/proc", "TMPDIR": str(work)}
-    again = subprocess.run([sys.executable, "-m", "graphdbg", *words], capture_output=True, text=True, check=True, env=blocked)
+    again = subprocess.run(
+        [sys.executable, "-m", "graphdbg", *words], capture_output=True, text=True, check=True, env=blocked
+    )
     seconds = "seconds"
     told = [[line for line in one.stdout.splitlines() if not line.startswith(seconds)] for one in (plain, again)]
     assert told[0] == told[1] and again.stderr == plain.stderr

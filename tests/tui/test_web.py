@@ -61,7 +61,10 @@ def test_the_token_opens_once_and_the_cookie_from_then_on() -> None:
             page = await answer.text()
             assert answer.status == 200 and answer.headers["Content-Security-Policy"].startswith("default-src 'self'")
         assert TOKEN not in page
-        assert {urls.split("/")[2] for urls in re.findall(r"(?:https?|wss?)://[^\"' )]+", page)} <= {base[7:], "www.w3.org"}
+        assert {urls.split("/")[2] for urls in re.findall(r"(?:https?|wss?)://[^\"' )]+", page)} <= {
+            base[7:],
+            "www.w3.org",
+        }
         async with client.get(f"{base}/static/js/textual.js") as answer:
             assert answer.status == 200
         async with client.ws_connect(f"{base}/ws", origin=base) as socket_:
@@ -79,7 +82,11 @@ def test_a_page_of_another_site_is_not_answered_even_with_the_cookie() -> None:
         cookie = {"Cookie": f"graphdbg-{base.rsplit(':', 1)[1]}={TOKEN}"}
         async with client.get(base, headers=cookie) as answer:
             assert answer.status == 200
-        for headers in ({"Host": "evil.example"}, {"Host": "127.0.0.1.evil.example"}, {"Origin": "http://evil.example"}):
+        for headers in (
+            {"Host": "evil.example"},
+            {"Host": "127.0.0.1.evil.example"},
+            {"Origin": "http://evil.example"},
+        ):
             async with client.get(base, headers={**cookie, **headers}) as answer:
                 assert answer.status == 403, headers
         for origin in ("http://evil.example", "null", None):

@@ -1,6 +1,7 @@
-"""A training run without torch, in a process of its own: records a graph at each line of its stdin, and ends as it is told.
+"""A training run without torch, in a process of its own: records a graph at each line of its stdin, and ends as it is
+told.
 
-    python writing.py RUN         stdin: "graph" compiles one, "done" says that it ran, "die" kills it, end of file ends it
+python writing.py RUN         stdin: "graph" compiles one, "done" says that it ran, "die" kills it, end of file ends it
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from pathlib import Path
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, RunRecord
 from graphdbg.dumps.writer import RunWriter
 
-process = RunWriter.create(Path(sys.argv[1]), RunRecord(format=FORMAT, command=["train.py"], started=time.time())).process()
+process = RunWriter.create(
+    Path(sys.argv[1]), RunRecord(format=FORMAT, command=["train.py"], started=time.time())
+).process()
 count = 0
 for line in sys.stdin:
     word = line.strip()
     if word == "graph":
-        nodes = [NodeRecord(name="x", op="placeholder", target="x"), NodeRecord(name="output", op="output", target="output")]
+        nodes = [
+            NodeRecord(name="x", op="placeholder", target="x"),
+            NodeRecord(name="output", op="output", target="output"),
+        ]
         process.save_graph(
             GraphRecord(format=FORMAT, id=f"{count}_0/forward", stage="forward", graph=GraphBody(nodes=nodes))
         )

@@ -20,7 +20,8 @@ VARIANTS = ("train", "infer", "dynamic", "bf16", "bfloat16", "float16")
 NOT_HERE = {
     "cond_training": "torch's own fault: a compiled branch writes into the gradient that it is given",
     "nested": "graphs with a ragged size are refused, which the page of the capture matrix says",
-    "bench_embedding_bag_bfloat16": "torch's own fault: _embedding_bag's fake function tells another size of offset2bag",
+    "bench_embedding_bag_bfloat16": "torch's own fault: _embedding_bag's fake function tells another size of "
+    "offset2bag",
     "imaginary": "torch's own fault: generated code does not know the negative bit",
     "healthy_lstm": "torch's own fault: the compiled call of mkldnn_rnn_layer takes a list for a tensor",
 }
@@ -43,7 +44,9 @@ class Program:
 def programs() -> tuple[Program, ...]:
     """All programs, in order. Names are unique."""
     made: list[Program] = []
-    for model in _functions(BENCH / "compile_models.py", "model") + _functions(BENCH / "compile_models_more.py", "model"):
+    for model in _functions(BENCH / "compile_models.py", "model") + _functions(
+        BENCH / "compile_models_more.py", "model"
+    ):
         every = [Program(f"bench_{model}_{one}", PROGRAMS / "bench_models.py", (model, one)) for one in VARIANTS]
         made += [one for one in every if one.name not in NOT_HERE]
     for name in re.findall(r"\w+", _table(BENCH / "healthy_models.py", r"for make in \((.*?)\)")):
@@ -51,7 +54,11 @@ def programs() -> tuple[Program, ...]:
             made.append(Program(f"healthy_{name}", PROGRAMS / "healthy.py", (name,)))
     rows = re.findall(r'^    Program\("(\w+)",(.*)\),?$', (BENCH / "capture_programs.py").read_text(), re.MULTILINE)
     for name, rest in rows:
-        if name not in NOT_HERE and "ranks=" not in rest and not re.search(r"\bSAVED\b|_graph\"|BACKWARD|whole=False", rest):
+        if (
+            name not in NOT_HERE
+            and "ranks=" not in rest
+            and not re.search(r"\bSAVED\b|_graph\"|BACKWARD|whole=False", rest)
+        ):
             flags = ("--import", str(BENCH / "capture_hops.py")) if "imports=OPS" in rest else ()
             made.append(Program(f"matrix_{name}", PROGRAMS / "matrix.py", (name,), flags))
     for script in sorted(PROGRAMS.glob("*.py")):

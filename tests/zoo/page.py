@@ -1,4 +1,5 @@
-"""The page of the zoo: how many programs and verdicts, and every program with a verdict that is not `ok`, with its reason.
+"""The page of the zoo: how many programs and verdicts, and every program with a verdict that is not `ok`, with its
+reason.
 
 >>> holds([{"program": "lstm", "verdicts": [{"verdict": "ok"}]}])
 True
@@ -25,7 +26,9 @@ def percentages(rows: Sequence[Row]) -> dict[str, float]:
 def holds(rows: Sequence[Row]) -> bool:
     """Whether the healthy programs are said to be healthy."""
     found = percentages(rows)
-    return not any(row.get("error") for row in rows) and all(found.get(word, 0.0) <= most for word, most in MOST.items())
+    return not any(row.get("error") for row in rows) and all(
+        found.get(word, 0.0) <= most for word, most in MOST.items()
+    )
 
 
 def page(rows: Sequence[Row], asked: int, torch: str) -> Iterator[str]:
@@ -64,7 +67,9 @@ def _lines(program: str, found: Sequence[dict[str, Any]]) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
     for one in found:
         kind = f"{one['kind']} ({one['fault']}): " if one.get("kind") else ""
-        reasons.setdefault(kind + " ".join((one["reason"] or "").split())[:300], []).append(f"{one['by']} {one['graph']}")
+        reasons.setdefault(kind + " ".join((one["reason"] or "").split())[:300], []).append(
+            f"{one['by']} {one['graph']}"
+        )
     for reason, graphs in reasons.items():
         more = f" and {len(graphs) - 3} more" if len(graphs) > 3 else ""
         yield f"  {program}: {', '.join(graphs[:3])}{more}: {reason}"

@@ -24,7 +24,9 @@ OWN = {
 
 def said(folder: Path, *words: str) -> str:
     """What a command prints, stderr and stdout."""
-    ran = subprocess.run([sys.executable, "-m", "graphdbg", *words], cwd=folder, capture_output=True, text=True, timeout=300)
+    ran = subprocess.run(
+        [sys.executable, "-m", "graphdbg", *words], cwd=folder, capture_output=True, text=True, timeout=300
+    )
     return ran.stderr + ran.stdout
 
 

@@ -20,7 +20,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_unjudgeable import said
 
 HEAD = "\n    import torch\n    import torch.nn.functional as F\n    torch.manual_seed(0)\n"
-OPERATOR = HEAD + """
+OPERATOR = (
+    HEAD
+    + """
     @torch.library.custom_op("zoo_trial::swapped", mutates_args=())
     def swapped(x: torch.Tensor) -> torch.Tensor:
         return x.t().contiguous().t() * 3
@@ -30,7 +32,10 @@ OPERATOR = HEAD + """
         try: torch.compile(lambda x: swapped(x).view(-1) + 1)(torch.rand(3, 4))
         except Exception as error: print(error)
     """
-TIMED = HEAD + """
+)
+TIMED = (
+    HEAD
+    + """
     import time
     @torch.library.custom_op("zoo_trial::noisy", mutates_args=())
     def noisy(x: torch.Tensor) -> torch.Tensor:
@@ -40,7 +45,10 @@ TIMED = HEAD + """
     if __name__ == "__main__":
         torch.compile(lambda x: noisy(x.relu()).mean())(torch.ones(4, 16))
     """
-DEADLY = HEAD + """
+)
+DEADLY = (
+    HEAD
+    + """
     import ctypes, os
     @torch.library.custom_op("zoo_trial::deadly", mutates_args=())
     def deadly(x: torch.Tensor) -> torch.Tensor:
@@ -51,7 +59,10 @@ DEADLY = HEAD + """
     if __name__ == "__main__":
         torch.compile(lambda x: deadly(x.cos()) * 2)(torch.rand(4))
     """
-PASS = HEAD + """
+)
+PASS = (
+    HEAD
+    + """
     from torch._inductor.custom_graph_pass import CustomGraphPass
     class Halves(CustomGraphPass):
         def __call__(self, graph):
@@ -63,7 +74,10 @@ PASS = HEAD + """
         torch.compile(lambda x: x.sinh().sum(-1))(torch.rand(4, 5) + 1)
     main()
     """
-ONE_BAD = HEAD + """
+)
+ONE_BAD = (
+    HEAD
+    + """
     @torch.library.custom_op("zoo_trial::gone", mutates_args=())
     def gone(x: torch.Tensor) -> torch.Tensor:
         return x - 1
@@ -73,6 +87,7 @@ ONE_BAD = HEAD + """
         torch.compile(lambda x: gone(x) * 2)(torch.rand(5))
         torch.compile(lambda x: x.tanh().sum(0))(torch.rand(3, 2))
     """
+)
 
 
 def plain(text: str) -> str:
@@ -92,7 +107,9 @@ BROKEN_IN_TWO = plain("""
         return F.leaky_relu(y, inplace=True)
     torch.compile(f)(torch.rand(2, 4)).sum().backward()
 """)
-RESIZED = plain("torch.compile(lambda x, y: torch.ops.aten.resize_as(x, y), dynamic=True)(torch.rand(2, 2), torch.rand(5, 3))")
+RESIZED = plain(
+    "torch.compile(lambda x, y: torch.ops.aten.resize_as(x, y), dynamic=True)(torch.rand(2, 2), torch.rand(5, 3))"
+)
 REGION = plain("""
     @torch.compiler.nested_compile_region
     def block(x): return (x @ x).tanh()
@@ -181,11 +198,25 @@ TRIALS = (
     Trial("an operator of the script, trusted", OPERATOR, ("check", "run/0_0/dynamo", "--trust"), 1, r"swapped"),
     Trial("an import that is not there", OPERATOR, ("triage", "run", "--import", "./nowhere.py"), 2, r"nowhere"),
     Trial("an operator that does not repeat itself", TIMED, ("triage", "run", "--trust"), 4, r"nois|noisy"),
-    Trial("an operator that dies in eager", DEADLY, ("triage", "run", "--trust"), 1,
-          r"FAILS.*signal at deadly, train.py:\d+ \(custom op\)", armed=True),
-    Trial("one graph of two with an operator that is not here", ONE_BAD, ("triage", "run"), 4, r"CANNOT TELL \d of \d graphs"),
+    Trial(
+        "an operator that dies in eager",
+        DEADLY,
+        ("triage", "run", "--trust"),
+        1,
+        r"FAILS.*signal at deadly, train.py:\d+ \(custom op\)",
+        armed=True,
+    ),
+    Trial(
+        "one graph of two with an operator that is not here",
+        ONE_BAD,
+        ("triage", "run"),
+        4,
+        r"CANNOT TELL \d of \d graphs",
+    ),
     Trial("the other graph of the two", ONE_BAD, ("replay", "run/1_0/inference"), 0, never=FALSE_ALARM),
-    Trial("a wrong pass of the script, untrusted", PASS, ("triage", "run"), 1, r"custom pass(.|\n)*Halves in train.py:8"),
+    Trial(
+        "a wrong pass of the script, untrusted", PASS, ("triage", "run"), 1, r"custom pass(.|\n)*Halves in train.py:8"
+    ),
 )
 
 

@@ -1,6 +1,7 @@
 """Runs with something that cannot be judged: no command says of them that nothing fails, and none exits 0.
 
-A row of RUNS is a script, what is broken in the copy of its run, and the options of the commands. What cannot be judged is no
+A row of RUNS is a script, what is broken in the copy of its run, and the options of the commands. What cannot be judged
+is no
 failure either: the code is 2, 3 or 4.
 """
 
@@ -58,9 +59,12 @@ FLOAT32 = """
     library.impl("rounded", rounded, "CPU")
     library.impl("rounded", lambda x: torch.empty_like(x), "Meta")
     """
-NO_REFERENCE = FLOAT32 + """
+NO_REFERENCE = (
+    FLOAT32
+    + """
     torch.compile(lambda x: torch.ops.zoo_float.rounded(x).softmax(-1).sum())(torch.rand(4, 9))
     """
+)
 ALL = ("triage", "replay", "check", "minify")
 
 
@@ -135,9 +139,21 @@ def _first_cut(run: Path) -> None:
 RUNS = (
     Broken("an operator that is not registered", UNREGISTERED),
     Broken("one of two graphs with such an operator", BOTH, commands=("triage", "replay", "check")),
-    Broken("an operator whose import lacks it", UNREGISTERED, flags=("--import", "other"), modules=(("other.py", "x = 1\n"),)),
-    Broken("an import with a syntax error", UNREGISTERED, flags=("--import", "wrong"), modules=(("wrong.py", "def (:\n"),)),
-    Broken("an imported module that raises", UNREGISTERED, flags=("--import", "raises"), modules=(("raises.py", "1 / 0\n"),)),
+    Broken(
+        "an operator whose import lacks it",
+        UNREGISTERED,
+        flags=("--import", "other"),
+        modules=(("other.py", "x = 1\n"),),
+    ),
+    Broken(
+        "an import with a syntax error", UNREGISTERED, flags=("--import", "wrong"), modules=(("wrong.py", "def (:\n"),)
+    ),
+    Broken(
+        "an imported module that raises",
+        UNREGISTERED,
+        flags=("--import", "raises"),
+        modules=(("raises.py", "1 / 0\n"),),
+    ),
     Broken("an imported module that is not there", UNREGISTERED, flags=("--import", "nowhere_to_be_found")),
     Broken("truncated graphs", PLAIN, _each(lambda text: text[: len(text) // 2])),
     Broken("one truncated graph of two", TWO, _first_cut, commands=("triage", "replay", "check")),
@@ -148,11 +164,16 @@ RUNS = (
     Broken("inputs whose storage is gone", PLAIN, _without_storages, inputs="first"),
     Broken("inputs whose storage is cut", PLAIN, _cut_storages, inputs="first"),
     Broken("a target that is no operator", PLAIN, _each(_no_operator)),
-    Broken("an operator without float64", NO_REFERENCE, flags=("--import", "float_only"), modules=(("float_only.py", FLOAT32),),
-           commands=("triage", "replay")),
+    Broken(
+        "an operator without float64",
+        NO_REFERENCE,
+        flags=("--import", "float_only"),
+        modules=(("float_only.py", FLOAT32),),
+        commands=("triage", "replay"),
+    ),
     Broken("no time", TWO, flags=("--max-time", "0.001"), commands=("triage",)),
     Broken("graphs with a subclass", SUBCLASS, commands=("triage", "replay", "check")),
-)  # fmt: skip
+)
 HEALTHY = re.compile(r"[Nn]o graph (of \S+ )?fails|does not fail|^OK\b", re.MULTILINE)
 
 

@@ -1,11 +1,15 @@
-"""The zoo: healthy programs through dump, triage of the run, replay of its widest graph, check. None may be said to fail.
+"""The zoo: healthy programs through dump, triage of the run, replay of its widest graph, check. None may be said to
+fail.
 
-    make zoo                                        # all; what is done is not done again: one file each in .cache/zoo/TORCH
+    make zoo                                        # all; what is done is not done again: one file each in
+    .cache/zoo/TORCH
     make zoo ARGS="--only 'lstm|gru' --anew"        # some of them, whatever was found before
-    python tests/zoo/zoo.py --jobs 14 --max-time 480 --out OUT      # starts none after 480 s; call it again for the rest
+    python tests/zoo/zoo.py --jobs 14 --max-time 480 --out OUT      # starts none after 480 s; call it again for the
+    rest
     python tests/zoo/zoo.py --list | --page
 
-The page at the end counts verdicts and lists every program with one that is not `ok`. Exit code: 0 it holds (no `fails`, no
+The page at the end counts verdicts and lists every program with one that is not `ok`. Exit code: 0 it holds (no
+`fails`, no
 error, at most 2 % `rounding`, at most 2 % `cannot_tell`), 1 it does not, 4 some were not run yet.
 """
 
@@ -61,7 +65,12 @@ class Worker:
         taken = time.monotonic() - began
         how = f"took more than {LIMIT_S:.0f} s" if taken >= LIMIT_S else f"ended with code {process.wait()}"
         self.process = None
-        row = {"program": program.name, "error": f"the worker {how} ({self.out / 'logs'})", "verdicts": [], "seconds": taken}
+        row = {
+            "program": program.name,
+            "error": f"the worker {how} ({self.out / 'logs'})",
+            "verdicts": [],
+            "seconds": taken,
+        }
         (self.out / f"{program.name}.json").write_text(json.dumps(row))
 
     def close(self) -> None:
@@ -76,9 +85,14 @@ class Worker:
             logs.mkdir(exist_ok=True)
             with (logs / f"worker-{threading.get_ident()}.log").open("a") as log:
                 self.process = subprocess.Popen(
-                    [sys.executable, str(HERE / "worker.py"), str(self.out), *self.words], cwd=ROOT, text=True, stderr=log,
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(),
-                )  # fmt: skip
+                    [sys.executable, str(HERE / "worker.py"), str(self.out), *self.words],
+                    cwd=ROOT,
+                    text=True,
+                    stderr=log,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=environment(),
+                )
         return self.process
 
 
@@ -87,7 +101,12 @@ def environment() -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHDBG") and name != "CI"}
     cache = ROOT / ".cache" / f"inductor-{importlib.metadata.version('torch')}"
     cache.mkdir(parents=True, exist_ok=True)
-    return {"OMP_NUM_THREADS": "1", **clean, "TORCHINDUCTOR_CACHE_DIR": str(cache), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return {
+        "OMP_NUM_THREADS": "1",
+        **clean,
+        "TORCHINDUCTOR_CACHE_DIR": str(cache),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
 
 
 def run(chosen: Sequence[Program], out: Path, jobs: int, words: Sequence[str], max_time_s: float) -> None:

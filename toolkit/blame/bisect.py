@@ -1,7 +1,10 @@
-"""Names what makes a saved graph fail: a setting of the run's own, the node, or the pass, lowering, decomposition or setting.
+"""Names what makes a saved graph fail: a setting of the run's own, the node, or the pass, lowering, decomposition or
+setting.
 
-Each probe is a child of one fork server, whose cache folder is private: the user's own Inductor cache and bisect state are never
-touched. Order: reproduce; the run's own settings; by node (`by_node`); by pass (`by_pass`). It stops at the first conviction that
+Each probe is a child of one fork server, whose cache folder is private: the user's own Inductor cache and bisect state
+are never
+touched. Order: reproduce; the run's own settings; by node (`by_node`); by pass (`by_pass`). It stops at the first
+conviction that
 a run confirms: the graph is right with only that changed.
 
 >>> found = bisect(load_graph("myrun/0_0/forward"))
@@ -38,14 +41,28 @@ INTERRUPTED = "interrupted"
 """`stopped` of a result after Ctrl-C."""
 
 
-def bisect(saved: SavedGraph, *, by: By | None = None, rung: str = "inductor", seed: int = 0, device: str | None = None,
-           limit_s: float = DEFAULT_LIMIT_S, check: str = "auto", imports: Sequence[str] = (), max_time_s: float | None = None,
-           narrate: Narrate = lambda _: None, server: ForkServer | None = None) -> Bisection:  # fmt: skip
+def bisect(
+    saved: SavedGraph,
+    *,
+    by: By | None = None,
+    rung: str = "inductor",
+    seed: int = 0,
+    device: str | None = None,
+    limit_s: float = DEFAULT_LIMIT_S,
+    check: str = "auto",
+    imports: Sequence[str] = (),
+    max_time_s: float | None = None,
+    narrate: Narrate = lambda _: None,
+    server: ForkServer | None = None,
+) -> Bisection:
     """Finds who is to blame for a graph that fails under a rung, and says what that means.
 
-    `by`: search only by node, or only by pass. `seed`, `device`, `limit_s` (of one probe), `check` and `imports` as in `replay`;
-    with `check` "rounding" that is looked for as a failure is. `max_time_s`: stop after so long with what was found. `narrate`
-    gets a sentence per probe. `server`: a fork server to use; everything is compiled in its cache folder. After Ctrl-C what was
+    `by`: search only by node, or only by pass. `seed`, `device`, `limit_s` (of one probe), `check` and `imports` as in
+    `replay`;
+    with `check` "rounding" that is looked for as a failure is. `max_time_s`: stop after so long with what was found.
+    `narrate`
+    gets a sentence per probe. `server`: a fork server to use; everything is compiled in its cache folder. After Ctrl-C
+    what was
     found so far is returned, `stopped` is INTERRUPTED. Raises GraphdbgError for a graph that cannot be loaded.
     """
     known(rung)  # a wrong name is the caller's mistake, told before anything starts

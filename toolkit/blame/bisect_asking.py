@@ -1,6 +1,7 @@
 """Asks the fork server for the probes of one bisect, keeps their list, and knows what the failure to look for is.
 
-Must not decide what to try next. Every probe has the same graph, inputs and seed; eager's results and the float64 reference are
+Must not decide what to try next. Every probe has the same graph, inputs and seed; eager's results and the float64
+reference are
 computed once and kept in a file of the server.
 
 >>> asking.reproduce()
@@ -41,11 +42,23 @@ class BisectQuestions:
     """One bisect's questions. `reason` says why the last `probe_rung` was not made."""
 
     def __init__(
-        self, saved: SavedGraph, server: ForkServer, result: Bisection, narrate: Callable[[str], None], how: How, check: str,
+        self,
+        saved: SavedGraph,
+        server: ForkServer,
+        result: Bisection,
+        narrate: Callable[[str], None],
+        how: How,
+        check: str,
         clock: Clock,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.saved, self.result, self.reason, self.rung = saved, result, "", result.rung
-        self._server, self._narrate, self._limit_s, self._clock, self._check = server, narrate, how.limit_s, clock, check
+        self._server, self._narrate, self._limit_s, self._clock, self._check = (
+            server,
+            narrate,
+            how.limit_s,
+            clock,
+            check,
+        )
         self._shared = server.scratch_file(".baseline")
         self._payload = {**how.payload(saved), "check": check, "shared": str(self._shared)}
         self._wanted: Signature | None = None
@@ -75,7 +88,8 @@ class BisectQuestions:
         return [Setting(*row) for row in rows if not (behind and row[1] == "fallback_random")]
 
     def own_settings(self) -> dict[str, str]:
-        """The settings that the run itself had changed, "inductor.cpp.simdlen", and what puts each back to torch's value."""
+        """The settings that the run itself had changed, "inductor.cpp.simdlen", and what puts each back to torch's
+        value."""
         config = {room: list(values) for room, values in self.saved.record.config.items()}
         return dict(self._call(bisect_settings.OWN, {"imports": self._payload["imports"], "config": config}))
 
@@ -148,7 +162,8 @@ class BisectQuestions:
 def same_failure(wanted: Signature, errors: Mapping[str, float], now: Signature) -> bool:
     """Whether a probe fails as the graph itself does, whose outputs had these errors.
 
-    With several outputs wrong, only the first is in a signature; one that was about as wrong before, behind it, is the same too.
+    With several outputs wrong, only the first is in a signature; one that was about as wrong before, behind it, is the
+    same too.
     """
     if wanted.same_as(now):
         return True

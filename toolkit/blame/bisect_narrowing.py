@@ -1,7 +1,9 @@
 """From a guilty subsystem to the one application in it, and from that to a work-around that a probe has shown to work.
 
-The applications before the k-th are the same in every compile, so a binary search with the first k on can count; what it finds is
-then switched off alone, by name, because later numbers shift once an earlier pass is off. Another failure decides nothing and is
+The applications before the k-th are the same in every compile, so a binary search with the first k on can count; what
+it finds is
+then switched off alone, by name, because later numbers shift once an earlier pass is off. Another failure decides
+nothing and is
 stepped around. Each probe is a whole compile.
 
 >>> narrow(asking, ["post_grad_passes"])[0].name
@@ -26,14 +28,16 @@ _STEPS_ASIDE = 6
 
 
 class NarrowedTo(NamedTuple):
-    """The failure comes between `low` applications (gone) and `high` (same); they differ by one unless nothing decided."""
+    """The failure comes between `low` applications (gone) and `high` (same); they differ by one unless nothing
+    decided."""
 
     low: int
     high: int
 
 
 def last_needed(count: int, ask: Callable[[int], Verdict]) -> NarrowedTo:
-    """With the first k of `count` applications on: from which k on it fails. Known before: gone with none, same with all."""
+    """With the first k of `count` applications on: from which k on it fails. Known before: gone with none, same with
+    all."""
     low, high = 0, count
     while high - low > 1:
         for at in _middle_first(low, high):
@@ -49,7 +53,8 @@ def last_needed(count: int, ask: Callable[[int], Verdict]) -> NarrowedTo:
 def single(items: Sequence[T], ask: Callable[[Sequence[T]], Verdict], *, known: Verdict | None = None) -> T | None:
     """The first item whose change alone makes the failure go away, by halves; None where no single one does.
 
-    `ask` changes a whole group. `known` is its answer for all of them. A group that makes another failure is searched inside.
+    `ask` changes a whole group. `known` is its answer for all of them. A group that makes another failure is searched
+    inside.
     """
     verdict = known or ask(items)
     if verdict == "same" or not items:
@@ -71,8 +76,11 @@ _ROUNDS = 4
 """How many applications are looked for that must be off together."""
 
 _KINDS = {
-    "decomposition": "decomposition", "lowerings": "lowering", "pattern_matches": "pattern", "cudagraphs": "cudagraphs",
-}  # fmt: skip
+    "decomposition": "decomposition",
+    "lowerings": "lowering",
+    "pattern_matches": "pattern",
+    "cudagraphs": "cudagraphs",
+}
 _SWITCHES = {"pattern": "pattern_matcher", "cudagraphs": "triton.cudagraphs"}
 """Kind of a finding -> the setting that does without it."""
 
@@ -112,7 +120,8 @@ def explained_below(finding: Culprit, matches: Sequence[Culprit]) -> None:
 
 
 def worked_around(asking: BisectQuestions, finding: Culprit) -> None:
-    """Finds a setting or a line of Python that does without what was found, and verifies it by a probe with nothing else."""
+    """Finds a setting or a line of Python that does without what was found, and verifies it by a probe with nothing
+    else."""
     names = list(dict.fromkeys(one.name for one in finding.applications))
     if finding.kind == "pass":
         _without_passes(asking, finding, names)
@@ -129,7 +138,8 @@ def worked_around(asking: BisectQuestions, finding: Culprit) -> None:
 
 
 def own_settings(asking: BisectQuestions) -> list[Culprit]:
-    """The setting of the run's own that makes the failure go away at torch's value; a pass of the user's is set by one, too."""
+    """The setting of the run's own that makes the failure go away at torch's value; a pass of the user's is set by one,
+    too."""
     lines = asking.own_settings()
     names = list(lines)
 
@@ -158,7 +168,8 @@ def own_settings(asking: BisectQuestions) -> list[Culprit]:
 def setting_finding(asking: BisectQuestions, *, generated_code: bool) -> list[Culprit]:
     """The first setting that alone makes the failure go away: all at once, then by halves.
 
-    `generated_code`: try those as well that change how kernels are written, which costs seconds for a precompiled header.
+    `generated_code`: try those as well that change how kernels are written, which costs seconds for a precompiled
+    header.
     """
     settings = asking.settings()
     if not generated_code:
@@ -187,7 +198,9 @@ def setting_finding(asking: BisectQuestions, *, generated_code: bool) -> list[Cu
     return [made]
 
 
-def _first(asking: BisectQuestions, subsystems: Sequence[str], rest: Sequence[Application], on: int, rung: str) -> Verdict:
+def _first(
+    asking: BisectQuestions, subsystems: Sequence[str], rest: Sequence[Application], on: int, rung: str
+) -> Verdict:
     """Everything off but the first `on` of `rest`."""
     what = words.plural(subsystems[0]) if len(subsystems) == 1 else "passes"
     kept = [Off(name, keep=[one.key for one in rest[:on] if one.subsystem == name]) for name in subsystems]
@@ -235,4 +248,3 @@ def _without_passes(asking: BisectQuestions, finding: Culprit, names: Sequence[s
     ]
     code = f"torch._inductor.config.disabled_passes = {value!r}"
     finding.workaround = Workaround(code, verdict == "gone", list(dict.fromkeys(also)))
-

@@ -1,6 +1,7 @@
 """One probe of bisect: the body of a query, in a child that may not live through it.
 
-Judges the graph under a rung while each pass, pattern match, decomposition and lowering asks whether it may be applied. What was
+Judges the graph under a rung while each pass, pattern match, decomposition and lowering asks whether it may be applied.
+What was
 asked is reported as it comes, so that it is known after a segfault. Must run in a child: it changes torch's tables.
 
 >>> task({"path": "run/0_0/forward", "trial": {"what": "as it is"}, ...})["ok"]
@@ -60,9 +61,12 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         asked = _Asked(trial, report)
         with switching.asking(asked, folder):
             outcome = judge(
-                case, _Counted(inner, asked.begin), payload["check"], seed=payload["seed"],
+                case,
+                _Counted(inner, asked.begin),
+                payload["check"],
+                seed=payload["seed"],
                 shared=Path(payload["shared"]),
-            )  # fmt: skip
+            )
     outcome.notes = [*case.notes, *outcome.notes]
     outcome.outputs = None
     return msgspec.to_builtins(outcome)
@@ -108,7 +112,9 @@ class _Asked:
         if asked.subsystem in _OF_INDUCTOR:
             self.under_required = required
         elif asked.subsystem == switching.PATTERNS:
-            required = self.under_required or switching.required(asked.name)  # a required pass works by matches of its own
+            required = self.under_required or switching.required(
+                asked.name
+            )  # a required pass works by matches of its own
         elif asked.subsystem == "lowerings":
             required = asked.name.startswith("prims.inductor_")  # eager would draw other random numbers
         if f"{asked.subsystem} {key}" not in self.known:

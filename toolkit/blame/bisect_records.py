@@ -21,8 +21,10 @@ Verdict = Literal["same", "gone", "other"]
 class Application(msgspec.Struct, omit_defaults=True):
     """One thing that a compile applied: a pass, a lowering of a node, a decomposition, a pattern match.
 
-    `key` names it in later compiles of the same graph; `index` counts within its subsystem; `name` is the pass or the operator;
-    `label` the node, or where a pass of the user's comes from; `half` "forward" or "backward"; `required`: never switched off.
+    `key` names it in later compiles of the same graph; `index` counts within its subsystem; `name` is the pass or the
+    operator;
+    `label` the node, or where a pass of the user's comes from; `half` "forward" or "backward"; `required`: never
+    switched off.
     """
 
     subsystem: str
@@ -36,7 +38,8 @@ class Application(msgspec.Struct, omit_defaults=True):
 
 
 class Off(msgspec.Struct, omit_defaults=True):
-    """What is off in one subsystem: the applications in `off`, all of a name in `names`, or with `keep` all but those."""
+    """What is off in one subsystem: the applications in `off`, all of a name in `names`, or with `keep` all but
+    those."""
 
     subsystem: str
     off: list[str] = []
@@ -45,9 +48,11 @@ class Off(msgspec.Struct, omit_defaults=True):
 
 
 class Trial(msgspec.Struct, omit_defaults=True):
-    """One way to compile the graph. `settings` is {"inductor": {name: value}}; `fall_back` and `undecomposed` name operators.
+    """One way to compile the graph. `settings` is {"inductor": {name: value}}; `fall_back` and `undecomposed` name
+    operators.
 
-    `defaults` names settings ("inductor.cpp.simdlen") that are put back to torch's own value; `uncompiled` nodes that are left to
+    `defaults` names settings ("inductor.cpp.simdlen") that are put back to torch's own value; `uncompiled` nodes that
+    are left to
     eager; `rung`: "" is the one asked for.
     """
 
@@ -92,8 +97,10 @@ class Workaround(msgspec.Struct):
 class Culprit(msgspec.Struct):
     """What is to blame.
 
-    `kind`: pass | pattern | lowering | decomposition | cudagraphs | setting | fusion. `applications` are those that must be off
-    together, most often one; `alone`: a probe with only them off was right; `detail`: where inside it, if that is known.
+    `kind`: pass | pattern | lowering | decomposition | cudagraphs | setting | fusion. `applications` are those that
+    must be off
+    together, most often one; `alone`: a probe with only them off was right; `detail`: where inside it, if that is
+    known.
     """
 
     kind: str
@@ -109,8 +116,10 @@ class Culprit(msgspec.Struct):
 class Bisection(msgspec.Struct):
     """The whole result. `reproduced` is False when the graph does not fail, and then nothing else was tried.
 
-    `by`: what convicted, "" where nothing did. `backend` is the first stock backend that fails; `sentence` and `meaning` are what
-    to tell; `stopped` says why the search ended early. `node`: what the search by node found. `verdict`: on the graph, with what
+    `by`: what convicted, "" where nothing did. `backend` is the first stock backend that fails; `sentence` and
+    `meaning` are what
+    to tell; `stopped` says why the search ended early. `node`: what the search by node found. `verdict`: on the graph,
+    with what
     was found and how to go on; `cannot_tell` where it fails and nothing was found.
     """
 

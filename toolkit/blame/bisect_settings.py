@@ -1,4 +1,5 @@
-"""The settings that bisect tries, best work-around first, with what it means when one of them makes the failure go away.
+"""The settings that bisect tries, best work-around first, with what it means when one of them makes the failure go
+away.
 
 To add one: a row. Those that this torch does not have, or that have the value already, are left out.
 
@@ -36,7 +37,9 @@ _MEANS = {
 _MORE = (
     Setting("inductor", "eager_numerics.division_rounding", True, "divisions that are rounded otherwise than eager's"),
     Setting("inductor", "eager_numerics.disable_ftz", True, "subnormal numbers that are flushed to zero"),
-    Setting("inductor", "eager_numerics.use_pytorch_libdevice", True, "another libdevice than PyTorch's own kernels use"),
+    Setting(
+        "inductor", "eager_numerics.use_pytorch_libdevice", True, "another libdevice than PyTorch's own kernels use"
+    ),
     Setting("inductor", "cpp.simdlen", 0, "the vectorised form of the generated C++"),
     Setting("inductor", "cpp.enable_loop_tail_vec", False, "the masked vector code of loop tails"),
     Setting("inductor", "cpp.enable_tiling_heuristics", False, "the choice of tiles for vectorised loops"),
@@ -108,15 +111,19 @@ def applicable(payload: dict[str, Any]) -> list[list[Any]]:
 
 
 def own(payload: dict[str, Any]) -> dict[str, str]:
-    """The body of a query: those of a run's own settings that this torch has, and that say what a graph becomes, with the line
+    """The body of a query: those of a run's own settings that this torch has, and that say what a graph becomes, with
+    the line
     of Python that puts each back."""
     from ...dumps.permitted import of_the_process
     from ...dumps.program.settings import SET_BY_TORCH
     from ..spec import default_of
 
     rows = [(room, name, *default_of(room, name)) for room, names in payload["config"].items() for name in names]
-    return {f"{room}.{name}": Setting(room, name, default).text() for room, name, has, default in rows
-            if has and name not in SET_BY_TORCH.get(room, ()) and not of_the_process(name)}  # fmt: skip
+    return {
+        f"{room}.{name}": Setting(room, name, default).text()
+        for room, name, has, default in rows
+        if has and name not in SET_BY_TORCH.get(room, ()) and not of_the_process(name)
+    }
 
 
 TASK, OWN = f"{__name__}:applicable", f"{__name__}:own"

@@ -51,9 +51,10 @@ def not_run(subsystem: str, saved: SavedGraph, all_required: bool) -> str:
     if subsystem == "decomposition" and stage not in FULL_STAGES:
         return f"not run at this stage: a {stage} graph is decomposed already"
     behind = {
-        "pre_grad_passes": stage != "dynamo", "joint_graph_passes": stage not in FULL_STAGES | {"joint", "inference"},
+        "pre_grad_passes": stage != "dynamo",
+        "joint_graph_passes": stage not in FULL_STAGES | {"joint", "inference"},
         "post_grad_passes": stage.startswith("post_grad"),
-    }  # fmt: skip
+    }
     if behind.get(subsystem):
         return f"not run at this stage: it is behind this stage ({stage})"
     return "the compile of this graph applies none"
@@ -78,7 +79,8 @@ def finding_text(kind: str, off: Sequence[Application], made: Sequence[Applicati
         else:
             ops = ", ".join(dict.fromkeys(each.name for each in off))
             what = (
-                f"the lowering of {ops} ({counted(len(off), 'node')}, the first is `{one.label}`{where}), or the code made for it"
+                f"the lowering of {ops} ({counted(len(off), 'node')}, the first is `{one.label}`{where}), or the "
+                "code made for it"
             )
     elif kind == "decomposition":
         what = f"the decomposition of {', '.join(dict.fromkeys(each.name for each in off))}"
@@ -182,7 +184,8 @@ def next_for(saved: SavedGraph) -> str:
 
 
 def _needs_fusion(result: Bisection) -> bool:
-    """Whether one node is wrong only in a kernel with others: then that several lowerings put an end to it says less."""
+    """Whether one node is wrong only in a kernel with others: then that several lowerings put an end to it says
+    less."""
     first, node, kinds = result.findings[0], result.by_node, {finding.kind for finding in result.findings}
     several = first.kind == "lowering" and len({one.name for one in first.applications}) > 1
     return several and "fusion" in kinds and node is not None and node.node is not None and node.alone is False
@@ -219,8 +222,10 @@ def _record(result: Bisection, saved: SavedGraph) -> Record:
         layer = None if users else _LAYERS.get(first.kind, "inductor")
         record = msgspec.structs.replace(record, fault="custom_pass" if users else "compiler", layer=layer)
     return msgspec.structs.replace(
-        record, where=msgspec.structs.replace(seen, graph=seen.graph or saved.name), workaround=lines[0] if lines else None,
-    )  # fmt: skip
+        record,
+        where=msgspec.structs.replace(seen, graph=seen.graph or saved.name),
+        workaround=lines[0] if lines else None,
+    )
 
 
 def _sentence(first: Culprit) -> str:
@@ -240,7 +245,8 @@ _MEANS = {
     ),
     "aot": "No pass of Inductor's and no kernel is needed for the failure.",
     "fusion": "Each node's kernel is right by itself; the code for several in one kernel is not.",
-    "own_setting": "What this setting of the program's own changes is wrong; the compiler as torch ships it is right here.",
+    "own_setting": "What this setting of the program's own changes is wrong; the compiler as torch ships it is right "
+    "here.",
     "setting": "No single pass or lowering explains it; the part of the compiler that this setting changes does.",
     "cudagraphs": "The compiled code is right when it is launched without a CUDA graph.",
 }
@@ -257,7 +263,8 @@ def _meaning(first: Culprit, result: Bisection) -> str:
         lowered = next((row.verdict for row in result.rows if row.subsystem == "lowerings"), None)
         if lowered == "same":
             return (
-                f"The {first.kind} is wrong itself: the failure stays when eager's own kernels run all that comes behind it."
+                f"The {first.kind} is wrong itself: the failure stays when eager's own kernels run all that "
+                "comes behind it."
             )
         if lowered == "gone":
             return f"The {first.kind} may only bring the fault to light: what it hands on could be lowered wrongly."

@@ -1,8 +1,11 @@
 """Names the first node of a saved graph whose compiled value is wrong on right inputs.
 
-The whole graph is judged once. Then one compile returns every node's value, and each is compared with float64 on the compiled
-values of its inputs (`departures`): what departs is the node, confirmed alone or with its neighbours. Where all values are
-right as soon as they are returned, a pass or a fusion is to blame, and cuts are searched (`cuts`). Every compile runs in a
+The whole graph is judged once. Then one compile returns every node's value, and each is compared with float64 on the
+compiled
+values of its inputs (`departures`): what departs is the node, confirmed alone or with its neighbours. Where all values
+are
+right as soon as they are returned, a pass or a fusion is to blame, and cuts are searched (`cuts`). Every compile runs
+in a
 child, is counted, and there are at most 2 log2(n) + 4 of them for n operations. Must not import torch here.
 
 >>> found = by_node(load_graph("myrun/0_0/forward"), server, "inductor", How(), "auto", Clock(), print)
@@ -111,7 +114,9 @@ class Search:
             self._name_nan(outcome)
             if found.nan_origins:
                 origin = found.nan_origins[0]
-                found.notes.append(f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}: not the compiler's")
+                found.notes.append(
+                    f"eager itself gives NaN, first at `{origin['node']}` {origin['line']}: not the compiler's"
+                )
 
     def _damped(self) -> bool:
         """The results are right within rounding; whether a node behind them is wrong by itself all the same."""
@@ -122,7 +127,9 @@ class Search:
                 if alone := self.ask.part(f"{one['name']} alone", [self.ask.atoms["of_node"][one["name"]]], None):
                     self.found.sort = "accuracy"
                     self._name(one["name"], alone[0], alone=True)
-                    self.found.notes.append("the results of the graph are right within rounding: what follows damps the error")
+                    self.found.notes.append(
+                        "the results of the graph are right within rounding: what follows damps the error"
+                    )
                     self.found.others = [other["name"] for other in wrong or ()]
                     self._finish(work_around=False)
                     return True
@@ -133,7 +140,9 @@ class Search:
     def _metadata(self) -> None:
         """Numbers may be wrong as well: they are asked for by themselves."""
         found = self.found
-        outcome, departing, _ = self._judged(self.ask.compile("the whole graph, for its numbers", "whole", {"check": "numbers"}))
+        outcome, departing, _ = self._judged(
+            self.ask.compile("the whole graph, for its numbers", "whole", {"check": "numbers"})
+        )
         if outcome.signature is not None and outcome.signature.kind in NUMBERS:
             found.sort, self.signature = outcome.signature.kind, outcome.signature
             self._numbers(departing)
@@ -182,11 +191,15 @@ class Search:
                 return True
             near = sorted({atom, *self.ask.parents(atom), *self.ask.children(atom)})
             if fused := self.ask.part(f"{one['name']} with its neighbours", near, None):
-                self._name(one["name"], one if all(it["name"] != one["name"] for it in fused) else fused[0], alone=False)
+                self._name(
+                    one["name"], one if all(it["name"] != one["name"] for it in fused) else fused[0], alone=False
+                )
                 self.found.group = self._nodes([it for it in near if it != atom])
                 return True
         self._name(wrong[0]["name"], wrong[0], alone=False)
-        self.found.notes.append("it departs when the whole graph is compiled with every value returned; a part of it was right")
+        self.found.notes.append(
+            "it departs when the whole graph is compiled with every value returned; a part of it was right"
+        )
         return True
 
     def _taps(self) -> list[str]:
@@ -205,7 +218,8 @@ class Search:
         if not narrowing.wrong:
             found.status = "unresolved"
             found.detail = (
-                "every value is right on the values that it was given, so the error is rounding that later nodes amplify, or "
+                "every value is right on the values that it was given, so the error is rounding that later "
+                "nodes amplify, or "
                 "is made only where the whole graph is compiled as one"
             )
             return
@@ -220,7 +234,8 @@ class Search:
         return narrowing
 
     def _region(self, departing: list[dict[str, Any]]) -> list[int]:
-        """What the first wrong output depends on, not beyond right outputs, if that fails by itself; else everything."""
+        """What the first wrong output depends on, not beyond right outputs, if that fails by itself; else
+        everything."""
         everything = list(range(len(self.ask.atoms["nodes"])))
         if not departing:
             return everything
@@ -242,7 +257,9 @@ class Search:
         if wrong is None:
             return None
         self.first_wrong = wrong[0]
-        return [self.ask.atoms["of_node"][one["name"]] for one in wrong if one["name"] in self.ask.atoms["of_node"]] or None
+        return [
+            self.ask.atoms["of_node"][one["name"]] for one in wrong if one["name"] in self.ask.atoms["of_node"]
+        ] or None
 
     def _finish(self, *, work_around: bool = True) -> None:
         found = self.found
@@ -257,9 +274,10 @@ class Search:
         alone = found.alone or found.sort not in NUMBERS
         if work_around and alone and found.rung == "inductor" and row["overload"] and found.compiles < found.budget:
             answer = self.ask.compile(
-                f"the whole graph with {row['target']} left to eager's kernel", "part",
+                f"the whole graph with {row['target']} left to eager's kernel",
+                "part",
                 {"atoms": None, "returned": None, "fallback": [row["target"]]},
-            )  # fmt: skip
+            )
             value: dict[str, Any] = answer.value if answer.status == "done" else {}
             if value and not value["departures"] and value["signature"] is None and not value.get("invalid"):
                 self.workaround = fallback_code([row["target"]])
@@ -300,7 +318,8 @@ class Search:
 def by_node(saved: SavedGraph, server: ForkServer, rung: str, how: How, check: str, clock: Clock, tell: Tell) -> ByNode:
     """Searches one saved graph under a rung; of a graph from before AOTAutograd first the graphs made of it.
 
-    `tell` is called with a line of progress for each compile. Raises GraphdbgError for a graph that cannot be loaded, OutOfTime.
+    `tell` is called with a line of progress for each compile. Raises GraphdbgError for a graph that cannot be loaded,
+    OutOfTime.
     """
     with ExitStack() as stack:
 
@@ -322,6 +341,8 @@ def by_node(saved: SavedGraph, server: ForkServer, rung: str, how: How, check: s
     if family and found.fails:
         names = " and ".join(graph.id for graph in family)
         each = "is right in itself" if len(family) == 1 else "are right in themselves"
-        found.between = f"{names} {each}: the fault lies between, in a decomposition, a joint-graph pass or the partitioner."
+        found.between = (
+            f"{names} {each}: the fault lies between, in a decomposition, a joint-graph pass or the partitioner."
+        )
         found.notes.append(f"{spent} of the compiles were for {names}")
     return found

@@ -1,7 +1,9 @@
 """The search by pass: the pass, lowering, decomposition or setting that makes a saved graph fail.
 
-Order: the backend; each subsystem as a whole; in the guilty one a binary search over its applications; the one found switched off
-alone; the work-around by itself; settings. Drives torch's CompilerBisector; a probe that fails in another way decides nothing.
+Order: the backend; each subsystem as a whole; in the guilty one a binary search over its applications; the one found
+switched off
+alone; the work-around by itself; settings. Drives torch's CompilerBisector; a probe that fails in another way decides
+nothing.
 
 >>> asking.reproduce(); by_pass(asking, result); result.findings[0].name
 'remove_noop_ops'
@@ -103,7 +105,8 @@ def _whole(asking: BisectQuestions, result: Bisection, name: str) -> Verdict | N
 
 
 def _fusion(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
-    """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own, with no optional passes."""
+    """Whether the failure needs fusion, by the rung that compiles each node to a kernel of its own, with no optional
+    passes."""
     verdict = asking.probe_rung("inductor_nofuse")
     if verdict == "gone":
         bare = {"use_pre_grad_passes": False, "use_joint_graph_passes": False, "pattern_matcher": False}

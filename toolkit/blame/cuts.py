@@ -1,7 +1,10 @@
-"""The search by cuts: which stretch of a graph must be compiled together for its result to be wrong? Knows nothing of torch.
+"""The search by cuts: which stretch of a graph must be compiled together for its result to be wrong? Knows nothing of
+torch.
 
-First the shortest failing beginning [0, b), by bisection; then, within it, the latest start a for which [a, b) fed with eager's
-values still fails. The second search is sound where the first is not: a start after the fault leaves nothing wrong in, and the
+First the shortest failing beginning [0, b), by bisection; then, within it, the latest start a for which [a, b) fed with
+eager's
+values still fails. The second search is sound where the first is not: a start after the fault leaves nothing wrong in,
+and the
 way from the fault to b is the same for every start before it, so a value that is damped somewhere and shows again later
 misleads only about b, never about a. Between the two everything that the wrong value does not depend on is dropped.
 Each question is a compile; `ask` raises Spent when there are no more, and what was found so far stands.
@@ -30,9 +33,12 @@ class Narrowing:
     """One search; `window` fails as far as is known, `wrong` are the atoms whose values were wrong in it."""
 
     def __init__(
-        self, atoms: Iterable[int], ask: Ask, ancestors: Callable[[int], Collection[int]],
+        self,
+        atoms: Iterable[int],
+        ask: Ask,
+        ancestors: Callable[[int], Collection[int]],
         descendants: Callable[[int], Collection[int]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.window = list(atoms)
         self.wrong: list[int] = []
         self._ask, self._ancestors, self._descendants = ask, ancestors, descendants
@@ -59,10 +65,11 @@ class Narrowing:
         self._keep(self.window[:high])
 
     def start(self) -> None:
-        """Cuts the beginning off: the latest start that fails. Whatever fails is cut down to what its wrong value depends on."""
+        """Cuts the beginning off: the latest start that fails. Whatever fails is cut down to what its wrong value
+        depends on."""
         right: int | None = None  # from this atom on nothing is wrong
         guess = len(self.window) > 2 * NEAR
-        while (starts := [atom for atom in self.window[1:] if right is None or atom < right]):
+        while starts := [atom for atom in self.window[1:] if right is None or atom < right]:
             first = starts[max(0, len(starts) - NEAR)] if guess else starts[len(starts) // 2]
             guess = False
             cut = [atom for atom in self.window if atom >= first]
@@ -72,7 +79,8 @@ class Narrowing:
                 right = first
 
     def path(self) -> None:
-        """Drops what does not lie between the first atom of the window and the wrong value, if the failure survives that."""
+        """Drops what does not lie between the first atom of the window and the wrong value, if the failure survives
+        that."""
         if len(self.window) < 3 or not self.wrong:
             return
         first, last = self.window[0], self.wrong[0]

@@ -2,9 +2,12 @@
 """The local test: which values of a compiled run are wrong on the values that the compiled run itself had before them?
 
 The graph runs in float64, and each node whose compiled value is known hands that value on in place of its own. So every
-known value is compared with float64 on compiled inputs: an error made earlier, or amplified since, is not held against it, and
-one compile judges as many nodes as it returns values. Between known values float64 flows on. What departs is tried again with
-perturbed values (see `comparing.noise`): where rounding alone moves the result as far, nothing is said. Nothing is compiled here.
+known value is compared with float64 on compiled inputs: an error made earlier, or amplified since, is not held against
+it, and
+one compile judges as many nodes as it returns values. Between known values float64 flows on. What departs is tried
+again with
+perturbed values (see `comparing.noise`): where rounding alone moves the result as far, nothing is said. Nothing is
+compiled here.
 
 >>> departures(gm, inputs, {"mul_31": compiled_value}, seed=0)
 [Departure(name='mul_31', kind='accuracy', error=0.03, ...)]
@@ -45,7 +48,8 @@ class _Seen(NamedTuple):
 
 
 def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], *, seed: int) -> list[Departure]:
-    """The known values `got` (node name -> compiled tensor) that are wrong, in graph order. Changes none of its arguments.
+    """The known values `got` (node name -> compiled tensor) that are wrong, in graph order. Changes none of its
+    arguments.
 
     Call it under the recorded surroundings (`spec.in_force`). Raises GraphRunError where eager itself fails.
     """

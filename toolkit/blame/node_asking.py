@@ -1,6 +1,7 @@
 """One graph whose nodes are searched: what its nodes are, and the compiles asked of children, counted and bounded.
 
-Every compile costs one of at most 2 log2(n) + 4; running the graph eagerly once costs none. Must not decide what a finding is.
+Every compile costs one of at most 2 log2(n) + 4; running the graph eagerly once costs none. Must not decide what a
+finding is.
 
 >>> asking.part("mul_31 alone", [311], None)
 [{'name': 'mul_31', 'kind': 'accuracy', 'error': 0.03, 'text': '...'}]
@@ -31,12 +32,21 @@ Tell = Callable[[str], None]
 
 
 class NodeBlame:
-    """The graph, the server, and the record that is being filled. `spent`: compiles that its relatives have cost already."""
+    """The graph, the server, and the record that is being filled. `spent`: compiles that its relatives have cost
+    already."""
 
     def __init__(
-        self, saved: SavedGraph, server: ForkServer, work: Path, rung: str, how: How, check: str, tell: Tell, clock: Clock,
+        self,
+        saved: SavedGraph,
+        server: ForkServer,
+        work: Path,
+        rung: str,
+        how: How,
+        check: str,
+        tell: Tell,
+        clock: Clock,
         spent: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.saved, self.server, self.limit_s, self.tell, self.clock = saved, server, how.limit_s, tell, clock
         self.payload = {**how.payload(saved), "rung": rung, "check": check, "work": str(work)}
         operations = sum(node.op.startswith("call_") for node in saved.record.graph.nodes)
@@ -50,7 +60,9 @@ class NodeBlame:
         if answer.status != "done" or value["signature"] is not None or value.get("invalid"):
             why = value.get("invalid") or how_ended(answer)
             self.tell(f"  stepped around: {why.splitlines()[0]}")
-            self.found.notes.append(f"{what}: failed in another way and was stepped around ({why.splitlines()[0][:200]})")
+            self.found.notes.append(
+                f"{what}: failed in another way and was stepped around ({why.splitlines()[0][:200]})"
+            )
             return None
         wrong = [one for one in value["departures"] if one["kind"] in NUMBERS]
         self.tell(f"  {'wrong: ' + ', '.join(one['name'] for one in wrong[:4]) if wrong else 'right'}")
@@ -73,7 +85,9 @@ class NodeBlame:
             from ...dumps.errors import EnvironmentLackError
 
             refused = outcome_of(answer, "eager")
-            raise EnvironmentLackError(f"cannot keep the values of {self.saved.id}", refused.text, "see graphdbg doctor")
+            raise EnvironmentLackError(
+                f"cannot keep the values of {self.saved.id}", refused.text, "see graphdbg doctor"
+            )
         return answer.value
 
     @property

@@ -1,7 +1,9 @@
 # pyright: basic
-"""What the children of the fork server do for a search by node: record values, judge the whole, judge one compiled part.
+"""What the children of the fork server do for a search by node: record values, judge the whole, judge one compiled
+part.
 
-A part is judged by the local test (see `departures`) on its own inputs. Random graphs are compiled with `fallback_random`, so
+A part is judged by the local test (see `departures`) on its own inputs. Random graphs are compiled with
+`fallback_random`, so
 that compiled code draws eager's numbers. Every function takes and returns plain JSON values.
 
 >>> ask("graphdbg.toolkit.blame.node_tasks:part", {"atoms": [3, 4], "returned": None, ...}, server=server)
@@ -40,7 +42,8 @@ from .nan_origins import nan_origins
 
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:
-    """Runs the graph eagerly, spills every value to `work`; returns atoms, a row for each node, and where eager has a NaN."""
+    """Runs the graph eagerly, spills every value to `work`; returns atoms, a row for each node, and where eager has a
+    NaN."""
     mark("eager")
     work = Path(payload["work"])
     case = _live(payload)
@@ -54,14 +57,23 @@ def prepare(payload: dict[str, Any]) -> dict[str, Any]:
     taps = set(tappable(case.gm, values)) & atoms.of_node.keys()
     rows = []
     for node in case.gm.graph.nodes:
-        tap = node.name in taps and not is_uninitialised(node)  # a kernel of the user's is given memory that holds nothing
+        tap = node.name in taps and not is_uninitialised(
+            node
+        )  # a kernel of the user's is given memory that holds nothing
         held = values.tree(node.name) if tap else None
         line, _ = user_frame(node.meta.get("stack_trace") or "")
-        rows.append({
-            "name": node.name, "op": node.op, "target": target_of(node), "line": line,
-            "inputs": [one.name for one in node.all_input_nodes], "tap": tap, "overload": hasattr(node.target, "_schema"),
-            "bytes": 0 if held is None else math.prod(held.shape) * held.dtype.itemsize,
-        })  # fmt: skip
+        rows.append(
+            {
+                "name": node.name,
+                "op": node.op,
+                "target": target_of(node),
+                "line": line,
+                "inputs": [one.name for one in node.all_input_nodes],
+                "tap": tap,
+                "overload": hasattr(node.target, "_schema"),
+                "bytes": 0 if held is None else math.prod(held.shape) * held.dtype.itemsize,
+            }
+        )
     return {"atoms": atoms.to_json(), "nodes": rows, "nan": nan}
 
 
@@ -72,9 +84,13 @@ def whole(payload: dict[str, Any]) -> dict[str, Any]:
     case = replace(case, spec=_drawing_like_eager(case.spec, case.gm))
     raised: list[str] = []
     outcome = judge(
-        case, payload["rung"], payload.get("check", "auto"), seed=payload["seed"], keep_outputs=True,
+        case,
+        payload["rung"],
+        payload.get("check", "auto"),
+        seed=payload["seed"],
+        keep_outputs=True,
         watch=lambda: noticed(raised, case.gm, kernels=False),
-    )  # fmt: skip
+    )
     found: list[Departure] = []
     outputs, outcome.outputs = outcome.outputs, None
     signature = outcome.signature
@@ -152,9 +168,10 @@ def _drawing_like_eager(spec: ReplaySpec, gm: fx.GraphModule) -> ReplaySpec:
 def _named(gm: fx.GraphModule, outputs: Sequence[Any]) -> dict[str, torch.Tensor]:
     """The outputs by the nodes that they are values of; inputs that are handed through are left out."""
     return {
-        leaf.name: value for leaf, value in zip(returned(gm), outputs, strict=False)
+        leaf.name: value
+        for leaf, value in zip(returned(gm), outputs, strict=False)
         if isinstance(leaf, fx.Node) and leaf.op not in ("placeholder", "get_attr") and isinstance(value, torch.Tensor)
-    }  # fmt: skip
+    }
 
 
 def _plain(found: Sequence[Departure]) -> list[dict[str, Any]]:

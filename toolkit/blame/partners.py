@@ -1,6 +1,7 @@
 """Relatives of a graph in its run: the graphs made of it, and the forward node whose gradient a backward node computes.
 
-AOTAutograd numbers the operations of the forward (`seq_nr`) and gives each node of the backward the number of the operation
+AOTAutograd numbers the operations of the forward (`seq_nr`) and gives each node of the backward the number of the
+operation
 that it belongs to. Read from records; imports no torch.
 
 >>> forward_partner(load_graph("myrun/0_0/backward"), "mul_7").name
@@ -36,12 +37,14 @@ def inner_graphs(saved: SavedGraph) -> list[SavedGraph]:
 
 
 def siblings(saved: SavedGraph) -> list[SavedGraph]:
-    """Of a graph from before AOTAutograd, the graphs of the same compile that Inductor was given, in order; else nothing."""
+    """Of a graph from before AOTAutograd, the graphs of the same compile that Inductor was given, in order; else
+    nothing."""
     return sorted(inner_graphs(saved), key=lambda one: _INNER.index(one.stage)) if saved.stage in FULL_STAGES else []
 
 
 def forward_partner(saved: SavedGraph, name: str) -> NodeFound | None:
-    """The forward node whose gradient this node of a backward or joint graph computes; None where there is none or no record."""
+    """The forward node whose gradient this node of a backward or joint graph computes; None where there is none or no
+    record."""
     table = saved.table
     index = table.name.index(name) if name in table.name else None
     if index is None or table.seq_nr[index] < 0:
@@ -57,7 +60,9 @@ def forward_partner(saved: SavedGraph, name: str) -> NodeFound | None:
 
 
 def _same_compile(saved: SavedGraph) -> list[SavedGraph]:
-    return [] if saved.run is None else [graph for graph in saved.run.graphs() if compile_of(graph) == compile_of(saved)]
+    return (
+        [] if saved.run is None else [graph for graph in saved.run.graphs() if compile_of(graph) == compile_of(saved)]
+    )
 
 
 def _with_number(table: Table, number: int) -> NodeFound | None:

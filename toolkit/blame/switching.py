@@ -1,7 +1,9 @@
 """Applications of passes, patterns, lowerings and decompositions, asked for one by one and switched off.
 
-Nothing public switches one application of a pass off: `torch._inductor.compiler_bisector` is torch's own and private, and
-works through files in the user's cache and environment variables that a forked process no longer reads. What a torch lacks is
+Nothing public switches one application of a pass off: `torch._inductor.compiler_bisector` is torch's own and private,
+and
+works through files in the user's cache and environment variables that a forked process no longer reads. What a torch
+lacks is
 left out. Everything here changes this process for good or for a context: children only.
 
 >>> with asking(lambda asked: asked.subsystem == "post_grad_passes"): compile_it()      # without one post-grad pass
@@ -23,15 +25,26 @@ Ask = Callable[[Application], bool]
 """Called before each application, which has no key and index yet; True switches it off."""
 
 PATTERNS = "pattern_matches"
-"""Our name for what the bisector has no hook for: single matches of Inductor's pattern matcher, in whichever pass, before
+"""Our name for what the bisector has no hook for: single matches of Inductor's pattern matcher, in whichever pass,
+before
 what else the pattern checks."""
 
-REQUIRED = frozenset({
-    "stable_sort", "reinplace_inplaceable_ops", "fix_auto_functionalized_dtype_views", "decompose_auto_functionalized",
-    "decompose_triton_kernel_wrapper_functional", "decompose_triton_kernel_wrapper", "decompose_scan_to_while_loop",
-    "decompose_map_to_while_loop", "decomp_comms", "replace_random", "replace_randint",
-    "respecialize_current_device",
-})  # fmt: skip
+REQUIRED = frozenset(
+    {
+        "stable_sort",
+        "reinplace_inplaceable_ops",
+        "fix_auto_functionalized_dtype_views",
+        "decompose_auto_functionalized",
+        "decompose_triton_kernel_wrapper_functional",
+        "decompose_triton_kernel_wrapper",
+        "decompose_scan_to_while_loop",
+        "decompose_map_to_while_loop",
+        "decomp_comms",
+        "replace_random",
+        "replace_randint",
+        "respecialize_current_device",
+    }
+)
 """Passes and patterns without which lowering cannot take the graph: switching them off makes another failure."""
 
 
@@ -45,7 +58,8 @@ def required(name: str) -> bool:
 
 
 def subsystems() -> list[str]:
-    """The names of what can be applied piece by piece, in the order of compilation: the bisector's own table, then ours."""
+    """The names of what can be applied piece by piece, in the order of compilation: the bisector's own table, then
+    ours."""
     found = [one.name for rows in t.BACKENDS.values() for one in rows if isinstance(one, t.BisectSubsystem)]
     places = [name for name in found if name not in ("lowerings", "cudagraphs")]
     return [*places, PATTERNS, *(name for name in ("lowerings", "cudagraphs") if name in found)]
@@ -64,7 +78,8 @@ def config_changes() -> list[tuple[str, str, Any]]:
 def asking(ask: Ask, folder: str) -> Iterator[None]:
     """Puts `ask` in the place of the bisector's own decision, and before each pattern match, for the compiles inside.
 
-    `folder`: where the bisector may keep files instead of the user's cache. It is enabled as well, so that no compiled graph is
+    `folder`: where the bisector may keep files instead of the user's cache. It is enabled as well, so that no compiled
+    graph is
     taken from a cache.
     """
     half = ""
@@ -187,7 +202,8 @@ def _line(node: Any) -> str:
 def noting_kernels(kernels: dict[str, list[str]]) -> Iterator[None]:
     """Notes for each kernel that Inductor generates inside the names of the fx nodes that it came from.
 
-    The public setting `trace.provenance_tracking_level` forgets when a compile fails. A torch without these names notes nothing.
+    The public setting `trace.provenance_tracking_level` forgets when a compile fails. A torch without these names notes
+    nothing.
     """
 
     def watched(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,10 +1,13 @@
-"""One function left uncompiled: whose nodes of a Dynamo graph are its own, the lines that leave it so, and a rung that does.
+"""One function left uncompiled: whose nodes of a Dynamo graph are its own, the lines that leave it so, and a rung that
+does.
 
-The rung runs these nodes by eager and compiles what stands between them, as Dynamo does where it breaks the graph. Names of a
+The rung runs these nodes by eager and compiles what stands between them, as Dynamo does where it breaks the graph.
+Names of a
 graph become code only where they are identifiers. Must not decide what to try.
 
 >>> functions(load_graph("myrun/0_0/dynamo"), ["gelu"])[0].code
-'import torch\ntorch.nn.modules.activation.GELU.forward = torch.compiler.disable(torch.nn.modules.activation.GELU.forward)'
+'import torch\ntorch.nn.modules.activation.GELU.forward =
+torch.compiler.disable(torch.nn.modules.activation.GELU.forward)'
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ class UncompiledFunction(NamedTuple):
 
 
 def functions(saved: SavedGraph, named: Iterable[str]) -> list[UncompiledFunction]:
-    """The innermost function around each node, where it makes not all of the graph: the `forward` of a module that can be
+    """The innermost function around each node, where it makes not all of the graph: the `forward` of a module that can
+    be
     imported, else the function whose `def` takes a decorator."""
     nodes = {node.name: node for node in saved.record.graph.nodes if node.op.startswith("call_")}
     found = {one.name: one for name in named for one in _around(saved, nodes[name], list(nodes.values()))}
@@ -52,15 +56,25 @@ def _around(saved: SavedGraph, node: NodeRecord, nodes: Sequence[NodeRecord]) ->
     frame = next((one for one in reversed(calls(text(node.stack))) if one.user), None)
     module, _, name = (kinds[-1] if (kinds := _classes(text(node.module))) else "").rpartition(".")
     path = f"{module}.{name}"
-    if module not in ("", "__main__") and path.replace(".", "").isidentifier() and (frame is None or frame.function == "forward"):
+    if (
+        module not in ("", "__main__")
+        and path.replace(".", "").isidentifier()
+        and (frame is None or frame.function == "forward")
+    ):
         imported = "import torch" if module.startswith("torch.") else f"import torch\nimport {module}"
         own = [one.name for one in nodes if path in _classes(text(one.module))]
         yield UncompiledFunction(path, own, f"{imported}\n{path}.forward = torch.compiler.disable({path}.forward)")
-    elif frame is not None and frame.function.isidentifier() and _FILE.fullmatch(short := frame.where.rpartition(":")[0]):
+    elif (
+        frame is not None and frame.function.isidentifier() and _FILE.fullmatch(short := frame.where.rpartition(":")[0])
+    ):
         place = (frame.file, frame.function)
         own = [one.name for one in nodes if place in {(at.file, at.function) for at in calls(text(one.stack))}]
-        told = f"# @torch.compiler.disable above `def {frame.function}` of {short} leaves that function alone uncompiled;"
-        yield UncompiledFunction(f"{frame.function} ({short})", own, f"{told}\n# the lines below leave all uncompiled\n{EAGER}")
+        told = (
+            f"# @torch.compiler.disable above `def {frame.function}` of {short} leaves that function alone uncompiled;"
+        )
+        yield UncompiledFunction(
+            f"{frame.function} ({short})", own, f"{told}\n# the lines below leave all uncompiled\n{EAGER}"
+        )
 
 
 def _classes(modules: str) -> list[str]:
@@ -68,7 +82,8 @@ def _classes(modules: str) -> list[str]:
 
 
 class Uncompiled(Around):
-    """A rung of Dynamo's graphs that leaves some nodes to eager; what it compiles, it compiles when it is first called."""
+    """A rung of Dynamo's graphs that leaves some nodes to eager; what it compiles, it compiles when it is first
+    called."""
 
     def __init__(self, inner: Rung, names: Collection[str]) -> None:
         super().__init__(inner)

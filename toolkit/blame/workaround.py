@@ -1,7 +1,9 @@
 """The cheapest change that was seen to make a graph right, as lines to paste at the top of a script.
 
-Tried in the order of what they cost in speed, each in a child, on the graph itself: the run's own settings at torch's values, one
-operator left to eager's kernel (the one that the verdict names first), a few settings, one function left uncompiled, every
+Tried in the order of what they cost in speed, each in a child, on the graph itself: the run's own settings at torch's
+values, one
+operator left to eager's kernel (the one that the verdict names first), a few settings, one function left uncompiled,
+every
 operator left to eager. A change that makes another failure, or only a smaller one, is none. Imports no torch.
 
 >>> work_around(load_graph("myrun/0_0/dynamo"), server, How(), verdict)
@@ -33,12 +35,16 @@ OPERATORS, SETTINGS, FUNCTIONS, MOST = 3, 4, 4, 12
 
 _FIRST = {
     "rounding": (
-        "emulate_precision_casts", "eager_numerics.division_rounding", "eager_numerics.disable_ftz", "cpp.simdlen",
-        "cpp.enable_floating_point_contract_flag", "layout_optimization",
+        "emulate_precision_casts",
+        "eager_numerics.division_rounding",
+        "eager_numerics.disable_ftz",
+        "cpp.simdlen",
+        "cpp.enable_floating_point_contract_flag",
+        "layout_optimization",
     ),
     "crash": ("pattern_matcher", "cpp.simdlen", "use_joint_graph_passes", "max_fusion_size"),
     "": ("cpp.simdlen", "emulate_precision_casts", "pattern_matcher", "max_fusion_size"),
-}  # fmt: skip
+}
 """Rounding, or the kind of a failure -> the settings to try first."""
 
 LITE = """import torch._inductor
@@ -54,10 +60,16 @@ class Change(NamedTuple):
 
 
 def work_around(
-    saved: SavedGraph, server: ForkServer, how: How, verdict: Verdict, *, max_time_s: float | None = None,
+    saved: SavedGraph,
+    server: ForkServer,
+    how: How,
+    verdict: Verdict,
+    *,
+    max_time_s: float | None = None,
     tell: Callable[[str], None] = lambda text: None,
-) -> str | None:  # fmt: skip
-    """The lines of the first change under which the graph is right; None where it does not fail again, where none helps, or
+) -> str | None:
+    """The lines of the first change under which the graph is right; None where it does not fail again, where none
+    helps, or
     where the time is over. Raises GraphdbgError for a graph that cannot be loaded.
     """
     rounding = verdict.verdict == ROUNDING
@@ -98,7 +110,8 @@ def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[Change]:
 
 
 def _named(asking: BisectQuestions, verdict: Verdict) -> Iterator[str]:
-    """The nodes of a Dynamo graph that a verdict names, by name or by line; all of them, the last first, where it names none."""
+    """The nodes of a Dynamo graph that a verdict names, by name or by line; all of them, the last first, where it names
+    none."""
     record, where = asking.saved.record, verdict.where
     nodes = [node for node in record.graph.nodes if node.op.startswith("call_")]
     found = [node for node in nodes if where is not None and node.name == where.node]

@@ -1,6 +1,7 @@
 """Capture: graphs of plain functions and modules, with no `torch.compile` in between.
 
-`inference_graph` and `joint_graph` trace through AOTAutograd's rules: functional ATen operators, mutations of inputs as outputs,
+`inference_graph` and `joint_graph` trace through AOTAutograd's rules: functional ATen operators, mutations of inputs as
+outputs,
 aliases and tensor subclasses taken apart, every input and output described. Importing this package imports no torch.
 
 >>> captured = joint_graph(model, (x,))

@@ -1,8 +1,10 @@
 # pyright: basic
 """AOT dispatch: a function or a module as one functional graph, with or without its backward.
 
-The steps are AOTAutograd's, in its order: parameters lifted, arguments fake; what is mutated and aliased found by a first run;
-mutations turned into outputs; functionalised; tensor subclasses taken apart; traced; checked to be functional; dead code
+The steps are AOTAutograd's, in its order: parameters lifted, arguments fake; what is mutated and aliased found by a
+first run;
+mutations turned into outputs; functionalised; tensor subclasses taken apart; traced; checked to be functional; dead
+code
 removed. Each is a line below.
 Ours are the user's lines (`user_lines`) and assigned buffers (`assigned`). Source of the order:
 torch/_functorch/_aot_autograd/graph_capture.py (2.13.0).
@@ -28,14 +30,21 @@ from .user_lines import UserLines
 
 
 def inference_graph(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *,
-    decompositions: Mapping[Any, Callable[..., Any]] | None = None, keep_mutations: bool = False, dynamic: bool = False,
-) -> Captured:  # fmt: skip
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    keep_mutations: bool = False,
+    dynamic: bool = False,
+) -> Captured:
     """The graph of `f(*args, **kwargs)` without a backward, gradients off.
 
     `f` is a function or a module, `args` and `kwargs` its arguments in any nesting. What it writes to inputs are extra
-    outputs, in front, and so are buffers that it assigns anew; with `keep_mutations` writes stay (`copy_`) at the end of
-    the graph. `dynamic` gives sizes symbols. Nodes carry the user's lines; `notes` say what the graph does not hold. Raises
+    outputs, in front, and so are buffers that it assigns anew; with `keep_mutations` writes stay (`copy_`) at the end
+    of
+    the graph. `dynamic` gives sizes symbols. Nodes carry the user's lines; `notes` say what the graph does not hold.
+    Raises
     UsageError for arguments that cannot be traced, and whatever `f` raises.
     """
     with torch.no_grad():
@@ -43,12 +52,17 @@ def inference_graph(
 
 
 def joint_graph(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *,
-    decompositions: Mapping[Any, Callable[..., Any]] | None = None, dynamic: bool = False,
-) -> Captured:  # fmt: skip
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    dynamic: bool = False,
+) -> Captured:
     """The graph of `f(*args, **kwargs)` and its backward: inputs, then tangents in; outputs, then gradients out.
 
-    Every output that requires a gradient gets a tangent. Raises UsageError where nothing requires a gradient, and whatever
+    Every output that requires a gradient gets a tangent. Raises UsageError where nothing requires a gradient, and
+    whatever
     `f` raises.
     """
     with torch.enable_grad():
@@ -67,9 +81,15 @@ class _Function(torch.nn.Module):
 
 
 def _capture(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, decompositions: Any, *,
-    keep_mutations: bool, joint: bool, dynamic: bool,
-) -> Captured:  # fmt: skip
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    decompositions: Any,
+    *,
+    keep_mutations: bool,
+    joint: bool,
+    dynamic: bool,
+) -> Captured:
     module = f if isinstance(f, torch.nn.Module) else _Function(f)
     flat = t.tree_leaves((tuple(args), dict(kwargs or {})))
     given, named = (tuple(args), dict(kwargs or {}))
@@ -81,14 +101,19 @@ def _capture(
         state = t.create_aot_state(stack, *prepared)  # what is mutated and aliased, whether a backward is needed
         if joint and not state.needs_autograd:
             raise UsageError(
-                "there is no joint graph", "no output requires a gradient",
+                "there is no joint graph",
+                "no output requires a gradient",
                 "call inference_graph, or give parameters or inputs that require one",
-            )  # fmt: skip
+            )
         described_call = _describing(prepared[0], UserLines(__file__), assigned)
         function, state.flat_args, state.flat_args_descs, state.fw_metadata = t.pre_compile(
-            t.wrappers_for_dispatch(state.needs_autograd), described_call, state.flat_args, state.flat_args_descs,
-            state.aot_config, fw_metadata=state.fw_metadata,
-        )  # fmt: skip
+            t.wrappers_for_dispatch(state.needs_autograd),
+            described_call,
+            state.flat_args,
+            state.flat_args_descs,
+            state.aot_config,
+            fw_metadata=state.fw_metadata,
+        )
         state.fw_metadata.deterministic = torch.are_deterministic_algorithms_enabled()
         gm, inputs = _joint(function, state) if joint else _inference(function, state, assigned)
     captured = _described(gm, inputs, CallerValues(module, flat), state.fw_metadata, "joint" if joint else "inference")
@@ -97,7 +122,8 @@ def _capture(
 
 
 def _describing(call: Callable[..., Any], lines: UserLines, assigned: Assigned) -> Callable[..., Any]:
-    """The function with a description of each of its outputs, its lines kept, and nothing left over of an earlier call."""
+    """The function with a description of each of its outputs, its lines kept, and nothing left over of an earlier
+    call."""
 
     @t.simple_wraps(call)
     def described(*args: Any) -> Any:
@@ -153,7 +179,8 @@ def _joint(function: Callable[..., Any], state: Any) -> tuple[Any, list[Any]]:
 def _desugared(
     traced: Any, args: Any, described: Any, original: Any, state: Any, *, joint: bool, handle: Any = None
 ) -> tuple[Any, Any, Any]:
-    """The function on functional plain tensors: functionalised, subclasses taken apart, effect tokens threaded through."""
+    """The function on functional plain tensors: functionalised, subclasses taken apart, effect tokens threaded
+    through."""
     metadata = state.fw_metadata
     given = {"joint_fn_handle": handle} if joint else {}
     traced, args, described = t.create_functionalized_fn(
@@ -161,9 +188,12 @@ def _desugared(
     )
     plain = t.aot_dispatch_subclass(traced, args, described, is_joint_structure=joint, meta=metadata, fw_only=original)
     return t.handle_effect_tokens_fn(
-        plain.plain_tensor_trace_fn, plain.plain_tensor_args, plain.plain_tensor_args_descs, meta=metadata,
+        plain.plain_tensor_trace_fn,
+        plain.plain_tensor_args,
+        plain.plain_tensor_args_descs,
+        meta=metadata,
         trace_joint=joint,
-    )  # fmt: skip
+    )
 
 
 def _described(gm: Any, inputs: list[Any], own: CallerValues, metadata: Any, stage: str) -> Captured:
@@ -177,18 +207,25 @@ def _described(gm: Any, inputs: list[Any], own: CallerValues, metadata: Any, sta
         late = type(node.meta.get("desc")).__name__ == "BackwardTokenAOTInput"  # found while tracing, so no argument
         fake = node.meta.get("val") if late else next(given)
         placed.append((fake, own.of(node.meta.get("desc"), fake)))
-    kwargs = {} if stage == "inference" else {
-        "num_fwd_outputs": metadata.num_mutated_inp_runtime_indices + len(metadata.output_info) + metadata.num_intermediate_bases,
-        "num_orig_model_outputs": len(metadata.output_info),
-        "num_mutated_inp_runtime_indices": metadata.num_mutated_inp_runtime_indices,
-        "static_lifetime_input_indices": list(metadata.static_input_indices or ()),
-    }  # fmt: skip
+    kwargs = (
+        {}
+        if stage == "inference"
+        else {
+            "num_fwd_outputs": metadata.num_mutated_inp_runtime_indices
+            + len(metadata.output_info)
+            + metadata.num_intermediate_bases,
+            "num_orig_model_outputs": len(metadata.output_info),
+            "num_mutated_inp_runtime_indices": metadata.num_mutated_inp_runtime_indices,
+            "static_lifetime_input_indices": list(metadata.static_input_indices or ()),
+        }
+    )
     fakes, real = [fake for fake, _ in placed], [value for _, value in placed]
     return Captured(gm, stage, fakes, real, of_aot(gm, [], stage), outputs, mutated, aliased, kwargs, metadata)
 
 
 def _with_symbols(args: Any) -> Any:
-    """The arguments as fake tensors whose sizes (but 0 and 1) are symbols; AOTAutograd then goes on in their fake mode."""
+    """The arguments as fake tensors whose sizes (but 0 and 1) are symbols; AOTAutograd then goes on in their fake
+    mode."""
     mode = t.FakeTensorMode(shape_env=t.ShapeEnv(), static_shapes=False)
 
     def fake(index: int, value: Any) -> Any:
@@ -202,9 +239,12 @@ def _with_symbols(args: Any) -> Any:
 
 
 _STREAM_STEPS = (
-    "assign_backward_streams", "assign_epilogue_copy_streams", "insert_backward_syncs", "sync_deallocations",
+    "assign_backward_streams",
+    "assign_epilogue_copy_streams",
+    "insert_backward_syncs",
+    "sync_deallocations",
     "wrap_all_sync_nodes_with_control_deps",
-)  # fmt: skip
+)
 """What a joint graph with streams of its own goes through, in this order, as far as this torch has it."""
 
 
@@ -214,14 +254,22 @@ def _prepared(
     """Parameters lifted, arguments flattened and made fake: (function, fakes, descriptions, config, mode, symbols)."""
     device = [None] if t.takes("prepare_aot_module_simplified", "boxed_forward_device_index") else []
     made = t.prepare_aot_module_simplified(
-        module, tuple(args), kwargs, decompositions, keep_mutations, *device, False, flatten=True,
+        module,
+        tuple(args),
+        kwargs,
+        decompositions,
+        keep_mutations,
+        *device,
+        False,
+        flatten=True,
         force_non_lazy_backward_lowering=True,
-    )  # fmt: skip
+    )
     return (made[0], *made[4:9])
 
 
 def _trace(function: Callable[..., Any], args: Any, described: Any, config: Any) -> tuple[Any, Any]:
-    """The function as a graph of ATen operators, its placeholders and output described in `meta["desc"]`; and the arguments as
+    """The function as a graph of ATen operators, its placeholders and output described in `meta["desc"]`; and the
+    arguments as
     they were before tracing, which may change their metadata."""
     before = t.tree_map_only(torch.Tensor, t.detach_and_copy_item_memo, args)
     return t.create_graph(function, args, described, aot_config=config), before

@@ -1,8 +1,10 @@
 # pyright: basic
 """What a module assigns to itself while it is captured: buffers become outputs, everything else is put back and told.
 
-`self.seen = self.seen + 1` of a buffer is no write that functionalisation sees. As in `torch.export`, the value that was assigned
-last becomes an output in front, described as that buffer's mutation; unlike there, buffers of inner modules count too. Attributes
+`self.seen = self.seen + 1` of a buffer is no write that functionalisation sees. As in `torch.export`, the value that
+was assigned
+last becomes an output in front, described as that buffer's mutation; unlike there, buffers of inner modules count too.
+Attributes
 that are no buffers would keep fake tensors after tracing; they get their old values again.
 
 >>> with Assigned(module) as assigned: ...      # trace
@@ -48,7 +50,8 @@ class Assigned:
         self.restore()
 
     def restore(self) -> None:
-        """Gives attributes that hold a traced tensor their old values: an earlier call must not be seen by a later one."""
+        """Gives attributes that hold a traced tensor their old values: an earlier call must not be seen by a later
+        one."""
         for path, one, before in self.before:
             for name in [name for name, value in one.__dict__.items() if _traced(value)]:
                 if (full := f"{path}.{name}".lstrip(".")) not in self.kept:
@@ -79,7 +82,10 @@ class Assigned:
         nodes = {node.name: node for node in gm.graph.nodes}
         added = {name: nodes[node] for name, node in self.names.items() if node in nodes}
         output.args = ((*added.values(), *output.args[0]),)
-        output.meta["desc"] = [*(t.InputMutationAOTOutput(t.BufferAOTInput(name)) for name in added), *output.meta["desc"]]
+        output.meta["desc"] = [
+            *(t.InputMutationAOTOutput(t.BufferAOTInput(name)) for name in added),
+            *output.meta["desc"],
+        ]
         places = {getattr(described, "target", None): place for place, described in enumerate(_inputs(gm))}
         for name in added:
             place = places.get(name)

@@ -1,5 +1,6 @@
 # pyright: basic
-"""A captured graph with what is known of its inputs and outputs: what AOTAutograd's descriptors say of them, in our words, and
+"""A captured graph with what is known of its inputs and outputs: what AOTAutograd's descriptors say of them, in our
+words, and
 the caller's own values that they name.
 
 >>> captured.save("case")            # a case folder that every command takes
@@ -25,7 +26,8 @@ from ...dumps.schema import InputRecord
 
 @dataclass
 class OutputDescription:
-    """What one output of a graph is: "user", "mutation" (an input's new value), "alias base", "gradient", "token" or "saved".
+    """What one output of a graph is: "user", "mutation" (an input's new value), "alias base", "gradient", "token" or
+    "saved".
 
     `source` says of what: `output[0]`, `running_mean`. A gradient that no input needs is None and "unknown".
     """
@@ -70,8 +72,10 @@ class Captured:
         return made
 
     def save(self, path: str | Path, *, seed: int = 0) -> Path:
-        """Writes a case folder with the descriptions beside the graph; inputs that are objects of this process, such as a
-        DTensor's device mesh, are left out where they only pass through. Says `notes`. Raises UsageError where `path` exists.
+        """Writes a case folder with the descriptions beside the graph; inputs that are objects of this process, such as
+        a
+        DTensor's device mesh, are left out where they only pass through. Says `notes`. Raises UsageError where `path`
+        exists.
         """
         from ...dumps.live import save_graph
         from ...dumps.torchside.encode import CARRY
@@ -103,7 +107,8 @@ def outputs_of(gm: Any) -> list[OutputDescription]:
 
 
 class CallerValues:
-    """The caller's own values by the descriptor of an input: parameters and buffers by name, arguments by position, parts of a
+    """The caller's own values by the descriptor of an input: parameters and buffers by name, arguments by position,
+    parts of a
     tensor subclass by attribute, and the storage that overlapping inputs share.
     """
 
@@ -160,7 +165,8 @@ _PLAIN = (
 def without_objects(module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.GraphModule, list[int]]:
     """(the graph without inputs that are objects, the places of those that stay). The same graph where it has none.
 
-    Objects of the process, such as the device mesh of a DTensor, cannot be held by a case. Most only pass through to the outputs,
+    Objects of the process, such as the device mesh of a DTensor, cannot be held by a case. Most only pass through to
+    the outputs,
     beside the local tensors that they describe: the input goes, the outputs that were it become None.
 
     Raises UsageError where a node computes with such an object.

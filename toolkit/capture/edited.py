@@ -1,8 +1,10 @@
 # pyright: basic
 """An edited graph.py as a live graph again: its nodes as they are written, named after its variables.
 
-What was recorded of a node of the same name in the graph that it was made of is kept; of another operator source line and module
-alone. Its value is computed anew, on the fake inputs and with the symbols of that graph. Runs the text: for the child of
+What was recorded of a node of the same name in the graph that it was made of is kept; of another operator source line
+and module
+alone. Its value is computed anew, on the fake inputs and with the symbols of that graph. Runs the text: for the child
+of
 `import` alone.
 
 >>> save_edited(edited(Path("graphdbg-variant-1.py"), saved), saved, Path("graphdbg-variant-1"))
@@ -48,13 +50,19 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
     with _told(source, text):
         tree = ast.parse(text)
         tracer = _Tracer(source, tree, full)
-        names = {"__name__": "graph", "__file__": str(saved.program_path), CALL: tracer.call}  # there it finds stored tensors
+        names = {
+            "__name__": "graph",
+            "__file__": str(saved.program_path),
+            CALL: tracer.call,
+        }  # there it finds stored tensors
         exec(compile(_Calls().visit(tree), str(source), "exec"), names)
         if "Graph" not in names:
             raise UsageError("there is no class Graph", "its forward is the graph")
         module = tracer.module(names["Graph"]())
         if next(iter(module.graph.find_nodes(op="output"))).args[0] is None:
-            raise UsageError("forward returns nothing", "it may be cut off: it ends with a return of what the graph computes")
+            raise UsageError(
+                "forward returns nothing", "it may be cut off: it ends with a return of what the graph computes"
+            )
     wanted = [node.target for node in module.graph.find_nodes(op="placeholder")]
     if unknown := [str(name) for name in wanted if name not in given]:
         raise UsageError(f"forward takes {unknown[0]}", f"the graph has no such input; it has {', '.join(given)}")
@@ -66,7 +74,8 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
 
 
 def save_edited(module: fx.GraphModule, saved: SavedGraph, out: Path) -> int:
-    """Writes the case: the inputs that are left as they were recorded, so that what was made up is made up alike; returns how
+    """Writes the case: the inputs that are left as they were recorded, so that what was made up is made up alike;
+    returns how
     many there are."""
     with TemporaryDirectory() as folder:
         store = TensorStore(Path(folder) / "tensors")
@@ -82,7 +91,8 @@ def save_edited(module: fx.GraphModule, saved: SavedGraph, out: Path) -> int:
 
 
 class _Calls(ast.NodeTransformer):
-    """Makes a node of every call of torch's in a forward: fx sees by itself only those with an argument that it traces."""
+    """Makes a node of every call of torch's in a forward: fx sees by itself only those with an argument that it
+    traces."""
 
     def __init__(self) -> None:
         self.inside = False
@@ -117,7 +127,9 @@ class _Tracer(fx.Tracer):
             if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
                 if isinstance(one.value, ast.Attribute):  # weight = self.m_weight
                     self.variables[one.value.attr] = one.targets[0].id
-                self.variables |= dict.fromkeys(range(one.lineno, (one.end_lineno or one.lineno) + 1), one.targets[0].id)
+                self.variables |= dict.fromkeys(
+                    range(one.lineno, (one.end_lineno or one.lineno) + 1), one.targets[0].id
+                )
 
     def module(self, root: torch.nn.Module) -> fx.GraphModule:
         """The module, the graphs that it holds for higher-order operators first."""
@@ -146,7 +158,7 @@ class _Tracer(fx.Tracer):
 
     def create_node(
         self, kind: str, target: Any, args: Any, kwargs: Any, name: str | None = None, type_expr: Any = None
-    ) -> fx.Node:  # fmt: skip
+    ) -> fx.Node:
         """A node; a tensor that the graph holds is one node, however often it is used."""
         line = next((at for frame, at in traceback.walk_stack(None) if frame.f_code.co_filename == str(self.source)), 0)
         if kind == "get_attr":

@@ -1,12 +1,15 @@
 # pyright: basic
 """The child that opens a file that runs: python -m ...import_child FILE CASE TOLD LIKE MODULE...
 
-The modules are imported first, for the operators that they register. LIKE: the folder of the graph that FILE is an edited
+The modules are imported first, for the operators that they register. LIKE: the folder of the graph that FILE is an
+edited
 graph.py of (see `edited`); empty for another tool's file.
 
 A script runs as `__main__` up to the call of torch's `run_repro`, which is ours meanwhile: it is handed the module, the
-inputs' reader and the settings, and nothing is compiled. Its graph keeps the nodes as they are written (symbolic trace);
-sizes that were symbols are traced again with symbols. Writes one JSON object to TOLD, or `{"why": ...}` and exits with 2.
+inputs' reader and the settings, and nothing is compiled. Its graph keeps the nodes as they are written (symbolic
+trace);
+sizes that were symbols are traced again with symbols. Writes one JSON object to TOLD, or `{"why": ...}` and exits with
+2.
 """
 
 from __future__ import annotations
@@ -79,7 +82,13 @@ def _edited(source: Path, out: Path, told: Path, like: str) -> None:
     saved = resolve_graph(like)
     module = edited(source, saved)
     count = save_edited(module, saved, out)
-    made = {"kind": "edited graph", "stage": saved.stage, "nodes": len(module.graph.nodes), "inputs": count, "notes": []}
+    made = {
+        "kind": "edited graph",
+        "stage": saved.stage,
+        "nodes": len(module.graph.nodes),
+        "inputs": count,
+        "notes": [],
+    }
     told.write_text(json.dumps(made))
 
 
@@ -188,7 +197,8 @@ def _no_python(source: Path, error: Exception) -> str:
     why = f"line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else str(error)
     if b"run_repro" in text and b"<lambda>" in text:
         return (
-            f"{why} is no Python: torch's tools cannot write a graph that holds other graphs (cond, while_loop, scan) and leave "
+            f"{why} is no Python: torch's tools cannot write a graph that holds other graphs (cond, "
+            "while_loop, scan) and leave "
             "'<lambda>()' in their place; record the program itself instead: graphdbg dump SCRIPT"
         )
     return f"it is no Python ({why})"
@@ -203,7 +213,6 @@ def _traced(mod: Any, inputs: list[Any]) -> fx.GraphModule:
     with torch.no_grad():
         FakeTensorProp(module, mode).propagate(*inputs)
     return module
-
 
 
 def _set_inductor(name: str, value: Any) -> bool:

@@ -1,6 +1,7 @@
 """Files that hold a graph, as case folders: torch's repro scripts, exported programs, a graph.py that was edited.
 
-A script runs code of its author and an exported program may carry pickles, so both need `--trust`, and both are opened in a
+A script runs code of its author and an exported program may carry pickles, so both need `--trust`, and both are opened
+in a
 child that only leaves a case folder behind. This module imports no torch.
 
 >>> import_file(Path("repro.py"), Path("case"), trust=True)
@@ -33,7 +34,8 @@ LIMIT_S = 600.0
 
 @dataclass
 class Imported:
-    """What was made of a file: the case folder, what the file was, the stage at which the graph enters, notes for the reader."""
+    """What was made of a file: the case folder, what the file was, the stage at which the graph enters, notes for the
+    reader."""
 
     path: str
     kind: str
@@ -45,8 +47,9 @@ class Imported:
 
 def import_file(
     path: Path, out: Path, *, trust: bool, imports: Sequence[str] = (), like: SavedGraph | None = None
-) -> Imported:  # fmt: skip
-    """Makes a case folder `out` of a file, after importing `imports`. `like`: the graph of which it is the graph.py, edited.
+) -> Imported:
+    """Makes a case folder `out` of a file, after importing `imports`. `like`: the graph of which it is the graph.py,
+    edited.
     Raises UsageError for what it does not know, is not trusted, exists, cannot be written, or holds no graph."""
     if not path.is_file():
         raise UsageError(f"cannot import {path}", "there is no such file")
@@ -60,15 +63,23 @@ def import_file(
     if not trust:
         what = KINDS[path.suffix] if like is None else "a program"
         raise UsageError(
-            f"{path} is not opened", f"it is {what}, which can run any code of whoever wrote it",
+            f"{path} is not opened",
+            f"it is {what}, which can run any code of whoever wrote it",
             f"read it, then run graphdbg import {path}{f' --like {like.name}' if like else ''} --trust",
-        )  # fmt: skip
+        )
     if like is not None:
         _parsed(path)
     with temporary.folder("graphdbg-import-") as folder:
         told = folder / "told.json"
         child = [sys.executable, "-m", f"{__package__}.import_child"]
-        command = [*child, str(path.resolve()), str(out.resolve()), str(told), str(like.path.resolve()) if like else "", *imports]
+        command = [
+            *child,
+            str(path.resolve()),
+            str(out.resolve()),
+            str(told),
+            str(like.path.resolve()) if like else "",
+            *imports,
+        ]
         try:
             done = subprocess.run(command, cwd=path.resolve().parent, capture_output=True, timeout=LIMIT_S, check=False)
         except subprocess.TimeoutExpired as error:
@@ -85,7 +96,11 @@ def _parsed(path: Path) -> None:
     try:
         ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
-        at = f"line {error.lineno}, {(error.text or '').strip()}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+        at = (
+            f"line {error.lineno}, {(error.text or '').strip()}: {error.msg}"
+            if isinstance(error, SyntaxError)
+            else str(error)
+        )
         raise UsageError(f"{path} was not imported", at, "correct it and import it again") from error
 
 
@@ -95,6 +110,7 @@ def _failed(path: Path, done: subprocess.CompletedProcess[bytes], told: Path) ->
     lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
     end = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with code {done.returncode}"
     return UsageError(
-        f"{path} was not imported", f"running it {end}" + (f": {lines[-1].strip()}" if lines else ""),
+        f"{path} was not imported",
+        f"running it {end}" + (f": {lines[-1].strip()}" if lines else ""),
         f"run it by itself to see why: python {path}",
-    )  # fmt: skip
+    )

@@ -43,7 +43,8 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
     Then by pass: parts of the compiler are switched off. It stops at the first conviction that a run confirms.
     With --by node a node that is wrong by itself is looked for even where the results are right within rounding.
     Each probe is a process of its own with a private cache: your Inductor cache and bisections are not touched.
-    Exit code: 0 the graph does not fail, 1 it does, and what was found is printed, 4 it cannot be told, 130 interrupted.
+    Exit code: 0 the graph does not fail, 1 it does, and what was found is printed, 4 it cannot be told, 130
+    interrupted.
     """
     from ...dumps.store import resolve_graph
     from ...dumps.worst import keep

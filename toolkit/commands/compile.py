@@ -1,4 +1,5 @@
-"""`graphdbg compile`: a saved graph through every stage of the compile path, watched, stopped, skipped, compared and written."""
+"""`graphdbg compile`: a saved graph through every stage of the compile path, watched, stopped, skipped, compared and
+written."""
 
 from __future__ import annotations
 
@@ -24,31 +25,66 @@ class _Help(click.Command):
 @click.command(cls=_Help)
 @click.argument("graph", metavar="RUN/ID")
 @click.option("--until", metavar="STAGE", help="Stop after this stage.")
-@click.option("--skip", multiple=True, metavar="PASS",
-              help="Leave out a pass or stage, NAME or STAGE.NAME; `list` lists them; commas; can be repeated.")  # fmt: skip
+@click.option(
+    "--skip",
+    multiple=True,
+    metavar="PASS",
+    help="Leave out a pass or stage, NAME or STAGE.NAME; `list` lists them; commas; can be repeated.",
+)
 @click.option(
     "--diff", metavar="STAGE", help="The graph before this stage beside the graph after it; runs until there."
 )
-@click.option("--emit", metavar="KINDS", help="Print generated code, or write it with -o: source, and of Triton kernels "
-              "ttir, ttgir, llir, ptx, cubin; commas. Runs until codegen.")  # fmt: skip
-@click.option("--target", metavar="GPU", help="Compile for this GPU, which need not be here: cuda:80, cuda:90. With --emit of "
-              "a kernel's form the default is the GPU of the recording, else cuda:90.")  # fmt: skip
-@click.option("--kernel", metavar="NAME", help="With --emit: this kernel alone, or those whose names have this in them.")
-@click.option("-o", "--output", "folder", type=click.Path(path_type=Path), metavar="DIR",
-              help="Write graphs around each stage, code, kernels and tables to a new folder.")  # fmt: skip
-@click.option("--package", type=click.Path(path_type=Path), metavar="FILE.pt2",
-              help="Compile ahead of time, from the first stage on, to a new file that torch loads by itself.")  # fmt: skip
+@click.option(
+    "--emit",
+    metavar="KINDS",
+    help="Print generated code, or write it with -o: source, and of Triton kernels "
+    "ttir, ttgir, llir, ptx, cubin; commas. Runs until codegen.",
+)
+@click.option(
+    "--target",
+    metavar="GPU",
+    help="Compile for this GPU, which need not be here: cuda:80, cuda:90. With --emit of "
+    "a kernel's form the default is the GPU of the recording, else cuda:90.",
+)
+@click.option(
+    "--kernel", metavar="NAME", help="With --emit: this kernel alone, or those whose names have this in them."
+)
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write graphs around each stage, code, kernels and tables to a new folder.",
+)
+@click.option(
+    "--package",
+    type=click.Path(path_type=Path),
+    metavar="FILE.pt2",
+    help="Compile ahead of time, from the first stage on, to a new file that torch loads by itself.",
+)
 @device_option
 @limit_option("Seconds that the compile may take.")
 @import_option()
 @trust_option
 @json_option("Print one JSON document, also when the compile fails.")
 def compile(
-    graph: str, until: str | None, skip: tuple[str, ...], diff: str | None, emit: str | None, target: str | None,
-    kernel: str | None, folder: Path | None, package: Path | None, device: str | None, limit_s: float,
-    imports: tuple[str, ...], as_json: bool,
-) -> int:  # fmt: skip
-    """Compile a saved graph again and show every stage: nodes in and out, time, what changed, and the kernels that came of it.
+    graph: str,
+    until: str | None,
+    skip: tuple[str, ...],
+    diff: str | None,
+    emit: str | None,
+    target: str | None,
+    kernel: str | None,
+    folder: Path | None,
+    package: Path | None,
+    device: str | None,
+    limit_s: float,
+    imports: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Compile a saved graph again and show every stage: nodes in and out, time, what changed, and the kernels that came
+    of it.
 
     \b
     graphdbg compile run/0_0/forward                         the stages, and the kernels
@@ -58,7 +94,8 @@ def compile(
     graphdbg compile run/0_0/forward --emit ptx --target cuda:90   Triton kernels for a GPU that is not here
     graphdbg compile run/0_0/inference --package model.pt2   a package, for torch._inductor.aoti_load_package
 
-    The graph enters at the stage where it was recorded, in a process of its own. Nothing is run, no real inputs are needed,
+    The graph enters at the stage where it was recorded, in a process of its own. Nothing is run, no real inputs are
+    needed,
     and your compile caches are neither read nor written.
     A stage can be replaced from Python: graphdbg.toolkit.compile_fx.compile_fx(gm, inputs, replace={"joint": mine}).
     Exit code: 0 it compiled as far as asked, 1 a stage failed, 3 it needs a device or a compiler that is not here.
@@ -84,7 +121,9 @@ def compile(
     if forms or target:
         target = asked.target_for(saved, target)
     if package is not None:
-        asked.check_package(package, {"--until": until, "--skip": skip, "--diff": diff, "--emit": emit, "--target": target})
+        asked.check_package(
+            package, {"--until": until, "--skip": skip, "--diff": diff, "--emit": emit, "--target": target}
+        )
     asked.entry_of(saved)
     if folder is not None:
         check_folder(folder)
@@ -99,7 +138,16 @@ def compile(
     if target and not diff:
         stop = until or "codegen"
     request = Request(
-        stop, names, diff or "", bool(emit) or folder is not None, folder is not None, device, list(imports), limit_s,
-        target or "", forms, str(package.absolute()) if package else "",
-    )  # fmt: skip
+        stop,
+        names,
+        diff or "",
+        bool(emit) or folder is not None,
+        folder is not None,
+        device,
+        list(imports),
+        limit_s,
+        target or "",
+        forms,
+        str(package.absolute()) if package else "",
+    )
     return shown(saved, request, ShowOptions(graph, folder, bool(emit), as_json, tuple(kinds), kernel or ""))

@@ -25,8 +25,10 @@ def doctor(clean: bool, dry_run: bool, skill: bool, as_json: bool) -> None:
     Runs what the commands need: imports every package, compiles a small program and three nodes, forks, draws, looks at
     CUDA, the cache folder and the places in torch that the recorder hooks into. Each row is ok, MISSING (recording and
     looking cannot do without) or absent.
-    --clean removes what graphdbg keeps in $XDG_CACHE_HOME/graphdbg, else ~/.cache/graphdbg: the next replay makes it anew.
-    Exit code: 0 all that graphdbg cannot do without is there, 3 something essential is missing, or could not be removed.
+    --clean removes what graphdbg keeps in $XDG_CACHE_HOME/graphdbg, else ~/.cache/graphdbg: the next replay makes it
+    anew.
+    Exit code: 0 all that graphdbg cannot do without is there, 3 something essential is missing, or could not be
+    removed.
     """
     if skill:
         if clean:
@@ -73,7 +75,11 @@ def _clean(dry_run: bool, as_json: bool) -> int:
             | ({"kept": entry.kept} if entry.kept else {"removed": entry.removed})
             for entry in cleaned.entries
         ]
-        emit({"folder": cleaned.folder, "dry_run": dry_run, "entries": entries, "bytes": cleaned.bytes}, as_json=True, next=_NEXT)
+        emit(
+            {"folder": cleaned.folder, "dry_run": dry_run, "entries": entries, "bytes": cleaned.bytes},
+            as_json=True,
+            next=_NEXT,
+        )
     else:
         sizes = [size_text(entry.bytes) for entry in cleaned.entries]
         width = max(map(len, sizes), default=0)
@@ -84,5 +90,9 @@ def _clean(dry_run: bool, as_json: bool) -> int:
     going = sum(entry.bytes for entry in cleaned.entries if not entry.kept)
     kept = f", {size_text(cleaned.bytes - going)} kept" if any(entry.kept for entry in cleaned.entries) else ""
     done = "would be removed" if dry_run else "removed"
-    say(f"{cleaned.folder}: {size_text(going)} {done}{kept}" if cleaned.entries else f"{cleaned.folder}: nothing lies there")
+    say(
+        f"{cleaned.folder}: {size_text(going)} {done}{kept}"
+        if cleaned.entries
+        else f"{cleaned.folder}: nothing lies there"
+    )
     return 3 if failed else 0

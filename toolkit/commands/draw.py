@@ -21,19 +21,34 @@ from .options import limit_option
 
 @click.command()
 @click.argument("graph", metavar="RUN/ID")
-@click.option("-o", "--output", metavar="FILE", help="New file; .svg, .png, .pdf or .dot. Default: graphdbg-<id>.svg, numbered.")
+@click.option(
+    "-o", "--output", metavar="FILE", help="New file; .svg, .png, .pdf or .dot. Default: graphdbg-<id>.svg, numbered."
+)
 @click.option("--around", metavar="NODE", default="", help="Only that node and what lies near it.")
-@click.option("--hops", type=click.IntRange(min=0), help=f"With --around: how many steps away, both ways.  [default: {HOPS}]")
+@click.option(
+    "--hops", type=click.IntRange(min=0), help=f"With --around: how many steps away, both ways.  [default: {HOPS}]"
+)
 @click.option("--by-module", is_flag=True, help="One box for each module; large graphs are always drawn so.")
-@click.option("--depth", type=click.IntRange(min=1), metavar="N",
-              help="With --by-module: how many levels of modules to open. Default: as many as stay readable.")  # fmt: skip
+@click.option(
+    "--depth",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --by-module: how many levels of modules to open. Default: as many as stay readable.",
+)
 @click.option("--with-backward", is_flag=True, help="Forward and backward side by side, joined by the saved tensors.")
 @limit_option("Seconds that Graphviz may take.", LIMIT_S)
 @json_option()
 def draw(
-    graph: str, output: str | None, around: str, hops: int | None, by_module: bool, depth: int | None, with_backward: bool,
-    limit_s: float, as_json: bool,
-) -> None:  # fmt: skip
+    graph: str,
+    output: str | None,
+    around: str,
+    hops: int | None,
+    by_module: bool,
+    depth: int | None,
+    with_backward: bool,
+    limit_s: float,
+    as_json: bool,
+) -> None:
     """Draw a graph: boxes by op family, frames by module, edges with dtype and shape.
 
     \b
@@ -44,7 +59,9 @@ def draw(
     if hops is not None and not around:
         raise UsageError("--hops counts steps from a node", "no node is named", "name it with --around NODE")
     if around and (by_module or with_backward):
-        raise UsageError("--around shows nodes of one graph", "--by-module and --with-backward are other views", "one at a time")
+        raise UsageError(
+            "--around shows nodes of one graph", "--by-module and --with-backward are other views", "one at a time"
+        )
     from ..drawing import picture
 
     saved = resolve_graph(graph)

@@ -39,25 +39,40 @@ _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @click.command(context_settings=_PASS_ON)
-@click.option("-o", "--output", metavar="RUN", help="Folder to record into; it must not exist. Default: graphdbg-run-N.")
+@click.option(
+    "-o", "--output", metavar="RUN", help="Folder to record into; it must not exist. Default: graphdbg-run-N."
+)
 @click.option("--inputs", default="index", metavar="POLICY", help="none, meta, index (default), first, last or all.")
-@click.option("--when", default="", metavar="A,B", help="nan, error or both: keep the inputs of the step that went wrong.")
-@click.option("--held-limit", default="4G", show_default=True, metavar="SIZE", help="What --inputs last and --when may hold.")
+@click.option(
+    "--when", default="", metavar="A,B", help="nan, error or both: keep the inputs of the step that went wrong."
+)
+@click.option(
+    "--held-limit", default="4G", show_default=True, metavar="SIZE", help="What --inputs last and --when may hold."
+)
 @click.option("--max-disk", default="0", metavar="SIZE", help="What the run may take, like 500M; failed graphs stay.")
 @click.option("--keep", default=0, metavar="N", help="Keep the newest N compiles of each function.")
 @click.option("--only", default="", metavar="REGEX", help="Record graphs that match, in 'ID function file:line'.")
 @click.option("--after-step", default=0, metavar="N", help="Record what runs after the optimizer's Nth step.")
-@click.option("--compiled-autograd", is_flag=True,
-              help="Record each backward() as one graph too, of code that is not compiled as well.")
+@click.option(
+    "--compiled-autograd",
+    is_flag=True,
+    help="Record each backward() as one graph too, of code that is not compiled as well.",
+)
 @click.option("--stages", default="", metavar="A,B", help="Record these stages only.")
-@click.option("--on-failure", metavar="STEPS", help="minify, report or both: done with the failing graph when the command ended.")
+@click.option(
+    "--on-failure", metavar="STEPS", help="minify, report or both: done with the failing graph when the command ended."
+)
 @seconds_option("--on-failure-time", help="Seconds that --on-failure may take.", default=after_failure.LIMIT_S)
 @import_option("for --on-failure: ")
 @trust_option
 @click.option("--keep-cache", is_flag=True, help="Leave torch's compiler caches on, and say which graphs they hid.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] CMD...")
 def dump(
-    output: str | None, on_failure: str | None, on_failure_time: float, imports: tuple[str, ...], command: tuple[str, ...],
+    output: str | None,
+    on_failure: str | None,
+    on_failure_time: float,
+    imports: tuple[str, ...],
+    command: tuple[str, ...],
     **asked: Any,
 ) -> int:
     """Run a command and record every graph that its compiler stack builds.
@@ -67,7 +82,9 @@ def dump(
     steps = after_failure.steps(on_failure) if on_failure is not None else ()
     if imports and not steps:
         option = option_words(imports)[0]
-        raise UsageError(f"{option} does nothing by itself", "it is for what --on-failure does", "add --on-failure minify")
+        raise UsageError(
+            f"{option} does nothing by itself", "it is for what --on-failure does", "add --on-failure minify"
+        )
     options = recording(**asked)
     words = launch.command_line(command)
     run = _make_run(output, options, list(command))
@@ -87,10 +104,17 @@ def dump(
 
 def recording(*, when: str, held_limit: str, max_disk: str, stages: str, wrapped: bool = True, **plain: Any) -> Options:
     """The recording that the command line asks for; raises UsageError."""
-    return checked(Options(
-        run="", wrapped=wrapped, when=parts(when), held_limit=size_of(held_limit), max_disk=size_of(max_disk),
-        stages=check_stages(parts(stages)), **plain,
-    ))  # fmt: skip
+    return checked(
+        Options(
+            run="",
+            wrapped=wrapped,
+            when=parts(when),
+            held_limit=size_of(held_limit),
+            max_disk=size_of(max_disk),
+            stages=check_stages(parts(stages)),
+            **plain,
+        )
+    )
 
 
 def _tell(run: RunWriter, words: list[str], code: int, seen: Path | None, options: Options) -> None:
@@ -112,7 +136,8 @@ def _tell(run: RunWriter, words: list[str], code: int, seen: Path | None, option
 
 
 def _tell_where(path: Path) -> None:
-    """Where the NaN that `--when nan` saw first comes from, by eager's own run of that graph: kept as a verdict on it."""
+    """Where the NaN that `--when nan` saw first comes from, by eager's own run of that graph: kept as a verdict on
+    it."""
     run = open_run(path)
     found = next((one for one in why.first_found(run.processes) if one.what == "nan"), None)
     row = next((row for row in run.rows if found and (row.process, row.local) == (found.process, found.graph)), None)
@@ -146,9 +171,15 @@ def _seen_file() -> Iterator[Path | None]:
 
 def _make_run(output: str | None, options: Options, command: list[str]) -> RunWriter:
     record = RunRecord(
-        format=FORMAT, command=command, versions=versions(), environment=environment(), started=time.time(),
-        world_size=int(os.environ.get("WORLD_SIZE") or 1), inputs_policy=options.inputs, stages=options.stages,
-    )  # fmt: skip
+        format=FORMAT,
+        command=command,
+        versions=versions(),
+        environment=environment(),
+        started=time.time(),
+        world_size=int(os.environ.get("WORLD_SIZE") or 1),
+        inputs_policy=options.inputs,
+        stages=options.stages,
+    )
     if output is not None:
         return RunWriter.create(Path(output), record, ours=True)
     while True:

@@ -20,24 +20,36 @@ from .options import import_option
 
 @click.command("import")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("-o", "--output", metavar="CASE|RUN", type=click.Path(path_type=Path),
-              help="New folder. Default: the file's name with -case, of a trace graphdbg-run, numbered.")  # fmt: skip
-@click.option("--like", metavar="RUN/ID|CASE",
-              help="FILE is the graph.py of this graph, edited. Default: the graph beside a graph.py.")  # fmt: skip
-@click.option("--trust", is_flag=True, help="Run FILE's own code, in a process of its own; a trace has none that is run.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="CASE|RUN",
+    type=click.Path(path_type=Path),
+    help="New folder. Default: the file's name with -case, of a trace graphdbg-run, numbered.",
+)
+@click.option(
+    "--like",
+    metavar="RUN/ID|CASE",
+    help="FILE is the graph.py of this graph, edited. Default: the graph beside a graph.py.",
+)
+@click.option(
+    "--trust", is_flag=True, help="Run FILE's own code, in a process of its own; a trace has none that is run."
+)
 @import_option()
 @json_option()
 def import_(
     file: Path, output: Path | None, like: str | None, trust: bool, imports: tuple[str, ...], as_json: bool
-) -> None:  # fmt: skip
-    """Turn a repro script of torch's own tools, an exported program, or an edited graph.py into a case; a trace into a run.
+) -> None:
+    """Turn a repro script of torch's own tools, an exported program, or an edited graph.py into a case; a trace into a
+    run.
 
     \b
     FILE is a repro.py or minifier_launcher.py of torch._dynamo.config.repro_after, an
     fx_graph_runnable of a structured trace, or a .pt2 of torch.export.save. Its settings and, where
     they lie beside it, its inputs come along. Every command takes the folder: graphdbg triage CASE.
 
-    An edited graph.py becomes a case with the settings, the stage and the inputs of the graph that it was made of, which
+    An edited graph.py becomes a case with the settings, the stage and the inputs of the graph that it was made of,
+    which
     stays as it is: graphdbg diff RUN/ID CASE shows what was changed.
 
     A structured trace (TORCH_TRACE), a folder of them (one of each rank), or a torch_compile_debug folder becomes a run

@@ -1,4 +1,5 @@
-"""`graphdbg kernel`: one generated kernel alone on a GPU, with saved arguments: compared, timed, placed under the roofline;
+"""`graphdbg kernel`: one generated kernel alone on a GPU, with saved arguments: compared, timed, placed under the
+roofline;
 with --check each access of the kernels, on the CPU."""
 
 from __future__ import annotations
@@ -54,32 +55,47 @@ class KernelRequest(NamedTuple):
 @click.argument("graph", metavar="RUN/ID|DIR")
 @click.argument("name", required=False, default="", metavar="[NAME[#N]]")
 @click.option("--all", "every", is_flag=True, help="Every launch of every kernel.")
-@click.option("--check", is_flag=True, help="No GPU: hold each access of the kernels (or of NAME) against the real storage.")
+@click.option(
+    "--check", is_flag=True, help="No GPU: hold each access of the kernels (or of NAME) against the real storage."
+)
 @click.option("--interpret", is_flag=True, help="No GPU: the interpreter's results against eager's.")
-@click.option("--save", type=click.Path(path_type=Path), metavar="DIR", help="Write the launches to a new folder; needs no GPU.")
-@click.option("--target", metavar="DEVICE", help="The GPU that kernels are written for. Default: the one here, else cuda:90.")
-@click.option("--trust", is_flag=True, help="Run the sources that a folder, or a graph with kernels of a user's own, brings.")
+@click.option(
+    "--save", type=click.Path(path_type=Path), metavar="DIR", help="Write the launches to a new folder; needs no GPU."
+)
+@click.option(
+    "--target", metavar="DEVICE", help="The GPU that kernels are written for. Default: the one here, else cuda:90."
+)
+@click.option(
+    "--trust", is_flag=True, help="Run the sources that a folder, or a graph with kernels of a user's own, brings."
+)
 @seed_option
 @limit_option("Seconds for the interpretation, and for each launch.")
 @import_option()
 @json_option()
 def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) -> int:
-    """List a graph's Triton kernels, check them without a GPU, or run one alone on it: is its result right, and how fast is it?
+    """List a graph's Triton kernels, check them without a GPU, or run one alone on it: is its result right, and how
+    fast is it?
 
     \b
     graphdbg kernel run/0_0/forward                          the kernels: launches, grid, configuration, arguments
-    graphdbg kernel run/0_0/forward triton_red_fused_sum_1   that one on the GPU (NAME#2: its second launch; --all: each)
+    graphdbg kernel run/0_0/forward triton_red_fused_sum_1   that one on the GPU (NAME#2: its second launch; --all:
+    each)
     graphdbg kernel run/0_0/forward --check                  each access of each kernel, on the CPU
     graphdbg kernel run/0_0/forward --save DIR               launches as a folder, written with no GPU
     graphdbg kernel DIR [NAME] --trust                       the same from such a folder, on another machine
 
-    The graph's kernels are interpreted on the CPU, which gives every launch its arguments and results. On the GPU a kernel gets
-    the same arguments, in a process of its own that an illegal access ends alone; its results are compared with the interpreter's
+    The graph's kernels are interpreted on the CPU, which gives every launch its arguments and results. On the GPU a
+    kernel gets
+    the same arguments, in a process of its own that an illegal access ends alone; its results are compared with the
+    interpreter's
     and with eager's value of the node, its time with what the GPU can do at most, measured on the spot.
-    With --check an interpreter runs the kernels and looks at every access: out of bounds of the real storage, memory that
-    nothing wrote, two programs at one place, an index that overflowed, a NaN or infinity born, an assertion that failed. Where
+    With --check an interpreter runs the kernels and looks at every access: out of bounds of the real storage, memory
+    that
+    nothing wrote, two programs at one place, an index that overflowed, a NaN or infinity born, an assertion that
+    failed. Where
     results are wrong, the first kernel that departs from eager is named. Library calls are not checked.
-    Exit code: 0 agrees, 1 differs or died, or --check found a fault, 2 no such kernel, 3 no GPU or no Triton, 4 it could not be
+    Exit code: 0 agrees, 1 differs or died, or --check found a fault, 2 no such kernel, 3 no GPU or no Triton, 4 it
+    could not be
     checked.
     """
     from ..triton.launches import is_launches
@@ -103,18 +119,26 @@ def _check(graph: str, asked: KernelRequest) -> int:
     if is_launches(Path(graph)):
         raise UsageError("--check needs the graph", f"{graph} is a folder of launches", "name the graph: RUN/ID")
     if "#" in asked.name:
-        raise UsageError("--check looks at every launch of a kernel", f"{asked.name} is one", f"give {asked.name.split('#')[0]}")
+        raise UsageError(
+            "--check looks at every launch of a kernel", f"{asked.name} is one", f"give {asked.name.split('#')[0]}"
+        )
     return shown(
-        resolve_graph(graph), kernel=asked.name or None, seed=asked.seed, limit_s=asked.limit_s, imports=asked.imports,
+        resolve_graph(graph),
+        kernel=asked.name or None,
+        seed=asked.seed,
+        limit_s=asked.limit_s,
+        imports=asked.imports,
         as_json=asked.as_json,
-    )  # fmt: skip
+    )
 
 
 def _of_folder(folder: Path, asked: KernelRequest) -> int:
     from ..triton.launches import open_launches
 
     if asked.save is not None or asked.target is not None:
-        raise UsageError(f"{folder} is a folder of launches", "they are saved, and written for a target", "name a graph: RUN/ID")
+        raise UsageError(
+            f"{folder} is a folder of launches", "they are saved, and written for a target", "name a graph: RUN/ID"
+        )
     known = open_launches(folder)
     if asked.lists:
         return _listed(known, asked)
@@ -124,9 +148,10 @@ def _of_folder(folder: Path, asked: KernelRequest) -> int:
             return _judge(known, chosen, asked, children, {})
     if not asked.trust:
         raise UsageError(
-            f"running the kernels of {folder} runs source that lies there", "a kernel is a program",
+            f"running the kernels of {folder} runs source that lies there",
+            "a kernel is a program",
             f"read it, then run graphdbg kernel {folder} {asked.name or '--all'} --trust",
-        )  # fmt: skip
+        )
     with _children() as children:
         return _judge(known, chosen, asked, children, _require_gpu(children, known.index.target))
 
@@ -155,9 +180,15 @@ def _of_graph(graph: str, asked: KernelRequest) -> int:
         found = _require_gpu(children, target) if asked.needs_gpu else {} if target else gpu(children)
         names = [asked.name] if asked.name else None
         known = launches_of(
-            saved, asked.save or scratch / "launches", target or target_of(target_here(found)).name, children, names=names,
-            seed=asked.seed, imports=asked.imports, limit_s=asked.limit_s,
-        )  # fmt: skip
+            saved,
+            asked.save or scratch / "launches",
+            target or target_of(target_here(found)).name,
+            children,
+            names=names,
+            seed=asked.seed,
+            imports=asked.imports,
+            limit_s=asked.limit_s,
+        )
         if asked.name and not known.launches:
             raise _unknown(known, asked, saved, children, Path(scratch))
         if asked.lists or (asked.save is not None and not asked.interpret):
@@ -175,7 +206,13 @@ def _unknown(known: Launches, asked: KernelRequest, saved: Any, children: ForkSe
     if asked.save is not None:
         shutil.rmtree(asked.save)
     every = launches_of(
-        saved, scratch / "every", known.index.target, children, seed=asked.seed, imports=asked.imports, limit_s=asked.limit_s
+        saved,
+        scratch / "every",
+        known.index.target,
+        children,
+        seed=asked.seed,
+        imports=asked.imports,
+        limit_s=asked.limit_s,
     )
     return unknown(asked.name, every.launches)
 
@@ -187,12 +224,16 @@ def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
     found = gpu(children)
     if not found:
         raise EnvironmentLackError(
-            "no GPU here", "a kernel alone needs one",
-            "--save DIR writes launches; on a GPU machine: graphdbg kernel DIR --trust (--interpret compares without one)",
-        )  # fmt: skip
+            "no GPU here",
+            "a kernel alone needs one",
+            "--save DIR writes launches; on a GPU machine: graphdbg kernel DIR --trust (--interpret compares "
+            "without one)",
+        )
     if target is not None and target != target_here(found):
         raise UsageError(
-            f"kernels for {target} cannot run here", f"{found['name']} is a {target_here(found)}", "save them for that --target"
+            f"kernels for {target} cannot run here",
+            f"{found['name']} is a {target_here(found)}",
+            "save them for that --target",
         )
     return found
 
@@ -202,7 +243,9 @@ def _listed(known: Launches, asked: KernelRequest) -> int:
     from ..triton.judged import listed, table
 
     saved = str(asked.save) if asked.save is not None else None
-    there = [shlex.join(["graphdbg", "kernel", saved, "--all", "--trust"])] if saved is not None and known.launches else []
+    there = (
+        [shlex.join(["graphdbg", "kernel", saved, "--all", "--trust"])] if saved is not None and known.launches else []
+    )
     if asked.as_json:
         emit({**listed(known), "folder": saved}, as_json=True, next=there)
         return 0
@@ -215,7 +258,9 @@ def _listed(known: Launches, asked: KernelRequest) -> int:
     return 0
 
 
-def _judge(known: Launches, chosen: list[Launch], asked: KernelRequest, children: ForkServer, found: dict[str, Any]) -> int:
+def _judge(
+    known: Launches, chosen: list[Launch], asked: KernelRequest, children: ForkServer, found: dict[str, Any]
+) -> int:
     from ...dumps.output import emit, say
     from ..triton.judged import document, report
     from ..triton.kernel_asking import alone, ceilings, interpreted

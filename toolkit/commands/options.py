@@ -28,9 +28,12 @@ rung_option = click.option(
 )
 
 check_option = click.option(
-    "--check", default="auto", show_default=True, help="What counts as failing.",
+    "--check",
+    default="auto",
+    show_default=True,
+    help="What counts as failing.",
     type=click.Choice(["auto", "crash", "accuracy", "nan", "metadata", "missing-error", "rounding", "hang", "memory"]),
-)  # fmt: skip
+)
 
 seed_option = click.option(
     "--seed", type=int, default=0, show_default=True, help="For inputs that were not stored, and random ops."
@@ -40,7 +43,8 @@ device_option = click.option("--device", metavar="DEVICE", help="Move graph and 
 
 
 def limit_option(help: str, default: float | None = 600.0) -> Declared:
-    """`--limit`, the seconds of one child, which the command gets as `limit_s`; a line on stderr now and then while it waits."""
+    """`--limit`, the seconds of one child, which the command gets as `limit_s`; a line on stderr now and then while it
+    waits."""
 
     def declared(command: Callable[..., Any]) -> Callable[..., Any]:
         @seconds_option("--limit", "limit_s", help=help, default=default)
@@ -79,7 +83,9 @@ def import_option(before: str = "") -> Declared:
 def trust_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds `--trust` to a command that has `imports`."""
 
-    text = "Run the program's own Triton kernels, ops and passes, whose source is in the dump, and put in force settings "
+    text = (
+        "Run the program's own Triton kernels, ops and passes, whose source is in the dump, and put in force settings "
+    )
     text += "that name commands or paths: read it first."
 
     @click.option("--trust", is_flag=True, help=text)

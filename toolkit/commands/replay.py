@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
     from ..outcome import Outcome
 
+
 @click.command()
 @click.argument("graph", metavar="RUN[/ID]")
 @rung_option
@@ -31,17 +32,38 @@ if TYPE_CHECKING:
 @check_option
 @import_option()
 @trust_option
-@click.option("--stats", is_flag=True, help="Also print a table of every node's eager value: range, mean, spread, NaN, Inf.")
-@click.option("--values", is_flag=True,
-              help="Instead of judging, read each node's value under the rung: range, NaN, error to float64.")  # fmt: skip
-@click.option("--at", "node", metavar="NODE",
-              help="Stand at a node: what it was given, what it made; at a terminal, a Python prompt there.")  # fmt: skip
+@click.option(
+    "--stats", is_flag=True, help="Also print a table of every node's eager value: range, mean, spread, NaN, Inf."
+)
+@click.option(
+    "--values",
+    is_flag=True,
+    help="Instead of judging, read each node's value under the rung: range, NaN, error to float64.",
+)
+@click.option(
+    "--at",
+    "node",
+    metavar="NODE",
+    help="Stand at a node: what it was given, what it made; at a terminal, a Python prompt there.",
+)
 @json_option()
-@click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as things happen (docs/json-lines.md).")
+@click.option(
+    "--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as things happen (docs/json-lines.md)."
+)
 def replay(
-    graph: str, rung: str, seed: int, device: str | None, limit_s: float, check: str, imports: tuple[str, ...], stats: bool,
-    values: bool, node: str | None, as_json: bool, as_lines: bool,
-) -> None:  # fmt: skip
+    graph: str,
+    rung: str,
+    seed: int,
+    device: str | None,
+    limit_s: float,
+    check: str,
+    imports: tuple[str, ...],
+    stats: bool,
+    values: bool,
+    node: str | None,
+    as_json: bool,
+    as_lines: bool,
+) -> None:
     """Run a saved graph again under a rung of the ladder and judge the result against eager and float64.
 
     \b
@@ -112,7 +134,10 @@ def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
         raise UsageError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
     kept = [graph for graph in graphs if graph.status != "skipped"]
     if len(kept) < len(graphs):
-        say(f"left out: {counted(len(graphs) - len(kept), 'graph')} that the compiler itself gave up (Dynamo started over)")
+        say(
+            f"left out: {counted(len(graphs) - len(kept), 'graph')} that the compiler itself gave up (Dynamo "
+            "started over)"
+        )
     return kept
 
 
@@ -156,13 +181,24 @@ def _printed(outcome: Outcome) -> bool:
     return not outcome.ok and outcome.signature is not None and outcome.signature.kind in ("signal", "hang", "error")
 
 
-_STAGE = ("forward", "inference", "backward", "post_grad_forward", "post_grad_inference", "post_grad_backward", "joint_passed",
-          "joint", "pre_grad", "dynamo")  # fmt: skip
+_STAGE = (
+    "forward",
+    "inference",
+    "backward",
+    "post_grad_forward",
+    "post_grad_inference",
+    "post_grad_backward",
+    "joint_passed",
+    "joint",
+    "pre_grad",
+    "dynamo",
+)
 """Which stage to look at first when several fail alike: the narrowest that the inner compiler takes as it is."""
 
 
 def rank(judged: tuple[SavedGraph, Outcome]) -> tuple[tuple[int, int], int, float]:
-    """Failing graphs first, the worst before the others and wrong numbers by size; then what differs from the recording; then
+    """Failing graphs first, the worst before the others and wrong numbers by size; then what differs from the
+    recording; then
     the rest.
     """
     saved, outcome = judged
@@ -177,7 +213,11 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
     if as_json:
         emit(_row(saved, outcome) | ({"stats": stats} if stats else {}), as_json=True)
         return
-    lines = [first_line(outcome.verdict) + _aside(outcome), "", *(f"{what:<10} {said}" for what, said in facts(outcome))]
+    lines = [
+        first_line(outcome.verdict) + _aside(outcome),
+        "",
+        *(f"{what:<10} {said}" for what, said in facts(outcome)),
+    ]
     lines += [f"next       {command}" for command in outcome.verdict.next]
     if stats:
         from ..node_stats import table
@@ -192,7 +232,9 @@ def facts(outcome: Outcome) -> list[tuple[str, str]]:
     """What is said of an outcome below its first line: (what, text)."""
     told = [("verdict", outcome.text)]
     if outcome.signature is not None:
-        told.append(("signature", outcome.signature.text() + (f" ({outcome.signature_id})" if outcome.signature_id else "")))
+        told.append(
+            ("signature", outcome.signature.text() + (f" ({outcome.signature_id})" if outcome.signature_id else ""))
+        )
     told += [("seconds", f"{outcome.seconds:.2f}")] if outcome.seconds else []
     told += [("fidelity", outcome.fidelity)] if outcome.fidelity else []
     if found := whose_nan(outcome.rung, outcome.nan, outcome.eager_nan):
@@ -253,14 +295,28 @@ def _again(saved: SavedGraph) -> str:
 
 
 STAGES = {
-    "as it is": "judging the graph as it is", "eager": "running it eagerly", "compile": "compiling it with its values as outputs",
-    "run": "running what was compiled", "compare": "comparing with float64",
-}  # fmt: skip
+    "as it is": "judging the graph as it is",
+    "eager": "running it eagerly",
+    "compile": "compiling it with its values as outputs",
+    "run": "running what was compiled",
+    "compare": "comparing with float64",
+}
 
 
-def show_values(saved: SavedGraph, rung: str, seed: int, device: str | None, limit_s: float, imports: Sequence[str], *,
-                as_json: bool, as_lines: bool, asked: str = "") -> int:  # fmt: skip
-    """Prints the values as they come; `asked`: the graph as it was typed. Returns the exit code: 0 nothing is wrong, 1 something
+def show_values(
+    saved: SavedGraph,
+    rung: str,
+    seed: int,
+    device: str | None,
+    limit_s: float,
+    imports: Sequence[str],
+    *,
+    as_json: bool,
+    as_lines: bool,
+    asked: str = "",
+) -> int:
+    """Prints the values as they come; `asked`: the graph as it was typed. Returns the exit code: 0 nothing is wrong, 1
+    something
     is, or they could not be read."""
     from ..node_values.reading import node_values
     from ..node_values.words import heading, line
@@ -286,7 +342,9 @@ def show_values(saved: SavedGraph, rung: str, seed: int, device: str | None, lim
             rows.append(event)
     if as_json:
         plain = [{key: value for key, value in row.items() if key != "event"} for row in rows]
-        emit({**{key: value for key, value in end.items() if key not in ("event", "rows")}, "rows": plain}, as_json=True)
+        emit(
+            {**{key: value for key, value in end.items() if key not in ("event", "rows")}, "rows": plain}, as_json=True
+        )
     elif not as_lines:
         for note in end["notes"]:
             say(f"note: {note}")

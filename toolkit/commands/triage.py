@@ -76,28 +76,44 @@ def _refuse_script(options: Sequence[str], words: Sequence[str]) -> None:
 @seed_option
 @device_option
 @limit_option("Seconds that one rung (default 300), or one rung of a program's call, may take.", default=None)
-@seconds_option("--max-time", "max_time_s",
-                help="Seconds in all: by default 600 for a run; calls of a command: 3600. What is left out is said.")  # fmt: skip
+@seconds_option(
+    "--max-time",
+    "max_time_s",
+    help="Seconds in all: by default 600 for a run; calls of a command: 3600. What is left out is said.",
+)
 @import_option()
 @trust_option
 @click.option(
-    "-o",
-    "--output",
-    metavar="DIR",
-    help="For a command: the folder of what is found. Default: graphdbg-triage-N.",
+    "-o", "--output", metavar="DIR", help="For a command: the folder of what is found. Default: graphdbg-triage-N."
 )
-@click.option("--calls", metavar="N|A:B",
-              help="For a command: the first N calls of each function, or its calls A to B-1, from 0. Default: the first 3, "
-                   "and each that compiles anew, up to the first that departs.")  # fmt: skip
-@click.option("--symptom", type=click.Choice(_SYMPTOMS), help="What to look into; by default what the run's journals tell of.")
-@click.option("--workaround", is_flag=True, help="Look for what makes the failure go away, however many compiles that takes.")
+@click.option(
+    "--calls",
+    metavar="N|A:B",
+    help="For a command: the first N calls of each function, or its calls A to B-1, from 0. Default: the first 3, "
+    "and each that compiles anew, up to the first that departs.",
+)
+@click.option(
+    "--symptom", type=click.Choice(_SYMPTOMS), help="What to look into; by default what the run's journals tell of."
+)
+@click.option(
+    "--workaround", is_flag=True, help="Look for what makes the failure go away, however many compiles that takes."
+)
 @click.option("--rungs", metavar="A,B,...", help="Only these rungs; by default those that the run used.")
 @json_option()
-@click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as rungs end (docs/json-lines.md).")
+@click.option(
+    "--json-lines", "as_lines", is_flag=True, help="Print a JSON object a line as rungs end (docs/json-lines.md)."
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="RUN[/ID] | -- CMD...")
 @click.pass_context
-def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: bool, output: str | None,
-           calls: str | None, **options: Any) -> None:  # fmt: skip
+def triage(
+    ctx: click.Context,
+    words: tuple[str, ...],
+    as_json: bool,
+    as_lines: bool,
+    output: str | None,
+    calls: str | None,
+    **options: Any,
+) -> None:
     """Say which way of running a graph is the first to go wrong, and so which layer is to blame.
 
     \b
@@ -106,7 +122,8 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
     RUN     judges every graph once, worst first, and puts the worst ones up the ladder.
     -- CMD  runs a program once, and each call of what it gave to torch.compile beside eager and under each backend.
     \b
-    --symptom says what a RUN suffers from; else its journals do (a NaN that --when nan caught, a graph that failed or was in
+    --symptom says what a RUN suffers from; else its journals do (a NaN that --when nan caught, a graph that failed or
+    was in
     flight when its process died, several ranks, a recompile limit). One line says which, and where it was found.
       wrong       every graph beside eager and float64
       nan         the same, and the first node of eager's own that makes a NaN (record with dump --when nan)
@@ -125,9 +142,13 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
     script: list[str] | None = ctx.meta.get("graphdbg.command")
     if script is not None:
         if as_lines or options["rungs"]:
-            raise UsageError("--json-lines and --rungs are for a saved graph or run", "a command was given", "use --json")
+            raise UsageError(
+                "--json-lines and --rungs are for a saved graph or run", "a command was given", "use --json"
+            )
         if words:
-            raise UsageError(f"{words[0]} and a command were given", "one of them is wanted", "put -- before the command")
+            raise UsageError(
+                f"{words[0]} and a command were given", "one of them is wanted", "put -- before the command"
+            )
         if options["symptom"]:
             raise UsageError("--symptom is for a saved run", "a command was given", "record it: graphdbg dump -- CMD")
         raise SystemExit(_program(script, as_json, output, calls, options))
@@ -136,12 +157,18 @@ def triage(ctx: click.Context, words: tuple[str, ...], as_json: bool, as_lines: 
     if not words:
         raise UsageError("nothing to triage", "", "name a graph (RUN/ID), a run, or a command after --")
     if len(words) != 1:
-        raise UsageError(f"{len(words)} names were given", "one graph or run is wanted", "a command to run comes after --")
+        raise UsageError(
+            f"{len(words)} names were given", "one graph or run is wanted", "a command to run comes after --"
+        )
     (name,) = words
     found = resolve(name)
     if isinstance(found, SavedGraph):
         if options["symptom"]:
-            whole = "a run" if found.run is None else f"graphdbg triage {run_address(found.run)} --symptom {options['symptom']}"
+            whole = (
+                "a run"
+                if found.run is None
+                else f"graphdbg triage {run_address(found.run)} --symptom {options['symptom']}"
+            )
             raise UsageError("--symptom is for a whole run", f"{name} is one graph", f"name its run: {whole}")
         raise SystemExit(_one(found, name, as_json, as_lines, options))
     raise SystemExit(_run(found, name, as_json, as_lines, options))
@@ -160,12 +187,18 @@ def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: d
         start = {"event": "start", "graph": address(saved), "rungs": asked, "inputs": inputs_given(saved)}
         emit(start, as_json=True)
     found = climb(
-        saved, seed=options["seed"], device=options["device"], limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
-        all=options["go_on"], imports=options["imports"], max_time_s=options["max_time_s"], rungs=rungs,
+        saved,
+        seed=options["seed"],
+        device=options["device"],
+        limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
+        all=options["go_on"],
+        imports=options["imports"],
+        max_time_s=options["max_time_s"],
+        rungs=rungs,
         workaround=options["workaround"],
         told=(lambda row: emit(row.event(), as_json=True)) if as_lines else _tell,
         begun=(lambda name: emit({"event": "running", "rung": name}, as_json=True)) if as_lines else None,
-    )  # fmt: skip
+    )
     if not options["rungs"]:
         keep(saved.run, {saved.id: known(found.verdict)})
     _end(found, [ladder_table(found)], as_json, as_lines)
@@ -200,12 +233,21 @@ def _run(run: Run, name: str, as_json: bool, as_lines: bool, options: dict[str, 
         raise UsageError(f"{run.path} holds no graphs", why, f"see graphdbg ls {run.path}")
     say(f"symptom: {symptom} ({found_by})")
     found = triage_symptom(
-        run, symptom, found_by, asked=bool(asked), seed=options["seed"], device=options["device"],
-        limit_s=options["limit_s"] or DEFAULT_LIMIT_S, all=options["go_on"], imports=options["imports"],
-        max_time_s=options["max_time_s"] or DEFAULT_TIME_S, told=say,
+        run,
+        symptom,
+        found_by,
+        asked=bool(asked),
+        seed=options["seed"],
+        device=options["device"],
+        limit_s=options["limit_s"] or DEFAULT_LIMIT_S,
+        all=options["go_on"],
+        imports=options["imports"],
+        max_time_s=options["max_time_s"] or DEFAULT_TIME_S,
+        told=say,
         heard=(lambda graph, row: emit(row.event(graph), as_json=True)) if as_lines else lambda graph, row: None,
-        rungs=chosen(options["rungs"]), workaround=options["workaround"],
-    )  # fmt: skip
+        rungs=chosen(options["rungs"]),
+        workaround=options["workaround"],
+    )
     judged = [row for row in found.graphs if row.verdict.detail not in (NOT_JUDGED, NO_TIME)]
     at = found.verdict.where.graph if found.verdict.where is not None else ""
     keep(run, {row.id: known(row.verdict) for row in sorted(judged, key=lambda row: row.address != at)})
@@ -243,14 +285,25 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
     from ..program.run import triage_program
     from ..recorder.summary import shown_path
 
-    for option, given in (("--seed", options["seed"]), ("--device", options["device"]),
-                          *((name, True) for name in option_words(options["imports"]) if name.startswith("--"))):  # fmt: skip
+    for option, given in (
+        ("--seed", options["seed"]),
+        ("--device", options["device"]),
+        *((name, True) for name in option_words(options["imports"]) if name.startswith("--")),
+    ):
         if given:
-            raise UsageError(f"{option} says nothing of a command", "the command is run as it is", f"leave {option} out")
+            raise UsageError(
+                f"{option} says nothing of a command", "the command is run as it is", f"leave {option} out"
+            )
     found = triage_program(
-        command, calls=calls, all=options["go_on"], output=Path(output) if output else None, limit_s=options["limit_s"],
-        max_time_s=options["max_time_s"], quiet=as_json, told=say,
-    )  # fmt: skip
+        command,
+        calls=calls,
+        all=options["go_on"],
+        output=Path(output) if output else None,
+        limit_s=options["limit_s"],
+        max_time_s=options["max_time_s"],
+        quiet=as_json,
+        told=say,
+    )
     if as_json:
         emit(found.plain(), as_json=True)
     else:

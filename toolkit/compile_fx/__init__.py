@@ -1,7 +1,10 @@
-"""The compile path: graph in, callable out, as a visible list of stages over Inductor's own passes, lowering and code generation.
+"""The compile path: graph in, callable out, as a visible list of stages over Inductor's own passes, lowering and code
+generation.
 
-`compile_fx` is what `torch._inductor.compile_fx.compile_fx` is, orchestrated here, so that each stage can be watched, timed,
-skipped, replaced and stopped after. Torch's passes, lowering, scheduler and code generation are called, never rewritten.
+`compile_fx` is what `torch._inductor.compile_fx.compile_fx` is, orchestrated here, so that each stage can be watched,
+timed,
+skipped, replaced and stopped after. Torch's passes, lowering, scheduler and code generation are called, never
+rewritten.
 Importing this package imports no torch; the first compile does.
 
 >>> pipeline = Pipeline()

@@ -1,6 +1,7 @@
 """Inputs that have to start on 16 bytes, since generated GPU kernels rely on it: the copy of those that do not.
 
-Triton's kernels load 16 bytes at once where they were told that an input starts there, and a misaligned start is then an
+Triton's kernels load 16 bytes at once where they were told that an input starts there, and a misaligned start is then
+an
 error of the device. The C++ kernels of the CPU load vectors from anywhere, so there is nothing to check there. Must not
 add guards: whether a symbolic storage offset is aligned is only asked for what is already known of it.
 
@@ -28,9 +29,14 @@ def in_wrapper(to_check: Sequence[int], mutated: Collection[int], deferred: bool
 
 
 def aligning(
-    call: Call, to_check: Sequence[int], mutated: Collection[int] = (), names: Sequence[Any] = (), tell: Tell | None = None
+    call: Call,
+    to_check: Sequence[int],
+    mutated: Collection[int] = (),
+    names: Sequence[Any] = (),
+    tell: Tell | None = None,
 ) -> Call:
-    """`call` behind a look at the inputs `to_check`: a misaligned one is copied, and written back if it is one of `mutated`.
+    """`call` behind a look at the inputs `to_check`: a misaligned one is copied, and written back if it is one of
+    `mutated`.
 
     `tell` gets a sentence for each input when it is copied for the first time.
     """

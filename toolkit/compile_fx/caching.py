@@ -1,4 +1,5 @@
-"""The FX graph cache, local and remote, around code generation: looked up, filled, and what it said kept for the report.
+"""The FX graph cache, local and remote, around code generation: looked up, filled, and what it said kept for the
+report.
 
 A pipeline that skips, replaces or stops neither reads nor writes any cache, AOTAutograd's included: its code is nobody
 else's. Keys are torch's own, so what stock compiled is found here and the other way round.
@@ -58,7 +59,8 @@ def _known(module: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_or(work: Work, pipeline: Pipeline, generate: Generate) -> None:
-    """Sets `work.compiled` from the cache, or by `generate`, which a miss then saves. Says in the last report what happened."""
+    """Sets `work.compiled` from the cache, or by `generate`, which a miss then saves. Says in the last report what
+    happened."""
     remote = t.should_use_remote_fx_graph_cache()
     info: dict[str, Any] | None = None
     key: tuple[str, Any] | None = None
@@ -71,9 +73,13 @@ def load_or(work: Work, pipeline: Pipeline, generate: Generate) -> None:
         if key is not None:
             remote_cache = t.FxGraphCache.get_remote_cache() if remote else None
             work.compiled, info = t.FxGraphCache.load_with_key(
-                *key, work.inputs, t.inductor_config.fx_graph_cache, remote_cache,
-                is_backward=work.kwargs.get("is_backward", False), constants=work.constants,
-            )  # fmt: skip
+                *key,
+                work.inputs,
+                t.inductor_config.fx_graph_cache,
+                remote_cache,
+                is_backward=work.kwargs.get("is_backward", False),
+                constants=work.constants,
+            )
     state = info["cache_state"] if info is not None else "off"
     work.cache, work.cache_detail = state, str((info or {}).get("cache_bypass_reason") or (key[0] if key else ""))
     if state == "hit":
@@ -151,18 +157,23 @@ def _tell(work: Work, pipeline: Pipeline, info: dict[str, Any] | None, started_n
     event = dict(info) if info else {}
     t.CompileEventLogger.instant(f"fx_graph_cache_{state}", metadata=event, time_ns=started_ns)
     t.CompileEventLogger.try_add_pt2_compile(
-        "inductor_compile", cache_state=state, cache_event_time=started_ns, key=event.get("key"),
+        "inductor_compile",
+        cache_state=state,
+        cache_event_time=started_ns,
+        key=event.get("key"),
         components=event.get("components"),
         cache_bypass_reason=event.get("cache_bypass_reason") if info else "cache not enabled",
-        remote_cache_enabled=remote, local_cache_enabled=t.inductor_config.fx_graph_cache,
-    )  # fmt: skip
+        remote_cache_enabled=remote,
+        local_cache_enabled=t.inductor_config.fx_graph_cache,
+    )
     if info is not None:
         logs.trace_text(f"fx_graph_cache_{state}", lambda: json.dumps(event), "json")
     pipeline.tell_cache(work)
 
 
 def answered(until: str | None) -> contextlib.AbstractContextManager[None]:
-    """For a compile that stops after `until`: torch's question is answered by yes where no compiler can, and none is needed.
+    """For a compile that stops after `until`: torch's question is answered by yes where no compiler can, and none is
+    needed.
 
     Torch keeps the answer for the life of the process; nothing can be built in it anyway.
     """

@@ -1,10 +1,13 @@
 """The compilers that AOTAutograd calls with the graphs that it makes: joint to partition, forward, backward, inference.
 
-They mark which outputs the user sees and which inputs stay in place, then call the inner compiler. Must not compile themselves.
-A region of invoke_subgraph may have a partitioner of its own, which torch looks up by its name: while a compile of ours runs,
+They mark which outputs the user sees and which inputs stay in place, then call the inner compiler. Must not compile
+themselves.
+A region of invoke_subgraph may have a partitioner of its own, which torch looks up by its name: while a compile of ours
+runs,
 that name goes through our stages in this thread, and is torch's own for all else.
 
-Ahead of time a library takes the user's inputs alone: what export lifted to inputs is unlifted, and the values that buffers
+Ahead of time a library takes the user's inputs alone: what export lifted to inputs is unlifted, and the values that
+buffers
 have now are kept beside it, since a run writes to them. `package.py` is the way in from outside.
 
 >>> compilers = Compilers(pipeline, model, inputs, inner)
@@ -37,9 +40,13 @@ class Compilers:
     """What one whole compile gives to AOTAutograd. `inner` is the inner compiler, `make_decompositions()` the table."""
 
     def __init__(
-        self, pipeline: Pipeline, model: Any, inputs: Sequence[Any], inner: Callable[..., Any],
+        self,
+        pipeline: Pipeline,
+        model: Any,
+        inputs: Sequence[Any],
+        inner: Callable[..., Any],
         make_decompositions: Callable[[], Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.pipeline = pipeline
         self.model = model
         self.input_count = len(inputs)  # not the inputs: AOTAutograd keeps this object as long as its callable
@@ -91,9 +98,14 @@ class Compilers:
                 stack.enter_context(t.inductor_config.patch(t.get_cpp_wrapper_config()))
             stack.enter_context(_annotated(cudagraphs))
             return self.inner(
-                gm, inputs, static_input_idxs=static, cudagraphs=cudagraphs, is_backward=True, graph_id=extra.graph_id,
+                gm,
+                inputs,
+                static_input_idxs=static,
+                cudagraphs=cudagraphs,
+                is_backward=True,
+                graph_id=extra.graph_id,
                 boxed_forward_device_index=extra.forward_device,
-            )  # fmt: skip
+            )
 
     def for_inference(self) -> Any:
         """The compiler of an inference graph: with freezing on, parameters become constants."""
@@ -137,10 +149,14 @@ class Compilers:
         t.record_user_visible_output_idxs(gm)
         with _annotated(self.extra.cudagraphs):
             compiled = self.inner(
-                gm, inputs, static_input_idxs=t.get_static_input_idxs(fixed), cudagraphs=self.extra.cudagraphs,
-                graph_id=self.extra.graph_id, is_inference=is_inference,
+                gm,
+                inputs,
+                static_input_idxs=t.get_static_input_idxs(fixed),
+                cudagraphs=self.extra.cudagraphs,
+                graph_id=self.extra.graph_id,
+                is_inference=is_inference,
                 boxed_forward_device_index=self.extra.forward_device,
-            )  # fmt: skip
+            )
         split = len(getattr(compiled, "partition_maps", None) or ()) > 1
         if not is_inference and split and hasattr(self.extra, "forward_is_partitioned"):
             self.extra.forward_is_partitioned.value = True
@@ -167,14 +183,17 @@ def show_outputs(gm: Any, *, all_of_them: bool) -> None:
 
 
 def show_user_outputs(gm: Any, count: int, *, is_inference: bool) -> None:
-    """Marks the model's own `count` outputs. In training, those of mutated inputs come before them and saved values behind."""
+    """Marks the model's own `count` outputs. In training, those of mutated inputs come before them and saved values
+    behind."""
     output = t.output_node(gm)
     made = t.pytree.arg_tree_leaves(*output.args)
     context = t.TracingContext.try_get()
     first = 0
     if context is not None and context.fw_metadata and not is_inference:
         first = context.fw_metadata.num_mutated_inp_runtime_indices
-    assert first + count <= len(made), f"the graph returns {counted(len(made), 'value')}, the model {count} behind {first}"
+    assert first + count <= len(made), (
+        f"the graph returns {counted(len(made), 'value')}, the model {count} behind {first}"
+    )
     output.meta["user_visible_output_idxs"] = [i for i in range(first, first + count) if isinstance(made[i], fx.Node)]
 
 
@@ -201,7 +220,9 @@ def partitioned_by(partition: Partition) -> AbstractContextManager[None]:
 def _routed(usual: Function) -> Function:
     def routed(gm: Any, joint_inputs: Any, **kwargs: Any) -> tuple[Any, Any]:
         partition: Partition | None = _hooks.here
-        if partition is None or "partitioner_fn_override" not in kwargs:  # a whole graph is stock's: ours are given theirs
+        if (
+            partition is None or "partitioner_fn_override" not in kwargs
+        ):  # a whole graph is stock's: ours are given theirs
             return usual(gm, joint_inputs, **kwargs)
         return partition(gm, joint_inputs, **kwargs)
 
@@ -212,11 +233,14 @@ _hooks = Hooks(lambda: [(*t.home("partition_fn"), _routed)])
 
 
 def compile_ahead(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
-    """Captures an inference graph, unlifts its parameters and buffers, and compiles it to a library, with autocast off."""
+    """Captures an inference graph, unlifts its parameters and buffers, and compiles it to a library, with autocast
+    off."""
     t.is_valid_aoti_model_name()
 
     def export(work: Work) -> None:
-        with t.functorch_config.patch(unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose):
+        with t.functorch_config.patch(
+            unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose
+        ):
             traced, signature = t.aot_export_module(
                 gm, inputs, trace_joint=False, decompositions=compilers.decompositions
             )

@@ -1,8 +1,11 @@
 """The C++ standard library of what is built ahead of time: it must be the shared one, which torch uses.
 
-Some compilers (wrappers with -static-libstdc++, copies of GCC whose folder has libstdc++.a and no libstdc++.so) put a libstdc++
-into each library. Beside torch's shared one it crashes while it is loaded: it has locales of its own, but the dynamic linker
-shares the ids of their parts, so std::regex, with which torch's runtime reads the device's name, calls a wrong part. Must not
+Some compilers (wrappers with -static-libstdc++, copies of GCC whose folder has libstdc++.a and no libstdc++.so) put a
+libstdc++
+into each library. Beside torch's shared one it crashes while it is loaded: it has locales of its own, but the dynamic
+linker
+shares the ids of their parts, so std::regex, with which torch's runtime reads the device's name, calls a wrong part.
+Must not
 change what other compilers build.
 
 >>> with shared_standard_library() as notes:
@@ -38,7 +41,8 @@ _DYNAMIC, _DYNSYM, _NEEDED = 6, 11, 1
 
 @contextlib.contextmanager
 def shared_standard_library() -> Iterator[list[str]]:
-    """Within it torch links the shared libstdc++, whatever the compiler does by itself; gives what is to be told about it.
+    """Within it torch links the shared libstdc++, whatever the compiler does by itself; gives what is to be told about
+    it.
 
     Raises EnvironmentLackError where the compiler cannot.
     """
@@ -79,7 +83,8 @@ def refuse_its_own(package: str | Path) -> None:
 
 
 def holds_its_own(file: BinaryIO, start: int = 0) -> bool:
-    """Whether a 64-bit ELF library that begins at `start` defines libstdc++'s locales for others, and needs no libstdc++."""
+    """Whether a 64-bit ELF library that begins at `start` defines libstdc++'s locales for others, and needs no
+    libstdc++."""
 
     def read(offset: int, size: int) -> bytes:
         file.seek(start + offset)

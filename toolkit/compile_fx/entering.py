@@ -1,6 +1,7 @@
 """A saved graph enters the path at the stage where it was recorded, with the recorded arguments.
 
-What lies before that stage is not run again: a forward graph starts at post_grad, a joint graph at joint, a post-grad graph at
+What lies before that stage is not run again: a forward graph starts at post_grad, a joint graph at joint, a post-grad
+graph at
 lower. The same entries as rung `inductor`, with our stages for torch's.
 
 >>> compiled = enter(gm, fakes, spec, pipeline)
@@ -23,7 +24,8 @@ from .work import Work
 
 
 def enter(gm: Any, fakes: Sequence[Any], spec: ReplaySpec, pipeline: Pipeline) -> Compiled:
-    """Compiles a graph that it may change; returns what takes the flat inputs, an Unfinished where the pipeline stops."""
+    """Compiles a graph that it may change; returns what takes the flat inputs, an Unfinished where the pipeline
+    stops."""
 
     def run(stage: str, work: Work, mode: Any) -> Work:
         with compiling(mode):
@@ -39,7 +41,9 @@ def enter(gm: Any, fakes: Sequence[Any], spec: ReplaySpec, pipeline: Pipeline) -
     def joint_passes(gm: Any, fakes: Sequence[Any], mode: Any) -> Any:
         return run("joint", Work("inference", gm, fakes), mode).gm
 
-    def partition(gm: Any, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any], *, passes: bool) -> tuple[Any, Any]:
+    def partition(
+        gm: Any, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any], *, passes: bool
+    ) -> tuple[Any, Any]:
         given = {name: kwargs[name] for name in ("num_fwd_outputs", "static_lifetime_input_indices") if name in kwargs}
         work = Work("joint", gm, list(fakes), given, skip_invoke_subgraph=True)
         if passes:
@@ -54,7 +58,9 @@ def enter(gm: Any, fakes: Sequence[Any], spec: ReplaySpec, pipeline: Pipeline) -
         with (
             compiling(mode),
             t.inductor_config.patch(use_pre_grad_passes=passes),
-            t.functorch_config.patch(force_non_lazy_backward_lowering=True),  # so that the stages of the backward are seen
+            t.functorch_config.patch(
+                force_non_lazy_backward_lowering=True
+            ),  # so that the stages of the backward are seen
         ):
             return compile_fx(gm, list(fakes), pipeline=pipeline)
 

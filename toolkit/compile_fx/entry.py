@@ -1,7 +1,9 @@
 """`compile_fx`: the whole path, from Dynamo's graph to a callable.
 
-What `torch._inductor.compile_fx.compile_fx` does under the same configuration, with the same result; the difference is the
-pipeline, which sees each stage. `compile_graph` is the backend `graphdbg_triton`, with torch.compile's modes and options.
+What `torch._inductor.compile_fx.compile_fx` does under the same configuration, with the same result; the difference is
+the
+pipeline, which sees each stage. `compile_graph` is the backend `graphdbg_triton`, with torch.compile's modes and
+options.
 
 >>> compiled = compile_fx(gm, inputs, pipeline=(pipeline := Pipeline()))
 """
@@ -45,18 +47,22 @@ def compile_fx(
     until: str | None = None,
     pipeline: Pipeline | None = None,
 ) -> Any:
-    """Compiles a graph, of which it takes ownership, for example inputs (real or fake tensors, sizes, nested containers).
+    """Compiles a graph, of which it takes ownership, for example inputs (real or fake tensors, sizes, nested
+    containers).
 
-    The first seven parameters are those of Inductor's function of this name, and so is what comes back: a callable that takes the
-    inputs one by one; ahead of time the library's path. `observers`, `skip`, `replace` and `until` make a Pipeline, or one is
+    The first seven parameters are those of Inductor's function of this name, and so is what comes back: a callable that
+    takes the
+    inputs one by one; ahead of time the library's path. `observers`, `skip`, `replace` and `until` make a Pipeline, or
+    one is
     given. Raises UsageError for what cannot be skipped or is on the wrong device, and what the stages raise.
     """
     observers, skip = list(observers), (skip,) if isinstance(skip, str) else tuple(skip)
     if pipeline is not None and (observers or skip or replace or until):
         raise UsageError(
-            "a pipeline was given, and observers, skip, replace or until beside it", "it has its own of these",
+            "a pipeline was given, and observers, skip, replace or until beside it",
+            "it has its own of these",
             "name them where the Pipeline is made",
-        )  # fmt: skip
+        )
     pipeline = pipeline or Pipeline(observers, skip, replace, until)
     inner = inner_compile or functools.partial(compile_inner, pipeline=pipeline)
     patches = config_patches or {}
@@ -108,7 +114,8 @@ def _configured(gm: Any, inputs: Sequence[Any], inner: Callable[..., Any], main:
 
 
 def _wrapped(gm: Any, inputs: Sequence[Any], compile_graph: _CompileGraph, compile_main: _CompileGraph) -> Any:
-    """Compiles with `compile_main`; `compile_graph` is called with what Inductor takes in place of a graph that it does not.
+    """Compiles with `compile_main`; `compile_graph` is called with what Inductor takes in place of a graph that it does
+    not.
 
     That is a graph without a tuple of outputs, one of export with pytrees in its code, or one for nested inputs.
     """
@@ -141,9 +148,14 @@ def _traced_inputs(gm: Any, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 def _main(
-    pipeline: Pipeline, make_decompositions: Callable[[], Any], ignore_shape_env: bool, region: str | None,
-    inner: Callable[..., Any], gm: Any, inputs: Sequence[Any],
-) -> Any:  # fmt: skip
+    pipeline: Pipeline,
+    make_decompositions: Callable[[], Any],
+    ignore_shape_env: bool,
+    region: str | None,
+    inner: Callable[..., Any],
+    gm: Any,
+    inputs: Sequence[Any],
+) -> Any:
     """Everything behind the wrappers: a graph that returns a tuple, flat inputs."""
     with _around():
         ahead = t.V.aot_compilation and not t.inductor_config.enable_autograd_for_aot
@@ -159,7 +171,9 @@ def _main(
             t.V.set_fake_mode(fake_mode),
             t.tracing(tracing),
             t.compiled_autograd_off(),
-            t.functorch_config.patch(unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose),
+            t.functorch_config.patch(
+                unlift_effect_tokens=True, selective_decompose=t.inductor_config.selective_decompose
+            ),
             partitioned_by(compilers.partition),
             finished_by_us(pipeline),
         ):
@@ -208,7 +222,9 @@ def compile_graph(
     pipeline = ours.pop("pipeline", None)
     if pipeline is not None and ours:
         raise UsageError(
-            f"a pipeline was given, and {', '.join(ours)} beside it", "it has its own", "name them where the Pipeline is made"
+            f"a pipeline was given, and {', '.join(ours)} beside it",
+            "it has its own",
+            "name them where the Pipeline is made",
         )
     pipeline = pipeline or Pipeline(**ours)
     try:

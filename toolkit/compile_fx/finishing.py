@@ -1,11 +1,15 @@
-"""What becomes of loaded code around the stages align and cudagraphs, whether or not these run: strides told, wrappers put on.
+"""What becomes of loaded code around the stages align and cudagraphs, whether or not these run: strides told, wrappers
+put on.
 
 In stock's order: the strides of the outputs go to whoever traces, CUDA graphs are put on, then inputs are realigned
-where nothing was recorded (a recording has aligned inputs of its own), then the whole is made one operator where that is
+where nothing was recorded (a recording has aligned inputs of its own), then the whole is made one operator where that
+is
 set. Not saved in any cache.
 
-What AOTAutograd's cache hands out goes through align and cudagraphs as well, though no compiler of ours was called: torch
-finishes such a graph by a method of it, in the thread that compiles. While one of our compiles runs in a thread, that method is
+What AOTAutograd's cache hands out goes through align and cudagraphs as well, though no compiler of ours was called:
+torch
+finishes such a graph by a method of it, in the thread that compiles. While one of our compiles runs in a thread, that
+method is
 our two stages there; other threads get torch's. Must not touch what stock compiles.
 
 >>> last_stages(work, pipeline)
@@ -26,7 +30,8 @@ from .work import Work
 
 
 def later(pipeline: Pipeline, stage: str, work: Work) -> Callable[[str], None]:
-    """A function that adds a sentence to the report of the running stage, also when the compiled code is called long after."""
+    """A function that adds a sentence to the report of the running stage, also when the compiled code is called long
+    after."""
     report = next(one for one in reversed(pipeline.reports) if one.stage == stage and one.part == work.part)
     return lambda sentence: report.notes.append(sentence)
 
@@ -85,7 +90,8 @@ def _restore_graph(compiled: Any) -> None:
 
 
 def finished_by_us(pipeline: Pipeline) -> AbstractContextManager[None]:
-    """While entered, compiled graphs from AOTAutograd's cache go through the last stages of `pipeline`, in this thread."""
+    """While entered, compiled graphs from AOTAutograd's cache go through the last stages of `pipeline`, in this
+    thread."""
     return _hooks.inside(pipeline)
 
 
@@ -101,7 +107,9 @@ def last_stages(work: Work, pipeline: Pipeline) -> None:
 def _post_compile(usual: Function) -> Function:
     def post_compile(compiled: Any, inputs: Any, constants: Any, kwargs: Any) -> None:
         pipeline: Pipeline | None = _hooks.here
-        if pipeline is None or "graph_id" in kwargs:  # with it, an inner compiler calls: stock's, nested in a compile of ours
+        if (
+            pipeline is None or "graph_id" in kwargs
+        ):  # with it, an inner compiler calls: stock's, nested in a compile of ours
             usual(compiled, inputs, constants, kwargs)
             return
         backward = kwargs["is_backward"]

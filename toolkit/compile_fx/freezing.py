@@ -1,6 +1,8 @@
-"""Freezing: parameters of an inference graph become constants, which are folded, laid out anew, and no longer held as inputs.
+"""Freezing: parameters of an inference graph become constants, which are folded, laid out anew, and no longer held as
+inputs.
 
-The passes are torch's, of `_inductor/freezing.py`; their order, what is kept, what is freed, and the call that leaves out what
+The passes are torch's, of `_inductor/freezing.py`; their order, what is kept, what is freed, and the call that leaves
+out what
 became a constant are here. It happens at the end of the joint stage, whose report tells it. Must not run with grad on.
 
 >>> compiled = compile_frozen(compilers, gm, inputs)
@@ -44,9 +46,15 @@ def compile_frozen(compilers: Compilers, gm: Any, inputs: Sequence[Any]) -> Any:
     )
     with real_constants:
         compiled = compilers.inner(
-            work.gm, fakes, static_input_idxs=frozen.static, cudagraphs=extra.cudagraphs, graph_id=extra.graph_id,
-            is_inference=True, boxed_forward_device_index=extra.forward_device, layout_opt=frozen.channels_last,
-        )  # fmt: skip
+            work.gm,
+            fakes,
+            static_input_idxs=frozen.static,
+            cudagraphs=extra.cudagraphs,
+            graph_id=extra.graph_id,
+            is_inference=True,
+            boxed_forward_device_index=extra.forward_device,
+            layout_opt=frozen.channels_last,
+        )
     if t.V.aot_compilation:
         return compiled  # a library takes the remaining inputs alone
     return _dropping(compiled, frozen.places)
@@ -67,7 +75,8 @@ def _dropping(compiled: Any, places: Sequence[int]) -> Any:
 class Frozen:
     """One graph's freezing.
 
-    `kept`: inputs that stay, by their indices in AOTAutograd's graph; `places`: where a call finds them among its arguments;
+    `kept`: inputs that stay, by their indices in AOTAutograd's graph; `places`: where a call finds them among its
+    arguments;
     `static`: those of them whose memory stays in place; `channels_last`: whether convolutions were laid out anew.
     """
 
@@ -110,7 +119,8 @@ class Frozen:
         self.done = True
 
     def _without_parameters(self, gm: Any, context: Any) -> list[int]:
-        """Makes constants of parameters that are neither written to nor returned, and returns the inputs that are left."""
+        """Makes constants of parameters that are neither written to nor returned, and returns the inputs that are
+        left."""
         if context is None:
             return list(range(len(gm.graph.find_nodes(op="placeholder"))))
         flat = context.params_flat_unwrap_subclasses
@@ -139,9 +149,11 @@ class Frozen:
 
 
 def places_of(kept: Sequence[int], owners: Sequence[int], held: set[int]) -> list[int]:
-    """Where a call finds the inputs `kept` (indices in the graph): `owners[i]` is the parameter that input i is a part of.
+    """Where a call finds the inputs `kept` (indices in the graph): `owners[i]` is the parameter that input i is a part
+    of.
 
-    A parameter that is a tensor subclass is several inputs of the graph. Its parts come one by one if it is `held`; a frozen one
+    A parameter that is a tensor subclass is several inputs of the graph. Its parts come one by one if it is `held`; a
+    frozen one
     leaves a single empty argument.
 
     >>> places_of([2, 3], [0, 0, 1], {1})

@@ -1,7 +1,9 @@
 """The inner compile: one ATen graph in, one boxed callable out, through post_grad .. cudagraphs.
 
-What Inductor's `compile_fx_inner` does, by its own order of contexts, counters and caches: the same graph under the same
-configuration gets the same code and the same cache key. Must not compile in another process (torch's experimental modes for
+What Inductor's `compile_fx_inner` does, by its own order of contexts, counters and caches: the same graph under the
+same
+configuration gets the same code and the same cache key. Must not compile in another process (torch's experimental modes
+for
 that are refused).
 
 >>> compiled = compile_inner(gm, fakes, is_inference=True)
@@ -25,17 +27,29 @@ from .pipeline import Pipeline, Stopped, Unfinished
 from .work import Work
 
 _DEFAULTS: dict[str, Any] = {
-    "cudagraphs": None, "static_input_idxs": (), "is_backward": False, "graph_id": None, "cpp_wrapper": False,
-    "fx_wrapper": False, "is_inference": False, "boxed_forward_device_index": None, "layout_opt": None,
+    "cudagraphs": None,
+    "static_input_idxs": (),
+    "is_backward": False,
+    "graph_id": None,
+    "cpp_wrapper": False,
+    "fx_wrapper": False,
+    "is_inference": False,
+    "boxed_forward_device_index": None,
+    "layout_opt": None,
     "extern_node_serializer": None,
-}  # fmt: skip
+}
 
 
 def compile_inner(
-    gm: Any, example_inputs: Sequence[Any], compile_region_name: str | None = None, *, pipeline: Pipeline | None = None,
+    gm: Any,
+    example_inputs: Sequence[Any],
+    compile_region_name: str | None = None,
+    *,
+    pipeline: Pipeline | None = None,
     **kwargs: Any,
-) -> Any:  # fmt: skip
-    """Compiles a graph that returns a tuple, and takes ownership of it. `kwargs` are those of Inductor's inner compiler.
+) -> Any:
+    """Compiles a graph that returns a tuple, and takes ownership of it. `kwargs` are those of Inductor's inner
+    compiler.
 
     Returns torch's object for a compiled graph, which takes one list (ahead of time: with the library's path); an
     `Unfinished` where the pipeline stops. Raises what a stage raises, wrapped in torch's InductorError as stock does.
@@ -70,11 +84,14 @@ def _around(kwargs: dict[str, Any]) -> Iterator[None]:
         stack.enter_context(t.use_lazy_graph_module(t.dynamo_config.use_lazy_graph_module))
         stack.enter_context(
             t.dynamo_timed(
-                "compile_fx_inner", phase_name="inductor_compile", log_pt2_compile_event=True, log_waitcounter=True,
+                "compile_fx_inner",
+                phase_name="inductor_compile",
+                log_pt2_compile_event=True,
+                log_waitcounter=True,
                 waitcounter_name_override="compile_inductor",
                 dynamo_compile_column_us="inductor_cumulative_compile_time_us",
             )
-        )  # fmt: skip
+        )
         stack.enter_context(t.with_fresh_cache_if_config())
         stack.enter_context(t.DebugContext())
         t.CompileEventLogger.pt2_compile("inductor_compile", is_backward=kwargs["is_backward"])
@@ -104,7 +121,9 @@ def _compile(
     if kwargs["cudagraphs"] is None:
         kwargs["cudagraphs"] = t.BoxedBool(t.inductor_config.triton.cudagraphs)
     if t.inductor_config.save_args:
-        region = {"compile_region_name": compile_region_name} if t.takes("CompiledFxGraph", "compile_region_name") else {}
+        region = (
+            {"compile_region_name": compile_region_name} if t.takes("CompiledFxGraph", "compile_region_name") else {}
+        )
         t.save_args_for_compile_fx_inner(gm, example_inputs, **region, **kwargs)
     work.constants = t.CompiledFxGraphConstantsWithGm(gm)
     with t.dynamo_timed("fx_codegen_and_compile", log_pt2_compile_event=True, log_waitcounter=True):
@@ -140,9 +159,11 @@ def _timed_as_module(work: Work) -> contextlib.AbstractContextManager[Any]:
     if work.lowering is None or work.lowering.aot_mode:
         return contextlib.nullcontext()
     return t.dynamo_timed(
-        "GraphLowering.compile_to_module", phase_name="code_gen", log_pt2_compile_event=True,
+        "GraphLowering.compile_to_module",
+        phase_name="code_gen",
+        log_pt2_compile_event=True,
         dynamo_compile_column_us="inductor_code_gen_cumulative_compile_time_us",
-    )  # fmt: skip
+    )
 
 
 def _prepare_without_passes(work: Work) -> None:
@@ -155,7 +176,8 @@ def _prepare_without_passes(work: Work) -> None:
 
 
 def _write_code(work: Work, pipeline: Pipeline) -> None:
-    """Schedule and codegen. Ahead of time on a GPU torch writes the code twice, so its own function is called, with ours
+    """Schedule and codegen. Ahead of time on a GPU torch writes the code twice, so its own function is called, with
+    ours
     inside."""
     lowering = work.lowering
 
@@ -176,20 +198,17 @@ def _write_code(work: Work, pipeline: Pipeline) -> None:
 
 
 def _is_empty(gm: Any) -> bool:
-    return (
-        t.count_calls(gm.graph) == 0
-        and not t.V.aot_compilation
-        and not t.functorch_config.bundled_autograd_cache
-    )
+    return t.count_calls(gm.graph) == 0 and not t.V.aot_compilation and not t.functorch_config.bundled_autograd_cache
 
 
 def _refuse_single_output(gm: Any) -> None:
     made = t.output_node(gm).args[0]
     if not isinstance(made, (tuple, list)):
         raise UsageError(
-            "the graph cannot be compiled as it is", f"it returns {made} and not a tuple",
+            "the graph cannot be compiled as it is",
+            f"it returns {made} and not a tuple",
             "return a tuple, or call compile_fx, which wraps such graphs",
-        )  # fmt: skip
+        )
 
 
 def _log(doing: str, kwargs: dict[str, Any]) -> None:

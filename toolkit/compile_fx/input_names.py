@@ -1,7 +1,9 @@
 """What the inputs of a compiled graph are called: by the graph (primals_3) and in the user's program (model.fc.weight).
 
-Only reads metadata, of Dynamo's sources and AOTAutograd's descriptors; an input that nothing more is known about has its
-placeholder's name alone. Must not change what a cache key is made of: what is kept lies on the nodes, which are no part of it.
+Only reads metadata, of Dynamo's sources and AOTAutograd's descriptors; an input that nothing more is known about has
+its
+placeholder's name alone. Must not change what a cache key is made of: what is kept lies on the nodes, which are no part
+of it.
 
 >>> [str(name) for name in names_of(gm)]
 ['primals_1 (model.fc.weight)', 'primals_2 (x)', 'tangents_1']
@@ -30,7 +32,8 @@ class InputName(NamedTuple):
 
 
 def readable(source: str) -> str:
-    """Dynamo's source expression as a user writes it: L['self']._modules['fc']._parameters['weight'] is self.fc.weight."""
+    """Dynamo's source expression as a user writes it: L['self']._modules['fc']._parameters['weight'] is
+    self.fc.weight."""
     return _LOCAL.sub(r"\1", _INDEXED.sub(r".\1", source))
 
 
@@ -59,7 +62,8 @@ def name_of(node: Any) -> InputName:
 
 
 def names_for(work: Any) -> list[InputName]:
-    """The names of a part's inputs; of a graph from AOTAutograd's cache torch keeps those of the placeholders for CUDA graphs."""
+    """The names of a part's inputs; of a graph from AOTAutograd's cache torch keeps those of the placeholders for CUDA
+    graphs."""
     kept = getattr(getattr(work.compiled, "cudagraph_info", None), "placeholders", None) or ()
     return names_of(work.gm) or [InputName(one.name) for one in kept]
 

@@ -1,5 +1,6 @@
 # pyright: basic
-"""What a kernel moves and computes, read off Inductor's scheduler while code is generated: bytes, and floating-point operations.
+"""What a kernel moves and computes, read off Inductor's scheduler while code is generated: bytes, and floating-point
+operations.
 
 Bytes: each buffer once, as much of it as the loops touch at most (the scheduler's own count); what a kernel makes and
 only it uses is not moved. Operations: library calls by their shapes; loops count each arithmetic operation of their
@@ -25,15 +26,21 @@ from .. import torch_private as t
 
 _NO_ARITHMETIC = frozenset((
     "load", "store", "store_reduction", "constant", "index_expr", "get_index", "to_dtype", "to_dtype_bitcast", "output",
-    "masked", "where", "load_seed", "check_bounds", "indirect_indexing", "set_indirect", "device_assert_async", "identity",
-    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or",
-    "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "signbit", "isnan", "isinf", "bucketize", "sort",
+    "masked", "where", "load_seed", "check_bounds", "indirect_indexing", "set_indirect", "device_assert_async",
+    "identity",
+    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "signbit", "isnan", "isinf", "bucketize",
+    "sort",
     "any", "halide_clamp", "inline_asm_elementwise", "placeholder", "frexp", "getitem", "partial_accumulate",
 ))  # fmt: skip
 _LIBRARY = {
-    "_linear_pointwise": "linear", "_mkl_linear": "linear", "_convolution_pointwise": "convolution",
-    "_convolution_pointwise_": "convolution", "_convolution_transpose_pointwise": "convolution",
-}  # fmt: skip
+    "_linear_pointwise": "linear",
+    "_mkl_linear": "linear",
+    "_convolution_pointwise": "convolution",
+    "_convolution_pointwise_": "convolution",
+    "_convolution_transpose_pointwise": "convolution",
+}
 _WELFORD = 6
 
 

@@ -1,8 +1,11 @@
 # pyright: basic
-"""Watches code generation for kernels: which nodes each is made of, what it moves and computes. The code stays what it is.
+"""Watches code generation for kernels: which nodes each is made of, what it moves and computes. The code stays what it
+is.
 
-Inductor tells its provenance function of every kernel as its call is written, whether or not provenance is on (that would put
-comments and handles into the code). While a stage `codegen` runs, that function is listened to at each place that calls it.
+Inductor tells its provenance function of every kernel as its call is written, whether or not provenance is on (that
+would put
+comments and handles into the code). While a stage `codegen` runs, that function is listened to at each place that calls
+it.
 
 >>> watch = KernelWatch()
 >>> compile_fx(gm, inputs, observers=[watch])
@@ -35,7 +38,8 @@ Hearer = Callable[[KernelRow, list[Any], Any], None]
 
 
 class KernelWatch(Observer):
-    """Collects kernels by part. `rows` in the order in which they are called; `maps` node -> kernels; `without` node -> why none.
+    """Collects kernels by part. `rows` in the order in which they are called; `maps` node -> kernels; `without` node ->
+    why none.
 
     `tell` is called with a part's name when its code is written; `name_of` gives the part of a Work another name.
     """
@@ -158,7 +162,8 @@ def _row(schedule: Any, name: str, kind: str) -> tuple[KernelRow, list[Any]]:
 
 
 def _of_one_graph(origins: list[Any]) -> list[Any]:
-    """Of a kernel inside a body, Inductor names nodes of the outer graph as well, the call of the body and its arguments."""
+    """Of a kernel inside a body, Inductor names nodes of the outer graph as well, the call of the body and its
+    arguments."""
     here = getattr(getattr(t.V.graph, "module", None), "graph", None)
     own = [node for node in origins if node.graph is here]
     return own or origins

@@ -1,4 +1,5 @@
-"""What Inductor logs of a compile beside its stages, under TORCH_LOGS: bytes and run times of the code, its matrix products.
+"""What Inductor logs of a compile beside its stages, under TORCH_LOGS: bytes and run times of the code, its matrix
+products.
 
 Must not compute anything while the log is off.
 
@@ -29,7 +30,8 @@ def trace_text(name: str, make: Callable[[], str], encoding: str = "string") -> 
 
 
 def of_code(work: Work) -> None:
-    """Bytes moved, elements and estimated run times by scheduler node, also added to Inductor's metrics; who runs which graph."""
+    """Bytes moved, elements and estimated run times by scheduler node, also added to Inductor's metrics; who runs which
+    graph."""
     log = t.inductor_metrics_log
     if log.isEnabledFor(logging.INFO):
         moved, elements, runtimes = work.lowering.count_bytes()
@@ -44,7 +46,8 @@ def of_code(work: Work) -> None:
 
 
 def of_products() -> None:
-    """How many matrix products of which sizes were lowered so far: keys of the counter end in batch (if any), m, n and k."""
+    """How many matrix products of which sizes were lowered so far: keys of the counter end in batch (if any), m, n and
+    k."""
     log = t.compile_log
     if not log.isEnabledFor(logging.INFO):
         return

@@ -1,6 +1,8 @@
-"""Inputs whose elements share memory: with each other inside one tensor (expanded, windows of as_strided), or between tensors.
+"""Inputs whose elements share memory: with each other inside one tensor (expanded, windows of as_strided), or between
+tensors.
 
-Such inputs cannot be written element by element in any order, and copies of two that overlap part them: CUDA graphs and alignment
+Such inputs cannot be written element by element in any order, and copies of two that overlap part them: CUDA graphs and
+alignment
 have to know. Decided exactly, as whether a sum of strides is zero, with a limit on the work: beyond it the answer is
 True. Reads sizes as integers (hints of symbolic ones), adds no guards, touches no memory.
 
@@ -28,7 +30,8 @@ Term = tuple[int, int, int]
 
 
 def expanded_dims(tensor: Any) -> list[int]:
-    """Dimensions along which every element is the same one: stride 0 and more than one of them. None in what is no tensor."""
+    """Dimensions along which every element is the same one: stride 0 and more than one of them. None in what is no
+    tensor."""
     layout = _layout(tensor) if isinstance(tensor, torch.Tensor) else None
     return [] if layout is None else [d for d, (n, s) in enumerate(zip(*layout[:2], strict=True)) if s == 0 and n != 1]
 
@@ -72,7 +75,8 @@ class Shared(NamedTuple):
 
 
 def shared(inputs: Sequence[Any]) -> list[Shared]:
-    """Which inputs have memory in common; fake tensors say so too. Views that lie beside each other in one storage have none."""
+    """Which inputs have memory in common; fake tensors say so too. Views that lie beside each other in one storage have
+    none."""
     by_storage: dict[int, list[int]] = {}
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and (storage := _storage_id(value)) is not None:
@@ -109,7 +113,8 @@ def _span(tensor: torch.Tensor) -> tuple[float, float]:
 
 
 def described(inputs: Sequence[Any], names: Sequence[Any], most: int = 4) -> list[str]:
-    """A sentence for each input that overlaps itself and for each two that overlap, up to `most`, and how many more there are."""
+    """A sentence for each input that overlaps itself and for each two that overlap, up to `most`, and how many more
+    there are."""
     found: list[str] = []
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and overlaps_itself(value):
@@ -118,7 +123,8 @@ def described(inputs: Sequence[Any], names: Sequence[Any], most: int = 4) -> lis
                 f"expanded along {_dims(dims)}" if dims and not overlaps_itself(value, expanded=False) else "a window"
             )
             found.append(
-                f"{name_at(names, index)} overlaps itself ({kind}: sizes {_text(value.shape)}, strides {_text(value.stride())})"
+                f"{name_at(names, index)} overlaps itself ({kind}: sizes {_text(value.shape)}, strides "
+                f"{_text(value.stride())})"
             )
     for first, second, how in shared(inputs):
         verb = "are " if how == "the same memory" else ""
@@ -136,7 +142,8 @@ def _how(one: torch.Tensor, other: torch.Tensor) -> str:
         return ""
     if first == second and one.dtype == other.dtype:
         return "the same memory"
-    # a byte of the one that is a byte of the other: offsets, indices and the byte within the element differ to the same sum
+    # a byte of the one that is a byte of the other: offsets, indices and the byte within the element differ to the same
+    # sum
     terms: list[Term] = []
     for (sizes, strides, _), bytes_each, sign in ((first, one.dtype.itemsize, 1), (second, other.dtype.itemsize, -1)):
         for size, stride in zip(sizes, strides, strict=True):
@@ -149,7 +156,8 @@ def _how(one: torch.Tensor, other: torch.Tensor) -> str:
 
 
 def _nested(dims: list[tuple[int, int]]) -> bool:
-    """Whether each stride steps over all that the smaller ones reach: then nothing can overlap. True for all dense tensors."""
+    """Whether each stride steps over all that the smaller ones reach: then nothing can overlap. True for all dense
+    tensors."""
     reach = 0
     for stride, size in sorted(dims):
         if stride <= reach:
@@ -159,7 +167,8 @@ def _nested(dims: list[tuple[int, int]]) -> bool:
 
 
 def _reaches(terms: list[Term], target: int) -> bool:
-    """Whether factors within their limits make the strides add up to `target`; True as well when that takes too long to tell."""
+    """Whether factors within their limits make the strides add up to `target`; True as well when that takes too long to
+    tell."""
     ordered = sorted(terms, key=lambda term: -abs(term[0]))
     spans = [(min(s * low, s * high), max(s * low, s * high)) for s, low, high in ordered]
     least, most, divisor = [0], [0], [0]
@@ -209,7 +218,8 @@ def _text(values: Sequence[Any]) -> str:
 
 
 def _hint_of(value: Any) -> int | None:
-    """An integer, or the one that a symbolic one stood for when it was traced; None where there is none. No guard is added."""
+    """An integer, or the one that a symbolic one stood for when it was traced; None where there is none. No guard is
+    added."""
     if not isinstance(value, torch.SymInt):
         return int(value)
     hint = value.node.hint

@@ -1,6 +1,7 @@
 """Ahead of time to a `.pt2` package, which another process loads and runs with torch alone.
 
-What `torch._inductor.aoti_compile_and_package` does, through this path's stages; it takes plain graphs, too. The package appears
+What `torch._inductor.aoti_compile_and_package` does, through this path's stages; it takes plain graphs, too. The
+package appears
 whole or not at all, and nothing else is left behind. Must not change the caller's graph or module.
 
 >>> path = compile_ahead_of_time(torch.export.export(model, (x,)), path="model.pt2")
@@ -39,8 +40,10 @@ def compile_ahead_of_time(
 ) -> Path | Unfinished:
     """Compiles an ExportedProgram, or a GraphModule for tensors like `args`, and returns the package's path.
 
-    An ExportedProgram has example inputs of its own, so `args` may be left out. A GraphModule's sizes become numbers unless its
-    placeholders hold symbols. `path` ends in .pt2 (default: in Inductor's cache folder, named after the graph's code). Returns an
+    An ExportedProgram has example inputs of its own, so `args` may be left out. A GraphModule's sizes become numbers
+    unless its
+    placeholders hold symbols. `path` ends in .pt2 (default: in Inductor's cache folder, named after the graph's code).
+    Returns an
     Unfinished where the pipeline stops. Raises UsageError for what no library can take, and what the stages raise.
     """
     gm, args, kwargs = _graph_of(program, args, kwargs)
@@ -135,13 +138,16 @@ def _flattened(gm: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[li
 def _refuse_others(gm: Any, values: Sequence[Any]) -> None:
     nodes = gm.graph.find_nodes(op="placeholder")
     if len(nodes) != len(values):
-        raise UsageError("the graph cannot be compiled", f"it takes {counted(len(nodes), 'input')} and is given {len(values)}")
+        raise UsageError(
+            "the graph cannot be compiled", f"it takes {counted(len(nodes), 'input')} and is given {len(values)}"
+        )
     for node, value in zip(nodes, values, strict=True):
         if not isinstance(value, torch.Tensor):
             raise UsageError(
                 "the graph cannot be compiled ahead of time",
                 f"a library takes tensors alone, and {node.name} is given a {type(value).__name__}",
-                "make a program of the model with torch.export.export(model, args), which takes nested inputs and numbers",
+                "make a program of the model with torch.export.export(model, args), which takes nested "
+                "inputs and numbers",
             )
 
 
@@ -179,10 +185,14 @@ def _settings(asked: dict[str, Any], specs: dict[str, str], folder: str) -> dict
         raise UsageError("no package can be made", "aot_inductor.output_path asks for a library", "give path instead")
     return t.maybe_aoti_standalone_config(
         {
-            **asked, **specs, "cpp_wrapper": True, "enable_autograd_for_aot": False, "aot_inductor.package": True,
+            **asked,
+            **specs,
+            "cpp_wrapper": True,
+            "enable_autograd_for_aot": False,
+            "aot_inductor.package": True,
             "aot_inductor.output_path": str(Path(folder) / "model"),
         }
-    )  # fmt: skip
+    )
 
 
 def _library(gm: Any, inputs: list[Any], inner: Any, pipeline: Pipeline, settings: dict[str, Any]) -> Any:

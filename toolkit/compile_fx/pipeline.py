@@ -1,6 +1,7 @@
 """Runs stages: times them, tells observers, skips and replaces, stops, and keeps a report of each.
 
-A stage does not know whether it is watched. With anything skipped, replaced or stopped after, no compile cache is read or
+A stage does not know whether it is watched. With anything skipped, replaced or stopped after, no compile cache is read
+or
 written: it would hand the changed code to others. Must not import torch.
 
 >>> pipeline = Pipeline(skip=("joint",), until="lower")
@@ -33,9 +34,11 @@ Action = Callable[[Work, "Pipeline"], None]
 
 @dataclass
 class StageReport:
-    """What one stage did to one part. `seconds` leaves out stages that ran inside it; `removed` and `added` count operators.
+    """What one stage did to one part. `seconds` leaves out stages that ran inside it; `removed` and `added` count
+    operators.
 
-    Behind lowering there is no graph any more: `took` and `made` say how much of what (64 "buffers", 19 "groups", 812 "lines").
+    Behind lowering there is no graph any more: `took` and `made` say how much of what (64 "buffers", 19 "groups", 812
+    "lines").
     """
 
     part: str
@@ -60,7 +63,8 @@ class StageReport:
 class Observer:
     """Sees stages begin and end. `work.gm` is the graph itself: copy what you keep, change nothing.
 
-    `wants_passes`: reports of stages are to have each pass (`report.passes`), which costs two looks over the graph per pass.
+    `wants_passes`: reports of stages are to have each pass (`report.passes`), which costs two looks over the graph per
+    pass.
     """
 
     wants_passes = False
@@ -93,8 +97,10 @@ class Pipeline:
     """One compile: what is asked of it, and what came of it.
 
     `observers` see each stage; `skip` names stages and passes (`post_grad.remove_noop_ops`; those that are needed raise
-    UsageError); `replace` maps a stage to a function `(work, pipeline) -> None` that does its work instead; after `until` nothing
-    more runs. `reports` grows while it runs, also when a backward is compiled at its first call; `watch_passes`: with each pass.
+    UsageError); `replace` maps a stage to a function `(work, pipeline) -> None` that does its work instead; after
+    `until` nothing
+    more runs. `reports` grows while it runs, also when a backward is compiled at its first call; `watch_passes`: with
+    each pass.
     """
 
     def __init__(
@@ -193,7 +199,8 @@ class Pipeline:
         return told(self.skip_passes, [one for report in self.reports for one in report.passes])
 
     def tell_cache(self, work: Work) -> None:
-        """Notes what the FX graph cache said of a part; after a hit its stages from post_grad to load have no report."""
+        """Notes what the FX graph cache said of a part; after a hit its stages from post_grad to load have no
+        report."""
         self.caches.append((work.part, work.cache, work.cache_detail))
 
 

@@ -1,4 +1,5 @@
-"""The stages of a compile, in their order: the one list. What a stage does is in `stages/<home>.py`, `NAME(work, pipeline)`.
+"""The stages of a compile, in their order: the one list. What a stage does is in `stages/<home>.py`, `NAME(work,
+pipeline)`.
 
 Must not import torch: help, completion and `--until` read the names here.
 
@@ -32,11 +33,14 @@ _ALL = (
     Stage("joint", "graphs", "rewrites the joint forward and backward graph, or the inference graph", rewrites=True),
     Stage("partition", "graphs", "splits the joint graph into forward and backward (min-cut)",
           "forward and backward are compiled apart, and this stage takes them apart"),
-    Stage("post_grad", "graphs", "views to reshapes, fake values, then the passes on the graph that is lowered", rewrites=True),
+    Stage("post_grad", "graphs", "views to reshapes, fake values, then the passes on the graph that is lowered",
+        rewrites=True),
     Stage("lower", "code", "turns each node into loops or a call of a library",
           "the scheduler takes the loops that lowering makes of each node"),
-    Stage("schedule", "code", "orders the loops and fuses them into kernels", "code is generated from what the scheduler made"),
-    Stage("codegen", "code", "writes the kernels and the wrapper that calls them", "without code there is nothing to load"),
+    Stage("schedule", "code", "orders the loops and fuses them into kernels", "code is generated from what the "
+        "scheduler made"),
+    Stage("codegen", "code", "writes the kernels and the wrapper that calls them",
+        "without code there is nothing to load"),
     Stage("load", "load", "compiles what has to be compiled and loads it", "without it there is nothing to call"),
     Stage("align", "calls", "copies inputs that do not start on 16 bytes where kernels rely on it (GPU)"),
     Stage("cudagraphs", "calls", "records the call as a CUDA graph and replays it, where asked for and possible"),
@@ -65,9 +69,15 @@ def order(name: str) -> int:
 
 
 _FIRST = {
-    "dynamo": "pre_grad", "pre_grad": "capture", "compiled_autograd": "capture", "joint": "joint", "inference": "joint",
-    "joint_passed": "post_grad", "forward": "post_grad", "backward": "post_grad",
-}  # fmt: skip
+    "dynamo": "pre_grad",
+    "pre_grad": "capture",
+    "compiled_autograd": "capture",
+    "joint": "joint",
+    "inference": "joint",
+    "joint_passed": "post_grad",
+    "forward": "post_grad",
+    "backward": "post_grad",
+}
 
 
 def first_stage(recorded: str, *, training_joint: bool = False) -> str:

@@ -1,7 +1,9 @@
 # pyright: basic
-"""Tells of a compile as it goes, by events that are reported before each risky step: what survives a crash of this process.
+"""Tells of a compile as it goes, by events that are reported before each risky step: what survives a crash of this
+process.
 
-An observer of the pipeline. Texts and graphs that are too large for events go to files, and only those that were asked for.
+An observer of the pipeline. Texts and graphs that are too large for events go to files, and only those that were asked
+for.
 
 >>> teller = Teller(folder, Request(graphs=True))
 >>> compile_fx(gm, inputs, pipeline=Pipeline([teller, teller.kernels]))
@@ -42,7 +44,8 @@ def tell(event: str, **about: Any) -> None:
 class Teller(Observer):
     """Sees all stages of all parts. A part that comes a second time (another half, a region) is called `forward.2`.
 
-    `wanted` says what is to be kept beyond rows: readable graphs around each stage, generated code, records around one stage; of
+    `wanted` says what is to be kept beyond rows: readable graphs around each stage, generated code, records around one
+    stage; of
     Triton kernels the forms for a target. `recorded`: kernel -> recorded source.
     """
 
@@ -176,7 +179,9 @@ class Teller(Observer):
         lines = self.kernels.lines.get(part, {})
         nodes = dict.fromkeys(node for row in rows for node in row.nodes)
         head = [f"{sign} {node}  {lines.get(node, '')}".rstrip() for node in nodes]
-        return "\n".join([f"{sign} {name}: called {counted(len(rows), 'time')}, {counted(len(nodes), 'node')}", *head, source])
+        return "\n".join(
+            [f"{sign} {name}: called {counted(len(rows), 'time')}, {counted(len(nodes), 'node')}", *head, source]
+        )
 
     def _write(self, part: str, name: str, data: str | bytes) -> None:
         path = self.folder / part / name
@@ -186,8 +191,12 @@ class Teller(Observer):
     def _tell_kernels(self, part: str) -> None:
         watch = self.kernels
         tell(
-            "kernels", part=part, kernels=watch.rows[part], node_to_kernel=watch.maps[part], without_kernel=watch.without[part]
-        )  # fmt: skip
+            "kernels",
+            part=part,
+            kernels=watch.rows[part],
+            node_to_kernel=watch.maps[part],
+            without_kernel=watch.without[part],
+        )
 
 
 def row_of(report: StageReport) -> StageRow:

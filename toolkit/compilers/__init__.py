@@ -1,6 +1,8 @@
-"""Debug compilers in functorch's calling convention: called with `(fx_g, inps)`, they return a callable that takes one list.
+"""Debug compilers in functorch's calling convention: called with `(fx_g, inps)`, they return a callable that takes one
+list.
 
-Each works as a function, in `functorch.compile.aot_function` and `aot_module`, and as `torch.compile(backend="graphdbg_...")`
+Each works as a function, in `functorch.compile.aot_function` and `aot_module`, and as
+`torch.compile(backend="graphdbg_...")`
 (see `backends`). Must not import torch before a name is asked for.
 
 >>> from graphdbg.toolkit.compilers import nop
@@ -25,9 +27,20 @@ _HOME = {
 """Compiler -> the module that it is in, where that has another name."""
 
 __all__ = [
-    "debug_compile", "debug_nop", "default_decompositions", "draw_graph_compile", "get_inputs", "graph_dumper_aot",
-    "lazy_compile", "memory_efficient_fusion", "nnc_jit", "nop", "print_compile", "simple_ts_compile", "ts_compile",
-]  # fmt: skip
+    "debug_compile",
+    "debug_nop",
+    "default_decompositions",
+    "draw_graph_compile",
+    "get_inputs",
+    "graph_dumper_aot",
+    "lazy_compile",
+    "memory_efficient_fusion",
+    "nnc_jit",
+    "nop",
+    "print_compile",
+    "simple_ts_compile",
+    "ts_compile",
+]
 
 if TYPE_CHECKING:
     from .debug_compile import debug_compile
@@ -44,7 +57,8 @@ if TYPE_CHECKING:
 
 
 class _Compilers(ModuleType):
-    """Importing a submodule binds its name here; where the compiler has the same name, the name stays the compiler's."""
+    """Importing a submodule binds its name here; where the compiler has the same name, the name stays the
+    compiler's."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in __all__ and isinstance(value, ModuleType):

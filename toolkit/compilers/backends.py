@@ -1,8 +1,11 @@
 """The compilers as backends of torch.compile: one table, one way through AOTAutograd.
 
-To add one: a row of `BACKENDS`, and in its module `backend_arguments(**options)`, which returns what AOTAutograd is given
-(`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`, `partition_fn`, `decompositions`; `arrives` is called
-with each Dynamo graph before). The names are entry points of the group `torch_dynamo_backends` (pyproject.toml). Must not import
+To add one: a row of `BACKENDS`, and in its module `backend_arguments(**options)`, which returns what AOTAutograd is
+given
+(`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`, `partition_fn`, `decompositions`; `arrives`
+is called
+with each Dynamo graph before). The names are entry points of the group `torch_dynamo_backends` (pyproject.toml). Must
+not import
 torch or a compiler before it is used.
 
 >>> torch.compile(model, backend="graphdbg_print", options={"file": "graphs.txt"})
@@ -33,9 +36,11 @@ BACKENDS = {
 def graphdbg_triton(
     gm: Any, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
-    """Inductor through our own compile path (`toolkit/compile_fx/`): the same code as backend "inductor", every stage visible.
+    """Inductor through our own compile path (`toolkit/compile_fx/`): the same code as backend "inductor", every stage
+    visible.
 
-    `options` are Inductor's configuration, as for `torch.compile(options=...)`, and `mode` its modes; two more options are ours:
+    `options` are Inductor's configuration, as for `torch.compile(options=...)`, and `mode` its modes; two more options
+    are ours:
     `skip`, names of stages, and `observers`. Raises UsageError for an option that neither knows.
     """
     from ..compile_fx.entry import compile_graph
@@ -58,7 +63,9 @@ class Backend:
     ) -> Callable[..., Any]:
         """Compiles one Dynamo graph. Raises UsageError for a mode, or an option that the compiler does not have."""
         if mode is not None:
-            raise UsageError(f"the backend {self.__name__} has no modes", f"mode={mode!r} was asked for", "leave mode out")
+            raise UsageError(
+                f"the backend {self.__name__} has no modes", f"mode={mode!r} was asked for", "leave mode out"
+            )
         return through_aot(self.arguments(options or {}), gm, example_inputs)
 
     def arguments(self, options: dict[str, Any]) -> dict[str, Any]:

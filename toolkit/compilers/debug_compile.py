@@ -1,7 +1,9 @@
 """`debug_compile`: saves the graph as a folder that runs by itself, says how to shrink it, runs it, and compiles it.
 
-Called as a compiler it saves into a new folder `graphdbg-debug-N` of the current directory; `to` names the folder, where the
-graphs of one program (forward, backward, recompiles) get numbered subfolders. What exists is never written into or over.
+Called as a compiler it saves into a new folder `graphdbg-debug-N` of the current directory; `to` names the folder,
+where the
+graphs of one program (forward, backward, recompiles) get numbered subfolders. What exists is never written into or
+over.
 
 >>> aot_function(f, fw_compiler=debug_compile.to("broken"))(x)
 graphdbg x0_0/forward: 4 nodes, saved in broken/1_forward
@@ -45,7 +47,11 @@ class DebugCompile:
     """The compiler: where it saves, what it compiles with, and where it tells."""
 
     def __init__(
-        self, folder: str | os.PathLike[str] | None = None, *, compiler: Compiler = ts_compile, stream: TextIO | None = None
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        compiler: Compiler = ts_compile,
+        stream: TextIO | None = None,
     ) -> None:
         self.folder = None if folder is None else Path(folder)
         self.compiler = compiler
@@ -64,7 +70,8 @@ class DebugCompile:
     def __call__(self, fx_g: fx.GraphModule, inps: Sequence[Any], path: str | os.PathLike[str] | None = None) -> Any:
         """Saves (into `path` itself, when given), tells, runs, and returns what the compiler makes of the graph.
 
-        Fake inputs are replaced by made-up ones, which are saved too. The folder is there already when the run or the compiler
+        Fake inputs are replaced by made-up ones, which are saved too. The folder is there already when the run or the
+        compiler
         raises something.
         """
         name = label(fx_g)
@@ -119,7 +126,8 @@ def _real(fx_g: fx.GraphModule, inps: Sequence[Any], id: str, stage: str) -> lis
 
 
 def _run(fx_g: fx.GraphModule, inputs: Sequence[Any]) -> int:
-    """Runs the graph on copies of its inputs; gives the number of outputs. The program's random numbers stay as they are."""
+    """Runs the graph on copies of its inputs; gives the number of outputs. The program's random numbers stay as they
+    are."""
     with torch.random.fork_rng(), torch.no_grad():
         outputs = fx_g(*clone_inputs(inputs))
     return len(outputs) if isinstance(outputs, (list, tuple)) else 1

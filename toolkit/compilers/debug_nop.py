@@ -1,6 +1,7 @@
 """`debug_nop` runs the graph unchanged and checks every value against the metadata it was traced with.
 
-Size, dtype, significant strides, storage offset, device, aliasing and mutation, forward and backward, static and dynamic
+Size, dtype, significant strides, storage offset, device, aliasing and mutation, forward and backward, static and
+dynamic
 shapes. A run that finds something goes to its end, then raises MetadataMismatch, which lists every origin. Inside
 `collecting()` nothing raises: results come as usual and the findings of all graphs are gathered.
 
@@ -26,7 +27,8 @@ __all__ = ["Checked", "MetadataMismatch", "NodeMismatch", "checked", "collecting
 
 
 def debug_nop(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Checked:
-    """The graph as a boxed callable that raises MetadataMismatch after a run with a mismatch. `inps` are not looked at."""
+    """The graph as a boxed callable that raises MetadataMismatch after a run with a mismatch. `inps` are not looked
+    at."""
     return Checked(fx_g, raises=True, where=str(label(fx_g)))
 
 
@@ -40,6 +42,7 @@ debug_nop.collecting = collecting  # type: ignore[attr-defined]
 
 
 def backend_arguments(raises: bool = True) -> dict[str, Any]:
-    """What AOTAutograd is given for `graphdbg_debug_nop`; with `raises` false the findings are for `collecting()` only."""
+    """What AOTAutograd is given for `graphdbg_debug_nop`; with `raises` false the findings are for `collecting()`
+    only."""
     compiler: Callable[..., Checked] = debug_nop if raises else quiet
     return {"fw_compiler": compiler}

@@ -1,11 +1,15 @@
 """`draw_graph_compile` draws each graph into a file of its own and returns it untouched, boxed.
 
-Needs no `dot` on PATH. `clear_meta` is functorch's: what the compiler stack noted on the nodes (values, modules, lines) stays out
-of the picture; a graph too large to be drawn node by node is drawn by module all the same. An existing file is left alone: a
-second graph of one name becomes `fw.1.svg`. functorch's compiler also prints the graph's code: here print_compile does that.
+Needs no `dot` on PATH. `clear_meta` is functorch's: what the compiler stack noted on the nodes (values, modules, lines)
+stays out
+of the picture; a graph too large to be drawn node by node is drawn by module all the same. An existing file is left
+alone: a
+second graph of one name becomes `fw.1.svg`. functorch's compiler also prints the graph's code: here print_compile does
+that.
 
 >>> aot_function(f, fw_compiler=draw_graph_compile("fw.svg"), bw_compiler=draw_graph_compile("bw.svg"))(x)
->>> torch.compile(model, backend="graphdbg_draw", options={"name": "pictures/net.png"})      # pictures/net-0_0-forward.png
+>>> torch.compile(model, backend="graphdbg_draw", options={"name": "pictures/net.png"})
+#   writes pictures/net-0_0-forward.png
 """
 
 from __future__ import annotations
@@ -31,11 +35,12 @@ if TYPE_CHECKING:
 
 
 class DrawGraphCompile:
-    """The compiler. `drawn` has one entry for each graph so far; `labelled` puts the graph's id into the file's name."""
+    """The compiler. `drawn` has one entry for each graph so far; `labelled` puts the graph's id into the file's
+    name."""
 
     def __init__(
         self, name: str | os.PathLike[str], clear_meta: bool, *, stage: str | None = None, labelled: bool = False
-    ) -> None:  # fmt: skip
+    ) -> None:
         path = Path(name)
         self.path = path if path.suffix else path.with_name(f"{path.name}.svg")
         self.clear_meta = clear_meta

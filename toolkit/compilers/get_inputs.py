@@ -1,9 +1,13 @@
-"""`get_inputs`: inputs for a saved graph: stored ones as they were, the others made up from what was saved of them and a seed.
+"""`get_inputs`: inputs for a saved graph: stored ones as they were, the others made up from what was saved of them and
+a seed.
 
-Made-up inputs have the recorded dtype, shape, stride, offset, overlap, aliasing and range of values. Takes a saved graph
-(RUN/ID or a case folder) and functorch's own `.input` files: pickled lists of (type, shape, stride, dtype, device), or (int,) and
+Made-up inputs have the recorded dtype, shape, stride, offset, overlap, aliasing and range of values. Takes a saved
+graph
+(RUN/ID or a case folder) and functorch's own `.input` files: pickled lists of (type, shape, stride, dtype, device), or
+(int,) and
 (float,), in one list or two.
-A pickle is a program: it is read by an unpickler that knows the names that such a file holds and gives for each a value that does
+A pickle is a program: it is read by an unpickler that knows the names that such a file holds and gives for each a value
+that does
 nothing. No class or function of the file's choice is ever called.
 
 >>> inputs = get_inputs("dumps/net/0_0/forward", seed=0)
@@ -35,8 +39,10 @@ _LARGEST = 64 << 20
 def get_inputs(path: str | os.PathLike[str], seed: int = 0, *, parts: bool = False) -> list[Any]:
     """One value per input, in order; the same for the same seed. Of a joint graph with `parts`: [primals, tangents].
 
-    A `.input` file of a joint graph that has the two parts always gives both. Raises UsageError when `path` is no saved graph,
-    RefusedError (an UnreadableError) for a pickle that holds anything else than metadata, EnvironmentLackError for a device or
+    A `.input` file of a joint graph that has the two parts always gives both. Raises UsageError when `path` is no saved
+    graph,
+    RefusedError (an UnreadableError) for a pickle that holds anything else than metadata, EnvironmentLackError for a
+    device or
     dtype that is not here.
     """
     pickled = _input_file(Path(path))
@@ -98,11 +104,14 @@ class _MetadataUnpickler(pickle.Unpickler):
             return _NAMES[module, name]
         if module == "torch" and isinstance(found := vars(torch).get(name), torch.dtype):
             return found
-        raise RefusedError("the pickle", f"it asks for {module}.{name}, and a file of inputs holds metadata of tensors only")
+        raise RefusedError(
+            "the pickle", f"it asks for {module}.{name}, and a file of inputs holds metadata of tensors only"
+        )
 
 
 def read(path: Path, seed: int) -> list[Any]:
-    """The inputs, made up; two lists for a joint graph. Raises UnreadableError, or its kind RefusedError for other content."""
+    """The inputs, made up; two lists for a joint graph. Raises UnreadableError, or its kind RefusedError for other
+    content."""
     where = f"cannot read {path}"
     try:
         with opened(path, named=True) as file:

@@ -1,9 +1,14 @@
-"""`graph_dumper_aot`: a backend that saves joint, forward, backward and inference graphs as a run, and runs them as they are.
+"""`graph_dumper_aot`: a backend that saves joint, forward, backward and inference graphs as a run, and runs them as
+they are.
 
-The run is what `graphdbg ls`, `show`, `replay` and `get_inputs` take: metadata and roles of all inputs (the two parts of a joint
-graph are its inputs with and without the role `tangent`), the values of integer inputs, and on request whole example inputs of
-the first execution. Several threads and ranks may write into one run; nobody else's is written into or over. Works through the
-recorder's session, and leaves torch unpatched. A graph that cannot be saved is told at the end and does not stop the program.
+The run is what `graphdbg ls`, `show`, `replay` and `get_inputs` take: metadata and roles of all inputs (the two parts
+of a joint
+graph are its inputs with and without the role `tangent`), the values of integer inputs, and on request whole example
+inputs of
+the first execution. Several threads and ranks may write into one run; nobody else's is written into or over. Works
+through the
+recorder's session, and leaves torch unpatched. A graph that cannot be saved is told at the end and does not stop the
+program.
 
 >>> model = torch.compile(model, backend=graph_dumper_aot("net", "dumps", dump_example_input=True))
 >>> torch.compile(model, backend="graphdbg_dump", options={"folder": "dumps/net"})
@@ -157,17 +162,23 @@ def dumping_into(path: Path | None, example_inputs: bool) -> GraphDumper:
     rank, restart = origin.rank_and_restart()
     with _lock:
         if path is None:
-            known = [dumping for dumping in _open.values() if dumping.unnamed and dumping.example_inputs == example_inputs]
+            known = [
+                dumping for dumping in _open.values() if dumping.unnamed and dumping.example_inputs == example_inputs
+            ]
             if known:
                 return known[0]
         elif (found := _open.get(path.absolute())) is not None:
             if found.example_inputs != example_inputs:
-                raise UsageError(f"{path} is written with dump_example_input={found.example_inputs}", "", "name another folder")
+                raise UsageError(
+                    f"{path} is written with dump_example_input={found.example_inputs}", "", "name another folder"
+                )
             return found
         job = origin.job(rank)
         chosen = path or _default(job, rank, restart)
         if origin.choose(chosen, job=job, rank=rank, restart=restart) != chosen:
-            raise UsageError(f"cannot dump graphs into {chosen}", "it is there already", "choose another name or delete it")
+            raise UsageError(
+                f"cannot dump graphs into {chosen}", "it is there already", "choose another name or delete it"
+            )
         made = GraphDumper(chosen.absolute(), job, example_inputs=example_inputs, unnamed=path is None)
         return _open.setdefault(made.path, made)
 
@@ -179,9 +190,11 @@ def _default(job: str, rank: int | None, restart: int) -> Path:
 
 
 class JointInputs:
-    """The example inputs of a joint graph, which itself never runs: those of its forward, and the tangents of its backward.
+    """The example inputs of a joint graph, which itself never runs: those of its forward, and the tangents of its
+    backward.
 
-    Put together from what was saved of both when the backward has run for the first time; storages are named by their content, so
+    Put together from what was saved of both when the backward has run for the first time; storages are named by their
+    content, so
     nothing is copied. `parts`: the ids of forward and backward.
     """
 
@@ -212,7 +225,11 @@ class JointInputs:
 
     def _write(self) -> None:
         writer = self.session.writer()
-        parts = [writer.graph_path(self.parts[stage]) / INPUTS_FILE for stage in ("forward", "backward") if stage in self.parts]
+        parts = [
+            writer.graph_path(self.parts[stage]) / INPUTS_FILE
+            for stage in ("forward", "backward")
+            if stage in self.parts
+        ]
         if len(parts) < 2 or any(stored(path) is None for path in parts):
             return
         forward, backward = (read_record(path, InputsRecord) for path in parts)

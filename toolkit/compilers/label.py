@@ -1,7 +1,10 @@
-"""What a graph is called while it is compiled: `0_0/forward`, the id under which a recording of the same program has it.
+"""What a graph is called while it is compiled: `0_0/forward`, the id under which a recording of the same program has
+it.
 
-Without torch.compile the number of AOTAutograd's own stands in the place of the compile id (`x3_0/backward`); a compiler that is
-called by hand has only a guess at the stage. Must not change anything, and must not raise for a graph of unknown origin.
+Without torch.compile the number of AOTAutograd's own stands in the place of the compile id (`x3_0/backward`); a
+compiler that is
+called by hand has only a guess at the stage. Must not change anything, and must not raise for a graph of unknown
+origin.
 
 >>> label(fx_g)
 Label(name='0_0', stage='forward')
@@ -39,7 +42,8 @@ def compile_id() -> str | None:
 
 
 def aot_graph_name() -> tuple[int, str] | None:
-    """(number, "forward" | "backward" | "inference" | "joint") of the graph that AOTAutograd compiles now; None outside of it.
+    """(number, "forward" | "backward" | "inference" | "joint") of the graph that AOTAutograd compiles now; None outside
+    of it.
 
     `functorch.compile.get_aot_graph_name` is public and gives the same as one text ("model__0_forward_3").
     """

@@ -1,12 +1,19 @@
-"""`lazy_compile`: the graph extracted through torch's lazy TorchScript backend, an IR and an executor apart from Inductor's.
+"""`lazy_compile`: the graph extracted through torch's lazy TorchScript backend, an IR and an executor apart from
+Inductor's.
 
-A graph is extracted for each geometry of its inputs (sizes, strides, numbers) that it is called with. An operator without a lazy
-kernel, and there are many (`sin`), is named with the user's line. As a backend, a graph that cannot be extracted runs as it is,
-after one warning for that graph. The lazy backend is begun, for the whole process, when the first graph is compiled, never by an
-import. Parameters and buffers are inputs: what an optimizer writes is seen. On the CPU only; must not change the caller's graph.
+A graph is extracted for each geometry of its inputs (sizes, strides, numbers) that it is called with. An operator
+without a lazy
+kernel, and there are many (`sin`), is named with the user's line. As a backend, a graph that cannot be extracted runs
+as it is,
+after one warning for that graph. The lazy backend is begun, for the whole process, when the first graph is compiled,
+never by an
+import. Parameters and buffers are inputs: what an optimizer writes is seen. On the CPU only; must not change the
+caller's graph.
 
-Inputs are found by the tensor ids of the backend's device data; what is no input (numbers, constants, factories) is kept.
-In-place updates are copied back, and outputs come back as eager's: the argument itself, a view of it, one tensor twice, the
+Inputs are found by the tensor ids of the backend's device data; what is no input (numbers, constants, factories) is
+kept.
+In-place updates are copied back, and outputs come back as eager's: the argument itself, a view of it, one tensor twice,
+the
 strides.
 
 >>> compiled = lazy_compile(fx_g, [x, w]); compiled([x, w]); compiled.graph_hash, compiled.ir
@@ -45,7 +52,8 @@ _lock = threading.RLock()
 
 
 class LazyGraph:
-    """A compiled graph, boxed. `extractions` has one entry for each geometry of the inputs; `refused` says why there are none."""
+    """A compiled graph, boxed. `extractions` has one entry for each geometry of the inputs; `refused` says why there
+    are none."""
 
     def __init__(self, fx_g: fx.GraphModule, name: Label, folder: Path | None, *, as_it_is: bool) -> None:
         self.__wrapped__ = fx_g
@@ -73,7 +81,8 @@ class LazyGraph:
         return self.refused.fallbacks if self.refused is not None else ()
 
     def __call__(self, *args: Any) -> Any:
-        """Runs the graph on one list of inputs. Raises NotExtractedError on inputs for which it cannot be extracted, unless the
+        """Runs the graph on one list of inputs. Raises NotExtractedError on inputs for which it cannot be extracted,
+        unless the
         backend runs it as it is."""
         inputs = list(args[0]) if len(args) == 1 and isinstance(args[0], list) else list(args)
         for _ in range(2):
@@ -119,7 +128,8 @@ class LazyGraph:
 def lazy_compile(fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.PathLike[str] | None = None) -> LazyGraph:
     """Extracts the graph now; where sizes or numbers are symbolic, when it is called, for each of them.
 
-    Into `folder` go the hash and the IR text of each extraction, in a file of its own. Raises NotExtractedError, which is a
+    Into `folder` go the hash and the IR text of each extraction, in a file of its own. Raises NotExtractedError, which
+    is a
     GraphdbgError, now or in the call.
     """
     made = _compiled_now(fx_g, inps, None, folder, as_it_is=False)
@@ -129,7 +139,12 @@ def lazy_compile(fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.Pat
 
 
 def _compiled_now(
-    fx_g: fx.GraphModule, inps: Sequence[Any], stage: str | None, folder: str | os.PathLike[str] | None, *, as_it_is: bool
+    fx_g: fx.GraphModule,
+    inps: Sequence[Any],
+    stage: str | None,
+    folder: str | os.PathLike[str] | None,
+    *,
+    as_it_is: bool,
 ) -> LazyGraph:
     made = LazyGraph(fx_g, label(fx_g, stage), Path(folder) if folder else None, as_it_is=as_it_is)
     attributes = attributes_of(fx_g)
@@ -175,9 +190,11 @@ def _save(folder: Path, name: Label, extraction: Extraction) -> Path:
 
 
 def backend_arguments(folder: str | os.PathLike[str] = "", decompose: bool = False) -> dict[str, Any]:
-    """What AOTAutograd is given for `graphdbg_lazy`; operators are left as they are called unless they are to be decomposed.
+    """What AOTAutograd is given for `graphdbg_lazy`; operators are left as they are called unless they are to be
+    decomposed.
 
-    A graph that cannot be extracted runs as it is. It is told in one warning for the graph (forward and backward are two), with
+    A graph that cannot be extracted runs as it is. It is told in one warning for the graph (forward and backward are
+    two), with
     the operators and the user's lines.
     """
 
@@ -228,7 +245,8 @@ class Extraction:
     """The lists, tuples and dictionaries that the outputs come back in."""
 
     def __call__(self, given: Sequence[Any]) -> tuple[bool, Any]:
-        """(True, what the graph returns); (False, None) when torch has forgotten the graph. `given`: inputs, then attributes."""
+        """(True, what the graph returns); (False, None) when torch has forgotten the graph. `given`: inputs, then
+        attributes."""
         with torch.no_grad():
             results = self._results(given)
             if results is None:
@@ -279,7 +297,8 @@ def _view(base: torch.Tensor, wanted: InputView) -> torch.Tensor:
 
 
 def extract(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.Tensor]) -> Extraction:
-    """Compiles a graph for inputs of this geometry. Raises NotExtractedError, with every operator that has no lazy kernel."""
+    """Compiles a graph for inputs of this geometry. Raises NotExtractedError, with every operator that has no lazy
+    kernel."""
     given = [*inps, *attributes.values()]
     for value in given:
         _refuse(value)
@@ -311,7 +330,9 @@ def _compiled(found: Traced) -> Extraction:
     except RuntimeError as error:
         raise NotExtractedError(f"its IR cannot be compiled: {str(error).strip().partition(chr(10))[0]}") from error
     if compiled != len(results):
-        raise NotExtractedError(f"it compiled {compiled} of {counted(len(results), 'result')}: the others are no computations")
+        raise NotExtractedError(
+            f"it compiled {compiled} of {counted(len(results), 'result')}: the others are no computations"
+        )
     sources: list[int | torch.Tensor] = [
         given if (given := found.ids.get(one)) is not None else value for one, value in zip(ids, values, strict=True)
     ]
@@ -374,7 +395,8 @@ def _refuse(value: Any) -> None:
 
 
 def _refuse_shared(given: Sequence[Any], changed: Sequence[int]) -> None:
-    """An input that is written to is a copy for the lazy backend, so that another one in its memory would not see it."""
+    """An input that is written to is a copy for the lazy backend, so that another one in its memory would not see
+    it."""
     storages = [storage_size(value)[0] if isinstance(value, torch.Tensor) else None for value in given]
     for place in changed:
         if storages.count(storages[place]) > 1:

@@ -20,11 +20,14 @@ from .operators import arguments_of, storage_size
 def start_lazy() -> torch.device:
     """The lazy TorchScript backend, begun once in a process, and its device.
 
-    torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails, and that is told
+    torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails, and that
+    is told
     by the text of the error alone. Raises EnvironmentLackError for a torch that was built without it.
     """
     if t.optional("lazy_ts") is None:
-        raise EnvironmentLackError("this torch has no lazy tensors", "it was built without the lazy TorchScript backend")
+        raise EnvironmentLackError(
+            "this torch has no lazy tensors", "it was built without the lazy TorchScript backend"
+        )
     if not _lazy_started:
         try:
             t.start_lazy_backend()
@@ -44,7 +47,8 @@ def lazy_fallbacks() -> dict[str, int]:
 
 
 def wrapped_lazy(tensor: torch.Tensor) -> torch.Tensor:
-    """A lazy tensor that views can be taken of: a wrapper makes those functional, and factories give none under a mode."""
+    """A lazy tensor that views can be taken of: a wrapper makes those functional, and factories give none under a
+    mode."""
     return tensor if t.is_functional_tensor(tensor) else t.to_functional_tensor(tensor)
 
 
@@ -102,7 +106,8 @@ aten = torch.ops.aten
 class OnLazyDevice(t.TorchDispatchMode):
     """A mode under which every tensor is made on the lazy `device`, whatever device the graph names or leaves out.
 
-    It sees ATen's operators, so that factories inside other functions and subgraphs are moved too. Must not change what an
+    It sees ATen's operators, so that factories inside other functions and subgraphs are moved too. Must not change what
+    an
     operator computes: `copy`, which `copy_` becomes and which has no lazy kernel, is said in operators that have one.
     """
 

@@ -1,7 +1,9 @@
-"""Runs a graph node by node on lazy tensors, and once on fake ones: what it computes, which operators have no lazy kernel, and
+"""Runs a graph node by node on lazy tensors, and once on fake ones: what it computes, which operators have no lazy
+kernel, and
 what each output is in eager (an argument, a view of one, a new tensor, a number).
 
-Devices become the lazy one wherever a tensor is made, in subgraphs too, since it happens below Python, at ATen's operators. No
+Devices become the lazy one wherever a tensor is made, in subgraphs too, since it happens below Python, at ATen's
+operators. No
 value of an argument is used: stand-ins full of zeros are traced. The user's tensors are not written to.
 
 >>> traced(gm, [x, w]).results          # lazy tensors, one for each output that is new
@@ -26,7 +28,8 @@ from .operators import first_line, op_name, storage_size
 
 @dataclass(frozen=True)
 class Fallback:
-    """An operator without a lazy kernel, as torch names it ("aten::sin"); `line` is the user's ("train.py:12"), "" if unknown."""
+    """An operator without a lazy kernel, as torch names it ("aten::sin"); `line` is the user's ("train.py:12"), "" if
+    unknown."""
 
     op: str
     node: str
@@ -61,7 +64,8 @@ class NotExtractedError(GraphdbgError):
 class Traced:
     """`values` is what the graph returns, lazy; `eager` is the same on fake tensors, whose inputs were `fakes`.
 
-    `ids`: lazy tensor id -> the input's place, as the inputs were before the graph wrote to any; `changed`: the places that it
+    `ids`: lazy tensor id -> the input's place, as the inputs were before the graph wrote to any; `changed`: the places
+    that it
     writes to.
     """
 
@@ -101,7 +105,8 @@ def attributes_of(gm: fx.GraphModule) -> dict[str, torch.Tensor]:
 def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.Tensor]) -> Traced:
     """Traces `gm` on inputs with concrete sizes; `lazies` and `fakes` are those inputs, then the attributes.
 
-    Raises NotExtractedError: operators without a kernel, all of them; what the lazy device refuses; what it would get wrong.
+    Raises NotExtractedError: operators without a kernel, all of them; what the lazy device refuses; what it would get
+    wrong.
     """
     given = [*inps, *attributes.values()]
     names = list(attributes)
@@ -138,7 +143,8 @@ def traced(gm: fx.GraphModule, inps: Sequence[Any], attributes: dict[str, torch.
 def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
     """(the tensor whose id stands for an input, what the graph sees of it).
 
-    The backend keeps tensors without dimensions by their value, so that two equal ones, or one and a number of the graph, would
+    The backend keeps tensors without dimensions by their value, so that two equal ones, or one and a number of the
+    graph, would
     be one input: the graph sees a view of a tensor with one element.
     """
     if not isinstance(value, torch.Tensor):

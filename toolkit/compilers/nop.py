@@ -1,4 +1,5 @@
-"""`nop` returns the graph untouched: what torch traced, run by the Python code that fx generates, with no compiler behind it.
+"""`nop` returns the graph untouched: what torch traced, run by the Python code that fx generates, with no compiler
+behind it.
 
 If eager is right and `nop` is wrong, tracing is to blame; if `nop` is right and Inductor is wrong, Inductor is.
 

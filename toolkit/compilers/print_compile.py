@@ -1,6 +1,8 @@
-"""`print_compile` prints each graph as readable code with shapes, strides and devices, under one line that says which it is.
+"""`print_compile` prints each graph as readable code with shapes, strides and devices, under one line that says which
+it is.
 
-Where to, and in which colours, is the caller's choice: any stream, or a file that is appended to. A stream that is no terminal
+Where to, and in which colours, is the caller's choice: any stream, or a file that is appended to. A stream that is no
+terminal
 gets no colours unless asked. The graph is returned untouched, boxed.
 
 >>> aot_function(f, fw_compiler=print_compile)(x)
@@ -34,7 +36,12 @@ class PrintCompile:
     """The compiler, and where it prints to: stdout as it is at that moment, unless `to` says otherwise."""
 
     def __init__(
-        self, target: Target | None = None, *, graph_id: str = "", coloured: bool | None = None, stage: str | None = None
+        self,
+        target: Target | None = None,
+        *,
+        graph_id: str = "",
+        coloured: bool | None = None,
+        stage: str | None = None,
     ) -> None:
         self.target = target
         self.graph_id = graph_id
@@ -43,7 +50,8 @@ class PrintCompile:
         self._lock = threading.Lock()
 
     def to(self, target: Target, *, graph_id: str = "", coloured: bool | None = None) -> PrintCompile:
-        """The same compiler printing to a stream or a file; `graph_id` replaces torch's own name of the graph in the header."""
+        """The same compiler printing to a stream or a file; `graph_id` replaces torch's own name of the graph in the
+        header."""
         return PrintCompile(target, graph_id=graph_id, coloured=coloured)
 
     def __call__(self, fx_g: fx.GraphModule, inps: Sequence[Any]) -> BoxedCallable:
@@ -77,7 +85,8 @@ def header(fx_g: fx.GraphModule, name: str) -> str:
 
 
 def code(fx_g: fx.GraphModule) -> str:
-    """The graph and its subgraphs as Python with dtype, shape, stride and device of each value, and the user's lines."""
+    """The graph and its subgraphs as Python with dtype, shape, stride and device of each value, and the user's
+    lines."""
     return fx_g.print_readable(print_output=False, include_stride=True, include_device=True).rstrip("\n")
 
 
@@ -102,8 +111,6 @@ print_compile = PrintCompile()
 """Prints to stdout; `print_compile.to(...)` prints elsewhere."""
 
 
-def backend_arguments(
-    file: Target | None = None, graph_id: str = "", coloured: bool | None = None
-) -> dict[str, Any]:
+def backend_arguments(file: Target | None = None, graph_id: str = "", coloured: bool | None = None) -> dict[str, Any]:
     """What AOTAutograd is given for `graphdbg_print`; `file` is a stream or a path."""
     return by_stage(lambda stage: PrintCompile(file, graph_id=graph_id, coloured=coloured, stage=stage))

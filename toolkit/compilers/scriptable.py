@@ -1,6 +1,8 @@
-"""A copy of a graph that TorchScript can read: overloads stripped, devices as strings, symbolic scalars as plain Python numbers.
+"""A copy of a graph that TorchScript can read: overloads stripped, devices as strings, symbolic scalars as plain Python
+numbers.
 
-What has a sound translation is translated; anything else stays as it is, and TorchScript refuses it by name. Random state that
+What has a sound translation is translated; anything else stays as it is, and TorchScript refuses it by name. Random
+state that
 checkpointing saves goes through two operators of our own. Must not touch the graph that it is given.
 
 >>> torch.jit.script(scriptable(fx_g, inps))
@@ -104,7 +106,8 @@ def _plain_arguments(graph: fx.Graph, node: fx.Node) -> None:
 
 
 def _keep_bool(graph: fx.Graph, node: fx.Node) -> None:
-    """A scalar True is the integer 1 in TorchScript, and `full([2], True)` a tensor of integers: it becomes bool again."""
+    """A scalar True is the integer 1 in TorchScript, and `full([2], True)` a tensor of integers: it becomes bool
+    again."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dtype is not torch.bool:
         return
@@ -131,7 +134,11 @@ def _translate(graph: fx.Graph, node: fx.Node) -> None:
     elif target is torch.sym_sum:
         _replace(graph, node, lambda terms: _chain(graph, operator.add, terms))
     elif target is torch.sym_ite:
-        _replace(graph, node, lambda test, yes, no: graph.call_function(operator.getitem, ([no, yes], _call(graph, int, test))))
+        _replace(
+            graph,
+            node,
+            lambda test, yes, no: graph.call_function(operator.getitem, ([no, yes], _call(graph, int, test))),
+        )
     elif target is operator.pow or target is pow:
         _translate_power(graph, node)
     elif _is_rng_wrapper(target):
@@ -184,20 +191,29 @@ def _is_rng_wrapper(target: object) -> bool:
     return target is not None and target in (t.optional("run_and_save_rng_state"), t.optional("run_with_rng_state"))
 
 
-# Operators that change their arguments: AOTAutograd hides each in a higher-order operator (`auto_functionalized_v2`). It is
-# translated into what it stands for: clones of the tensors that are changed, views of them as arguments, the operator itself.
+# Operators that change their arguments: AOTAutograd hides each in a higher-order operator (`auto_functionalized_v2`).
+# It is
+# translated into what it stands for: clones of the tensors that are changed, views of them as arguments, the operator
+# itself.
 # Lists of tensors, and tensors whose strides a clone would not keep, are left to be refused.
 
 
 def _hides_mutation(node: fx.Node) -> bool:
-    """Whether a node is such an operator, and its changed arguments are plain tensors whose clones keep their strides."""
-    if node.target is None or node.target is not t.optional("auto_functionalized") or not isinstance(node.args[0], t.OpOverload):
+    """Whether a node is such an operator, and its changed arguments are plain tensors whose clones keep their
+    strides."""
+    if (
+        node.target is None
+        or node.target is not t.optional("auto_functionalized")
+        or not isinstance(node.args[0], t.OpOverload)
+    ):
         return False
     bases: Any = node.kwargs.get("_all_bases", [])
     if any(f"_{name}_length" in node.kwargs for name in _changed(node)) or not all(map(_is_dense, bases)):
         return False
     only = node.kwargs.get("_only_clone_these_bases")
-    return only is None and all(isinstance(user.args[1], int) and user.target is operator.getitem for user in node.users)
+    return only is None and all(
+        isinstance(user.args[1], int) and user.target is operator.getitem for user in node.users
+    )
 
 
 def _is_dense(base: Any) -> bool:
@@ -256,15 +272,20 @@ def _view(graph: fx.Graph, clones: list[fx.Node], given: dict[str, Any], prefix:
     return graph.call_function(aten.alias, (base,)) if f"{prefix}_alias" in given else base
 
 
-# Random state: `torch.utils.checkpoint` replays dropout by saving and restoring the generator's state, which AOTAutograd writes
-# as higher-order operators. Each is translated into the operator itself and calls of ours, which read and set the state of the
-# CPU's generator or of the current accelerator's. They must not change places with other random operators, nor be dropped when
-# their result is not used: TorchScript keeps operators as they stand whose aliasing it takes for unknown (CONSERVATIVE).
+# Random state: `torch.utils.checkpoint` replays dropout by saving and restoring the generator's state, which
+# AOTAutograd writes
+# as higher-order operators. Each is translated into the operator itself and calls of ours, which read and set the state
+# of the
+# CPU's generator or of the current accelerator's. They must not change places with other random operators, nor be
+# dropped when
+# their result is not used: TorchScript keeps operators as they stand whose aliasing it takes for unknown
+# (CONSERVATIVE).
 
 
 @functools.cache
 def operators() -> tuple[Any, Any]:
-    """(`graphdbg::rng_state`, `graphdbg::swap_rng_state`), registered once. `near` is a random tensor without elements: with
+    """(`graphdbg::rng_state`, `graphdbg::swap_rng_state`), registered once. `near` is a random tensor without elements:
+    with
     constants alone as arguments TorchScript would run them once, while it freezes."""
     library = torch.library.Library("graphdbg", "FRAGMENT")
     library.define("rng_state(Tensor near, str device) -> Tensor", "CONSERVATIVE")
@@ -293,7 +314,8 @@ def _home(device: str) -> Any:
 
 
 def _translate_rng(graph: fx.Graph, node: fx.Node) -> None:
-    """Replaces `run_and_save_rng_state(op, *args)` or `run_with_rng_state(state, op, *args)` in a graph that is ours."""
+    """Replaces `run_and_save_rng_state(op, *args)` or `run_with_rng_state(state, op, *args)` in a graph that is
+    ours."""
     state_of, swapped = operators()
     with graph.inserting_before(node):
         saves = node.target is t.optional("run_and_save_rng_state")
@@ -301,7 +323,11 @@ def _translate_rng(graph: fx.Graph, node: fx.Node) -> None:
         packet: Any = getattr(op, "overloadpacket", op)
         device = _device(node, args)
         near = graph.call_function(aten.rand, ([0],))
-        before = graph.call_function(state_of, (near, device)) if saves else graph.call_function(swapped, (near, device, state))
+        before = (
+            graph.call_function(state_of, (near, device))
+            if saves
+            else graph.call_function(swapped, (near, device, state))
+        )
         result = graph.call_function(packet, tuple(args), dict(node.kwargs))
         if not saves:
             graph.call_function(swapped, (near, device, before))

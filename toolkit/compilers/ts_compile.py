@@ -1,10 +1,14 @@
-"""TorchScript, from a graph to a scripted module, and the compilers made of it; an operator that it does not know is named by
+"""TorchScript, from a graph to a scripted module, and the compilers made of it; an operator that it does not know is
+named by
 node, operator and user line.
 
-`ts_compile`: scripted, mutation removed, frozen, optimised for inference, run once. `simple_ts_compile`: scripted and frozen, no
-more; when only `ts_compile` is wrong, its passes are to blame. `nnc_jit`: a function compiled through that on its first call.
+`ts_compile`: scripted, mutation removed, frozen, optimised for inference, run once. `simple_ts_compile`: scripted and
+frozen, no
+more; when only `ts_compile` is wrong, its passes are to blame. `nnc_jit`: a function compiled through that on its first
+call.
 
-Works on lazy graph modules, with symbolic sizes as inputs, in the graph and as outputs. The caller's graph, inputs and random
+Works on lazy graph modules, with symbolic sizes as inputs, in the graph and as outputs. The caller's graph, inputs and
+random
 state stay as they are. TorchScript's own autocast is off meanwhile: the graph has its casts already.
 
 >>> aot_function(f, fw_compiler=ts_compile)(x)
@@ -39,7 +43,8 @@ _ASSIGNED = re.compile(r"^\s*(?:return\s+)?(\w+)\s*(?::[^=]*)?=", re.MULTILINE)
 
 
 class UnscriptableError(GraphdbgError):
-    """A graph has an operator that TorchScript does not know. `node`, `op` and `user_line` say which ("" where unknown)."""
+    """A graph has an operator that TorchScript does not know. `node`, `op` and `user_line` say which ("" where
+    unknown)."""
 
     exit_code = 3
 
@@ -67,7 +72,8 @@ def script(
 
 
 def returning(fx_g: fx.GraphModule, scripted: Callable[..., Any]) -> Callable[..., Any]:
-    """The scripted module with outputs in the container that the graph has: a list comes back from TorchScript as a tuple."""
+    """The scripted module with outputs in the container that the graph has: a list comes back from TorchScript as a
+    tuple."""
     returns_list = isinstance(fx_g.graph.output_node().args[0], list)
     return (lambda *args: list(scripted(*args))) if returns_list else scripted
 
@@ -87,7 +93,8 @@ def _explained(error: Exception, fx_g: fx.GraphModule, gm: fx.GraphModule) -> Un
 
 
 def _node_at_fault(text: str, gm: fx.GraphModule) -> fx.Node | None:
-    """The node that the line above the mark assigns; inside a Python function, the node that calls a function of its name."""
+    """The node that the line above the mark assigns; inside a Python function, the node that calls a function of its
+    name."""
     nodes = {node.name: node for node in gm.graph.nodes}
     above = text.partition(_MARK)[0].splitlines()
     for line in reversed(above):
@@ -100,7 +107,8 @@ def _node_at_fault(text: str, gm: fx.GraphModule) -> fx.Node | None:
 
 @contextlib.contextmanager
 def torchscript_alone() -> Iterator[None]:
-    """TorchScript's own autocast off, and as it was afterwards; no modes, or the constants that it folds would be fake tensors;
+    """TorchScript's own autocast off, and as it was afterwards; no modes, or the constants that it folds would be fake
+    tensors;
     no warnings that it is deprecated, since it is used on purpose."""
     before = t.set_jit_autocast(False)
     try:
@@ -114,7 +122,8 @@ def torchscript_alone() -> Iterator[None]:
 
 @boxed
 def ts_compile(fx_g: fx.GraphModule, inps: Sequence[Any]) -> Any:
-    """Compiles with TorchScript; the first run is now unless an input is fake. Raises UnscriptableError (a GraphdbgError)."""
+    """Compiles with TorchScript; the first run is now unless an input is fake. Raises UnscriptableError (a
+    GraphdbgError)."""
     with torchscript_alone():
         frozen = script(fx_g, inps, _optimised)
         if not any(isinstance(value, (t.FakeTensor, torch.SymInt)) for value in inps):
@@ -128,7 +137,8 @@ def _optimised(scripted: torch.jit.ScriptModule) -> Any:
 
 
 def _run_once(frozen: Any, inps: Sequence[Any]) -> None:
-    """The run in which TorchScript profiles and specialises; on copies, since a graph may change its inputs, and draw numbers."""
+    """The run in which TorchScript profiles and specialises; on copies, since a graph may change its inputs, and draw
+    numbers."""
     devices = {value.device for value in inps if isinstance(value, torch.Tensor) and value.device.type != "cpu"}
     kind = next(iter(devices)).type if devices else "cuda"
     with torch.random.fork_rng(devices=[device.index or 0 for device in devices], device_type=kind):
@@ -136,7 +146,8 @@ def _run_once(frozen: Any, inps: Sequence[Any]) -> None:
 
 
 def backend_arguments(decompose: bool = True) -> dict[str, Any]:
-    """What AOTAutograd is given for `graphdbg_ts`; without `decompose` the graph keeps the operators that were called."""
+    """What AOTAutograd is given for `graphdbg_ts`; without `decompose` the graph keeps the operators that were
+    called."""
     return {"fw_compiler": ts_compile, "decompositions": default_decompositions if decompose else None}
 
 

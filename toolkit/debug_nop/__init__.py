@@ -1,6 +1,8 @@
-"""The metadata checker: a graph's values against what they were traced as, with the checks in the graph's own generated code.
+"""The metadata checker: a graph's values against what they were traced as, with the checks in the graph's own generated
+code.
 
-plan (what each value must be) -> generate (a module with a comparison after each line) -> running (what a comparison that
+plan (what each value must be) -> generate (a module with a comparison after each line) -> running (what a comparison
+that
 fails means) -> blame (whose fault: the op alone decides) -> findings (folded under their origins, and as text). Imports
 nothing here.
 

@@ -1,6 +1,7 @@
 """One op by itself: what its fake function says about given arguments. This decides who is to blame for a mismatch.
 
-Runs only after a comparison failed. `on_real` takes the metadata of the real arguments, `on_traced` what was recorded of the
+Runs only after a comparison failed. `on_real` takes the metadata of the real arguments, `on_traced` what was recorded
+of the
 arguments, with this run's numbers in place of symbols, `on_symbols` the recorded fake values themselves. Must not touch
 data, draw random numbers, or leave a guard behind.
 
@@ -28,7 +29,8 @@ from .plan import Leaf, NodeStep, Place, Plan, leaf_of, value_of
 
 
 class Says(NamedTuple):
-    """What a fake function said: a Layout, number or None per leaf, and for each leaf the argument nodes whose memory it
+    """What a fake function said: a Layout, number or None per leaf, and for each leaf the argument nodes whose memory
+    it
     shares.
 
     `error`: why it could not be run; then there are no leaves.
@@ -56,7 +58,8 @@ def on_traced(plan: Plan, step: NodeStep, values: Mapping[str, Any]) -> Says:
 
 
 def really_on_traced(plan: Plan, step: NodeStep, given: Mapping[fx.Node, Any], values: Mapping[str, Any]) -> Says:
-    """What the op itself makes of its arguments when they are laid out as recorded: copies, so that nothing else is changed.
+    """What the op itself makes of its arguments when they are laid out as recorded: copies, so that nothing else is
+    changed.
 
     Not for ops that draw random numbers, for arguments of another size than recorded, or in lists.
     """
@@ -73,7 +76,9 @@ def really_on_traced(plan: Plan, step: NodeStep, given: Mapping[fx.Node, Any], v
             layout = leaves[0].at(values) if len(leaves) == 1 and isinstance(leaves[0], Leaf) else None
             if layout is None or layout.shape != tuple(value.shape) or value.layout is not torch.strided:
                 return Says([], [], "its arguments have other sizes than recorded")
-            known[node] = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device=value.device).copy_(value)
+            known[node] = torch.empty_strided(
+                layout.shape, layout.stride, dtype=layout.dtype, device=value.device
+            ).copy_(value)
     return _run(step, None, lambda: known)
 
 
@@ -121,10 +126,11 @@ def shared(leaf: Any, given: Mapping[fx.Node, Any]) -> frozenset[str]:
         return frozenset()
     key = storage_key(leaf)
     return frozenset(
-        node.name for node, value in given.items()
+        node.name
+        for node, value in given.items()
         for one in t.tree_leaves(value)
         if isinstance(one, torch.Tensor) and one.layout is torch.strided and storage_key(one) == key
-    )  # fmt: skip
+    )
 
 
 def _call(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
@@ -150,7 +156,8 @@ def _recorded(plan: Plan, step: NodeStep, values: Mapping[str, Any], mode: Any) 
     spans: dict[tuple[Place, torch.dtype], int] = {}
     for node in step.node.all_input_nodes:
         wanted[node] = [
-            (leaf, leaf.at(values)) if isinstance(leaf, Leaf) else (None, evaluate(leaf, values)) for leaf in plan.leaves(node)
+            (leaf, leaf.at(values)) if isinstance(leaf, Leaf) else (None, evaluate(leaf, values))
+            for leaf in plan.leaves(node)
         ]
         for leaf, layout in wanted[node]:
             if leaf is not None and layout.layout is torch.strided:
@@ -185,8 +192,11 @@ def _alone_mode() -> Any:
 
 @contextlib.contextmanager
 def _quietly(graph: fx.Graph) -> Iterator[Any]:
-    """The fake mode of a graph's recorded values with no guard added to its shapes; None when the values are of none."""
-    values = (leaf for node in graph.nodes for leaf in t.tree_leaves(node.meta.get("val", node.meta.get("example_value"))))
+    """The fake mode of a graph's recorded values with no guard added to its shapes; None when the values are of
+    none."""
+    values = (
+        leaf for node in graph.nodes for leaf in t.tree_leaves(node.meta.get("val", node.meta.get("example_value")))
+    )
     mode = next((leaf.fake_mode for leaf in values if isinstance(leaf, t.FakeTensor)), None)
     if mode is None or mode.shape_env is None:
         yield mode

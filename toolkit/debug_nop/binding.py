@@ -1,6 +1,7 @@
 """Symbols bound to the numbers of one set of inputs, and what every value must then be: one comparison per node.
 
-A Binding is made once per combination of input layouts, and used for all later runs on such inputs. Sizes that depend on data
+A Binding is made once per combination of input layouts, and used for all later runs on such inputs. Sizes that depend
+on data
 are not in it: a Run binds those as their nodes are computed.
 
 >>> binding = bind(plan, inputs, seen, {}, lambda path: getattr(gm, path))
@@ -53,7 +54,12 @@ def bind(
     for name, read in plan.bound.items():
         try:
             symbols[name] = read(values)
-        except (AttributeError, IndexError, RuntimeError, TypeError):  # not the tensor that was traced: a finding of its own
+        except (
+            AttributeError,
+            IndexError,
+            RuntimeError,
+            TypeError,
+        ):  # not the tensor that was traced: a finding of its own
             continue
     shifts: dict[Place, int] = {}
     for step, value in zip(plan.inputs, values, strict=True):

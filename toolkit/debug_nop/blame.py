@@ -1,6 +1,7 @@
 """Whose fault a mismatch is: the op's fake function, its schema, the recorded metadata, or something further up.
 
-The op alone decides. fake(real arguments) != real result: its fake function is wrong. Otherwise the node did right by what
+The op alone decides. fake(real arguments) != real result: its fake function is wrong. Otherwise the node did right by
+what
 it was given: then a finding at an argument explains the mismatch, unless the recorded value does not follow from the
 recorded arguments either, which makes the record itself wrong. So an origin behind another origin is still found.
 
@@ -31,7 +32,8 @@ _SIZED = {"size", "stride", "offset", "value"}
 
 @dataclass(frozen=True)
 class Blame:
-    """Judges the mismatches of one value of one step. `tainted`: arguments that a finding was made at, with its origins; `stale`:
+    """Judges the mismatches of one value of one step. `tainted`: arguments that a finding was made at, with its
+    origins; `stale`:
     those among them whose record is stale; `path`: of the subgraph; `foreign`: it lies in memory that others had."""
 
     plan: Plan
@@ -59,11 +61,18 @@ class Blame:
         line, code, near = self._line()
         inherits = any(one.cause == "inherited" for one in mismatches)
         return NodeMismatch(
-            node=step.name, op=op_name(step.node), mismatches=mismatches,
-            output=self.place if len(step.leaves) > 1 else -1, graph=self.path, line=line, code=code, near=near,
-            module=module_of(step.node), symbols=self._symbols() if {one.property for one in mismatches} & _SIZED else {},
+            node=step.name,
+            op=op_name(step.node),
+            mismatches=mismatches,
+            output=self.place if len(step.leaves) > 1 else -1,
+            graph=self.path,
+            line=line,
+            code=code,
+            near=near,
+            module=module_of(step.node),
+            symbols=self._symbols() if {one.property for one in mismatches} & _SIZED else {},
             under=sorted({name for names in self.tainted.values() for name in names}) if inherits else [],
-        )  # fmt: skip
+        )
 
     def _judge(self, mismatches: Sequence[Mismatch], given: Mapping[fx.Node, Any], value: Any) -> None:
         real = on_real(self.step, given)
@@ -95,13 +104,17 @@ class Blame:
                 lie = self._lie_on_record(traced, given).get(one.property)
                 one.cause, one.why = ("inherited", "") if lie is None else ("fake", lie)
             elif not self.tainted and not traced.error and self._branches(one.property):
-                one.cause, one.why = "symbolic", "with symbols for sizes it says what was recorded, with numbers what came"
+                one.cause, one.why = (
+                    "symbolic",
+                    "with symbols for sizes it says what was recorded, with numbers what came",
+                )
             else:
                 one.cause = "stale"
                 one.why = f"on the recorded arguments the op says {off[one.property]}" if one.property in off else ""
 
     def _lie_on_record(self, says: Says, given: Mapping[fx.Node, Any]) -> dict[str, str]:
-        """Property -> how the op departs from its fake function on arguments as recorded: a fake function may happen to be right
+        """Property -> how the op departs from its fake function on arguments as recorded: a fake function may happen to
+        be right
         about the wrong arguments that the op got."""
         if says.error or self.step.torchs:
             return {}
@@ -136,9 +149,18 @@ class Blame:
         target = self.step.node.target
         if name == "kind" and isinstance(target, t.OpOverload) and not target._schema.returns:
             return "the operator returns nothing; what it stands for returned something"
-        if name == "offset" and isinstance(leaf, Leaf) and leaf.root == (self.step.index, self.place) and self.step.torchs:
+        if (
+            name == "offset"
+            and isinstance(leaf, Leaf)
+            and leaf.root == (self.step.index, self.place)
+            and self.step.torchs
+        ):
             return "where a new value begins in its own storage is left to the operator"
-        return "the results of a region lie where its run left them" if name in ("offset", "alias") and self.step.region else ""
+        return (
+            "the results of a region lie where its run left them"
+            if name in ("offset", "alias") and self.step.region
+            else ""
+        )
 
     def _against_record(self, says: Says) -> dict[str, str]:
         """Property -> what the fake function says of the recorded arguments, where that is not what is recorded."""
@@ -155,7 +177,8 @@ class Blame:
         return off
 
     def _in_replaced_memory(self, says: Says) -> bool:
-        """Whether the recorded memory is off only in arguments whose own record is stale: who replaced that record replaced
+        """Whether the recorded memory is off only in arguments whose own record is stale: who replaced that record
+        replaced
         its storage as well, and what was recorded behind it still lies in the old one."""
         leaf = self.step.leaves[self.place]
         if says.error or self.place >= len(says.shares) or not isinstance(leaf, Leaf):
@@ -244,4 +267,3 @@ def _text(value: Any) -> str:
 
 def _sharing(names: frozenset[str]) -> str:
     return "memory of its own" if not names else f"the memory of {', '.join(f'`{name}`' for name in sorted(names))}"
-

@@ -35,13 +35,16 @@ BINDINGS = 64
 
 
 _COLLECTORS: list[list[NodeMismatch]] = []
-"""Lists of the `collecting` contexts in force. Not per thread: backward graphs run on threads of the autograd engine."""
+"""Lists of the `collecting` contexts in force. Not per thread: backward graphs run on threads of the autograd
+engine."""
 
 
 class CheckedGraph:
     """One graph, or subgraph, with its plan, its two generated modules and what it remembers."""
 
-    def __init__(self, gm: fx.GraphModule, session: CheckedCallable, path: str = "", device: torch.device | None = None) -> None:
+    def __init__(
+        self, gm: fx.GraphModule, session: CheckedCallable, path: str = "", device: torch.device | None = None
+    ) -> None:
         self.gm = gm
         self.session = session
         self.path = path
@@ -49,9 +52,10 @@ class CheckedGraph:
         self.bindings: OrderedDict[Any, Binding] = OrderedDict()
         self.last: Binding | None = None
         self.tensors = [
-            place for place, step in enumerate(self.plan.inputs)
+            place
+            for place, step in enumerate(self.plan.inputs)
             if len(step.leaves) == 1 and isinstance(step.leaves[0], Leaf) and step.leaves[0].layout is torch.strided
-        ]  # fmt: skip
+        ]
         rest = [place for place in range(len(self.plan.inputs)) if place not in set(self.tensors)]
         self.numbers = [place for place in rest if self.plan.inputs[place].needs]
         self._inner = {
@@ -103,7 +107,12 @@ class CheckedGraph:
         try:
             offsets = [one.storage_offset() for one in tensors]
             last = self.last
-            if last is not None and last.guard is not None and last.seen[1:] == (offsets, rest) and last.guard(*tensors):
+            if (
+                last is not None
+                and last.guard is not None
+                and last.seen[1:] == (offsets, rest)
+                and last.guard(*tensors)
+            ):
                 return last, _is_new(last)
             layouts = tuple((one.shape, one.stride(), one.dtype, one.device) for one in tensors)
             guard = layout_guard(tensors)
@@ -157,7 +166,8 @@ def _is_new(binding: Binding) -> bool:
 
 
 class CheckedSubgraph(torch.nn.Module):
-    """A subgraph in the place where a higher-order op looks for it; one that looks into it (`.graph`) sees the original."""
+    """A subgraph in the place where a higher-order op looks for it; one that looks into it (`.graph`) sees the
+    original."""
 
     def __init__(self, checks: CheckedGraph) -> None:
         super().__init__()
@@ -171,7 +181,8 @@ class CheckedSubgraph(torch.nn.Module):
 
 
 class CheckedCallable:
-    """What the graphs of one callable share: its id in the compile, the runs in progress on each thread, and the findings."""
+    """What the graphs of one callable share: its id in the compile, the runs in progress on each thread, and the
+    findings."""
 
     def __init__(self, where: str = "", rewritten: bool = False) -> None:
         self.where = where
@@ -218,11 +229,18 @@ class CheckedCallable:
 class Checked:
     """The boxed callable: takes one list, runs the whole graph checked, returns its result.
 
-    `findings` are those of all runs so far. With `raises`, a run that found something ends with MetadataMismatch instead.
+    `findings` are those of all runs so far. With `raises`, a run that found something ends with MetadataMismatch
+    instead.
     """
 
     def __init__(
-        self, gm: fx.GraphModule, *, raises: bool, device: torch.device | None = None, where: str = "", rewritten: bool = False
+        self,
+        gm: fx.GraphModule,
+        *,
+        raises: bool,
+        device: torch.device | None = None,
+        where: str = "",
+        rewritten: bool = False,
     ) -> None:
         self._boxed_call = True  # on the instance: who wraps a backward keeps what `functools.wraps` keeps
         self.__wrapped__ = gm
@@ -231,7 +249,8 @@ class Checked:
         self.graph = CheckedGraph(gm, self.session, device=device)
 
     def __call__(self, args: Sequence[Any]) -> Any:
-        """Runs once. Raises MetadataMismatch after the whole graph ran; also when the graph fails because of what was found."""
+        """Runs once. Raises MetadataMismatch after the whole graph ran; also when the graph fails because of what was
+        found."""
         codegen = self.__wrapped__.graph
         try:
             outputs = codegen.process_outputs(self.graph(codegen.process_inputs(*args)))
@@ -281,14 +300,16 @@ def collecting() -> Iterator[list[NodeMismatch]]:
 def checked(
     fx_g: fx.GraphModule, inps: Sequence[Any] = (), *, device: torch.device | None = None, rewritten: bool = False
 ) -> Checked:
-    """A boxed callable that returns the graph's result and collects what it finds in `.findings`. `inps` are not looked at;
+    """A boxed callable that returns the graph's result and collects what it finds in `.findings`. `inps` are not looked
+    at;
     `device`: where a graph that was traced elsewhere has been moved to;
     `rewritten`: passes that replace nodes ran over the graph (see Run)."""
     return Checked(fx_g, raises=False, device=device, rewritten=rewritten)
 
 
 def _aliases_only_warned() -> contextlib.AbstractContextManager[None]:
-    """AOTAutograd warns of a custom op that returns its input, and raises where CI is set in the environment: inside it warns.
+    """AOTAutograd warns of a custom op that returns its input, and raises where CI is set in the environment: inside it
+    warns.
 
     So the checker can say which.
     """

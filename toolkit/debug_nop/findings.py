@@ -1,6 +1,7 @@
 """What the checker found: mismatches by node, folded under their origins. Records that cross processes; no torch.
 
-A finding is an origin when something about that node itself is wrong: the op's fake function, its schema, or the metadata
+A finding is an origin when something about that node itself is wrong: the op's fake function, its schema, or the
+metadata
 recorded on it. What follows from an origin (the op did right by what it was given) is inherited, and names its origins.
 
 >>> [finding.node for finding in findings if finding.origin]
@@ -16,23 +17,26 @@ import msgspec
 
 from ...dumps.wording import counted
 
-TORCHS = frozenset({
-    "aten", "prims", "prim", "inductor", "quantized", "mkldnn", "mkl", "onednn", "_c10d_functional", "higher_order",
-})  # fmt: skip
+TORCHS = frozenset(
+    {"aten", "prims", "prim", "inductor", "quantized", "mkldnn", "mkl", "onednn", "_c10d_functional", "higher_order"}
+)
 """Namespaces of ops of torch's own."""
 
 Property = Literal["size", "dtype", "stride", "offset", "device", "layout", "alias", "mutation", "value", "kind", "run"]
 
 Cause = Literal["fake", "symbolic", "stale", "schema", "input", "unknown", "loose", "inherited"]
-"""fake: the op's fake function says something else than the op does, on the same arguments. symbolic: only under symbols.
-stale: the op and its fake function agree; what is recorded on the node is not what they say. schema: the op does what its
+"""fake: the op's fake function says something else than the op does, on the same arguments. symbolic: only under
+symbols.
+stale: the op and its fake function agree; what is recorded on the node is not what they say. schema: the op does what
+its
 schema does not say. input: the graph was given something else than it was traced with. unknown: the fake function could
 not be run. loose: what is recorded there is no promise, so nothing was broken.
 Like unknown, it is no finding, nor is what follows from it."""
 
 
 class Mismatch(msgspec.Struct, omit_defaults=True):
-    """One property of one value: as traced (with symbols, where it has any), as expected with numbers, and as it was."""
+    """One property of one value: as traced (with symbols, where it has any), as expected with numbers, and as it
+    was."""
 
     property: Property
     expected: str
@@ -126,7 +130,8 @@ def folded(findings: Sequence[NodeMismatch]) -> list[tuple[NodeMismatch, list[No
     """Each origin with the findings that follow from it; what follows from several stands under each."""
     rest = [finding for finding in findings if not finding.origin]
     return [
-        (origin, [one for one in rest if one.where == origin.where and origin.name in one.under]) for origin in origins(findings)
+        (origin, [one for one in rest if one.where == origin.where and origin.name in one.under])
+        for origin in origins(findings)
     ]
 
 
@@ -142,10 +147,11 @@ def joined(known: Sequence[NodeMismatch], more: Sequence[NodeMismatch]) -> list[
         tangent = finding.node.startswith("tangents_")
         wrong = {mismatch.property for mismatch in finding.mismatches}
         owners = [
-            one for one in before
+            one
+            for one in before
             if one.where != finding.where
             and (wrong & {mismatch.property for mismatch in one.mismatches} if tangent else one.node == finding.node)
-        ]  # fmt: skip
+        ]
         names = [name for one in owners for name in ([one.node] if one.origin else one.under)]
         if names:
             finding.under = list(dict.fromkeys(names))
@@ -180,7 +186,11 @@ def text_report(findings: Sequence[NodeMismatch]) -> str:
     lines = [headline(findings)]
     for origin, rest in folded(findings):
         lines += ["", sentence(origin), *_details(origin, rest)]
-    lost = [one for one in findings if not one.origin and not any(one.where == of.where and of.name in one.under for of in first)]
+    lost = [
+        one
+        for one in findings
+        if not one.origin and not any(one.where == of.where and of.name in one.under for of in first)
+    ]
     if lost:
         lines += ["", "Inherited from another graph:", *(f"  {sentence(one)}" for one in lost[:SHOWN])]
     return "\n".join(lines)
@@ -229,9 +239,11 @@ def next_step(finding: NodeMismatch) -> str:
     if cause == "fake" and all(one.property == "alias" for one in finding.own):
         return f"let {finding.op} return a clone, or say in its schema whose memory it returns: Tensor(a) -> Tensor(a)"
     return {
-        "fake": f"correct the fake function of {finding.op} (torch.library.register_fake); report it if the op is torch's own",
+        "fake": f"correct the fake function of {finding.op} (torch.library.register_fake); report it if the op is "
+        "torch's own",
         "symbolic": f"make the fake function of {finding.op} say the same for every size, or mark the size as static",
-        "stale": "find the pass that changed the node or its arguments but not its metadata: graphdbg diff of two stages",
+        "stale": "find the pass that changed the node or its arguments but not its metadata: graphdbg diff of two "
+        "stages",
         "schema": f"declare the argument as mutated in the schema of {finding.op} (mutates_args)",
         "input": "look at the graph that made this input, or at what guards let it in",
         "unknown": "register a fake function for the op, then check again",

@@ -1,8 +1,10 @@
 """The checked module: fx prints the graph, and a check stands after each node's line.
 
-The checks are marker nodes in a copy of the graph, so that fx itself keeps values alive for as long as a check needs them;
+The checks are marker nodes in a copy of the graph, so that fx itself keeps values alive for as long as a check needs
+them;
 when fx generates code, the line of a marker is rewritten into the comparison. Two forms: `quick` compares layouts, and
-memory where an op may alias, with one tuple comparison per node; `deep` goes through `Run.before` and `Run.after`, which
+memory where an op may alias, with one tuple comparison per node; `deep` goes through `Run.before` and `Run.after`,
+which
 also look at storages and contents.
 
 >>> generated(gm, plan, deep=False).code
@@ -59,7 +61,8 @@ def generated(gm: fx.GraphModule, plan: Plan, *, deep: bool, careful: Collection
 
 
 class ToItsEnd(fx.Interpreter):
-    """Runs a deep module node by node, past nodes that fail: the Run gives a value in their place. Only after a failure."""
+    """Runs a deep module node by node, past nodes that fail: the Run gives a value in their place. Only after a
+    failure."""
 
     def __init__(self, module: fx.GraphModule, plan: Plan, run: Any) -> None:
         super().__init__(module)
@@ -88,7 +91,8 @@ Call = tuple[str, int]
 def marked(
     graph: fx.Graph, plan: Plan, *, deep: bool, careful: Collection[int] = ()
 ) -> tuple[fx.Graph, list[Template], dict[int, Call]]:
-    """A copy of the graph that takes a Run first and has marker nodes; what each marker becomes; which of them are calls."""
+    """A copy of the graph that takes a Run first and has marker nodes; what each marker becomes; which of them are
+    calls."""
     calls: dict[int, Call] = {}
     out = fx.Graph()
     run = out.placeholder(RUN)

@@ -1,6 +1,7 @@
 """What is compared of a value: size, dtype, significant strides, storage offset, device, layout; of a number its value.
 
-Also the symbol expressions that a trace has for these: sympy -> text -> `dumps.expr` -> its arithmetic, so that a saved graph and
+Also the symbol expressions that a trace has for these: sympy -> text -> `dumps.expr` -> its arithmetic, so that a saved
+graph and
 a live one are read by the same code, no text is evaluated, and no ShapeEnv is asked anything, which would add guards.
 
 Strides count where a dimension has more than one element and the tensor has any; so does the offset of a tensor with
@@ -40,7 +41,8 @@ class Expression(NamedTuple):
 
 
 def expression(value: Any) -> Any:
-    """A SymInt, SymFloat or SymBool as an Expression, or as a number where it stands for one; anything else as it is."""
+    """A SymInt, SymFloat or SymBool as an Expression, or as a number where it stands for one; anything else as it
+    is."""
     node = getattr(value, "node", None)
     if node is None or isinstance(value, (bool, int, float)):
         return value
@@ -169,7 +171,8 @@ def _kind(value: Any) -> str:
 
 
 def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
-    """A function that says in one call whether tensors have the sizes, strides, dtypes and devices of these; it keeps none
+    """A function that says in one call whether tensors have the sizes, strides, dtypes and devices of these; it keeps
+    none
     of them.
 
     Dynamo's own guards on inputs: a third of the time of one comparison in Python. They also look at dispatch keys and

@@ -1,7 +1,8 @@
 """What every value of a graph must look like, worked out once from the traced metadata.
 
 A step per node: expected leaves with compiled sizes, the place where each storage first appears in the trace, the
-arguments it shares memory with, the arguments that its schema writes to. Must not run anything, and must not add guards.
+arguments it shares memory with, the arguments that its schema writes to. Must not run anything, and must not add
+guards.
 
 >>> plan = plan_of(fx_g)
 >>> plan.steps[17].leaves[0].shape
@@ -42,7 +43,8 @@ def may_alias(node: fx.Node) -> bool:
 
 
 def makes_its_own(step: NodeStep) -> bool:
-    """Whether an op of torch's own cannot return memory of another value: a record that says so was copied from elsewhere."""
+    """Whether an op of torch's own cannot return memory of another value: a record that says so was copied from
+    elsewhere."""
     return step.region or (step.torchs and isinstance(step.node.target, t.OpOverload) and not may_alias(step.node))
 
 
@@ -53,9 +55,9 @@ def is_view(node: fx.Node) -> bool:
     return node.target.namespace == "aten" and str(node.target).split(".")[1] not in ("reshape", "contiguous", "to")
 
 
-_FUNCTIONAL_HOPS = frozenset({
-    "auto_functionalized", "auto_functionalized_v2", "with_effects", "triton_kernel_wrapper_functional",
-})  # fmt: skip
+_FUNCTIONAL_HOPS = frozenset(
+    {"auto_functionalized", "auto_functionalized_v2", "with_effects", "triton_kernel_wrapper_functional"}
+)
 
 
 def schema_of(node: fx.Node) -> tuple[bool, frozenset[fx.Node] | None]:
@@ -75,9 +77,20 @@ def schema_of(node: fx.Node) -> tuple[bool, frozenset[fx.Node] | None]:
     return target.namespace in TORCHS, frozenset(written)
 
 
-_RESHAPES = frozenset({
-    "unsqueeze_", "squeeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "resize_", "resize_as_", "set_", "as_strided_",
-})  # fmt: skip
+_RESHAPES = frozenset(
+    {
+        "unsqueeze_",
+        "squeeze_",
+        "t_",
+        "transpose_",
+        "swapaxes_",
+        "swapdims_",
+        "resize_",
+        "resize_as_",
+        "set_",
+        "as_strided_",
+    }
+)
 
 
 def reshaped_in_place(graph: fx.Graph) -> set[fx.Node]:
@@ -102,7 +115,8 @@ Place = tuple[int, int]
 
 class Leaf(NamedTuple):
     """A tensor as traced. `root` is the place of the first value in the same storage; its own place when it begins one.
-    An `offset` of None: the trace kept no storages (see `_keeps_storages`), so neither offset nor memory are compared."""
+    An `offset` of None: the trace kept no storages (see `_keeps_storages`), so neither offset nor memory are
+    compared."""
 
     shape: tuple[Any, ...]
     stride: tuple[Any, ...]
@@ -125,8 +139,10 @@ class NodeStep:
     """One node. `leaves`: what its value flattens to (a Leaf, an Expression, a number; None where nothing is known).
 
     `way`: inline (one strided tensor: one comparison in the generated code), number, parts (a flat tuple of those: one
-    comparison too), several (anything else with a value), or none. `aliased` / `apart`: arguments whose memory the value
-    must (not) share. `torchs`: an op of torch's own. `written`: arguments that its schema writes to; None where it is not
+    comparison too), several (anything else with a value), or none. `aliased` / `apart`: arguments whose memory the
+    value
+    must (not) share. `torchs`: an op of torch's own. `written`: arguments that its schema writes to; None where it is
+    not
     known what the op writes to. `region`: an operator of higher order, whose results come from a graph inside it.
     """
 
@@ -170,14 +186,19 @@ class Plan:
     unchecked: list[str]
 
     def source(self, node: fx.Node) -> tuple[NodeStep, int] | None:
-        """The step and leaf that a node's value comes from, through `getitem`s of a checked tuple; None where there is none."""
+        """The step and leaf that a node's value comes from, through `getitem`s of a checked tuple; None where there is
+        none."""
         step = self.by_node[node]
         return (step, 0) if step.leaves and step.way != "none" else self.item(node)
 
     def leaves(self, node: fx.Node) -> list[Any]:
         """What was traced of a node's value; of a `getitem`, its part of the tuple."""
         source = self.source(node)
-        return [source[0].leaves[source[1]]] if source is not None and source[0].node is not node else self.by_node[node].leaves
+        return (
+            [source[0].leaves[source[1]]]
+            if source is not None and source[0].node is not node
+            else self.by_node[node].leaves
+        )
 
     def item(self, node: fx.Node) -> tuple[NodeStep, int] | None:
         """The part of a checked tuple that a `getitem` takes; None for other nodes."""
@@ -191,7 +212,8 @@ class Plan:
 
 
 def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
-    """The plan of one graph; its subgraphs have plans of their own. `device`: where a graph traced elsewhere was moved to."""
+    """The plan of one graph; its subgraphs have plans of their own. `device`: where a graph traced elsewhere was moved
+    to."""
     steps = [NodeStep(index, node) for index, node in enumerate(gm.graph.nodes)]
     by_node = {step.node: step for step in steps}
     roots: dict[int, Place] = {}
@@ -220,11 +242,14 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
         step.needs = frozenset(name for leaf in step.leaves for name in _symbols(leaf))
     for step in steps if shared else ():
         step.leaves = [
-            leaf._replace(offset=None) if isinstance(leaf, Leaf) and leaf.root in shared else leaf for leaf in step.leaves
+            leaf._replace(offset=None) if isinstance(leaf, Leaf) and leaf.root in shared else leaf
+            for leaf in step.leaves
         ]
     if shared:
         names = ", ".join(name for several in shared.values() for name in several[:2])
-        unchecked.append(f"storage offsets and aliasing of {names}: recorded in the memory of others, which they cannot lie in")
+        unchecked.append(
+            f"storage offsets and aliasing of {names}: recorded in the memory of others, which they cannot lie in"
+        )
     inputs = [step for step in steps if step.node.op == "placeholder"]
     bound = _bound(inputs)
     plan = Plan(gm.graph, steps, by_node, inputs, bound, frozenset(), unchecked)
@@ -245,8 +270,10 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
 
 
 def _keeps_storages(graph: fx.Graph) -> bool:
-    """Whether values say whose memory they are in. `make_fx` with real tensors makes each in a fake mode of its own; such a
-    graph that was saved is known by its views, none of which is recorded in the memory of its argument, or by the parts of its
+    """Whether values say whose memory they are in. `make_fx` with real tensors makes each in a fake mode of its own;
+    such a
+    graph that was saved is known by its views, none of which is recorded in the memory of its argument, or by the parts
+    of its
     tuples, none of which is."""
     tensors = {id(leaf): leaf for node in graph.nodes for leaf in _fakes(node)}
     modes = {id(leaf.fake_mode) for leaf in tensors.values()}
@@ -269,7 +296,8 @@ def _keys(node: fx.Node) -> set[int]:
 
 
 def leaf_of(value: Any, place: Place, roots: dict[int, Place], device: torch.device | None = None) -> Any:
-    """A traced value as a Leaf, an Expression or a number; None for what is not looked at. `roots` is filled as values come."""
+    """A traced value as a Leaf, an Expression or a number; None for what is not looked at. `roots` is filled as values
+    come."""
     if not isinstance(value, torch.Tensor):
         plain = expression(value)
         return plain if isinstance(plain, (Expression, int, float, bool)) else None
@@ -292,7 +320,8 @@ def _symbols(leaf: Any) -> Iterator[str]:
 
 
 def _bound(inputs: list[NodeStep]) -> dict[str, Callable[[list[Any]], Any]]:
-    """Symbol -> how to read it off the real inputs. A plain symbol is read; one inside "2*s0 + 1" is solved for, if linear."""
+    """Symbol -> how to read it off the real inputs. A plain symbol is read; one inside "2*s0 + 1" is solved for, if
+    linear."""
     found: dict[str, Callable[[list[Any]], Any]] = {}
     rest: list[tuple[Expression, Callable[[list[Any]], Any]]] = []
     for place, step in enumerate(inputs):
@@ -391,6 +420,8 @@ def parts_sharing(plan: Plan, step: NodeStep) -> list[tuple[int, fx.Node]]:
         source = plan.source(node)
         traced = source[0].leaves[source[1]] if source is not None else None
         if isinstance(traced, Leaf) and isinstance(value_of(node), torch.Tensor) and traced.layout is torch.strided:
-            parts = [part for part, leaf in enumerate(step.leaves) if isinstance(leaf, Leaf) and leaf.root == traced.root]
+            parts = [
+                part for part, leaf in enumerate(step.leaves) if isinstance(leaf, Leaf) and leaf.root == traced.root
+            ]
             found += [(part, node) for part in parts]
     return found

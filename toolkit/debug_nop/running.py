@@ -1,6 +1,8 @@
-"""One run of a checked graph: what the generated code calls when a comparison fails, or where one comparison is not enough.
+"""One run of a checked graph: what the generated code calls when a comparison fails, or where one comparison is not
+enough.
 
-Identity of memory is asked while both tensors are alive, or through weak references that keep an address from being used
+Identity of memory is asked while both tensors are alive, or through weak references that keep an address from being
+used
 again; contents are compared by bits. Must not change a value, and must not look further unless something differs.
 
 >>> run = Run(owner, binding, deep=True)
@@ -78,7 +80,8 @@ class KernelExecution:
             self._accept(step, [value], given)
 
     def failed(self, step: NodeStep, error: Exception, arguments: Mapping[fx.Node, Any]) -> Any:
-        """A node could not be run; says so, and gives a value like the one that was traced so that the run can go on."""
+        """A node could not be run; says so, and gives a value like the one that was traced so that the run can go
+        on."""
         first = (str(error).strip().splitlines() or [""])[0][:200]
         layouts = self._layouts(step)
         self._record(step, 0, {"run": ("a result", f"{type(error).__name__}: {first}")}, arguments, None)
@@ -160,7 +163,8 @@ class KernelExecution:
         return known
 
     def _bind(self, step: NodeStep, value: Any, leaves: list[Any]) -> None:
-        """Gives the symbols that begin at this step their numbers; one that nothing binds is taken from where it stands alone."""
+        """Gives the symbols that begin at this step their numbers; one that nothing binds is taken from where it stands
+        alone."""
         for name, path in step.binds:
             try:
                 self.symbols[name] = int(t.key_get(value, tuple(path)))
@@ -249,13 +253,19 @@ class KernelExecution:
                 return {"mutation": (f"`{node.name}` left as it is", f"`{node.name}` changed in place")}
         return {}
 
-    def _record(self, step: NodeStep, place: int, found: dict[str, Any], given: Mapping[fx.Node, Any], value: Any) -> None:
+    def _record(
+        self, step: NodeStep, place: int, found: dict[str, Any], given: Mapping[fx.Node, Any], value: Any
+    ) -> None:
         """Finds out whose fault it is, once for each way in which a value may be wrong."""
         key = (step.index, place, *((name, str(pair)) for name, pair in found.items()), *sorted(self._tainted(step)))
         if found.keys() & {"kind", "layout"}:
             self.odd.add(step.index)
         if key not in self.binding.known:
-            stale = {name for name, finding in self._found_at(step) if any(one.cause == "stale" for one in finding.mismatches)}
+            stale = {
+                name
+                for name, finding in self._found_at(step)
+                if any(one.cause == "stale" for one in finding.mismatches)
+            }
             foreign = "alias" in found and found["alias"][1] != "memory of its own"
             blame = Blame(self.plan, step, place, self.symbols, self._tainted(step), self.owner.path, stale, foreign)
             finding = blame.finding(found, given, value)
@@ -286,7 +296,8 @@ class KernelExecution:
         return True
 
     def _without_residue(self, finding: NodeMismatch) -> NodeMismatch:
-        """Behind passes that replace nodes, a view may be recorded in the storage of a node that is gone. Where the op and
+        """Behind passes that replace nodes, a view may be recorded in the storage of a node that is gone. Where the op
+        and
         its fake function agree on whose memory it returns, that is a note, not a finding."""
         stale = [one for one in finding.mismatches if one.property == "alias" and one.cause == "stale"]
         if stale and self.owner.session.rewritten:
@@ -295,7 +306,8 @@ class KernelExecution:
         return finding
 
     def _counted_from_storage(self, step: NodeStep, place: int, finding: NodeMismatch) -> bool:
-        """Whether an op (as_strided) counts its offset from the start of the storage: an input that lies elsewhere in its
+        """Whether an op (as_strided) counts its offset from the start of the storage: an input that lies elsewhere in
+        its
         storage than when it was traced then moves nothing. The op itself says so."""
         leaf = step.leaves[place] if place < len(step.leaves) else None
         moved = isinstance(leaf, Leaf) and leaf.root in self.binding.shifts
@@ -366,7 +378,8 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class Contents:
     """The bits of one tensor at one time: a copy, or for a large one two sums over its bits.
 
-    Version counters do not tell: kernels of custom ops write below them, and tensors of inference mode have none. Two sums miss a
+    Version counters do not tell: kernels of custom ops write below them, and tensors of inference mode have none. Two
+    sums miss a
     change that leaves both the same; that takes a large tensor and a great coincidence.
     """
 
@@ -375,7 +388,8 @@ class Contents:
         self.kept = bits.clone() if self.copied else _sums(bits)
 
     def same(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor still holds the same bits; one whose shape was changed in place is looked at as far as it can be."""
+        """Whether a tensor still holds the same bits; one whose shape was changed in place is looked at as far as it
+        can be."""
         bits = _bits(tensor)
         if bits is None:
             return True

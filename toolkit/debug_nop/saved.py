@@ -1,4 +1,5 @@
-"""The check of a saved graph, isolated: a child of the fork server loads it, runs it checked, and returns what it found.
+"""The check of a saved graph, isolated: a child of the fork server loads it, runs it checked, and returns what it
+found.
 
 The calling process imports no torch. Each graph runs twice: the second time with the quick checks of repeated runs.
 
@@ -31,7 +32,8 @@ TASKS = (TASK, f"{__package__}.checking")
 
 
 class Checkup(msgspec.Struct):
-    """What a check found. `values`: how many were compared; `failed`: why the graph did not run to its end; `cannot`: why
+    """What a check found. `values`: how many were compared; `failed`: why the graph did not run to its end; `cannot`:
+    why
     nothing could be checked (a crash of the process, a time-out); `unchecked`: what was left out."""
 
     findings: list[NodeMismatch] = []
@@ -94,10 +96,16 @@ class Checkup(msgspec.Struct):
 
 
 def check(
-    saved: SavedGraph, server: ForkServer, *, seed: int = 0, device: str | None = None, limit_s: float = 600.0,
+    saved: SavedGraph,
+    server: ForkServer,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+    limit_s: float = 600.0,
     imports: Sequence[str] = (),
-) -> Checkup:  # fmt: skip
-    """Checks one saved graph in a child; one that dies is a Checkup too. Raises GraphdbgError where it cannot be loaded."""
+) -> Checkup:
+    """Checks one saved graph in a child; one that dies is a Checkup too. Raises GraphdbgError where it cannot be
+    loaded."""
     answer = ask(TASK, How(seed, device, limit_s, imports).payload(saved), limit_s, server=server).end()
     found = msgspec.convert(answer.value, Checkup) if answer.status == "done" else Checkup(cannot=how_ended(answer))
     found.peak_bytes = answer.peak_bytes
@@ -147,7 +155,9 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 def rewritten(spec: ReplaySpec) -> bool:
     """Whether passes that replace nodes ran over a recorded graph: all that Inductor compiles, and Dynamo's own."""
-    return bool(spec.compile_kwargs) or spec.stage in FULL_STAGES or spec.stage.startswith(("joint_passed", "post_grad"))
+    return (
+        bool(spec.compile_kwargs) or spec.stage in FULL_STAGES or spec.stage.startswith(("joint_passed", "post_grad"))
+    )
 
 
 def _values(gm: Any) -> list[tuple[Any, dict[str, Any]]]:
@@ -156,6 +166,7 @@ def _values(gm: Any) -> list[tuple[Any, dict[str, Any]]]:
 
     return [
         (node, {key: node.meta[key] for key in ("val", "example_value") if key in node.meta})
-        for part in gm.modules() if isinstance(part, fx.GraphModule)
+        for part in gm.modules()
+        if isinstance(part, fx.GraphModule)
         for node in part.graph.nodes
-    ]  # fmt: skip
+    ]

@@ -1,7 +1,8 @@
 """Findings that nothing in the graph reads: what is off there cannot change what the graph computes, so they are notes.
 
 Three kinds, all of ops of torch's own. A part of a tuple that nobody takes. The memory of an argument that is dead when
-its result is made: sharing or changing it is invisible. Strides that a pass left behind when it replaced a node: kernels
+its result is made: sharing or changing it is invisible. Strides that a pass left behind when it replaced a node:
+kernels
 go by the values that they are given, so only who reads the record goes wrong by it: the caller of the graph,
 `as_strided`, custom ops and regions. An origin is a note where that holds for all that follows from it, too. Must not
 run anything.
@@ -40,7 +41,9 @@ def read_by_someone(findings: Sequence[NodeMismatch], plan: Plan, session: Check
     kept = [one for one in findings if one.name in loud or not loud.isdisjoint(one.under)]
     for one in findings:
         if one not in kept:
-            session.left_out(UNREAD, f"{' and '.join(dict.fromkeys(each.property for each in one.mismatches))} of {one.name}")
+            session.left_out(
+                UNREAD, f"{' and '.join(dict.fromkeys(each.property for each in one.mismatches))} of {one.name}"
+            )
     return kept
 
 
@@ -62,7 +65,9 @@ def _quiet(finding: NodeMismatch, step: NodeStep | None, plan: Plan, rewritten: 
 
 def _in_dead_memory(one: Mismatch) -> bool:
     """Whether it is about the memory of an argument alone: that a result lies in it, or that it is written to."""
-    return one.property == "mutation" or (one.property == "alias" and one.cause == "fake" and one.expected == "memory of its own")
+    return one.property == "mutation" or (
+        one.property == "alias" and one.cause == "fake" and one.expected == "memory of its own"
+    )
 
 
 def _not_taken(node: fx.Node, part: int) -> bool:

@@ -1,6 +1,8 @@
-"""Pictures of graphs: records -> graph as drawn (`source`) -> view (`model`) -> DOT (`dot`) -> svg, png, pdf (`render`).
+"""Pictures of graphs: records -> graph as drawn (`source`) -> view (`model`) -> DOT (`dot`) -> svg, png, pdf
+(`render`).
 
-A view is plain data that any renderer can show; a graph that was saved is drawn without torch. Must not lay out a large graph
+A view is plain data that any renderer can show; a graph that was saved is drawn without torch. Must not lay out a large
+graph
 node by node: above LARGE nodes the overview of its modules or the neighbourhood of one node is drawn.
 
 >>> from graphdbg.toolkit.drawing.picture import draw
@@ -8,4 +10,5 @@ node by node: above LARGE nodes the overview of its modules or the neighbourhood
 """
 
 LARGE = 300
-"""More nodes than this are not laid out one by one: `dot` takes 0.6 s for 1,000 nodes, 9 s for 3,000 and minutes for 10,000."""
+"""More nodes than this are not laid out one by one: `dot` takes 0.6 s for 1,000 nodes, 9 s for 3,000 and minutes for
+10,000."""

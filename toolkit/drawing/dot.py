@@ -1,4 +1,5 @@
-"""A view as DOT, built by pydot: fills by family, frames for clusters, labels that fit, a legend. Says nothing of a renderer.
+"""A view as DOT, built by pydot: fills by family, frames for clusters, labels that fit, a legend. Says nothing of a
+renderer.
 
 Every text of a view comes from somebody's graph and is escaped here; ids are our own. Must not compute what is shown.
 
@@ -17,10 +18,21 @@ from .families import FAMILIES
 from .model import Box, Cluster, Edge, View
 
 _WIDTHS = (
-    (0.32, "'IJijl ,./:;\\f|"), (0.4, "-!()[]t"), (0.45, "r"), (0.5, '"*_`'), (0.55, "?csz"), (0.6, "FPkvxyL"),
-    (0.65, "$0123456789ESTYabdeghnopqu{}"), (0.7, "ABCRVXZK"), (0.75, "HNU"), (0.8, "&DGOQ"), (0.85, "#+<=>^~w×"),
-    (0.9, "M"), (0.98, "%m…"), (1.0, "@W"),
-)  # fmt: skip
+    (0.32, "'IJijl ,./:;\\f|"),
+    (0.4, "-!()[]t"),
+    (0.45, "r"),
+    (0.5, '"*_`'),
+    (0.55, "?csz"),
+    (0.6, "FPkvxyL"),
+    (0.65, "$0123456789ESTYabdeghnopqu{}"),
+    (0.7, "ABCRVXZK"),
+    (0.75, "HNU"),
+    (0.8, "&DGOQ"),
+    (0.85, "#+<=>^~w×"),
+    (0.9, "M"),
+    (0.98, "%m…"),
+    (1.0, "@W"),
+)
 _WIDTH = {character: width for width, characters in _WIDTHS for character in characters}
 _BOLD = 1.11
 LINE = 1.35
@@ -28,7 +40,8 @@ LINE = 1.35
 
 
 def width_pt(text: str, size: float, *, bold: bool = False) -> float:
-    """The width of one line in points, without asking a font: by the widths of DejaVu Sans, which Arial, Helvetica and Verdana do
+    """The width of one line in points, without asking a font: by the widths of DejaVu Sans, which Arial, Helvetica and
+    Verdana do
     not exceed, so that a label fits its box on any machine. Characters beyond ASCII count as wide ones.
     """
     return sum(_WIDTH.get(character, 1.05) for character in text) * size * (_BOLD if bold else 1.0)
@@ -60,11 +73,21 @@ def source(view: View) -> str:
         raise EnvironmentLackError("nothing can be drawn", "pydot is not installed", fix) from error
     graph = pydot.Dot("graphdbg", graph_type="digraph", **_graph_settings(view))
     graph.set_node_defaults(
-        shape="box", style=_quoted("filled,rounded"), fontname=_quoted(FONT), fontsize=TITLE_PT, color=_quoted(_LINE),
-        penwidth=0.8, margin=_quoted("0.09,0.05"),
-    )  # fmt: skip
+        shape="box",
+        style=_quoted("filled,rounded"),
+        fontname=_quoted(FONT),
+        fontsize=TITLE_PT,
+        color=_quoted(_LINE),
+        penwidth=0.8,
+        margin=_quoted("0.09,0.05"),
+    )
     graph.set_edge_defaults(
-        fontname=_quoted(FONT), fontsize=EDGE_PT, fontcolor=_quoted(_SOFT), color=_quoted("#6b7280"), arrowsize=0.6, penwidth=0.9
+        fontname=_quoted(FONT),
+        fontsize=EDGE_PT,
+        fontcolor=_quoted(_SOFT),
+        color=_quoted("#6b7280"),
+        arrowsize=0.6,
+        penwidth=0.9,
     )
     homes = _clusters(pydot, graph, view.clusters)
     for box in view.boxes:
@@ -86,11 +109,21 @@ def lines_of(box: Box) -> list[tuple[str, float, bool]]:
 
 def _graph_settings(view: View) -> dict[str, Any]:
     return {
-        "rankdir": "TB", "fontname": _quoted(FONT), "fontsize": CLUSTER_PT, "labelloc": "t", "label": _heading(view),
-        "nodesep": 0.22, "ranksep": 0.32, "pad": 0.2, "bgcolor": _quoted("white"), "outputorder": "edgesfirst",
-        "charset": _quoted("UTF-8"), "forcelabels": "false", "tooltip": _quoted(view.title),
+        "rankdir": "TB",
+        "fontname": _quoted(FONT),
+        "fontsize": CLUSTER_PT,
+        "labelloc": "t",
+        "label": _heading(view),
+        "nodesep": 0.22,
+        "ranksep": 0.32,
+        "pad": 0.2,
+        "bgcolor": _quoted("white"),
+        "outputorder": "edgesfirst",
+        "charset": _quoted("UTF-8"),
+        "forcelabels": "false",
+        "tooltip": _quoted(view.title),
         "newrank": str(_level_sides(view)).lower(),
-    }  # fmt: skip
+    }
 
 
 def _heading(view: View) -> str:
@@ -116,10 +149,18 @@ def _clusters(pydot: Any, graph: Any, clusters: list[Cluster]) -> dict[str, Any]
         depth[cluster.id] = depth.get(cluster.parent, -1) + 1
         fill = "white" if cluster.kind == "side" else _FRAMES[depth[cluster.id] % 2]
         homes[cluster.id] = pydot.Cluster(
-            cluster.id, label=_quoted(cluster.label), style=_quoted("filled,rounded"), fillcolor=_quoted(fill),
-            color=_quoted("#b4bac4"), fontname=_quoted(FONT), fontcolor=_quoted("#333a45"), labeljust="l", margin=10,
-            fontsize=TITLE_PT + 3 if cluster.kind == "side" else CLUSTER_PT, tooltip=_quoted(cluster.label),
-        )  # fmt: skip
+            cluster.id,
+            label=_quoted(cluster.label),
+            style=_quoted("filled,rounded"),
+            fillcolor=_quoted(fill),
+            color=_quoted("#b4bac4"),
+            fontname=_quoted(FONT),
+            fontcolor=_quoted("#333a45"),
+            labeljust="l",
+            margin=10,
+            fontsize=TITLE_PT + 3 if cluster.kind == "side" else CLUSTER_PT,
+            tooltip=_quoted(cluster.label),
+        )
         homes.get(cluster.parent, graph).add_subgraph(homes[cluster.id])
     return homes
 
@@ -128,16 +169,18 @@ def _box_settings(box: Box) -> dict[str, Any]:
     lines = lines_of(box)
     width, height = block_pt(lines)
     rows = [
-        f'<tr><td height="{size * LINE:.0f}" width="{width:.0f}"><font point-size="{size:g}" color="{_INK if bold else _SOFT}">'
+        f'<tr><td height="{size * LINE:.0f}" width="{width:.0f}"><font point-size="{size:g}" '
+        f'color="{_INK if bold else _SOFT}">'
         f"{f'<b>{_escaped(text)}</b>' if bold else _escaped(text)}</font></td></tr>"
         for text, size, bold in lines
     ]
     settings: dict[str, Any] = {
         "label": f'<<table border="0" cellborder="0" cellspacing="0" cellpadding="0">{"".join(rows)}</table>>',
         "fillcolor": _quoted(FAMILIES.get(box.family, FAMILIES["other"])[1]),
-        "width": round((width + _MARGIN_X) / 72, 3), "height": round((height + _MARGIN_Y) / 72, 3),
+        "width": round((width + _MARGIN_X) / 72, 3),
+        "height": round((height + _MARGIN_Y) / 72, 3),
         "tooltip": _quoted(box.detail or box.title),
-    }  # fmt: skip
+    }
     if box.group:
         settings["penwidth"] = 1.4
     if box.focus:
@@ -148,7 +191,8 @@ def _box_settings(box: Box) -> dict[str, Any]:
 
 
 def _level_sides(view: View) -> bool:
-    """Whether what belongs together on two sides shall have the same height. Overviews afford that; frames around single nodes
+    """Whether what belongs together on two sides shall have the same height. Overviews afford that; frames around
+    single nodes
     would be stretched over the whole picture."""
     return view.kind == "by-module" and any(edge.saved for edge in view.edges)
 
@@ -159,7 +203,8 @@ def _edge_settings(edge: Edge, level: bool) -> dict[str, Any]:
         # as a table of fixed width: a machine without our fonts reserves as much room as one with them
         width = width_pt(edge.label, EDGE_PT) + 4
         settings["label"] = (
-            f'<<table border="0" cellborder="0" cellspacing="2" cellpadding="0"><tr><td width="{width:.0f}" bgcolor="#ffffffb0">'
+            f'<<table border="0" cellborder="0" cellspacing="2" cellpadding="0"><tr><td width="{width:.0f}" '
+            'bgcolor="#ffffffb0">'
             f"{_escaped(edge.label)}</td></tr></table>>"
         )
     if edge.saved:

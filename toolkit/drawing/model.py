@@ -1,4 +1,5 @@
-"""The view model of a picture: boxes in nested clusters, joined by edges. Says what is seen, not how it is laid out or coloured.
+"""The view model of a picture: boxes in nested clusters, joined by edges. Says what is seen, not how it is laid out or
+coloured.
 
 Plain data that knows neither graphs nor renderers, so that DOT and a terminal can show the same view.
 
@@ -20,7 +21,8 @@ Kind = Literal["nodes", "around", "by-module"]
 class Box:
     """One box. `title` is its first line, `lines` are the others; `family` is a key of families.FAMILIES.
 
-    `nodes` are the names of the graph's nodes that it stands for, `hidden` counts neighbours of theirs that were left out, and
+    `nodes` are the names of the graph's nodes that it stands for, `hidden` counts neighbours of theirs that were left
+    out, and
     `detail` is a longer text for renderers that can show one on request. `focus` marks what the user asked for.
     """
 

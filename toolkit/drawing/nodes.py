@@ -47,14 +47,17 @@ def whole(graph: DrawnGraph) -> View:
 
 
 def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
-    """A node with what it uses and what uses it, `hops` steps away both ways; of more than `most` nodes the nearest ones.
+    """A node with what it uses and what uses it, `hops` steps away both ways; of more than `most` nodes the nearest
+    ones.
 
     Raises UsageError, with names that are alike, for a name that the graph does not have.
     """
     centre = graph.position(name)
     if centre is None:
         names = [node.name for node in graph.nodes]
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [other for other in names if name in other][:3]
+        near = (
+            difflib.get_close_matches(name, names, n=3, cutoff=0.5) or [other for other in names if name in other][:3]
+        )
         hint = f"names like it are {', '.join(near)}" if near else "its names are listed by graphdbg show"
         raise UsageError(f"{graph.id} has no node {name!r}", "", hint)
     distance = {centre: 0}
@@ -63,7 +66,8 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
         border = [
             other
             for index in border
-            if index == centre or graph.nodes[index].op != "output"  # everything is two steps from everything through it
+            if index == centre
+            or graph.nodes[index].op != "output"  # everything is two steps from everything through it
             for other in (*graph.nodes[index].inputs, *graph.nodes[index].users)
             if distance.setdefault(other, step) == step
         ]
@@ -73,12 +77,19 @@ def around(graph: DrawnGraph, name: str, hops: int, most: int = LARGE) -> View:
     if len(chosen) < len(distance):
         near = counted(len(distance), "node is", "nodes are")
         part.notes.append(f"{near} within {counted(hops, 'hop')}; these are the nearest {most}")
-    title = f"{graph.id}: {len(part.boxes)} of {counted(len(graph.nodes), 'node')}, within {counted(hops, 'hop')} of {name}"
+    title = (
+        f"{graph.id}: {len(part.boxes)} of {counted(len(graph.nodes), 'node')}, within {counted(hops, 'hop')} of {name}"
+    )
     return View(title, "around", part.boxes, part.clusters, part.edges, part.notes)
 
 
 def part_of(
-    graph: DrawnGraph, chosen: Collection[int] | None = None, *, focus: int | None = None, prefix: str = "", side: str = ""
+    graph: DrawnGraph,
+    chosen: Collection[int] | None = None,
+    *,
+    focus: int | None = None,
+    prefix: str = "",
+    side: str = "",
 ) -> GraphShare:
     """The boxes of the chosen nodes (all: None) with frames around them; `prefix` and `side` as for framing.frames."""
     part = GraphShare()
@@ -95,10 +106,22 @@ def part_of(
         lines = [*describe(node), unframed(paths[box_id], home.depth), *marks.get(index, [])]
         hidden = len(({*node.inputs, *node.users} - shown) - _output_of(graph, node, marks))
         part.boxes.append(
-            Box(box_id, shorten(node.name, _LONGEST_TITLE), [shorten(line, _LONGEST_LINE) for line in lines if line], node.family,
-                home.cluster, False, [node.name], hidden, index == focus, node.detail)
-        )  # fmt: skip
-    spread = {i for i in part.home if graph.nodes[i].scalar and len(graph.nodes[i].users) > MOST_SIZE_EDGES and i != focus}
+            Box(
+                box_id,
+                shorten(node.name, _LONGEST_TITLE),
+                [shorten(line, _LONGEST_LINE) for line in lines if line],
+                node.family,
+                home.cluster,
+                False,
+                [node.name],
+                hidden,
+                index == focus,
+                node.detail,
+            )
+        )
+    spread = {
+        i for i in part.home if graph.nodes[i].scalar and len(graph.nodes[i].users) > MOST_SIZE_EDGES and i != focus
+    }
     if spread:
         part.notes.append(f"sizes that more than {MOST_SIZE_EDGES} nodes use are drawn without edges to them")
     for index in part.home:
@@ -110,7 +133,8 @@ def part_of(
 
 
 def describe(node: DrawnNode) -> list[str]:
-    """The lines of a node under its name: its target with its arguments, or where an input comes from and what it is."""
+    """The lines of a node under its name: its target with its arguments, or where an input comes from and what it
+    is."""
     if node.op == "placeholder":
         return [line for line in (node.source, node.value if not node.users else "") if line]
     if node.op == "output":
@@ -133,7 +157,8 @@ def _edge_text(maker: DrawnNode, user: DrawnNode) -> str:
 
 
 def _marks(graph: DrawnGraph, shown: set[int], focus: int | None, part: GraphShare) -> dict[int, list[str]]:
-    """Lines for boxes that make outputs, where edges to the output would hide the picture; takes the output out of `shown`."""
+    """Lines for boxes that make outputs, where edges to the output would hide the picture; takes the output out of
+    `shown`."""
     output = next((node for node in reversed(graph.nodes) if node.op == "output"), None)
     if output is None or output.index not in shown or output.index == focus or len(output.inputs) <= MOST_OUTPUT_EDGES:
         return {}
@@ -147,7 +172,9 @@ def _marks(graph: DrawnGraph, shown: set[int], focus: int | None, part: GraphSha
     if len(shown) + 1 < len(graph.nodes):
         return found
     said = counted(
-        len(graph.outputs), "output is marked on the box that makes it", "outputs are marked on the boxes that make them"
+        len(graph.outputs),
+        "output is marked on the box that makes it",
+        "outputs are marked on the boxes that make them",
     )
     part.notes.append(f"{said}; {saved} of them are there for the backward graph" if saved else said)
     return found

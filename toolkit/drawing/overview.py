@@ -1,6 +1,7 @@
 """A graph as boxes of many nodes each: by module, where there are none by the user's lines, else by runs of neighbours.
 
-`plan` says which nodes share a box; this says what stands in the boxes, which inputs lie in them, and what joins them. Must not
+`plan` says which nodes share a box; this says what stands in the boxes, which inputs lie in them, and what joins them.
+Must not
 draw more than plan.MOST boxes however large the graph is.
 
 >>> view = overview(graph)
@@ -37,7 +38,7 @@ def overview(graph: DrawnGraph, depth: int | None = None) -> View:
 
 def part_of(
     graph: DrawnGraph, plan: GroupPlan, *, prefix: str = "", side: str = "", only: Collection[int] | None = None
-) -> GraphShare:  # fmt: skip
+) -> GraphShare:
     """The boxes of a plan; `prefix` and `side` as for framing.frames, `only` as for `plan_of`."""
     part = GraphShare()
     members: dict[str, list[int]] = {}
@@ -57,9 +58,17 @@ def part_of(
             title, lines = _input_words(nodes)
         names = [node.name for node in nodes] + [graph.nodes[index].name for index in folded.get(box, [])]
         part.boxes.append(
-            Box(box, shorten(title, 40), [shorten(line, 44) for line in lines], heaviest([node.family for node in nodes]),
-                places[box].cluster, True, names, detail=_detail(nodes))
-        )  # fmt: skip
+            Box(
+                box,
+                shorten(title, 40),
+                [shorten(line, 44) for line in lines],
+                heaviest([node.family for node in nodes]),
+                places[box].cluster,
+                True,
+                names,
+                detail=_detail(nodes),
+            )
+        )
     mark_outputs(graph, part, prefix, side)
     part.edges += _edges(graph, part, set(members))
     return part
@@ -67,8 +76,9 @@ def part_of(
 
 def _fold_inputs(
     graph: DrawnGraph, part: GraphShare, members: dict[str, list[int]], prefix: str, only: Collection[int] | None
-) -> dict[str, list[int]]:  # fmt: skip
-    """Puts inputs that one box uses into that box; the others get boxes of their own, one for all inputs with the same users."""
+) -> dict[str, list[int]]:
+    """Puts inputs that one box uses into that box; the others get boxes of their own, one for all inputs with the same
+    users."""
     folded: dict[str, list[int]] = {}
     shared: dict[tuple[str, ...], list[int]] = {}
     sizes, unused = False, 0
@@ -95,7 +105,9 @@ def _fold_inputs(
         part.notes.append("sizes that are handed in, and edges along which sizes are passed, are not drawn")
     left = sum(len(indices) for _, indices in kept[MOST_INPUT_BOXES:])
     if left:
-        part.notes.append(f"{counted(left, 'input that several boxes use is', 'inputs that several boxes use are')} not drawn")
+        part.notes.append(
+            f"{counted(left, 'input that several boxes use is', 'inputs that several boxes use are')} not drawn"
+        )
     return folded
 
 
@@ -107,7 +119,9 @@ def _words(plan: GroupPlan, bundle: list[Group], nodes: list[DrawnNode], framed:
         names = [name_within(path[-1].path, outer) if path else "" for path in (first, last)]
         shown = [path[-1].kind for group in bundle if (path := plan.path(group.members[0])) and path[-1].kind]
         kinds = Counter(shown).most_common(2)
-        return " … ".join(filter(None, names)), [", ".join(f"{kind} ×{count}" for kind, count in kinds)] if kinds else []
+        return " … ".join(filter(None, names)), [
+            ", ".join(f"{kind} ×{count}" for kind, count in kinds)
+        ] if kinds else []
     if not first or first in plan.opened:  # what lies in no module, or in one that is opened
         busy = [node for node in nodes if node.family not in _QUIET] or nodes
         ops = list(dict.fromkeys(node.base for node in busy))

@@ -1,7 +1,9 @@
 """Forward and backward side by side, joined by the tensors that one saves for the other.
 
-Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`); a saved tensor is an output of the one and an input of
-the other of the same name, else the saved outputs and the inputs that are no tangents belong together in order. A box of the
+Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`); a saved tensor is an output of the one and an
+input of
+the other of the same name, else the saved outputs and the inputs that are no tangents belong together in order. A box
+of the
 backward graph says by `seq_nr` of which forward op it is the gradient. A joint graph is its own partner.
 
 >>> view = side_by_side(*of(saved))
@@ -73,7 +75,9 @@ def halves(joint: DrawnGraph) -> tuple[PictureHalf, PictureHalf, list[Link]]:
     kept = [node for node in joint.nodes if node.op != "output"]
     forward = [node.index for node in kept if not node.backward]
     backward = [node.index for node in kept if node.backward]
-    found = [(used, index) for index in backward for used in joint.nodes[index].inputs if not joint.nodes[used].backward]
+    found = [
+        (used, index) for index in backward for used in joint.nodes[index].inputs if not joint.nodes[used].backward
+    ]
     return PictureHalf(joint, forward), PictureHalf(joint, backward), found
 
 
@@ -97,7 +101,8 @@ def side_by_side(
     by_module: bool = False,
     depth: int | None = None,
 ) -> View:
-    """Both halves in one picture, the backward one upside down, so that what belongs together lies at the same height."""
+    """Both halves in one picture, the backward one upside down, so that what belongs together lies at the same
+    height."""
     collapsed = by_module or depth is not None or len(forward.chosen) + len(backward.chosen) > LARGE
     parts = [
         _part(side, prefix, depth, collapsed=collapsed)
@@ -120,10 +125,13 @@ def side_by_side(
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     total = len(forward.chosen) + len(backward.chosen)
     return View(
-        f"{both}: {counted(total, 'node')}" + (" by module" if collapsed else ""), "by-module" if collapsed else "nodes",
-        [box for part in parts for box in part.boxes], frames + [cluster for part in parts for cluster in part.clusters],
-        [edge for part in parts for edge in part.edges] + edges, [what, *notes],
-    )  # fmt: skip
+        f"{both}: {counted(total, 'node')}" + (" by module" if collapsed else ""),
+        "by-module" if collapsed else "nodes",
+        [box for part in parts for box in part.boxes],
+        frames + [cluster for part in parts for cluster in part.clusters],
+        [edge for part in parts for edge in part.edges] + edges,
+        [what, *notes],
+    )
 
 
 def _part(side: PictureHalf, prefix: str, depth: int | None, *, collapsed: bool) -> GraphShare:
@@ -140,8 +148,10 @@ def _name_gradients(forward: PictureHalf, backward: PictureHalf, part: GraphShar
         node = forward.graph.nodes[index]
         if node.seq_nr >= 0 and not node.is_input and node.base != "copy_":
             parts.setdefault(node.seq_nr, []).append(node)
-    names = {number: next(node.name for node in made if node.family == heaviest([node.family for node in made]))
-             for number, made in parts.items()}  # fmt: skip
+    names = {
+        number: next(node.name for node in made if node.family == heaviest([node.family for node in made]))
+        for number, made in parts.items()
+    }
     homes = {f"bn{index}": backward.graph.nodes[index] for index in backward.chosen}
     for box in part.boxes:
         node = homes.get(box.id)
@@ -159,9 +169,12 @@ _NUMBER = re.compile(r"\(NodeCall (\d+)\)")
 
 
 def _autograd_forward(record: GraphRecord, backward: DrawnGraph) -> tuple[DrawnGraph, list[tuple[int, int]]]:
-    """The forward of a backward that compiled autograd recorded, as its autograd nodes tell it (no graph of the forward exists):
-    one node for each operation that autograd saw and each parameter, in the forward's order; and which of them each saved input
-    of the backward graph is, by the number of its autograd node ("MulBackward0 (NodeCall 3)"). Empty where the record does not
+    """The forward of a backward that compiled autograd recorded, as its autograd nodes tell it (no graph of the forward
+    exists):
+    one node for each operation that autograd saw and each parameter, in the forward's order; and which of them each
+    saved input
+    of the backward graph is, by the number of its autograd node ("MulBackward0 (NodeCall 3)"). Empty where the record
+    does not
     tell it.
     """
     places: dict[int, int] = {}
@@ -175,9 +188,16 @@ def _autograd_forward(record: GraphRecord, backward: DrawnGraph) -> tuple[DrawnG
         inputs = [places[other] for other in made_from if other in places]
         kind = family(op, target, "parameter" if parameter else "")
         node = DrawnNode(
-            index, plain(f"{base}_{number}"), op, plain(target), plain(base), kind, f"[{', '.join(map(str, sizes))}]", inputs,
+            index,
+            plain(f"{base}_{number}"),
+            op,
+            plain(target),
+            plain(base),
+            kind,
+            f"[{', '.join(map(str, sizes))}]",
+            inputs,
             source=plain(name) if parameter else "",
-        )  # fmt: skip
+        )
         nodes.append(node)
         for used in inputs:
             nodes[used].users.append(index)
@@ -191,7 +211,8 @@ def _autograd_forward(record: GraphRecord, backward: DrawnGraph) -> tuple[DrawnG
 
 
 def _lend(record: GraphRecord, backward: DrawnGraph, nodes: list[DrawnNode], places: dict[int, int]) -> None:
-    """The user's lines, noted on the backward's nodes, and a common number, by which a box says whose gradient it is."""
+    """The user's lines, noted on the backward's nodes, and a common number, by which a box says whose gradient it
+    is."""
     for node, recorded in zip(backward.nodes, record.graph.nodes, strict=True):
         index = places.get(_number(str(recorded.meta.get("autograd_node", ""))))
         if index is not None:

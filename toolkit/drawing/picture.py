@@ -1,4 +1,5 @@
-"""From a graph and what the user wants to see of it to a finished picture: chooses the view, renders it, says what it drew.
+"""From a graph and what the user wants to see of it to a finished picture: chooses the view, renders it, says what it
+drew.
 
 >>> drawn = draw(saved, Path("forward.svg"), around="mm_3")
 >>> drawn.view, drawn.boxes
@@ -44,7 +45,8 @@ class Drawn(msgspec.Struct):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What the user wants to see: the neighbourhood of a node, boxes of modules (`depth` levels open), both sides of autograd."""
+    """What the user wants to see: the neighbourhood of a node, boxes of modules (`depth` levels open), both sides of
+    autograd."""
 
     around: str = ""
     hops: int = HOPS
@@ -54,12 +56,18 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def draw(
-    saved: SavedGraph, path: Path, wanted: Wanted | None = None, *, limit_s: float = render.LIMIT_S,
+    saved: SavedGraph,
+    path: Path,
+    wanted: Wanted | None = None,
+    *,
+    limit_s: float = render.LIMIT_S,
     tell: Callable[[str], None] | None = None,
-) -> Drawn:  # fmt: skip
-    """Draws a saved graph into a new file whose suffix says the format; `tell` is called with sentences about choices made.
+) -> Drawn:
+    """Draws a saved graph into a new file whose suffix says the format; `tell` is called with sentences about choices
+    made.
 
-    Raises UsageError for an unknown node, suffix or existing file, EnvironmentLackError when nothing here can render it.
+    Raises UsageError for an unknown node, suffix or existing file, EnvironmentLackError when nothing here can render
+    it.
     """
     started = time.perf_counter()
     wanted = wanted or Wanted()
@@ -70,7 +78,10 @@ def draw(
     else:
         view = view_of(of_saved(saved), wanted)
     if tell is not None and view.kind == "by-module" and not wanted.by_module:
-        tell(f"{saved.id} is too large to be drawn node by node: this is its overview (--around NODE draws a neighbourhood)")
+        tell(
+            f"{saved.id} is too large to be drawn node by node: this is its overview (--around NODE draws a "
+            "neighbourhood)"
+        )
     return finish(view, path, started, limit_s)
 
 
@@ -97,9 +108,19 @@ def finish(view: View, path: Path, started: float, limit_s: float = render.LIMIT
     from . import dot  # late: pydot
 
     renderer = render.write(dot.source(view), path, limit_s=limit_s)
-    notes = [*view.notes, *(["it was too large for a .png and was made smaller: try .svg"] if render.was_scaled(path) else [])]
+    notes = [
+        *view.notes,
+        *(["it was too large for a .png and was made smaller: try .svg"] if render.was_scaled(path) else []),
+    ]
     nodes = sum(len(box.nodes) for box in view.boxes)
     return Drawn(
-        str(path), view.kind, renderer, nodes, len(view.boxes), len(view.edges), len(view.clusters),
-        round(time.perf_counter() - started, 3), notes,
-    )  # fmt: skip
+        str(path),
+        view.kind,
+        renderer,
+        nodes,
+        len(view.boxes),
+        len(view.edges),
+        len(view.clusters),
+        round(time.perf_counter() - started, 3),
+        notes,
+    )

@@ -1,7 +1,10 @@
-"""Which nodes of a graph share a box in an overview: by module, where there are none by the user's lines, else by neighbourhood.
+"""Which nodes of a graph share a box in an overview: by module, where there are none by the user's lines, else by
+neighbourhood.
 
-Opens as many levels as stay readable; where even the outermost are too many, neighbours share a box. A group is one call of a
-module: its second call, which uses what others made of the first one's result, becomes a group of its own (`acyclic`: greedy, in
+Opens as many levels as stay readable; where even the outermost are too many, neighbours share a box. A group is one
+call of a
+module: its second call, which uses what others made of the first one's result, becomes a group of its own (`acyclic`:
+greedy, in
 order of the graph, linear in nodes for the graphs that compilers make). Must not know boxes.
 
 >>> plan = plan_of(graph)
@@ -68,8 +71,10 @@ def homes(groups: Iterable[Group]) -> dict[int, int]:
 def in_order(groups: Sequence[Group], inputs: Sequence[Sequence[int]]) -> list[Group]:
     """The groups so that each comes after those that it needs, else as they are."""
     home = homes(groups)
-    needs = [{home[other] for index in group.members for other in inputs[index] if other in home} - {place}
-             for place, group in enumerate(groups)]  # fmt: skip
+    needs = [
+        {home[other] for index in group.members for other in inputs[index] if other in home} - {place}
+        for place, group in enumerate(groups)
+    ]
     ordered: list[int] = []
     done: set[int] = set()
     for start in range(len(groups)):
@@ -123,7 +128,7 @@ class GroupPlan:
 
 def plan_of(
     graph: DrawnGraph, depth: int | None = None, *, only: Collection[int] | None = None, wanted: int = WANTED
-) -> GroupPlan:  # fmt: skip
+) -> GroupPlan:
     """How to group a graph, or only some of its nodes, into boxes."""
     kept = [not node.is_input and node.op != "output" and (only is None or node.index in only) for node in graph.nodes]
     by, paths = _paths(graph, kept)
@@ -154,7 +159,10 @@ def plan_of(
 def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
     """What the nodes are grouped by: the levels around each node."""
     computed = [node for node in graph.nodes if kept[node.index]]
-    for by, found in (("module", [node.modules for node in graph.nodes]), ("line", [node.frames for node in graph.nodes])):
+    for by, found in (
+        ("module", [node.modules for node in graph.nodes]),
+        ("line", [node.frames for node in graph.nodes]),
+    ):
         known = sum(bool(found[node.index]) for node in computed)
         if computed and 4 * known >= len(computed) and len({found[node.index] for node in computed}) > 1:
             return by, found
@@ -164,11 +172,14 @@ def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
 def _size(count: int, boxes: int) -> int:
     """How many go into one of at most `boxes` boxes: a number that is easy to count with."""
     least = -(-count // boxes)
-    return next((size for size in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50) if size >= least), -(-least // 50) * 50)
+    return next(
+        (size for size in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50) if size >= least), -(-least // 50) * 50
+    )
 
 
 def around(plan: GroupPlan, bundle: list[Group]) -> Path:
-    """The modules that a box lies in: for a whole module those around it, for what an opened module does itself that one too."""
+    """The modules that a box lies in: for a whole module those around it, for what an opened module does itself that
+    one too."""
     path = common([plan.path(group.members[0]) for group in bundle])
     whole = len({plan.path(group.members[0]) for group in bundle}) == 1 and path not in plan.opened
     return path[:-1] if whole else path

@@ -1,6 +1,7 @@
 """DOT into svg, png or pdf: by `dot` where it is on PATH, else by the Graphviz that pygraphviz's wheel brings along.
 
-Graphviz is other people's C code and may crash or never end, so both run in a child with a time limit. What one renderer cannot
+Graphviz is other people's C code and may crash or never end, so both run in a child with a time limit. What one
+renderer cannot
 do, the next one is asked for. Must not change the text it is given, and never overwrites a file.
 
 >>> write(dot_text, Path("graph.svg"), limit_s=60)
@@ -59,13 +60,15 @@ def refuse_without_renderer(wanted: str) -> None:
     """Raises EnvironmentLackError when nothing here can make that format."""
     if wanted != "dot" and not renderers():
         raise EnvironmentLackError(
-            f"cannot draw a {wanted}", "there is no `dot` on PATH and pygraphviz is not installed",
+            f"cannot draw a {wanted}",
+            "there is no `dot` on PATH and pygraphviz is not installed",
             "install Graphviz, or run pip install pygraphviz (its wheel brings one along), or ask for a .dot file",
-        )  # fmt: skip
+        )
 
 
 def write(text: str, path: Path, *, limit_s: float = LIMIT_S) -> str:
-    """Writes a picture of a DOT text and returns what rendered it. Raises UsageError for an existing path or an unknown suffix,
+    """Writes a picture of a DOT text and returns what rendered it. Raises UsageError for an existing path or an unknown
+    suffix,
     EnvironmentLackError when there is no renderer, none of them manages, or the disk refuses."""
     wanted = format_of(path)
     refuse_existing(path)
@@ -131,9 +134,11 @@ _PAIR = re.compile(rb"(-?\d+(?:\.\d+)?),(-?\d+(?:\.\d+)?)")
 
 
 def centred(svg: bytes) -> bytes:
-    """The same picture with every text of a box in the middle of its box, across, so that it fits whatever font the reader has.
+    """The same picture with every text of a box in the middle of its box, across, so that it fits whatever font the
+    reader has.
 
-    Graphviz writes where a text starts, counted from the middle by the width that the text has in the font of the machine that
+    Graphviz writes where a text starts, counted from the middle by the width that the text has in the font of the
+    machine that
     drew it. Where a wider font shows it, it would leave its box on the right. Every text of our boxes is centred.
     """
     return _NODE.sub(lambda found: _with_middle(found.group(0)), svg)

@@ -1,6 +1,7 @@
 """What a drawing reads of a graph: nodes with short texts for their values and arguments, module paths, uses both ways.
 
-Made from a record and its table, so it needs no torch; a live graph is encoded first. Every text is made fit for one line.
+Made from a record and its table, so it needs no torch; a live graph is encoded first. Every text is made fit for one
+line.
 
 >>> graph = of_saved(saved)
 >>> graph.nodes[3].value, graph.nodes[3].modules
@@ -62,7 +63,9 @@ def _argument(arg: Any) -> str:
     if tag in ("dtype", "device", "layout", "memory_format"):
         return DTYPES.get(str(content), str(content))
     if tag:
-        return _argument(content) if tag in ("tuple", "size") else {"float": str(content), "ellipsis": "..."}.get(tag, "")
+        return (
+            _argument(content) if tag in ("tuple", "size") else {"float": str(content), "ellipsis": "..."}.get(tag, "")
+        )
     if isinstance(arg, float):
         return f"{arg:.4g}"
     return "" if arg is None or arg == [] else str(arg)
@@ -72,12 +75,14 @@ _LONGEST_DETAIL = 300
 _SUMMED = "Gradient addition node"
 """How torch begins the note on a node that adds up the gradients of a value that was used several times."""
 
+
 @dataclass
 class DrawnNode:
     """One node. `inputs` and `users` are positions; `value` is "f32[8, 64]", `arguments` what is not a node: "[1, 0]".
 
     `frames` are the user's lines from the outermost call to the innermost; `source` is where an input comes from
-    ("blocks.0.up.weight"). `scalar` marks a symbol, mostly a size; `backward` what is computed for gradients; `recomputed` what a
+    ("blocks.0.up.weight"). `scalar` marks a symbol, mostly a size; `backward` what is computed for gradients;
+    `recomputed` what a
     backward graph computes a second time; `summed` a sum of gradients.
     """
 
@@ -111,7 +116,8 @@ class DrawnNode:
 
 
 class Output(NamedTuple):
-    """One output: its number, the position of the node that makes it, and whether it is there for the backward graph only."""
+    """One output: its number, the position of the node that makes it, and whether it is there for the backward graph
+    only."""
 
     number: int
     node: int
@@ -120,7 +126,8 @@ class Output(NamedTuple):
 
 @dataclass
 class DrawnGraph:
-    """A graph as drawings read it. `outputs` has no entry for outputs that are no nodes (None, numbers); `inner` counts the
+    """A graph as drawings read it. `outputs` has no entry for outputs that are no nodes (None, numbers); `inner` counts
+    the
     subgraphs of its higher-order ops, which are graphs of their own."""
 
     id: str
@@ -159,13 +166,25 @@ def of_record(record: GraphRecord, title: str = "") -> DrawnGraph:
         is_input = node.op == "placeholder"
         nodes.append(
             DrawnNode(
-                row.index, plain(row.name), row.op, plain(row.target), plain(base_name(row.target)),
-                family(row.op, row.target, role, is_scalar=isinstance(node.value, SymValue)), value_text(node.value),
-                list(row.inputs), [], modules[node.module], frames[node.stack],
+                row.index,
+                plain(row.name),
+                row.op,
+                plain(row.target),
+                plain(base_name(row.target)),
+                family(row.op, row.target, role, is_scalar=isinstance(node.value, SymValue)),
+                value_text(node.value),
+                list(row.inputs),
+                [],
+                modules[node.module],
+                frames[node.stack],
                 "" if is_input or node.op == "output" else arguments_text(node.args, node.kwargs),
-                plain(row.where), one_line(row.code, 80), row.seq_nr, row.size_bytes, plain(source) if is_input else "",
+                plain(row.where),
+                one_line(row.code, 80),
+                row.seq_nr,
+                row.size_bytes,
+                plain(source) if is_input else "",
             )
-        )  # fmt: skip
+        )
     for node, recorded in zip(nodes, record.graph.nodes, strict=True):
         node.scalar = isinstance(recorded.value, SymValue)
         node.detail = _detail(node, table)
@@ -187,7 +206,8 @@ def _is_backward(stage: str, node: DrawnNode, recorded: NodeRecord, nodes: list[
 
 
 def _place_gradients(nodes: list[DrawnNode]) -> None:
-    """Gives the sums of gradients, which autograd notes no module on, the module that used the value several times: that of the
+    """Gives the sums of gradients, which autograd notes no module on, the module that used the value several times:
+    that of the
     newest summand, as deep as the noted line lies in calls (the first of them is the root module's)."""
     for node in nodes:
         if node.backward and not node.modules and not node.is_input:
@@ -200,11 +220,18 @@ def without_meta(graph: DrawnGraph, *, keep_modules: bool = False) -> DrawnGraph
     """The same graph with nothing but its structure: nodes, targets, arguments."""
     kept = [
         replace(
-            node, value="", frames=(), modules=node.modules if keep_modules else (), where="", code="", seq_nr=-1,
-            size_bytes=None, detail=f"{node.name} = {node.target}",
+            node,
+            value="",
+            frames=(),
+            modules=node.modules if keep_modules else (),
+            where="",
+            code="",
+            seq_nr=-1,
+            size_bytes=None,
+            detail=f"{node.name} = {node.target}",
         )
         for node in graph.nodes
-    ]  # fmt: skip
+    ]
     return replace(graph, nodes=kept)
 
 

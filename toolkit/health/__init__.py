@@ -1,7 +1,9 @@
 """What works on this machine and what is missing, as rows: the body of `graphdbg doctor`.
 
-Each check runs what the commands need: it imports, compiles, forks and draws. It returns a Finding (several, for packages) and
-never raises for what it looks for. torch and msgspec are imported inside the checks, so that their absence is a row too.
+Each check runs what the commands need: it imports, compiles, forks and draws. It returns a Finding (several, for
+packages) and
+never raises for what it looks for. torch and msgspec are imported inside the checks, so that their absence is a row
+too.
 
 >>> [finding.name for finding in examine() if not finding.ok and finding.essential]
 []
@@ -15,10 +17,20 @@ from . import machine, packages, running
 from .finding import HealthCheck
 
 CHECKS: tuple[Callable[[], HealthCheck | Sequence[HealthCheck]], ...] = (
-    machine.python, machine.torch_itself, packages.packages, machine.compiler, running.compiling, machine.cuda,
-    running.drawing, machine.cache_folder, running.isolation, running.wall, machine.plugin, machine.hooks,
+    machine.python,
+    machine.torch_itself,
+    packages.packages,
+    machine.compiler,
+    running.compiling,
+    machine.cuda,
+    running.drawing,
+    machine.cache_folder,
+    running.isolation,
+    running.wall,
+    machine.plugin,
+    machine.hooks,
     machine.names,
-)  # fmt: skip
+)
 """In order."""
 
 

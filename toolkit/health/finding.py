@@ -44,7 +44,9 @@ def row(name: str, *, essential: bool) -> Callable[[Callable[[], HealthCheck]], 
             except ImportError as error:
                 return HealthCheck(name, False, essential, f"not asked: {one_line(error)}")
             except Exception as error:  # noqa: BLE001  said in the row
-                return HealthCheck(name, False, essential, f"cannot be asked: {type(error).__name__}: {one_line(error)}")
+                return HealthCheck(
+                    name, False, essential, f"cannot be asked: {type(error).__name__}: {one_line(error)}"
+                )
 
         return made
 

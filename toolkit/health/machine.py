@@ -22,7 +22,9 @@ from ...dumps import temporary
 from ...dumps.private_names import SEEN, exists
 from .finding import HealthCheck, one_line, row
 
-NEEDS_INDUCTOR = "the rungs inductor, inductor_nofuse, inductor_cudagraphs and aot_inductor, so minify and bisect by default"
+NEEDS_INDUCTOR = (
+    "the rungs inductor, inductor_nofuse, inductor_cudagraphs and aot_inductor, so minify and bisect by default"
+)
 WITHOUT_INDUCTOR = (
     "ls, show, diff, draw, check, kernel, compile --until schedule and --target, and the rungs eager, nop, debug_nop, "
     "decomposed, torchscript, lazy and triton_interpret"
@@ -37,7 +39,9 @@ TRIED = ((2, 11), (2, 15))
 def python() -> HealthCheck:
     """Its version."""
     found = f"{platform.python_version()} at {sys.executable}"
-    return HealthCheck("python", sys.version_info >= (3, 10), True, found, "install Python 3.10 or newer", "every command")
+    return HealthCheck(
+        "python", sys.version_info >= (3, 10), True, found, "install Python 3.10 or newer", "every command"
+    )
 
 
 def torch_itself() -> HealthCheck:
@@ -50,7 +54,9 @@ def torch_itself() -> HealthCheck:
         found = "not installed" if error.name == "torch" else f"cannot be imported: {one_line(error)}"
         return HealthCheck("torch", False, True, found, "pip install torch" if error.name == "torch" else broken, *lost)
     except Exception as error:  # noqa: BLE001  a broken torch may raise anything, and the row says what
-        return HealthCheck("torch", False, True, f"cannot be imported: {type(error).__name__}: {one_line(error)}", broken, *lost)
+        return HealthCheck(
+            "torch", False, True, f"cannot be imported: {type(error).__name__}: {one_line(error)}", broken, *lost
+        )
     release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     first, last = (".".join(map(str, one)) for one in TRIED)
     other = f"; graphdbg was made for {first} to {last}, so some stages may be missing"
@@ -63,8 +69,9 @@ def compiler() -> HealthCheck:
     """Compiles a small program with the compiler that Inductor would take."""
     lost = (
         "install a C++ compiler (g++), or name one in CXX",
-        f"torch.compile for the CPU itself, {NEEDS_INDUCTOR}", WITHOUT_INDUCTOR,
-    )  # fmt: skip
+        f"torch.compile for the CPU itself, {NEEDS_INDUCTOR}",
+        WITHOUT_INDUCTOR,
+    )
     name = compiler_name()
     if name is None:
         return HealthCheck("C++ compiler", False, False, "none found", *lost)
@@ -101,9 +108,14 @@ def cuda() -> HealthCheck:
     if not torch.cuda.is_available():
         built = "this torch is built without CUDA" if torch.version.cuda is None else "no usable GPU"
         return HealthCheck(
-            "CUDA", False, False, built, "", "replays of graphs of a GPU, and kernel NAME",
+            "CUDA",
+            False,
+            False,
+            built,
+            "",
+            "replays of graphs of a GPU, and kernel NAME",
             "replay --device cpu or --rung triton_interpret, kernel --check and kernel --interpret",
-        )  # fmt: skip
+        )
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
     return HealthCheck("CUDA", True, False, f"{torch.version.cuda}: {names}")
 
@@ -140,9 +152,14 @@ def plugin() -> HealthCheck:
     ]
     fix = "install graphdbg into the environment that runs torch: pip install graphdbg"
     return HealthCheck(
-        "recorder plug-in", bool(entries), True, entries[0] if entries else "torch does not know graphdbg", fix, "dump",
+        "recorder plug-in",
+        bool(entries),
+        True,
+        entries[0] if entries else "torch does not know graphdbg",
+        fix,
+        "dump",
         "all commands that look at what is recorded",
-    )  # fmt: skip
+    )
 
 
 HOOKS_FIX = "this torch has other names there; all else is recorded"
@@ -176,7 +193,11 @@ def names() -> HealthCheck:
     cuda = torch.version.cuda is not None
     every = [row for table in (OF_DUMPS, NAMES) for row in table.rows if row not in HOOKS]
     lacking = [pair for table in (OF_DUMPS, NAMES) for pair in table.lacking(torch.__version__, cuda=cuda)]
-    lost = {name: f"needed by {row.needed_by}" + (f": {row.lost}" if row.lost else "") for name, row in lacking if row in every}
+    lost = {
+        name: f"needed by {row.needed_by}" + (f": {row.lost}" if row.lost else "")
+        for name, row in lacking
+        if row in every
+    }
     count = len({(row.module, path) for row in every for path in row.places().values()})
     told = "; ".join(f"{name} ({why})" for name, why in lost.items())
     found = f"{len(lost)} of {count} missing: {told}" if lost else f"all {count} that this torch should have are there"

@@ -1,4 +1,5 @@
-"""The packages that graphdbg uses, each really imported, in a process of its own: one that crashes or hangs is a row as well.
+"""The packages that graphdbg uses, each really imported, in a process of its own: one that crashes or hangs is a row as
+well.
 
 What is declared is read from the installed metadata, so that a dependency without a row of PACKAGES is looked at too.
 
@@ -43,7 +44,8 @@ PACKAGES = (
     Package("msgspec", "msgspec", True, "every other command", ""),
     Package("sympy", "sympy", True, "dump and every command that loads a graph", "ls, show, diff, draw and pack"),
     Package("humanize", "humanize", True, "every command that prints sizes or ages", "dump, ls of a run and diff"),
-    Package("platformdirs", "platformdirs", True, "tui and all that runs graphs", "dump, ls, show, diff, draw and pack"),
+    Package("platformdirs", "platformdirs", True, "tui and all that runs graphs",
+        "dump, ls, show, diff, draw and pack"),
     Package("safetensors", "safetensors", False, "bisect, and minify where it takes parts out of a graph", _OTHERS),
     Package(
         "rich", "rich", False, "tui, and ls, show, diff, compile and minify on a terminal",
@@ -61,13 +63,15 @@ PACKAGES = (
         "triton", "triton", False,
         "the rung triton_interpret, kernel, compile --target and --emit of kernels' forms, Inductor on a GPU",
         "all other rungs and commands",
-        "pip install 'graphdbg[triton]'" if sys.platform == "linux" else f"it has no build for {sys.platform}: use Linux",
+        "pip install 'graphdbg[triton]'" if sys.platform == "linux" else f"it has no build for {sys.platform}: use "
+        "Linux",
     ),
     Package(
         "numpy", "numpy", False, "the interpreter of Triton kernels (the rung triton_interpret, kernel)",
         "all other rungs and commands",
     ),
-    Package("ray", "ray", False, "minify --executor ray", f"minify on this machine and {_OTHERS}", "pip install 'graphdbg[ray]'"),
+    Package("ray", "ray", False, "minify --executor ray", f"minify on this machine and {_OTHERS}",
+        "pip install 'graphdbg[ray]'"),
 )  # fmt: skip
 
 _CHILD = """
@@ -96,13 +100,17 @@ def packages() -> list[HealthCheck]:
     """A row for each package, in the order of PACKAGES; then what is declared and is not among them."""
     known = {package.name for package in PACKAGES}
     more = [name for name in declared() if name not in known]
-    every = [*PACKAGES, *(Package(name, name.replace("-", "_"), True, "graphdbg, which declares it", "") for name in more)]
+    every = [
+        *PACKAGES,
+        *(Package(name, name.replace("-", "_"), True, "graphdbg, which declares it", "") for name in more),
+    ]
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
         return list(pool.map(_finding, every, pool.map(_imported, every)))
 
 
 def declared() -> list[str]:
-    """The packages that the installed graphdbg asks for, extras included, without torch and what only its developers need."""
+    """The packages that the installed graphdbg asks for, extras included, without torch and what only its developers
+    need."""
     try:
         wanted = importlib.metadata.requires("graphdbg") or []
     except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed: PACKAGES has them all
@@ -117,7 +125,9 @@ def _imported(package: Package) -> tuple[bool, str]:
     command = [sys.executable, "-c", _CHILD, package.name, package.module, json.dumps(sys.path)]
     ours = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHDBG")}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, env=ours, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, env=ours, check=False
+        )
     except subprocess.TimeoutExpired:
         return False, f"its import had not ended after {LIMIT_S:g} s"
     except OSError as error:
@@ -147,7 +157,9 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
 def _finding(package: Package, seen: tuple[bool, str]) -> HealthCheck:
     ok, found = seen
     fix, without = package.fix or f"pip install {package.name}", package.without
-    if not ok and found != _ABSENT:  # others try to import it too: torch cannot be imported with a broken numpy, but with none
+    if (
+        not ok and found != _ABSENT
+    ):  # others try to import it too: torch cannot be imported with a broken numpy, but with none
         remedy = f"repair it, or remove it: {without} do without" if without else "repair it"
         fix, without = f"{remedy}; {shlex.quote(sys.executable)} -c 'import {package.module}' shows where it fails", ""
     return HealthCheck(package.name, ok, package.essential, found, fix, package.needed_by, without)

@@ -53,7 +53,10 @@ def wall() -> HealthCheck:
     from ..isolation import fork_server
     from ..isolation.wall import PARTS
 
-    fix = "Linux 6.12 with Landlock closes all, and bubblewrap much where namespaces are refused; or open only what you trust"
+    fix = (
+        "Linux 6.12 with Landlock closes all, and bubblewrap much where namespaces are refused; or open only "
+        "what you trust"
+    )
     lost = ("nothing; what others recorded is judged all the same", "every command")
     try:
         with fork_server("nothing", (), wall=PARTS) as server:
@@ -69,7 +72,8 @@ def wall() -> HealthCheck:
 
 @row("compile", essential=False)
 def compiling() -> HealthCheck:
-    """Compiles three nodes with Inductor in a forked child, for the CPU and a GPU where there is one, and compares with eager."""
+    """Compiles three nodes with Inductor in a forked child, for the CPU and a GPU where there is one, and compares with
+    eager."""
     import torch
 
     from ..isolation import ask, fork_server
@@ -96,13 +100,16 @@ def compiling() -> HealthCheck:
 
 
 def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
-    """What the child does: three nodes under eager and under Inductor. `seconds` are those of the compile and its first run."""
+    """What the child does: three nodes under eager and under Inductor. `seconds` are those of the compile and its first
+    run."""
     import torch
     from torch import fx
 
     graph = fx.Graph()
     x = graph.placeholder("x")
-    summed = graph.call_function(torch.sum, (graph.call_function(torch.add, (graph.call_function(torch.relu, (x,)), 1.0)),))
+    summed = graph.call_function(
+        torch.sum, (graph.call_function(torch.add, (graph.call_function(torch.relu, (x,)), 1.0)),)
+    )
     graph.output(summed)
     gm = fx.GraphModule(torch.nn.Module(), graph)
     value = torch.linspace(-1.0, 1.0, 64, device=payload["device"])
@@ -115,7 +122,9 @@ def three_nodes(payload: dict[str, Any]) -> dict[str, Any]:
 def _compiled(answer: Answer) -> str:
     if answer.status != "done":
         return _trouble(answer)
-    return f"in {answer.value['seconds']:.1f} s" + (", as eager" if answer.value["same"] else ", and the result is not eager's")
+    return f"in {answer.value['seconds']:.1f} s" + (
+        ", as eager" if answer.value["same"] else ", and the result is not eager's"
+    )
 
 
 def _trouble(answer: Answer) -> str:

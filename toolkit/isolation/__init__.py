@@ -1,7 +1,10 @@
-"""Runs one query per forked child of a warm server, so that a segfault, a hang or a memory hog is a verdict and not an end.
+"""Runs one query per forked child of a warm server, so that a segfault, a hang or a memory hog is a verdict and not an
+end.
 
-`ask` is the door; `opened` starts what the commands ask; `client.ForkServer` is their side of it; `server` is the process that
-forks; `child` is what a forked child does, one that becomes a program too; `cache` is the private Inductor cache and its
+`ask` is the door; `opened` starts what the commands ask; `client.ForkServer` is their side of it; `server` is the
+process that
+forks; `child` is what a forked child does, one that becomes a program too; `cache` is the private Inductor cache and
+its
 per-user seed; `protocol` is the wire. Nothing here knows of graphs.
 
 >>> with opened(None) as server:
@@ -27,4 +30,4 @@ __all__ = [
     "opened",
     "programs",
     "raise_refusal",
-]  # fmt: skip
+]

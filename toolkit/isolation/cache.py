@@ -1,10 +1,14 @@
 """The private Inductor cache of a fork server, and the per-user seed that spares it the first-use probes.
 
-With a fresh cache folder Inductor's first CPU compile builds half a dozen probes of vector instruction sets (each a g++ run and a
-dlopen in a process of its own) and one 150 MB precompiled header: 12 to 30 s. They depend only on torch, the compiler and the
-CPU, so they are made once per user, kept under XDG_CACHE_HOME/graphdbg/seed/<key>, and hard-linked into each private cache.
+With a fresh cache folder Inductor's first CPU compile builds half a dozen probes of vector instruction sets (each a g++
+run and a
+dlopen in a process of its own) and one 150 MB precompiled header: 12 to 30 s. They depend only on torch, the compiler
+and the
+CPU, so they are made once per user, kept under XDG_CACHE_HOME/graphdbg/seed/<key>, and hard-linked into each private
+cache.
 
-Must never write into the user's own Inductor cache, and never leave a half-written seed: a seed appears by rename. Who uses a
+Must never write into the user's own Inductor cache, and never leave a half-written seed: a seed appears by rename. Who
+uses a
 seed holds it, so that `cleaning` leaves it alone.
 
 >>> plant(cache_dir, seed_folder())        # True when a seed was found
@@ -48,13 +52,7 @@ def seed_folder() -> Path:
 
     from ..rungs.entries import compiler_version
 
-    parts = (
-        torch.__version__,
-        str(torch.version.git_version),
-        compiler_version(),
-        platform.machine(),
-        _cpu_flags(),
-    )
+    parts = (torch.__version__, str(torch.version.git_version), compiler_version(), platform.machine(), _cpu_flags())
     key = hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
     folder = _home() / f"{torch.__version__}-{key}"
     _note(folder)
@@ -62,7 +60,8 @@ def seed_folder() -> Path:
 
 
 def known_seed() -> Path | None:
-    """The same without importing torch: what `seed_folder` noted for this torch, compiler and CPU; None when it noted nothing."""
+    """The same without importing torch: what `seed_folder` noted for this torch, compiler and CPU; None when it noted
+    nothing."""
     try:
         folder = _home() / (_home() / _note_name()).read_text(encoding="utf-8")
     except (OSError, RuntimeError, UnicodeDecodeError):
@@ -95,7 +94,8 @@ def _note_name() -> str:
 
 
 def hold(seed: Path) -> int | None:
-    """Says that this process uses a seed, as long as the returned descriptor is open; None where there is no seed to hold, or
+    """Says that this process uses a seed, as long as the returned descriptor is open; None where there is no seed to
+    hold, or
     nobody can say so (a read-only cache folder).
     """
     if not (seed / MADE).exists():
@@ -107,7 +107,8 @@ def hold(seed: Path) -> int | None:
 
 
 def plant(cache_dir: Path, seed: Path, *, safely: bool = False) -> bool:
-    """Hard-links (or copies, across file systems) a complete seed into `cache_dir`; False when there is none. `safely`: who may
+    """Hard-links (or copies, across file systems) a complete seed into `cache_dir`; False when there is none. `safely`:
+    who may
     write there must not write into the seed, so that links lead to it.
     """
     held = hold(seed)
@@ -127,9 +128,11 @@ def plant(cache_dir: Path, seed: Path, *, safely: bool = False) -> bool:
 
 
 def furnish(home: Path, seed: Path | None, *, safely: bool = False) -> bool:
-    """Plants a seed where programs find it whose cache folder is `home`/cache and whose TMPDIR is `home`/tmp; False without one.
+    """Plants a seed where programs find it whose cache folder is `home`/cache and whose TMPDIR is `home`/tmp; False
+    without one.
 
-    Inductor looks for its precompiled header in TMPDIR/torchinductor_<user>, whatever its cache folder is (torch 2.13.0).
+    Inductor looks for its precompiled header in TMPDIR/torchinductor_<user>, whatever its cache folder is (torch
+    2.13.0).
     """
     if seed is None or not plant(home / "cache", seed, safely=safely):
         return False
@@ -151,7 +154,8 @@ def toolchain_seed() -> Path | None:
 
 
 def keep(cache_dir: Path, seed: Path, *, safely: bool = False) -> None:
-    """Makes the seed from what `compile_probe_kernels` left in `cache_dir`. A seed that someone else made meanwhile stays.
+    """Makes the seed from what `compile_probe_kernels` left in `cache_dir`. A seed that someone else made meanwhile
+    stays.
     `safely`: as in `plant`; the files are copied.
 
     Raises OSError where the cache folder cannot be written.

@@ -53,7 +53,8 @@ class Reply(msgspec.Struct, omit_defaults=True):
 
 def mark(stage: str) -> None:
     """Notes the stage that the task enters ("compile", "run"), so that an answer tells it even after a segfault; no-op
-    elsewhere. What a device still has to do belongs to the stage before: the task waits for it first (`execution.settle`).
+    elsewhere. What a device still has to do belongs to the stage before: the task waits for it first
+    (`execution.settle`).
     """
     if _mark_fd is not None:
         _marks.append((stage, time.monotonic() - _began))
@@ -73,7 +74,8 @@ def report(event: Any) -> None:
 
 
 def is_memory_error(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out: MemoryError, torch's allocator, std::bad_alloc, CUDA's OutOfMemoryError."""
+    """Whether an exception says that memory ran out: MemoryError, torch's allocator, std::bad_alloc, CUDA's
+    OutOfMemoryError."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return any(word in str(error).lower() for word in _MEMORY_WORDS)
@@ -90,7 +92,8 @@ def failure_of(error: BaseException) -> ChildError:
 def run_child(
     query: Query, folder: Path, output_fd: int, events_fd: int, server: int, enter: Callable[[], object]
 ) -> None:
-    """The whole life of a child, from just after fork to os._exit. `folder` receives `reply` and `mark`. `enter` puts it behind
+    """The whole life of a child, from just after fork to os._exit. `folder` receives `reply` and `mark`. `enter` puts
+    it behind
     the wall, where it must be.
     """
     global _began, _events_fd
@@ -154,11 +157,15 @@ def _encode(reply: Reply) -> bytes:
 
 
 PROGRAM, COMMAND = f"{__name__}:run", f"{__name__}:execute"
-"""What is asked of children that become whole programs, each with its own environment, folder, output file and exit code.
+"""What is asked of children that become whole programs, each with its own environment, folder, output file and exit
+code.
 
-PROGRAM, of a server that is warm "bare", runs `python FILE` or `python -c CODE` as a fresh Python would, but torch is imported
-already; of our modules none is left in `sys.modules`. What such children share is what an import leaves, the seed of Python's
-hashes included. Not for CUDA, and not for a program whose environment must be set before torch is imported: for those, and any
+PROGRAM, of a server that is warm "bare", runs `python FILE` or `python -c CODE` as a fresh Python would, but torch is
+imported
+already; of our modules none is left in `sys.modules`. What such children share is what an import leaves, the seed of
+Python's
+hashes included. Not for CUDA, and not for a program whose environment must be set before torch is imported: for those,
+and any
 other command, COMMAND replaces the child, of a server of any kind, as a shell's `exec` does.
 
 >>> asked = ask(PROGRAM, {"argv": ["repro.py"], "environment": {}, "cwd": "work", "log": "log"}, server=server)
@@ -171,7 +178,8 @@ _MODULES = ("torch", "torch._dynamo", "torch._inductor.compile_fx")
 
 
 def warm() -> None:
-    """What the server does before its first child: the imports, and the answer of this CPU and compiler to Inductor's probes."""
+    """What the server does before its first child: the imports, and the answer of this CPU and compiler to Inductor's
+    probes."""
     for name in _MODULES:
         import_module(name)
     with contextlib.suppress(Exception):  # programs then ask for it anew

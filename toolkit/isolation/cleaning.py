@@ -1,6 +1,7 @@
 """What lies in the cache folder, and its removal: the body of `graphdbg doctor --clean`.
 
-Removes what is in the cache folder and nothing else: a link is removed as a link, and what somebody uses now is kept. Who uses a
+Removes what is in the cache folder and nothing else: a link is removed as a link, and what somebody uses now is kept.
+Who uses a
 folder holds its file `alive` locked (`folders`); the one who removes it holds it alone meanwhile.
 
 >>> clean(cache.home(), dry_run=True).entries[0].what
@@ -35,7 +36,8 @@ _FRESH_S = 60.0
 
 
 class CacheItem(msgspec.Struct):
-    """One thing in the cache folder: its name there, what its files take, what it is, whether it went, or why it was kept."""
+    """One thing in the cache folder: its name there, what its files take, what it is, whether it went, or why it was
+    kept."""
 
     name: str
     bytes: int
@@ -81,7 +83,8 @@ def clean(folder: Path, *, dry_run: bool) -> Cleaned:
 
 
 def size_bytes(path: Path) -> int:
-    """What the files under a path take, each counted once; links are not followed, and what cannot be read counts nothing."""
+    """What the files under a path take, each counted once; links are not followed, and what cannot be read counts
+    nothing."""
     seen: dict[tuple[int, int], int] = {}
     waiting = [path]
     while waiting:
@@ -107,7 +110,9 @@ def _things(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise EnvironmentLackError(f"cannot look into {folder}", error.strerror or str(error), "set XDG_CACHE_HOME") from error
+        raise EnvironmentLackError(
+            f"cannot look into {folder}", error.strerror or str(error), "set XDG_CACHE_HOME"
+        ) from error
 
 
 def _what(path: Path) -> str:

@@ -1,4 +1,5 @@
-"""The client's side: starts the fork server when the first query comes, matches answers to queries, cleans up after itself.
+"""The client's side: starts the fork server when the first query comes, matches answers to queries, cleans up after
+itself.
 
 Must not import torch: commands that only ask (and the TUI) use it. Safe to use from several threads.
 
@@ -36,27 +37,42 @@ from .processes import default_memory_bytes
 from .protocol import Answer, ChildError, Events, Frames, PendingTask, Query, Ready, frame_of
 from .wall import PARTS
 
-_REMOVED = frozenset({
-    "TORCH_COMPILE_DEBUG", "TORCH_COMPILE_DEBUG_DIR", "TORCH_TRACE", "TORCHDYNAMO_REPRO_AFTER", "TORCHDYNAMO_REPRO_LEVEL",
-    "TORCH_COMPILE_OVERRIDE_BACKENDS", "TORCHINDUCTOR_FORCE_DISABLE_CACHES", "TRITON_CACHE_DIR", "TORCH_COMPILE_CACHE_DIR",
-    "TORCH_BISECT_BACKEND", "TORCH_BISECT_SUBSYSTEM", "TORCH_BISECT_MAX",
-})  # fmt: skip
+_REMOVED = frozenset(
+    {
+        "TORCH_COMPILE_DEBUG",
+        "TORCH_COMPILE_DEBUG_DIR",
+        "TORCH_TRACE",
+        "TORCHDYNAMO_REPRO_AFTER",
+        "TORCHDYNAMO_REPRO_LEVEL",
+        "TORCH_COMPILE_OVERRIDE_BACKENDS",
+        "TORCHINDUCTOR_FORCE_DISABLE_CACHES",
+        "TRITON_CACHE_DIR",
+        "TORCH_COMPILE_CACHE_DIR",
+        "TORCH_BISECT_BACKEND",
+        "TORCH_BISECT_SUBSYSTEM",
+        "TORCH_BISECT_MAX",
+    }
+)
 
 
 KEPT = (
-    "PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH",
-    "PYTHONHOME", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES",
+    "PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX",
+    "PYTHONPATH",
+    "PYTHONHOME", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+    "HIP_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH", "SYSTEMROOT", "USER", "LOGNAME", "CPATH",
     "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
 )  # fmt: skip
-"""What a program needs to find Python, compilers and devices. Settings of torch are not among them: a repro makes its own."""
+"""What a program needs to find Python, compilers and devices. Settings of torch are not among them: a repro makes its
+own."""
 UNKNOWN = "this was not recorded here by you"
 FORKING = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 """A process that forks must have no worker processes of Inductor's and no CUDA."""
 
 
 def program_environment(cache_dir: Path, tmp: Path, path: Sequence[str] = ()) -> dict[str, str]:
-    """The variables for a program of its own, with private caches. `path`: folders where it finds modules beside torch."""
+    """The variables for a program of its own, with private caches. `path`: folders where it finds modules beside
+    torch."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     if path:
         kept["PYTHONPATH"] = os.pathsep.join([*filter(None, [kept.get("PYTHONPATH")]), *path])
@@ -65,14 +81,17 @@ def program_environment(cache_dir: Path, tmp: Path, path: Sequence[str] = ()) ->
 
 def _private(cache_dir: Path, tmp: Path) -> dict[str, str]:
     return {
-        "TORCHINDUCTOR_CACHE_DIR": str(cache_dir), "TRITON_CACHE_DIR": str(cache_dir / "triton"), "TMPDIR": str(tmp)
-    }  # fmt: skip
+        "TORCHINDUCTOR_CACHE_DIR": str(cache_dir),
+        "TRITON_CACHE_DIR": str(cache_dir / "triton"),
+        "TMPDIR": str(tmp),
+    }
 
 
 def server_environment(
     cache_dir: Path, tmp: Path, user: Mapping[str, str] = os.environ, *, by_list: bool = False
 ) -> dict[str, str]:
-    """The variables for the server: no recorder in it, one thread, CUDA asked for through NVML only, private cache and TMPDIR.
+    """The variables for the server: no recorder in it, one thread, CUDA asked for through NVML only, private cache and
+    TMPDIR.
     `by_list`: of the user's variables it has those in KEPT.
 
     TMPDIR is private because a killed child leaves compilers' temporary files, and because Inductor puts precompiled
@@ -90,7 +109,8 @@ READ = ("path", "case", "ready", "before", "forward", "after", "work")
 
 
 def trusted(payload: Mapping[str, Any]) -> bool | None:
-    """Whether a task is about what this user recorded here, or trusts, alone (see `dumps.trust`); None where it reads nothing."""
+    """Whether a task is about what this user recorded here, or trusts, alone (see `dumps.trust`); None where it reads
+    nothing."""
     if TRUST in (payload.get("imports") or ()):
         return True
     read = {name: Path(payload[name]) for name in READ if payload.get(name)}
@@ -194,16 +214,22 @@ class _Process:
         with (self.root / "server.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.server", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()], start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
                 cwd=self.root / "cwd" if self.bare else None,
-                env=program_environment(compiled, self.root / "tmp") | FORKING if self.bare
+                env=program_environment(compiled, self.root / "tmp") | FORKING
+                if self.bare
                 else server_environment(compiled, self.root / "tmp", by_list=self.walled),
-            )  # fmt: skip
+            )
         theirs.close()
         return ours, process
 
     def furnish(self) -> None:
-        """Gives whole programs the toolchain probes, also those that were made since this began; by one thread at a time."""
+        """Gives whole programs the toolchain probes, also those that were made since this began; by one thread at a
+        time."""
         with self.lock:
             if not self.furnished:
                 self.furnished = cache.furnish(self.root, cache.known_seed(), safely=self.walled)
@@ -243,7 +269,9 @@ class _Process:
             self.notes, self.warm_seconds = message.notes, message.seconds
             self.built_of, self.open = message.built_of, message.open
             if self.open:
-                heartbeat.told(f"{UNKNOWN}; code of it that breaks out could {', '.join(self.open)} (see graphdbg doctor)")
+                heartbeat.told(
+                    f"{UNKNOWN}; code of it that breaks out could {', '.join(self.open)} (see graphdbg doctor)"
+                )
             self.ready.set()
             return
         if isinstance(message, Events):
@@ -284,20 +312,34 @@ class _Process:
 class ForkServer:
     """A lazily started fork server; a context manager, and closed at exit in any case.
 
-    `cache_dir`: the Inductor cache that all queries share (default: a fresh private one, removed at the end). `threads`: for each
-    child's CPU operators. `memory_bytes`: what each child may use on top of the libraries (None: no limit). `warm`: "inductor"
-    imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing" is an empty Python, "bare" is for
-    whole programs (see `child.PROGRAM`). `wall`: mechanisms (`wall.PARTS`) of a wall behind which all its children are; without,
-    questions about what the user neither recorded here nor trusts go to a server of their own that has one. `preload`: modules
-    that the tasks need, imported once ("package.module", or "package.module:function" to call too). `joined`: a program that
-    became the server (see `server.serve`), in place of a new one. Start-up costs 4 to 8 s, the first ever on a machine about 30 s
+    `cache_dir`: the Inductor cache that all queries share (default: a fresh private one, removed at the end).
+    `threads`: for each
+    child's CPU operators. `memory_bytes`: what each child may use on top of the libraries (None: no limit). `warm`:
+    "inductor"
+    imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing" is an empty Python, "bare"
+    is for
+    whole programs (see `child.PROGRAM`). `wall`: mechanisms (`wall.PARTS`) of a wall behind which all its children are;
+    without,
+    questions about what the user neither recorded here nor trusts go to a server of their own that has one. `preload`:
+    modules
+    that the tasks need, imported once ("package.module", or "package.module:function" to call too). `joined`: a program
+    that
+    became the server (see `server.serve`), in place of a new one. Start-up costs 4 to 8 s, the first ever on a machine
+    about 30 s
     more.
     """
 
     def __init__(
-        self, cache_dir: str | Path | None = None, threads: int = 1, memory_bytes: int | None = None, *,
-        warm: str = "inductor", preload: Sequence[str] = (), wall: Collection[str] | None = None, joined: Joined | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        cache_dir: str | Path | None = None,
+        threads: int = 1,
+        memory_bytes: int | None = None,
+        *,
+        warm: str = "inductor",
+        preload: Sequence[str] = (),
+        wall: Collection[str] | None = None,
+        joined: Joined | None = None,
+    ) -> None:
         self._joined = joined
         self._cache_dir = Path(cache_dir).absolute() if cache_dir else None
         self._threads, self._memory_bytes = threads, memory_bytes
@@ -311,11 +353,20 @@ class ForkServer:
         self._last_id = 0
         self._closed = False
 
-    def submit(self, function: str, payload: dict[str, Any], limit_s: float = 600.0, *,
-               stage_limits: Mapping[str, float] | None = None, ours: bool | None = None) -> Pending:  # fmt: skip
-        """Starts `function` ("package.module:name") with `payload` in a child of its own; the value must have a JSON form.
+    def submit(
+        self,
+        function: str,
+        payload: dict[str, Any],
+        limit_s: float = 600.0,
+        *,
+        stage_limits: Mapping[str, float] | None = None,
+        ours: bool | None = None,
+    ) -> Pending:
+        """Starts `function` ("package.module:name") with `payload` in a child of its own; the value must have a JSON
+        form.
 
-        `limit_s` is for the whole, `stage_limits` for single stages (see `child.mark`). `ours`: whether what it reads is
+        `limit_s` is for the whole, `stage_limits` for single stages (see `child.mark`). `ours`: whether what it reads
+        is
         trusted, where the payload does not tell.
         """
         ours, walled = trusted(payload) if ours is None else ours, self._settings["wall"] is not None
@@ -329,9 +380,16 @@ class ForkServer:
                 )
             self._last_id += 1
             query = Query(
-                self._last_id, function, payload, limit_s, self._threads, self._memory_bytes, dict(stage_limits or {}),
-                bool(ours), _written(payload) if walled else None,
-            )  # fmt: skip
+                self._last_id,
+                function,
+                payload,
+                limit_s,
+                self._threads,
+                self._memory_bytes,
+                dict(stage_limits or {}),
+                bool(ours),
+                _written(payload) if walled else None,
+            )
             process = self._started()
         pending = Pending(query, process)
         process.send(pending)
@@ -360,7 +418,8 @@ class ForkServer:
         return process.built_of, process.open
 
     def scratch_file(self, suffix: str) -> Path:
-        """A path that a task may write to and that lives as long as this, for what is too large for an answer; in a folder of its
+        """A path that a task may write to and that lives as long as this, for what is too large for an answer; in a
+        folder of its
         own, so that a task that is told of another cannot."""
         with self._lock:
             self._last_id += 1
@@ -372,7 +431,9 @@ class ForkServer:
     def _behind(self) -> ForkServer:
         with self._lock:
             if self._closed:
-                raise EnvironmentLackError("cannot ask a closed fork server", "close() was called", "make a new ForkServer")
+                raise EnvironmentLackError(
+                    "cannot ask a closed fork server", "close() was called", "make a new ForkServer"
+                )
             if self._walled is None:
                 cache_dir = self._cache_dir and self._cache_dir.with_name(f"{self._cache_dir.name}-behind")
                 like: dict[str, Any] = {**self._settings, "wall": PARTS}
@@ -424,19 +485,34 @@ class ForkServer:
 
 
 JUDGING = (
-    "graphdbg.toolkit.judge", "graphdbg.toolkit.case:warm", "graphdbg.toolkit.fidelity", "graphdbg.dumps.store",
-    "graphdbg.dumps.torchside.decode", "graphdbg.dumps.torchside.make_inputs", "graphdbg.dumps.torchside.encode",
-    "graphdbg.toolkit.rungs.eager", "graphdbg.toolkit.rungs.nop", "graphdbg.toolkit.rungs.inductor",
-    "graphdbg.toolkit.rungs.decomposed", "graphdbg.toolkit.rungs.inductor_nofuse", "graphdbg.toolkit.rungs.torchscript",
-)  # fmt: skip
+    "graphdbg.toolkit.judge",
+    "graphdbg.toolkit.case:warm",
+    "graphdbg.toolkit.fidelity",
+    "graphdbg.dumps.store",
+    "graphdbg.dumps.torchside.decode",
+    "graphdbg.dumps.torchside.make_inputs",
+    "graphdbg.dumps.torchside.encode",
+    "graphdbg.toolkit.rungs.eager",
+    "graphdbg.toolkit.rungs.nop",
+    "graphdbg.toolkit.rungs.inductor",
+    "graphdbg.toolkit.rungs.decomposed",
+    "graphdbg.toolkit.rungs.inductor_nofuse",
+    "graphdbg.toolkit.rungs.torchscript",
+)
 """What a server should import once for tasks that load a graph and judge it."""
 
 
 def fork_server(
-    warm: str = "inductor", preload: Sequence[str] = JUDGING, *, threads: int | None = None, memory_bytes: int | None = None,
-    cache_dir: Path | None = None, wall: Collection[str] | None = None,
-) -> ForkServer:  # fmt: skip
-    """A fork server. `threads` of each child: None for all cores; `memory_bytes` of each: None for most of the machine's, but
+    warm: str = "inductor",
+    preload: Sequence[str] = JUDGING,
+    *,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    cache_dir: Path | None = None,
+    wall: Collection[str] | None = None,
+) -> ForkServer:
+    """A fork server. `threads` of each child: None for all cores; `memory_bytes` of each: None for most of the
+    machine's, but
     no limit where nothing of ours is run."""
     memory = memory_bytes or (None if warm in (WARM, "nothing") else default_memory_bytes())
     return ForkServer(cache_dir, threads or os.cpu_count() or 1, memory, warm=warm, preload=preload, wall=wall)
@@ -444,7 +520,8 @@ def fork_server(
 
 @contextmanager
 def opened(given: ForkServer | None, warm: str = "inductor", *tasks: str) -> Iterator[ForkServer]:
-    """The server that was given, or one of our own that judges and imports the modules of `tasks`, closed at the end."""
+    """The server that was given, or one of our own that judges and imports the modules of `tasks`, closed at the
+    end."""
     if given is not None:
         yield given
         return
@@ -454,7 +531,8 @@ def opened(given: ForkServer | None, warm: str = "inductor", *tasks: str) -> Ite
 
 @contextmanager
 def programs(wall: Collection[str] | None = None) -> Iterator[ForkServer]:
-    """A server that imports torch from now on, in which whole programs then run without that wait (`child.PROGRAM`). CPU only."""
+    """A server that imports torch from now on, in which whole programs then run without that wait (`child.PROGRAM`).
+    CPU only."""
     with fork_server(WARM, (), wall=wall) as server:
         server.start()
         yield server

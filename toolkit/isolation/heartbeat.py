@@ -1,4 +1,5 @@
-"""A line now and then while a question is on its way, for commands whose user would otherwise look at nothing for minutes.
+"""A line now and then while a question is on its way, for commands whose user would otherwise look at nothing for
+minutes.
 
 Only who switches it on is told: a library must not write to its caller's terminal. One tells for the whole process.
 

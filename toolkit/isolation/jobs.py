@@ -1,4 +1,5 @@
-"""One running query as the server sees it: its child, its captured output, its deadline, and the answer made of its end.
+"""One running query as the server sees it: its child, its captured output, its deadline, and the answer made of its
+end.
 
 Must not block: the server's loop calls these with whatever happened.
 """
@@ -92,7 +93,8 @@ class Job:
         return True
 
     def reported(self) -> Events | None:
-        """What the child reported since the last call, an event that it was killed in left out; None once nothing can come."""
+        """What the child reported since the last call, an event that it was killed in left out; None once nothing can
+        come."""
         whole: list[msgspec.Raw] = []
         for data in _waiting(self.events):
             if not data:
@@ -107,7 +109,8 @@ class Job:
         return min(self.deadline, self._next_look)
 
     def enforce(self, now: float) -> None:
-        """Past a time limit asks the child for a trace, a moment later kills all that is its; past the memory limit at once."""
+        """Past a time limit asks the child for a trace, a moment later kills all that is its; past the memory limit at
+        once."""
         if now >= self._next_look:
             self._next_look = now + _LOOK_S
             self._look(now)
@@ -161,7 +164,8 @@ class Job:
                 self._too_large, self.deadline = True, now
 
     def kill(self) -> None:
-        """Kills the child, everything in its process group (compilers that it started) and whatever else descends from it."""
+        """Kills the child, everything in its process group (compilers that it started) and whatever else descends from
+        it."""
         below = processes.descendants(self.pid)
         self._seen.update(below)
         self._mapped |= processes.shared_memory([self.pid, *below])

@@ -1,6 +1,7 @@
 """Looks at processes by /proc: who descends from whom, what they hold, and which ones a dead server has left behind.
 
-Everything here is empty or does nothing where /proc is missing; must never touch a process that is not a descendant of a server
+Everything here is empty or does nothing where /proc is missing; must never touch a process that is not a descendant of
+a server
 of ours: those are known by their parents, or by the TMPDIR that a server gives to all that it starts.
 
 >>> descendants(os.getpid())
@@ -139,7 +140,8 @@ def shared_memory(pids: Iterable[int]) -> set[Path]:
 
 
 def forget_shared_memory(pids: Iterable[int], mapped: Iterable[Path]) -> None:
-    """Removes what dead processes left in /dev/shm: what they mapped and nobody else does, and what torch named after them."""
+    """Removes what dead processes left in /dev/shm: what they mapped and nobody else does, and what torch named after
+    them."""
     gone = {str(pid) for pid in pids}
     left = {path for path in mapped if path.exists()}
     with contextlib.suppress(OSError):
@@ -184,10 +186,13 @@ def become_subreaper() -> None:
 
 
 def bind_child(parent: int, memory_bytes: int | None) -> None:
-    """Makes this process a group leader that dies with its server, writes no core file, and may map `memory_bytes` more.
+    """Makes this process a group leader that dies with its server, writes no core file, and may map `memory_bytes`
+    more.
 
-    The memory limit counts address space on top of what is mapped already (libraries), because a limit on resident memory is not
-    enforced by Linux. It is left out where a GPU may be used, since CUDA reserves address space by the hundred gigabytes: there
+    The memory limit counts address space on top of what is mapped already (libraries), because a limit on resident
+    memory is not
+    enforced by Linux. It is left out where a GPU may be used, since CUDA reserves address space by the hundred
+    gigabytes: there
     the server looks at the resident memory of each child instead (`jobs`).
     """
     os.setsid()
@@ -228,7 +233,8 @@ def oom_kills() -> int:
 
 
 def default_memory_bytes(jobs: int = 1) -> int:
-    """What a child may use by default: its share, among `jobs` of them, of nine tenths of this machine's (or cgroup's) memory."""
+    """What a child may use by default: its share, among `jobs` of them, of nine tenths of this machine's (or cgroup's)
+    memory."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
@@ -237,8 +243,10 @@ def default_memory_bytes(jobs: int = 1) -> int:
 
 
 def end_openmp_threads() -> None:
-    """Ends the threads that OpenMP keeps for the calling thread: a fork has none of them, and its first parallel region would
-    wait for them for ever. They come again when they are needed. Where the library cannot (before OpenMP 5), nothing happens.
+    """Ends the threads that OpenMP keeps for the calling thread: a fork has none of them, and its first parallel region
+    would
+    wait for them for ever. They come again when they are needed. Where the library cannot (before OpenMP 5), nothing
+    happens.
     """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).omp_pause_resource_all(_OMP_PAUSE_HARD)

@@ -1,4 +1,5 @@
-"""The wire between a client and its fork server: length-prefixed JSON frames over one stream socket, and the records in them.
+"""The wire between a client and its fork server: length-prefixed JSON frames over one stream socket, and the records in
+them.
 
 Must import neither torch nor anything slow: the client uses it in a process that never imports torch.
 
@@ -27,10 +28,13 @@ Status = Literal["done", "exception", "signal", "timeout", "memory", "lost"]
 class Query(msgspec.Struct, omit_defaults=True):
     """What a client asks: call `function` ("package.module:name") with `payload` in a child of its own.
 
-    `limit_s` is for the whole, `stage_limits` (stage -> seconds) for single stages, counted from their marks. Time that the
-    machine spent on other processes is not counted, up to three times the limit. `memory_bytes`: what the child and its own
+    `limit_s` is for the whole, `stage_limits` (stage -> seconds) for single stages, counted from their marks. Time that
+    the
+    machine spent on other processes is not counted, up to three times the limit. `memory_bytes`: what the child and its
+    own
     children may use on top of the warm server's memory. `trusted`: what it reads was recorded here by the user, or is
-    trusted by word (see `dumps.trust`). `wall`: the child goes behind the wall, where it may write below these folders and
+    trusted by word (see `dumps.trust`). `wall`: the child goes behind the wall, where it may write below these folders
+    and
     those of its server. `kills`: instead of that, end the query with this id.
     """
 
@@ -64,9 +68,12 @@ def frames_of(error: BaseException) -> list[str]:
 class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
     """What became of one query.
 
-    `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task returned; of
-    one without a value `told` is the last event that it reported. `stage` is the last mark that the child set (`child.mark`),
-    `marks` are all of them with the seconds since its start, where it could still tell; `output` is the head and the tail of what
+    `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task
+    returned; of
+    one without a value `told` is the last event that it reported. `stage` is the last mark that the child set
+    (`child.mark`),
+    `marks` are all of them with the seconds since its start, where it could still tell; `output` is the head and the
+    tail of what
     it and its children printed, faulthandler's traces included.
     """
 
@@ -92,7 +99,8 @@ class Events(msgspec.Struct, tag="events"):
 
 
 class Ready(msgspec.Struct, tag="ready"):
-    """The server's first frame: how long its warm-up took, what it could not do (sentences); what its wall is built of, and what
+    """The server's first frame: how long its warm-up took, what it could not do (sentences); what its wall is built of,
+    and what
     that leaves open.
     """
 
@@ -134,7 +142,12 @@ class Servers(Protocol):
     def home(self) -> Servers: ...
 
     def submit(
-        self, function: str, payload: dict[str, Any], limit_s: float = ..., *, stage_limits: Mapping[str, float] | None = None
+        self,
+        function: str,
+        payload: dict[str, Any],
+        limit_s: float = ...,
+        *,
+        stage_limits: Mapping[str, float] | None = None,
     ) -> PendingTask: ...
 
 
@@ -153,7 +166,8 @@ class PendingTask(ABC):
         """Ends it; its answer, "signal", comes soon. Nothing happens where it has ended already."""
 
     def end(self) -> Answer:
-        """Waits for an end that is the task's own: raises what it refused, EnvironmentLackError where the server is gone."""
+        """Waits for an end that is the task's own: raises what it refused, EnvironmentLackError where the server is
+        gone."""
         answer = self.answer()
         if answer.status == "lost":
             log = [line for line in answer.output.splitlines() if line.strip()]
@@ -163,9 +177,13 @@ class PendingTask(ABC):
 
 
 def ask(
-    task: str, payload: Mapping[str, Any], limit_s: float = 600.0, *, server: Servers,
+    task: str,
+    payload: Mapping[str, Any],
+    limit_s: float = 600.0,
+    *,
+    server: Servers,
     stage_limits: Mapping[str, float] | None = None,
-) -> PendingTask:  # fmt: skip
+) -> PendingTask:
     """Starts a task ("package.module:name") in a child of its own; the limits are those of `ForkServer.submit`.
 
     Modules that the payload names under "imports" are imported there first, for what they register.

@@ -1,6 +1,7 @@
 """The fork server: `python -m graphdbg.toolkit.isolation.server FD`, started by `client.ForkServer` and by nobody else.
 
-It imports torch and Inductor once, then forks a child per query. It must stay single-threaded, do no tensor work and never
+It imports torch and Inductor once, then forks a child per query. It must stay single-threaded, do no tensor work and
+never
 initialise CUDA, or its children hang or fail. It ends, with all its children and its temporary folder, when the client
 closes the socket, dies in any way, or sends SIGTERM.
 """
@@ -36,7 +37,8 @@ _SEED_LIMIT_S = 300.0
 
 
 class ServerSettings(msgspec.Struct):
-    """What the client decides at the start; its first frame. `client`: its process id, 0 for a program that became the server."""
+    """What the client decides at the start; its first frame. `client`: its process id, 0 for a program that became the
+    server."""
 
     root: str
     cache_dir: str
@@ -52,7 +54,8 @@ class ServerSettings(msgspec.Struct):
 
 
 class Server:
-    """The loop: queries in, children out, answers back. `first`: what came to the server that started this one through bwrap."""
+    """The loop: queries in, children out, answers back. `first`: what came to the server that started this one through
+    bwrap."""
 
     def __init__(self, connection: socket.socket, first: bytes = b"") -> None:
         self.connection, self.first, self.bwrap = connection, first, bool(first)
@@ -118,7 +121,8 @@ class Server:
             self.open = False
 
     def _reap_orphans(self) -> None:
-        """Ends the descendants that came to us when their parent went and that no running job can own, and collects the dead
+        """Ends the descendants that came to us when their parent went and that no running job can own, and collects the
+        dead
         ones; those of our own children are left to their jobs.
         """
         oldest = min((job.ticks or 0 for job in self.jobs.values()), default=None)
@@ -169,7 +173,8 @@ class Server:
             self._send(Answer(number, "signal", signal="SIGKILL"))
 
     def _go_on_through(self, command: Sequence[str]) -> None:
-        """Waits while another of this kind serves, in namespaces: bwrap ends it with this thread, which a client's may not be."""
+        """Waits while another of this kind serves, in namespaces: bwrap ends it with this thread, which a client's may
+        not be."""
         number = self.connection.fileno()
         argv = [*command, sys.executable, "-m", f"{__package__}.server", str(number), "bwrap"]
         with subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=[number]) as process:
@@ -282,7 +287,9 @@ class Server:
         for pipe in (job.pipe, job.events):
             with contextlib.suppress(KeyError, ValueError):
                 self.selector.unregister(pipe)
-            os.close(pipe)  # only now: a pipe that other children still hold is watched on by its number, which the next one gets
+            os.close(
+                pipe
+            )  # only now: a pipe that other children still hold is watched on by its number, which the next one gets
         if answer.id != _SEED_QUERY:
             self._send(answer)
             return
@@ -312,7 +319,9 @@ class Server:
         try:
             cache.keep(Path(self.settings.cache_dir), seed, safely=self.settings.wall is not None)
         except OSError as error:
-            self.notes.append(f"the toolchain probes could not be kept for the next start, which takes 20 s more: {error}")
+            self.notes.append(
+                f"the toolchain probes could not be kept for the next start, which takes 20 s more: {error}"
+            )
         else:
             self.held_seed = cache.hold(seed)
 
@@ -340,13 +349,15 @@ def _open() -> None:
 
 
 def serve(connection: socket.socket) -> None:
-    """This program becomes a fork server, with all that it imported and changed, until the other side closes the connection."""
+    """This program becomes a fork server, with all that it imported and changed, until the other side closes the
+    connection."""
     Server(connection).run()
     gc.unfreeze()  # it ends as it would have ended
 
 
 def main() -> None:
-    """Takes over the socket whose number is the first argument and serves it; with a second, what had come is read first."""
+    """Takes over the socket whose number is the first argument and serves it; with a second, what had come is read
+    first."""
     Server(socket.socket(fileno=int(sys.argv[1])), sys.stdin.buffer.read() if sys.argv[2:] else b"").run()
 
 

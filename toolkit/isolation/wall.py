@@ -1,11 +1,18 @@
-"""The wall that a child goes behind before it reads a run of a stranger's: it writes into its own folders, and to no network.
+"""The wall that a child goes behind before it reads a run of a stranger's: it writes into its own folders, and to no
+network.
 
-What the kernel allows is taken: a server has namespaces of its own (network, mounts, shared memory), a child then sees everything
-else read-only. Where ordinary programs are refused these and `bwrap` is not, the server is started through it, with a network,
-processes and shared memory of its own; mounts stay as they are, for it makes them once, and each question writes elsewhere.
-Landlock says by path what can be written, and keeps the child from other processes; a filter of system calls makes no sockets
-but those of the server's own network, and no changes of modes where mounts stay. Rights of root beyond reading go. Devices stay.
-`Wall.open` says what is not closed. Reading is not closed. Must be built before the first thread, and must not follow a variable
+What the kernel allows is taken: a server has namespaces of its own (network, mounts, shared memory), a child then sees
+everything
+else read-only. Where ordinary programs are refused these and `bwrap` is not, the server is started through it, with a
+network,
+processes and shared memory of its own; mounts stay as they are, for it makes them once, and each question writes
+elsewhere.
+Landlock says by path what can be written, and keeps the child from other processes; a filter of system calls makes no
+sockets
+but those of the server's own network, and no changes of modes where mounts stay. Rights of root beyond reading go.
+Devices stay.
+`Wall.open` says what is not closed. Reading is not closed. Must be built before the first thread, and must not follow a
+variable
 but PATH, for a file of root's: a mechanism is left out by an argument.
 
 >>> wall = begin(PARTS, root)                 # in the server, before it imports torch
@@ -42,8 +49,9 @@ _NO_NEW_PRIVS, _NETLINK = 38, 16
 _ARCHITECTURES = {
     "x86_64": (0xC000003E, 41, 317, 280, (*range(90, 95), 132, *range(188, 191), *range(197, 200), 235, 260, 261, 268)),
     "aarch64": (0xC00000B7, 198, 277, 88, (5, 6, 7, 14, 15, 16, 52, 53, 54, 55)),
-}  # fmt: skip
-"""The kernel's name of an architecture, the numbers that `socket`, `seccomp` and `utimensat` have there, and those of other calls
+}
+"""The kernel's name of an architecture, the numbers that `socket`, `seccomp` and `utimensat` have there, and those of
+other calls
 that change modes, owners, times and attributes of files; _NEWER of these have one number everywhere."""
 _NEWER = (452, 463, 466, 469)
 
@@ -57,7 +65,8 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "kfd", "nvidia*", "nvid
 _SHARED = Path("/dev/shm")
 
 _BWRAP = (
-    "--die-with-parent --as-pid-1 --unshare-net --unshare-ipc --unshare-pid --dev-bind / / --proc /proc --tmpfs /dev/shm"
+    "--die-with-parent --as-pid-1 --unshare-net --unshare-ipc --unshare-pid --dev-bind / / --proc /proc --tmpfs "
+    "/dev/shm"
 )
 _IGNORING_MODES = 1 << 1
 """What root keeps: it may read what its users may."""
@@ -87,7 +96,8 @@ _trees: dict[tuple[Path, ...], int] = {}
 
 @dataclass(frozen=True)
 class Wall:
-    """What holds here. `network`: the server has one of its own; `bwrap`: by that, and no other processes are seen; `mounts`: a
+    """What holds here. `network`: the server has one of its own; `bwrap`: by that, and no other processes are seen;
+    `mounts`: a
     child gets a tree of its own; `landlock`: the version, 0 for none; `filter`: system calls are filtered."""
 
     network: bool = False
@@ -161,7 +171,8 @@ def _mounts_here(parts: Collection[str]) -> bool | None:
 
 
 def bubblewrap(parts: Collection[str]) -> list[str]:
-    """The command through which a server starts its successor, in namespaces that it is refused itself; empty where there is
+    """The command through which a server starts its successor, in namespaces that it is refused itself; empty where
+    there is
     none, or no need. What is taken is a file that root alone may write, not in the current folder, and it was tried."""
     if sys.platform != "linux" or "namespaces" not in parts or _mounts_here(parts) is not None:
         return []
@@ -170,7 +181,9 @@ def bubblewrap(parts: Collection[str]) -> list[str]:
     for path in (Path(folder, "bwrap") for folder in os.get_exec_path()):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             about = path.stat()
-            safe = about.st_uid == 0 and stat.S_ISREG(about.st_mode) and not about.st_mode & 0o022 and path.is_absolute()
+            safe = (
+                about.st_uid == 0 and stat.S_ISREG(about.st_mode) and not about.st_mode & 0o022 and path.is_absolute()
+            )
             if safe and Path.cwd() not in (path.parent, path.resolve().parent):
                 subprocess.run([path, *words, path, "--version"], check=True, capture_output=True, timeout=10)
                 return [str(path), *words]
@@ -178,7 +191,8 @@ def bubblewrap(parts: Collection[str]) -> list[str]:
 
 
 def begin(parts: Collection[str], scratch: Path, *, bwrap: bool = False) -> Wall:
-    """What a server begins with: its namespaces; then a child tries what holds, in `scratch`, and its answer counts. `bwrap`: it
+    """What a server begins with: its namespaces; then a child tries what holds, in `scratch`, and its answer counts.
+    `bwrap`: it
     was started through `bubblewrap`, and has them."""
     if sys.platform != "linux":
         return Wall()
@@ -236,7 +250,8 @@ def _succeeds(attempt: Callable[[], object]) -> bool:
 
 
 def _own_namespaces(*, mounts: bool) -> None:
-    """Gives this process a network of its own, where only it and its children are. Raises OSError where the kernel does not."""
+    """Gives this process a network of its own, where only it and its children are. Raises OSError where the kernel does
+    not."""
     libc, flags = _libc(), _NEWNET | _NEWIPC | (_NEWNS if mounts else 0)
     user, group = os.geteuid(), os.getegid()
     if libc.unshare(flags) < 0:
@@ -254,7 +269,8 @@ def _own_namespaces(*, mounts: bool) -> None:
 
 
 def _tree(places: Iterable[Path], *, proc: bool) -> int:
-    """A descriptor of mounts that cannot be written but for `places` and shared memory; a child makes them. `proc`: and /proc,
+    """A descriptor of mounts that cannot be written but for `places` and shared memory; a child makes them. `proc`: and
+    /proc,
     where CUDA names its threads, and which root may not write without Landlock."""
     (ready, tell), (wait, go_on) = os.pipe(), os.pipe()
     pid = os.fork()
@@ -321,8 +337,10 @@ def _drop_rights(libc: Any) -> None:
 
 
 def _filter(libc: Any, families: Collection[int], *, files: bool) -> None:
-    """Refuses sockets of other families, and calls by which one could be made past this. CUDA begins with a local socket of
-    packets in order, which services do not have. `files`: what would change the modes or times of files does nothing; refused,
+    """Refuses sockets of other families, and calls by which one could be made past this. CUDA begins with a local
+    socket of
+    packets in order, which services do not have. `files`: what would change the modes or times of files does nothing;
+    refused,
     it would end copies that programs make in their own folders. "Now" is refused: who touches a file then makes it."""
     architecture, make_socket, seccomp, set_times, changes = _ARCHITECTURES[platform.machine()]
     changes += _NEWER
@@ -330,18 +348,33 @@ def _filter(libc: Any, families: Collection[int], *, files: bool) -> None:
     allowed, refused = 0x7FFF0000, 0x50000 | errno.EACCES
     unchanged = [
         *((equal, len(changes) + 3 - at, 0, call) for at, call in enumerate(changes)),
-        (equal, 0, 4, set_times), (load, 0, 0, 32), (equal, 0, 1, 0), (give, 0, 0, refused), (give, 0, 0, 0x50000),
-    ]  # fmt: skip
+        (equal, 0, 4, set_times),
+        (load, 0, 0, 32),
+        (equal, 0, 1, 0),
+        (give, 0, 0, refused),
+        (give, 0, 0, 0x50000),
+    ]
     tests = [
-        (load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, refused),
-        (load, 0, 0, 0), (above, 0, 1, 0x40000000), (give, 0, 0, refused),
-        (equal, 0, 1, _IO_URING), (give, 0, 0, refused),
+        (load, 0, 0, 4),
+        (equal, 1, 0, architecture),
+        (give, 0, 0, refused),
+        (load, 0, 0, 0),
+        (above, 0, 1, 0x40000000),
+        (give, 0, 0, refused),
+        (equal, 0, 1, _IO_URING),
+        (give, 0, 0, refused),
         *(unchanged if files else ()),
-        (equal, 1, 0, make_socket), (give, 0, 0, allowed), (load, 0, 0, 16),
+        (equal, 1, 0, make_socket),
+        (give, 0, 0, allowed),
+        (load, 0, 0, 16),
         *((equal, len(families) - at + 4, 0, family) for at, family in enumerate(families)),
-        (equal, 0, 3, socket.AF_UNIX), (load, 0, 0, 24), (mask, 0, 0, 0xF), (equal, 1, 0, socket.SOCK_SEQPACKET),
-        (give, 0, 0, refused), (give, 0, 0, allowed),
-    ]  # fmt: skip
+        (equal, 0, 3, socket.AF_UNIX),
+        (load, 0, 0, 24),
+        (mask, 0, 0, 0xF),
+        (equal, 1, 0, socket.SOCK_SEQPACKET),
+        (give, 0, 0, refused),
+        (give, 0, 0, allowed),
+    ]
     packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in tests))
     program = struct.pack("HxxxxxxP", len(tests), ctypes.addressof(packed))
     _checked(libc.syscall(seccomp, 1, 4, program), "seccomp")  # 4: loads are as fast as before

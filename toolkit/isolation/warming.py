@@ -24,7 +24,8 @@ from ..torch_private.names import WARM_MODULES
 
 
 def warm_imports(cache_dir: Path) -> list[str]:
-    """Imports what a compile imports lazily, without compiling; returns a sentence for each module that is not there."""
+    """Imports what a compile imports lazily, without compiling; returns a sentence for each module that is not
+    there."""
     lost = []
     for name in WARM_MODULES:
         try:
@@ -37,7 +38,8 @@ def warm_imports(cache_dir: Path) -> list[str]:
 
 
 def _use_private_headers(cache_dir: Path) -> None:
-    # Precompiled headers ignore TORCHINDUCTOR_CACHE_DIR, and no setting moves them; a killed g++ would leave half of one in
+    # Precompiled headers ignore TORCHINDUCTOR_CACHE_DIR, and no setting moves them; a killed g++ would leave half of
+    # one in
     # the user's.
     folder = cache_dir / "precompiled_headers"
     for name, path in (("HEADER_DIR", folder), ("HEADER_LOCK_DIR", folder / "locks")):
@@ -49,7 +51,8 @@ def _use_private_headers(cache_dir: Path) -> None:
 
 
 def _remembering(precompile: Callable[..., str], folder: Path) -> Callable[..., str]:
-    """Torch runs the preprocessor and openssl for each process to name the header; children share one answer, kept in a file."""
+    """Torch runs the preprocessor and openssl for each process to name the header; children share one answer, kept in a
+    file."""
 
     def remembering(header: str, hashable_cmd_line: str, **command: Any) -> str:
         key = hashlib.blake2b(
@@ -80,7 +83,8 @@ def warm_toolchain(seed: Path | None = None) -> None:
 
 @contextlib.contextmanager
 def _remembered_probes(note: Path) -> Iterator[None]:
-    """While open, the probe of an instruction set that once worked is not loaded again in a Python of its own (1 s for all)."""
+    """While open, the probe of an instruction set that once worked is not loaded again in a Python of its own (1 s for
+    all)."""
     original = t.optional("VecISA.check_build")
     if original is None:
         yield
@@ -104,10 +108,13 @@ def _remembered_probes(note: Path) -> Iterator[None]:
 
 
 def warm_patterns() -> None:
-    """Registers the patterns of Inductor's joint and post-grad passes, which each forked child would otherwise do anew (0.3 s).
+    """Registers the patterns of Inductor's joint and post-grad passes, which each forked child would otherwise do anew
+    (0.3 s).
 
-    They are traced on fake tensors, in Inductor's own order and with its own arguments, or it would register them twice; after
-    the user's modules are imported, as in a user's process. The joint ones are made for one device, so where there is a GPU
+    They are traced on fake tensors, in Inductor's own order and with its own arguments, or it would register them
+    twice; after
+    the user's modules are imported, as in a user's process. The joint ones are made for one device, so where there is a
+    GPU
     they are left to the children.
     """
     with contextlib.suppress(LacksName, AttributeError, TypeError, ImportError):
@@ -118,7 +125,8 @@ def warm_patterns() -> None:
 
 
 def forget_copied_tables() -> None:
-    """Drops the copy of Inductor's decompositions that a warm process holds; a module imported later may have changed the table.
+    """Drops the copy of Inductor's decompositions that a warm process holds; a module imported later may have changed
+    the table.
 
     The copy is a functools.cache.
     """

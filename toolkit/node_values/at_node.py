@@ -1,4 +1,5 @@
-"""Asks a child what is at one node of a graph, eagerly and under a rung, and lets a person stand there. Imports no torch.
+"""Asks a child what is at one node of a graph, eagerly and under a rung, and lets a person stand there. Imports no
+torch.
 
 The graph is judged as `replay` does it; where that leaves no program to read values out of, eager's are read alone.
 
@@ -35,7 +36,8 @@ Plain = dict[str, Any]
 
 @dataclass
 class AtNode:
-    """`outcome`: that of the whole graph. `at`: what `standing.task` tells; empty, with `stopped`, where nothing could be read.
+    """`outcome`: that of the whole graph. `at`: what `standing.task` tells; empty, with `stopped`, where nothing could
+    be read.
     `alone`: why there are eager's values alone."""
 
     outcome: Outcome
@@ -53,11 +55,21 @@ class AtNode:
 
 
 def at_node(
-    saved: SavedGraph, node: str, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
-    limit_s: float = DEFAULT_LIMIT_S, imports: Sequence[str] = (), check: str = "auto", server: ForkServer | None = None,
-    tell: Callable[[AtNode], object] = lambda found: None, terminal: tuple[int, int] | None = None,
-) -> AtNode:  # fmt: skip
-    """What is at a node. With `terminal` (descriptors to read and to write) a prompt there, once `tell` got what was found.
+    saved: SavedGraph,
+    node: str,
+    rung: str = "inductor",
+    seed: int = 0,
+    device: str | None = None,
+    *,
+    limit_s: float = DEFAULT_LIMIT_S,
+    imports: Sequence[str] = (),
+    check: str = "auto",
+    server: ForkServer | None = None,
+    tell: Callable[[AtNode], object] = lambda found: None,
+    terminal: tuple[int, int] | None = None,
+) -> AtNode:
+    """What is at a node. With `terminal` (descriptors to read and to write) a prompt there, once `tell` got what was
+    found.
 
     Raises UsageError for a node that the graph does not have.
     """
@@ -72,7 +84,9 @@ def at_node(
         if rung != "eager":
             signature = outcome.signature
             gone = signature is not None and signature.kind in NO_PROGRAM
-            why = signature.text() if signature is not None and gone else outcome.text if outcome.verdict.skipped else ""
+            why = (
+                signature.text() if signature is not None and gone else outcome.text if outcome.verdict.skipped else ""
+            )
             found.alone = partitioned(saved, rung) or why
         payload = {**how.payload(saved), "node": node, "rung": "eager" if found.alone else rung}
         _ask(found, payload, limit_s, used, tell, terminal)
@@ -85,16 +99,22 @@ def at_node(
 
 
 def _ask(
-    found: AtNode, payload: Plain, limit_s: float, server: ForkServer, tell: Callable[[AtNode], object],
+    found: AtNode,
+    payload: Plain,
+    limit_s: float,
+    server: ForkServer,
+    tell: Callable[[AtNode], object],
     terminal: tuple[int, int] | None,
-) -> None:  # fmt: skip
+) -> None:
     if terminal is None:
         _take(found, ask(TASK, payload, limit_s, server=server))
         if found.at:
             tell(found)
         return
     with Terminal() as given:
-        asked = ask(TASK, payload | {TERMINAL: given.name, "term": os.environ.get("TERM", "")}, _FOREVER_S, server=server)
+        asked = ask(
+            TASK, payload | {TERMINAL: given.name, "term": os.environ.get("TERM", "")}, _FOREVER_S, server=server
+        )
         found.at = next((one for one in asked if "value" in one), {})
         if found.at:
             tell(found)
@@ -129,7 +149,8 @@ def lines(found: AtNode, node: str, graph: str, rung: str) -> list[str]:
 
 
 def _block(title: str, one: Plain, alone: str, rung: str) -> list[str]:
-    """A value: its form once, a line of numbers for each way in which it was computed; their own form where that differs."""
+    """A value: its form once, a line of numbers for each way in which it was computed; their own form where that
+    differs."""
     values: Plain = one["values"]
     made: list[str] = []
     width = max(len("eager"), len(rung))

@@ -40,10 +40,13 @@ from .measuring import measure, tappable
 
 
 class Tapped(Around):
-    """A rung that also returns the values of nodes: more outputs are added to the graph before the rung inside compiles it.
+    """A rung that also returns the values of nodes: more outputs are added to the graph before the rung inside compiles
+    it.
 
-    What that compiles is another program: a value that is returned is neither fused away nor rewritten. `judge` sees the results
-    of the graph alone, so its verdict says whether the failure is still the same one. `got`: the values of the last run by node
+    What that compiles is another program: a value that is returned is neither fused away nor rewritten. `judge` sees
+    the results
+    of the graph alone, so its verdict says whether the failure is still the same one. `got`: the values of the last run
+    by node
     name, copied when the program returned.
     """
 
@@ -61,14 +64,17 @@ class Tapped(Around):
             _stage("run")
             outputs = list(compiled(inputs))
             values = {name: outputs[place] for name, place in places.items()}
-            self.got = {name: value.detach().clone() for name, value in values.items() if isinstance(value, torch.Tensor)}
+            self.got = {
+                name: value.detach().clone() for name, value in values.items() if isinstance(value, torch.Tensor)
+            }
             return outputs[:count]
 
         return run
 
 
 def add_outputs(gm: fx.GraphModule, names: Sequence[str]) -> tuple[dict[str, int], int]:
-    """Makes a graph return these nodes, too; changes it. Returns the place of each among the flat outputs, and how many outputs
+    """Makes a graph return these nodes, too; changes it. Returns the place of each among the flat outputs, and how many
+    outputs
     there were before. Not for a joint graph that is to be partitioned.
     """
     own = returned(gm)
@@ -86,7 +92,8 @@ IN_MEMORY_BYTES = 1 << 30
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """Rows for the nodes `names` (None: all), read under `rung`; `signature`: how the graph fails with the extra outputs."""
+    """Rows for the nodes `names` (None: all), read under `rung`; `signature`: how the graph fails with the extra
+    outputs."""
     mark("load")
     saved = Case.at(payload["path"])
     case = saved.live(seed=payload["seed"], device=payload["device"])
@@ -125,7 +132,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def recorded(case: Live, seed: int, spill: Path | None = None) -> tuple[Values, list[str]]:
-    """Eager's values of every node, with random numbers drawn as kernels do; and what of the settings is not in force."""
+    """Eager's values of every node, with random numbers drawn as kernels do; and what of the settings is not in
+    force."""
     with surroundings(case.spec) as lost:
         like_kernels = copy_graph(case.gm)
         draw_like_kernels(like_kernels)
@@ -138,8 +146,11 @@ def _stage(name: str) -> None:
     report({"event": "stage", "stage": name})
 
 
-def wrong_on_right_inputs(case: Live, rung: str, got: dict[str, torch.Tensor], seed: int) -> list[dict[str, Any]] | None:
-    """Which values are wrong on the compiled values before them; None where the random numbers of a program are its own."""
+def wrong_on_right_inputs(
+    case: Live, rung: str, got: dict[str, torch.Tensor], seed: int
+) -> list[dict[str, Any]] | None:
+    """Which values are wrong on the compiled values before them; None where the random numbers of a program are its
+    own."""
     gm = case.gm
     own = rung_named(rung).compiles_draws and draws_unrepeatably(gm)
     if own or (draws_from_generator(gm) and recomputes_random(gm)):
@@ -152,7 +163,8 @@ def wrong_on_right_inputs(case: Live, rung: str, got: dict[str, torch.Tensor], s
 
 @contextlib.contextmanager
 def surroundings(spec: ReplaySpec):
-    """The recorded state, without gradients: values are looked into, gradients have graphs of their own. Yields what `settings`
+    """The recorded state, without gradients: values are looked into, gradients have graphs of their own. Yields what
+    `settings`
     does."""
     with settings(spec.config) as lost, in_force(spec.forward_only), torch.no_grad():
         yield lost

@@ -1,7 +1,8 @@
 # pyright: basic
 """A row for each node: what a value is like, and how far it is from float64. Reads values, keeps none, judges nothing.
 
-The float64 run is gone through once; a node's value is measured when the run comes to it, so that rows come in graph order and
+The float64 run is gone through once; a node's value is measured when the run comes to it, so that rows come in graph
+order and
 no float64 value is kept.
 
 >>> measure(case, "inductor", eager, got, seed=0, tell=rows.append)
@@ -29,11 +30,19 @@ LARGEST = 1e308
 """JSON has no infinity."""
 
 
-def measure(case: Live, eager: Values, got: Mapping[str, torch.Tensor] | None, wanted: set[str] | None, *, seed: int,
-            tell: Callable[[Row], object]) -> str:  # fmt: skip
+def measure(
+    case: Live,
+    eager: Values,
+    got: Mapping[str, torch.Tensor] | None,
+    wanted: set[str] | None,
+    *,
+    seed: int,
+    tell: Callable[[Row], object],
+) -> str:
     """Tells a row for each node in graph order; returns why there is no float64, or "".
 
-    `got`: values under a rung; None for eager's own. `wanted`: the nodes to tell of (None: all). Call it under the recorded
+    `got`: values under a rung; None for eager's own. `wanted`: the nodes to tell of (None: all). Call it under the
+    recorded
     surroundings.
     """
     nodes = {node.name: (index, node) for index, node in enumerate(case.gm.graph.nodes)}
@@ -62,19 +71,28 @@ def measure(case: Live, eager: Values, got: Mapping[str, torch.Tensor] | None, w
 
 def _row(
     index: int, node: fx.Node, own: Sequence[torch.Tensor], under: Sequence[torch.Tensor] | str, truth: Sequence[Any]
-) -> Row:  # fmt: skip
+) -> Row:
     row: Row = {
-        "event": "value", "index": index, "name": node.name, "target": target_of(node),
+        "event": "value",
+        "index": index,
+        "name": node.name,
+        "target": target_of(node),
         "line": user_frame(node.meta.get("stack_trace") or "")[0],
-    }  # fmt: skip
+    }
     if isinstance(under, str):
         return row | {"reason": under}
     seen, eager, exact = described(under), described(own), described(truth)
     row |= {
         "shape": [list(one.shape) for one in under] if len(under) != 1 else list(under[0].shape),
-        "dtype": str(under[0].dtype).removeprefix("torch."), "min": seen.min, "max": seen.max, "mean": seen.mean,
-        "nan": seen.nan, "inf": seen.inf, "eager_nan": eager.nan, "eager_inf": eager.inf,
-    }  # fmt: skip
+        "dtype": str(under[0].dtype).removeprefix("torch."),
+        "min": seen.min,
+        "max": seen.max,
+        "mean": seen.mean,
+        "nan": seen.nan,
+        "inf": seen.inf,
+        "eager_nan": eager.nan,
+        "eager_inf": eager.inf,
+    }
     if truth and node.op not in INPUTS:
         row |= {"reference_nan": exact.nan, "reference_inf": exact.inf}
         row |= {"error": _error(under, truth), "eager_error": _error(own, truth)}
@@ -84,9 +102,10 @@ def _row(
 def _error(got: Sequence[torch.Tensor], truth: Sequence[torch.Tensor]) -> float | None:
     """The largest relative RMS error among the parts of a value."""
     pairs = [
-        (one, other) for one, other in zip(got, truth, strict=False)
+        (one, other)
+        for one, other in zip(got, truth, strict=False)
         if one.shape == other.shape and _plain(one) and _plain(other)
-    ]  # fmt: skip
+    ]
     found = max((relative_rmse(one, other) for one, other in pairs), default=None)
     return None if found is None else min(found, LARGEST)
 
@@ -95,7 +114,9 @@ def _plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and not tensor.is_quantized
 
 
-def _under_rung(node: fx.Node, own: list[torch.Tensor], eager: Values, got: Mapping[str, torch.Tensor] | None) -> list[Any] | str:
+def _under_rung(
+    node: fx.Node, own: list[torch.Tensor], eager: Values, got: Mapping[str, torch.Tensor] | None
+) -> list[Any] | str:
     """The value under the rung, or why there is none."""
     if not own:
         return "it is no tensor"
@@ -111,9 +132,10 @@ def _under_rung(node: fx.Node, own: list[torch.Tensor], eager: Values, got: Mapp
 def tappable(gm: fx.GraphModule, eager: Values) -> list[str]:
     """The nodes whose values a compiled program can return: one tensor each, in memory that nothing writes to."""
     return [
-        node.name for node in gm.graph.nodes
+        node.name
+        for node in gm.graph.nodes
         if node.op.startswith("call_") and isinstance(_tree(eager, node.name), Held) and not eager.written(node.name)
-    ]  # fmt: skip
+    ]
 
 
 def _tree(eager: Values, name: str) -> Any:

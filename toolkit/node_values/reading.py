@@ -1,7 +1,9 @@
 """Asks children for the values of a graph's nodes and hands their rows on while they come. Imports no torch here.
 
-eager: one child, every value beside float64. Another rung: the graph is judged once as it is, then compiled with its values as
-extra outputs, at most BATCH_BYTES of them in one program. A child reports rows as it has them, so that those from before a
+eager: one child, every value beside float64. Another rung: the graph is judged once as it is, then compiled with its
+values as
+extra outputs, at most BATCH_BYTES of them in one program. A child reports rows as it has them, so that those from
+before a
 segfault, a hang or a kill are there.
 
 >>> [event["event"] for event in node_values(saved, "eager")]
@@ -39,12 +41,21 @@ PARTITIONED = ("joint", "joint_passed")
 Event = dict[str, Any]
 
 
-def node_values(saved: SavedGraph, rung: str = "inductor", seed: int = 0, device: str | None = None, *,
-                limit_s: float = DEFAULT_LIMIT_S, imports: Sequence[str] = (), server: ForkServer | None = None,
-                batch_bytes: int = BATCH_BYTES) -> Iterator[Event]:  # fmt: skip
+def node_values(
+    saved: SavedGraph,
+    rung: str = "inductor",
+    seed: int = 0,
+    device: str | None = None,
+    *,
+    limit_s: float = DEFAULT_LIMIT_S,
+    imports: Sequence[str] = (),
+    server: ForkServer | None = None,
+    batch_bytes: int = BATCH_BYTES,
+) -> Iterator[Event]:
     """The events of one reading, "start" first and "end" last; see docs/json-lines.md.
 
-    `limit_s` bounds each child. Raises UsageError for a rung of another name, and GraphdbgError for a graph that cannot be loaded
+    `limit_s` bounds each child. Raises UsageError for a rung of another name, and GraphdbgError for a graph that cannot
+    be loaded
     or where the fork server itself ended.
     """
     from ..rungs import rung as known
@@ -78,7 +89,15 @@ class _Reading:
         self.plain: Signature | None = None
         self.refused: Verdict | None = None
         """Why the rung cannot run the graph."""
-        self.end: Event = {"event": "end", "rung": rung, "rows": 0, "stopped": "", "no_reference": "", "outputs": 0, "notes": []}
+        self.end: Event = {
+            "event": "end",
+            "rung": rung,
+            "rows": 0,
+            "stopped": "",
+            "no_reference": "",
+            "outputs": 0,
+            "notes": [],
+        }
 
     def events(self) -> Iterator[Event]:
         """All of them."""
@@ -88,9 +107,15 @@ class _Reading:
         sizes = {
             name: 0 if op in inputs else size or 0
             for name, op, size in zip(table.name, table.op, table.size_bytes, strict=True)
-        }  # fmt: skip
-        yield {"event": "start", "graph": address(self.saved), "rung": self.rung, "nodes": len(sizes), "seed": self.how.seed,
-               "device": self.how.device}  # fmt: skip
+        }
+        yield {
+            "event": "start",
+            "graph": address(self.saved),
+            "rung": self.rung,
+            "nodes": len(sizes),
+            "seed": self.how.seed,
+            "device": self.how.device,
+        }
         shared = self.server.scratch_file(".pt")
         try:
             if self.rung == "eager":
@@ -111,9 +136,13 @@ class _Reading:
         outcome = replay(self.saved, self.rung, **self.how._asdict(), outputs=False, server=self.server, shared=shared)
         self.plain = outcome.signature
         yield {
-            "event": "plain", "text": headline(outcome.verdict), "seconds": outcome.seconds, "ok": outcome.ok,
-            "signature": msgspec.to_builtins(outcome.signature), **outcome.verdict.flat(),
-        }  # fmt: skip
+            "event": "plain",
+            "text": headline(outcome.verdict),
+            "seconds": outcome.seconds,
+            "ok": outcome.ok,
+            "signature": msgspec.to_builtins(outcome.signature),
+            **outcome.verdict.flat(),
+        }
         if outcome.verdict.skipped:
             self.refused, self.end["stopped"] = outcome.verdict, outcome.text
         elif outcome.signature is not None and outcome.signature.kind in NO_PROGRAM:
@@ -127,9 +156,13 @@ class _Reading:
 
     def _child(self, names: list[str] | None, size: int, shared: Path) -> Iterator[Event]:
         payload = {
-            **self.how.payload(self.saved), "rung": self.rung, "names": names, "bytes": size, "work": str(self.work),
+            **self.how.payload(self.saved),
+            "rung": self.rung,
+            "names": names,
+            "bytes": size,
+            "work": str(self.work),
             "shared": str(shared),
-        }  # fmt: skip
+        }
         asked = ask(TASK, payload, self.how.limit_s, server=self.server)
         for event in asked:
             if event["event"] == "value":
@@ -181,15 +214,19 @@ class _Reading:
         end["sentence"] = finding(end)
 
     def _next(self) -> list[str]:
-        """What to go on with: the node by cuts and lone compiles, where there is a failure that values alone do not explain."""
+        """What to go on with: the node by cuts and lone compiles, where there is a failure that values alone do not
+        explain."""
         if self.rung == "eager" or self.plain is None or self.plain.undecided or self.plain.stage == "eager":
             return []
-        command = f"graphdbg bisect {address(self.saved)} --by node" + ("" if self.rung == "inductor" else f" --rung {self.rung}")
+        command = f"graphdbg bisect {address(self.saved)} --by node" + (
+            "" if self.rung == "inductor" else f" --rung {self.rung}"
+        )
         return [command]
 
 
 def _batches(sizes: dict[str, int], most: int) -> list[list[str]]:
-    """The nodes in graph order, so many at a time that their values have at most `most` bytes; a larger value stands alone."""
+    """The nodes in graph order, so many at a time that their values have at most `most` bytes; a larger value stands
+    alone."""
     found: list[list[str]] = [[]]
     held = 0
     for name, size in sizes.items():

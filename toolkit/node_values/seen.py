@@ -1,8 +1,10 @@
-"""The values of a graph's nodes as their lines come (`replay --values --json-lines`): rows, what is bad, what was found.
+"""The values of a graph's nodes as their lines come (`replay --values --json-lines`): rows, what is bad, what was
+found.
 
 Plain data for a screen: no torch, no widget, no process.
 
->>> seen = ValuesSeen(); seen.take({"event": "value", "name": "exp", "min": 0.0, "max": 1.0, "nan": 0, "inf": 0, "error": 1e-7})
+>>> seen = ValuesSeen()
+>>> seen.take({"event": "value", "name": "exp", "min": 0.0, "max": 1.0, "nan": 0, "inf": 0, "error": 1e-7})
 >>> seen.columns()["exp"]
 (0.0, 1.0, 0, 0, 1e-07, None)
 """
@@ -21,9 +23,12 @@ from .words import size_text
 Row = dict[str, Any]
 
 STAGES = {
-    "as it is": "judging it as it is", "eager": "running eager", "compile": "compiling with extra outputs", "run": "running",
+    "as it is": "judging it as it is",
+    "eager": "running eager",
+    "compile": "compiling with extra outputs",
+    "run": "running",
     "compare": "comparing with float64",
-}  # fmt: skip
+}
 
 
 SPLIT, SMALL = 10.0, 1e-3
@@ -114,7 +119,10 @@ class ValuesSeen:
         if self.end:
             return str(self.end.get("sentence", ""))
         if self.ended:
-            return f"reading the values {self.ended}; the {counted(len(self.rows), 'row so far stands', 'rows so far stand')}"
+            return (
+                f"reading the values {self.ended}; the "
+                f"{counted(len(self.rows), 'row so far stands', 'rows so far stand')}"
+            )
         far = f"{len(self.rows):,} of {counted(self.nodes, 'node', form=',')}" if self.rows else ""
         return ", ".join(part for part in (self.stage, far) if part) + " ..." if self.stage or far else "starting ..."
 
@@ -139,12 +147,21 @@ class ValuesSeen:
         """min, max, nan, inf and error by node, and the error under another rung (eager's own where none is given)."""
         errors = None if other is None else {row.name: row.error for row in other.rows}
         return {
-            row.name: (row.min, row.max, row.nan, row.inf, row.error, row.eager_error if errors is None else errors.get(row.name))
-            for row in self.rows if not row.reason
-        }  # fmt: skip
+            row.name: (
+                row.min,
+                row.max,
+                row.nan,
+                row.inf,
+                row.error,
+                row.eager_error if errors is None else errors.get(row.name),
+            )
+            for row in self.rows
+            if not row.reason
+        }
 
     def split(self, other: ValuesSeen | None = None) -> tuple[str, float, float] | None:
-        """The first node whose error is SPLIT times that of another rung (eager's own where none is given) and not small, with
+        """The first node whose error is SPLIT times that of another rung (eager's own where none is given) and not
+        small, with
         both errors; None where they go together."""
         for name, (_, _, _, _, error, beside) in self.columns(other).items():
             if error is None or beside is None or abs(error - beside) <= SMALL:

@@ -1,8 +1,9 @@
 # pyright: basic
-"""What a child does to stand at a node: reads what the node was given and what it made, eagerly and under a rung, and gives a
+"""What a child does to stand at a node: reads what the node was given and what it made, eagerly and under a rung, and
+gives a
 Python prompt there where it has a terminal. Judges nothing.
 
->>> ask("graphdbg.toolkit.node_values.standing:task", {"path": "case", "node": "mm", "rung": "eager", ...}, server=server)
+>>> ask("graphdbg.toolkit.node_values.standing:task", {"path": "case", "node": "mm", ...}, server=server)
 """
 
 from __future__ import annotations
@@ -55,7 +56,11 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     node = next(one for one in case.gm.graph.nodes if one.name == name)
     seen = _Seen(case, eager)
     names = [*dict.fromkeys(one.name for one in node.all_input_nodes), name]
-    got = _compiled(case, rung, [one for one in tappable(case.gm, eager) if one in names], seed) if rung != "eager" else None
+    got = (
+        _compiled(case, rung, [one for one in tappable(case.gm, eager) if one in names], seed)
+        if rung != "eager"
+        else None
+    )
     mark("compare")
     rows: dict[str, dict[str, Any]] = {}
     with surroundings(case.spec):
@@ -67,12 +72,18 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         kept = {key: row.get(key) for key in ("error", "eager_error", "reason")}
         value = seen.value(one) if one == name else seen.as_read(name, one)
         other = {} if got is None or one not in got else {rung: sheet(got[one])}
-        told.append({"name": one, "values": {"eager": sheet(value)} | other} | {k: v for k, v in kept.items() if v is not None})
+        told.append(
+            {"name": one, "values": {"eager": sheet(value)} | other} | {k: v for k, v in kept.items() if v is not None}
+        )
     here = next((one for one in wrong or () if one["name"] == name), None)
     found = {
-        "target": target_of(node), "inputs": told[:-1], "value": told[-1], "wrong": here, "no_reference": lacks,
+        "target": target_of(node),
+        "inputs": told[:-1],
+        "value": told[-1],
+        "wrong": here,
+        "no_reference": lacks,
         "notes": [*case.notes, *lost],
-    }  # fmt: skip
+    }
     if payload.get(TERMINAL):
         report(found)
         _prompt(payload, near, seen, {one: got[one] for one in names if one in got} if got is not None else {})
@@ -151,12 +162,26 @@ def sheet(value: Any) -> list[dict[str, Any]]:
         return [{"text": repr(value)}]
     found, plain = described([value]), value.layout is torch.strided
     places = itertools.islice(itertools.product(*map(range, value.shape)), FIRST)
-    dense = value.detach() if plain and not value.is_quantized else value.detach().to_dense() if not plain else value.dequantize()
-    return [{
-        "dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape),
-        "stride": list(value.stride()) if plain else None, "min": found.min, "max": found.max, "mean": found.mean,
-        "nan": found.nan, "inf": found.inf, "first": [_number(dense[place].item()) for place in places],
-    }]  # fmt: skip
+    dense = (
+        value.detach()
+        if plain and not value.is_quantized
+        else value.detach().to_dense()
+        if not plain
+        else value.dequantize()
+    )
+    return [
+        {
+            "dtype": str(value.dtype).removeprefix("torch."),
+            "shape": list(value.shape),
+            "stride": list(value.stride()) if plain else None,
+            "min": found.min,
+            "max": found.max,
+            "mean": found.mean,
+            "nan": found.nan,
+            "inf": found.inf,
+            "first": [_number(dense[place].item()) for place in places],
+        }
+    ]
 
 
 def _number(value: Any) -> Any:
@@ -166,15 +191,22 @@ def _number(value: Any) -> Any:
 
 
 def _prompt(payload: Mapping[str, Any], near: Live, seen: _Seen, got: dict[str, torch.Tensor]) -> None:
-    """A Python prompt at the terminal, with what is at the node under short names. What is changed there changes nothing."""
+    """A Python prompt at the terminal, with what is at the node under short names. What is changed there changes
+    nothing."""
     name = payload["node"]
     node = next(one for one in near.gm.graph.nodes if one.name == name)
     read = {one.name: seen.as_read(name, one.name) for one in node.all_input_nodes}
     inputs = dict(zip(read, clone_inputs(list(read.values())), strict=True))
     there: dict[str, Any] = {
-        "torch": torch, "fx": fx, "node": node, "gm": near.gm, "graph_inputs": clone_inputs(near.inputs), "inputs": inputs,
-        "value": seen.value(name), "eager": seen,
-    }  # fmt: skip
+        "torch": torch,
+        "fx": fx,
+        "node": node,
+        "gm": near.gm,
+        "graph_inputs": clone_inputs(near.inputs),
+        "inputs": inputs,
+        "value": seen.value(name),
+        "eager": seen,
+    }
     if got:
         there["compiled"] = got
     lines = [

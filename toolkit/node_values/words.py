@@ -1,4 +1,5 @@
-"""What the values of a graph's nodes say: the first bad node, the largest error, whether extra outputs changed the failure.
+"""What the values of a graph's nodes say: the first bad node, the largest error, whether extra outputs changed the
+failure.
 
 Plain data in, plain data and sentences out; imports no torch.
 
@@ -41,20 +42,25 @@ def first_bad_of_eager(rows: Iterable[Row]) -> Row | None:
             continue
         for kind in ("inf", "nan"):
             if row.get(f"reference_{kind}") is not None and row[kind] > row[f"reference_{kind}"]:
-                return _bad(row, "overflow", f"{row[kind]} {kind.capitalize()} that float64 does not have ({row['dtype']})")
+                return _bad(
+                    row, "overflow", f"{row[kind]} {kind.capitalize()} that float64 does not have ({row['dtype']})"
+                )
         if nan is None and row["nan"]:
             nan = row
     return None if nan is None else _bad(nan, "nan", f"{nan['nan']} NaN, in float64 as well: the model's own")
 
 
 def first_bad_of_rung(rows: Sequence[Row], wrong: Sequence[dict[str, Any]]) -> Row | None:
-    """The first of the values that are wrong on right inputs, with where it is; else the first NaN, which eager has, too."""
+    """The first of the values that are wrong on right inputs, with where it is; else the first NaN, which eager has,
+    too."""
     if not wrong:
         nan = next((row for row in rows if row.get("nan") and row.get("eager_nan")), None)
         return None if nan is None else _bad(nan, "nan", f"{nan['nan']} NaN, in eager as well: the model's own")
     known = {row["name"]: row for row in rows}
     bad = wrong[0]
-    return _bad(known.get(bad["name"], {"name": bad["name"]}), bad["kind"], bad["text"]) | {"on_right_inputs": bad["error"]}
+    return _bad(known.get(bad["name"], {"name": bad["name"]}), bad["kind"], bad["text"]) | {
+        "on_right_inputs": bad["error"]
+    }
 
 
 def largest(rows: Iterable[Row]) -> Row | None:
@@ -64,7 +70,11 @@ def largest(rows: Iterable[Row]) -> Row | None:
 
 
 def _bad(row: Row, kind: str, text: str) -> Row:
-    return {**{key: row.get(key) for key in ("name", "index", "line", "error", "eager_error")}, "kind": kind, "text": text}
+    return {
+        **{key: row.get(key) for key in ("name", "index", "line", "error", "eager_error")},
+        "kind": kind,
+        "text": text,
+    }
 
 
 def finding(end: Row) -> str:

@@ -1,8 +1,11 @@
-"""Numbers of a graph: the float64 reference, tolerances with their source, measures of distance, the judgement, statistics.
+"""Numbers of a graph: the float64 reference, tolerances with their source, measures of distance, the judgement,
+statistics.
 
-`measures` says how far two tensors are apart (relative RMSE, ulp, cosine, largest difference), and how much of it rounding
+`measures` says how far two tensors are apart (relative RMSE, ulp, cosine, largest difference), and how much of it
+rounding
 explains, by dtype and length of a reduction; `comparison` judges a rung's outputs by both; `statistics` describes the
-value of every node while the graph runs and keeps none of them. The reference itself is `toolkit.baseline`. Nothing here
+value of every node while the graph runs and keeps none of them. The reference itself is `toolkit.baseline`. Nothing
+here
 changes a tensor.
 
 >>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
@@ -16,6 +19,15 @@ from .measures import Difference, output_grains, output_lengths, reduction_lengt
 from .statistics import NodeStatistics, Streamed, node_statistics
 
 __all__ = [
-    "Difference", "NodeStatistics", "Streamed", "compare", "node_statistics", "output_errors", "output_grains",
-    "output_lengths", "reduction_length", "relative_rmse", "tolerance",
-]  # fmt: skip
+    "Difference",
+    "NodeStatistics",
+    "Streamed",
+    "compare",
+    "node_statistics",
+    "output_errors",
+    "output_grains",
+    "output_lengths",
+    "reduction_length",
+    "relative_rmse",
+    "tolerance",
+]

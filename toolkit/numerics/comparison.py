@@ -3,23 +3,29 @@
 The judgement, for each floating-point output with n elements, reference r (float64), eager e and rung g:
 
 * relative error: err(x) = RMS(x - r) / RMS(r) over the elements where r, e and g are finite, RMS(v) = sqrt(mean(v^2)).
-  Wrong when err(g) > FACTOR * err(e) + tolerance(dtype, reduction length), see `measures`. The ratio to eager's own error
-  is the criterion of torch._dynamo's `same(fp64_ref=...)` (and of Higham, Accuracy and Stability of Numerical Algorithms,
+  Wrong when err(g) > FACTOR * err(e) + tolerance(dtype, reduction length), see `measures`. The ratio to eager's own
+  error
+  is the criterion of torch._dynamo's `same(fp64_ref=...)` (and of Higham, Accuracy and Stability of Numerical
+  Algorithms,
   sec. 3.5: judge an algorithm by the error that rounding explains, not by closeness to another rounded result).
 * element by element, so that one wrong value in a large tensor counts: |g_i - r_i| > ELEMENT_FACTOR * max_j |e_j - r_j|
   + ELEMENT_EPS * eps(dtype) * (|r_i| + RMS(r)).
 
-A result computed by way of a coarser dtype (float32 behind a bfloat16 region) may be off by that dtype's eps, an element by
+A result computed by way of a coarser dtype (float32 behind a bfloat16 region) may be off by that dtype's eps, an
+element by
 GRAIN_FACTOR of them: which way a value was rounded there is chance.
 
-Where err(e) >= 1 eager has no digit right (a sum that cancels to nothing, like a bias's gradient before a batch norm): what is
-left is rounding, whose size is chance, and NOISE_FACTOR takes the place of both factors. What is not noise is larger by 1/eps.
+Where err(e) >= 1 eager has no digit right (a sum that cancels to nothing, like a bias's gradient before a batch norm):
+what is
+left is rounding, whose size is chance, and NOISE_FACTOR takes the place of both factors. What is not noise is larger by
+1/eps.
 
 Integers and booleans must be equal where eager agrees with the reference. What rounding alone may do (`noise`, see
 `toolkit.comparing`) convicts nobody: floats no further off than it moves them, as many discrete elements as it decides.
 Without a reference eager takes its place with NO_REFERENCE times the tolerance.
 
-A rung that nothing convicts and that is further from eager than the tolerance differs by `rounding`, but where eager's error is
+A rung that nothing convicts and that is further from eager than the tolerance differs by `rounding`, but where eager's
+error is
 BY_THEORY times the result: there the result is zero but for rounding (a key bias's gradient), and says nothing.
 Must not change any tensor.
 
@@ -77,11 +83,14 @@ def compare(
     signed: int | None = None,
     every_size: bool = False,
 ) -> Difference | None:
-    """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are promised.
-    `noise`: what rounding may do to an output; `rounding`: the outputs of which a difference that it explains is returned, too,
+    """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are
+    promised.
+    `noise`: what rounding may do to an output; `rounding`: the outputs of which a difference that it explains is
+    returned, too,
     with that detail, where nothing else differs. `lengths`: the longest reduction behind each output, where known.
     `grains`: the largest eps on the way to each output (see `reductions`); results beyond them have the largest of all.
-    `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all). `every_size`: strides of
+    `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all). `every_size`:
+    strides of
     dimensions of size 1 count, too.
 
     Metadata is looked at first, then NaN and Inf, then numbers, then the signs of zeros (`zero`), but of sums.
@@ -121,7 +130,8 @@ def compare(
 def output_errors(
     reference: Sequence[Any] | None, eager: Sequence[Any], got: Sequence[Any], names: Sequence[str]
 ) -> list[OutputError]:
-    """The errors of each floating-point output, for a table; relative to float64, or to eager where there is no reference."""
+    """The errors of each floating-point output, for a table; relative to float64, or to eager where there is no
+    reference."""
     rows = []
     for index, (want, have) in enumerate(zip(eager, got, strict=False)):
         if not is_float(want) or not isinstance(have, torch.Tensor) or have.shape != want.shape:
@@ -130,7 +140,9 @@ def output_errors(
         rung, own, *_ = _errors(truth, want, have)
         apart = distance(have, truth)
         own = None if reference is None else own
-        rows.append(OutputError(names[index] if index < len(names) else "", rung, own, apart.largest, apart.ulp, apart.cosine))
+        rows.append(
+            OutputError(names[index] if index < len(names) else "", rung, own, apart.largest, apart.ulp, apart.cosine)
+        )
     return rows
 
 
@@ -165,7 +177,12 @@ def _numbers(
         if not isinstance(want, (int, float)) or want == have or want != want:
             return None
         return Difference("accuracy", index, "", 1.0, f"{have}, eager gives {want}")
-    if not isinstance(have, torch.Tensor) or want.shape != have.shape or not want.numel() or want.layout != torch.strided:
+    if (
+        not isinstance(have, torch.Tensor)
+        or want.shape != have.shape
+        or not want.numel()
+        or want.layout != torch.strided
+    ):
         return None
     if not is_float(want):
         return _integers(index, truth, want, have, noise, rounding)
@@ -173,7 +190,9 @@ def _numbers(
     rung, own, wrong, beyond = _errors(exact, want, have, grain)
     allowed = max(tolerance(want.dtype, length), grain if grain > torch.finfo(want.dtype).eps else 0.0)
     limit = NO_REFERENCE * allowed if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + allowed
-    if (rung <= limit and not wrong) or (truth is not None and _explained(noise(index).apart, exact, want, have, limit, grain)):
+    if (rung <= limit and not wrong) or (
+        truth is not None and _explained(noise(index).apart, exact, want, have, limit, grain)
+    ):
         return _apart(index, exact, want, have, rung, own, allowed) if rounding and truth is not None else None
     against = "eager" if truth is None else f"float64 (eager's own: {own:.2g})"
     text = f"relative error {rung:.2g} to {against}, {wrong} of {counted(want.numel(), 'element')} far off"
@@ -229,7 +248,10 @@ def _integers(
         apart = int((want != have).sum())
         if not apart or not rounding or truth is None:
             return None
-        text = f"{apart} of {counted(want.numel(), 'element')} differ from eager's ({want.dtype}), as rounding alone decides"
+        text = (
+            f"{apart} of {counted(want.numel(), 'element')} differ from eager's ({want.dtype}), as rounding "
+            "alone decides"
+        )
         return Difference("accuracy", index, ROUNDING, apart / want.numel(), text)
     text = f"{wrong} of {counted(want.numel(), 'element')} differ from eager's ({want.dtype})"
     share = wrong / want.numel()
@@ -240,7 +262,8 @@ def _integers(
 def _errors(
     truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor, grain: float = 0.0
 ) -> tuple[float, float, int, float]:
-    """err(got), err(eager), the number of elements that are far off and by how many times at most, over the elements where all
+    """err(got), err(eager), the number of elements that are far off and by how many times at most, over the elements
+    where all
     three are finite.
     """
     r, e, g = _all_finite(truth, eager, got)

@@ -1,7 +1,10 @@
-"""Statistics of every value of a graph while it runs eagerly: range, mean, spread, counts of what is odd. No value is kept.
+"""Statistics of every value of a graph while it runs eagerly: range, mean, spread, counts of what is odd. No value is
+kept.
 
-A tensor is read in blocks; mean and variance of blocks are joined by the update of Chan, Golub and LeVeque (Updating Formulae
-and a Pairwise Algorithm for Computing Sample Variances, 1979; the block form of Welford's), which loses nothing to a large
+A tensor is read in blocks; mean and variance of blocks are joined by the update of Chan, Golub and LeVeque (Updating
+Formulae
+and a Pairwise Algorithm for Computing Sample Variances, 1979; the block form of Welford's), which loses nothing to a
+large
 mean. NaN and Inf are counted and left out of the rest. Must not change the values it sees.
 
 >>> for row in node_statistics(gm, inputs): print(row.name, row.mean, row.nan)
@@ -25,7 +28,8 @@ BLOCK = 1 << 20
 
 
 class NodeStatistics(msgspec.Struct, omit_defaults=True):
-    """One row: a node's tensor (`part` numbers those of a node with several). min, max, mean and std are of the finite elements;
+    """One row: a node's tensor (`part` numbers those of a node with several). min, max, mean and std are of the finite
+    elements;
     None where there are none.
     """
 
@@ -46,7 +50,8 @@ class NodeStatistics(msgspec.Struct, omit_defaults=True):
 
 
 class Streamed:
-    """Statistics of numbers that come in blocks; `mean`, `std` (divided by the count), `min` and `max` are of the finite ones,
+    """Statistics of numbers that come in blocks; `mean`, `std` (divided by the count), `min` and `max` are of the
+    finite ones,
     None where there are none."""
 
     def __init__(self) -> None:
@@ -99,7 +104,8 @@ def described(tensors: Iterable[torch.Tensor]) -> Streamed:
 
 
 def node_statistics(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[NodeStatistics]:
-    """Runs a graph eagerly on `inputs` (which it may change: pass clones) and yields a row for each tensor as soon as its node
+    """Runs a graph eagerly on `inputs` (which it may change: pass clones) and yields a row for each tensor as soon as
+    its node
     ran. Raises GraphRunError where a node fails.
     """
     for node, value in each_node(gm, inputs):
@@ -114,9 +120,21 @@ def _row(node: fx.Node, tensor: torch.Tensor, part: int | None) -> NodeStatistic
     found = described([tensor])
     target = node.op if node.op in ("placeholder", "get_attr") else str(getattr(node.target, "__name__", node.target))
     return NodeStatistics(
-        node.name, target, part, list(tensor.shape), str(tensor.dtype).removeprefix("torch."), found.count, found.min, found.max,
-        found.mean, found.std, found.nan, found.inf, found.subnormal, found.zeros,
-    )  # fmt: skip
+        node.name,
+        target,
+        part,
+        list(tensor.shape),
+        str(tensor.dtype).removeprefix("torch."),
+        found.count,
+        found.min,
+        found.max,
+        found.mean,
+        found.std,
+        found.nan,
+        found.inf,
+        found.subnormal,
+        found.zeros,
+    )
 
 
 def _blocks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:

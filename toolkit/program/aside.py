@@ -1,5 +1,6 @@
 # pyright: basic
-"""What a run beside the program's own must not touch: the program's hooks on saved tensors, files and processes, Dynamo's
+"""What a run beside the program's own must not touch: the program's hooks on saved tensors, files and processes,
+Dynamo's
 counters, other ranks.
 
 >>> with own_hooks(), no_side_effects(True), counters():
@@ -95,7 +96,8 @@ def counters() -> Iterator[None]:
 
 
 def fork_computes() -> bool:
-    """Whether a fork of this process can compute what this one does: not on a GPU in use, and not once autograd has threads,
+    """Whether a fork of this process can compute what this one does: not on a GPU in use, and not once autograd has
+    threads,
     as it has after a backward where torch is built for GPUs, even where there is none."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return False

@@ -1,8 +1,10 @@
 # pyright: basic
-"""One call beside the program's own: its rungs from the same start, what they leave beside what eager leaves, and the same for
+"""One call beside the program's own: its rungs from the same start, what they leave beside what eager leaves, and the
+same for
 the backward that goes through its results.
 
-After that backward each rung runs forward and backward anew, one after the other, so that no more than one is held. Must leave
+After that backward each rung runs forward and backward anew, one after the other, so that no more than one is held.
+Must leave
 everything as the program had it.
 
 >>> beside = Beside(shadow, function, call, args, kwargs, start)
@@ -65,7 +67,9 @@ class Beside:
         """What it begins with, for a program that shows it; and that program, where it departs."""
         with quiet():
             failed = self.call.failed
-            self.one.kept.call(self.call.number, self.args, self.kwargs, self.start, self.ambient, self.touched, bool(failed))
+            self.one.kept.call(
+                self.call.number, self.args, self.kwargs, self.start, self.ambient, self.touched, bool(failed)
+            )
         self.start.put_back()
         self._write_repro({})
 
@@ -94,7 +98,11 @@ class Beside:
     def _judge(self, part: str, eager: Left, run: Callable[[str], Left]) -> None:
         """Dynamo alone runs eager's operators: where it leaves bit by bit what eager left, eager repeats itself."""
         begun = run(self.one.rungs.names[0])
-        same = eager.error is begun.error is None and eager.text == begun.text and comparing.agree(eager.values, begun.values)
+        same = (
+            eager.error is begun.error is None
+            and eager.text == begun.text
+            and comparing.agree(eager.values, begun.values)
+        )
         again = begun if same else run("eager")
         loose = {} if same else comparing.unsteady(eager.values, again.values)
         sample = functools.cache(lambda seed: self._rounded(part, seed).values)
@@ -108,7 +116,9 @@ class Beside:
         first = CallRung("eager", OK, part, seconds=round(eager.seconds, 4))
         if (eager.error is None) != (again.error is None):
             raised = eager.error or again.error
-            first.verdict = Verdict("nondeterministic", reason=f"eager raises {type(raised).__name__} in one of two runs")
+            first.verdict = Verdict(
+                "nondeterministic", reason=f"eager raises {type(raised).__name__} in one of two runs"
+            )
         elif loose:
             first.value, first.error = max(loose.items(), key=lambda pair: pair[1])
             if first.error > comparing.UNSTABLE:
@@ -146,16 +156,24 @@ class Beside:
         if failed and failed[0].rung == self.one.rungs.names[0] and not self.as_compiled:
             self.as_compiled = True
             other = run("eager")
-            if not comparing.judged(failed[0].rung, "dynamo", part, other, begun, {}, noise, self.one.levels).verdict.failed:
+            if not comparing.judged(
+                failed[0].rung, "dynamo", part, other, begun, {}, noise, self.one.levels
+            ).verdict.failed:
                 self.call.rows = [row for row in self.call.rows if row.part != part]
-                self.call.notes.append("it asks torch.compiler.is_compiling(): eager takes the path of what is compiled")
+                self.call.notes.append(
+                    "it asks torch.compiler.is_compiling(): eager takes the path of what is compiled"
+                )
                 self.eager = self.eager if part else other.values
                 self._judge(part, other, run)
                 return
             self.as_compiled = False
-        if failed and not self.call.rows[-1].verdict.failed:  # Dynamo's eager backend draws another dropout in a checkpoint, say
+        if (
+            failed and not self.call.rows[-1].verdict.failed
+        ):  # Dynamo's eager backend draws another dropout in a checkpoint, say
             for row in failed:
-                self.call.notes.append(f"{row.rung} by itself departs ({row.verdict.reason}); what the program runs does not")
+                self.call.notes.append(
+                    f"{row.rung} by itself departs ({row.verdict.reason}); what the program runs does not"
+                )
                 row.verdict = Verdict("ok", reason="departs by itself; what the program runs does not")
         elif failed:
             self._departs(part, functools.partial(compared, self.one.rungs.last))
@@ -220,8 +238,16 @@ class Beside:
 
     # a run
 
-    def _run(self, rung: str, function: Callable[..., Any], *, alone: bool = False, rounded: int | None = None,
-             outputs: list[torch.Tensor] | None = None, mode: Any = None) -> tuple[Left, _Leaves]:  # fmt: skip
+    def _run(
+        self,
+        rung: str,
+        function: Callable[..., Any],
+        *,
+        alone: bool = False,
+        rounded: int | None = None,
+        outputs: list[torch.Tensor] | None = None,
+        mode: Any = None,
+    ) -> tuple[Left, _Leaves]:
         """What one run leaves, from the start, and the leaves to which gradients go."""
         self.shadow.begun(self.call, rung)
         self.start.put_back()
@@ -235,8 +261,18 @@ class Beside:
             for tensor in {id(one): one for one in [*(one for _, one in leaves), *self._state()]}.values():
                 mode.move(tensor)
         began = time.perf_counter()
-        path = t.swapped("is_compiling_flag", True) if self.as_compiled and rung == "eager" else contextlib.nullcontext()
-        with quiet() as heard, stance(rung == "eager"), own_hooks(), no_side_effects(alone), counters(), self._modes(), path:
+        path = (
+            t.swapped("is_compiling_flag", True) if self.as_compiled and rung == "eager" else contextlib.nullcontext()
+        )
+        with (
+            quiet() as heard,
+            stance(rung == "eager"),
+            own_hooks(),
+            no_side_effects(alone),
+            counters(),
+            self._modes(),
+            path,
+        ):
             try:
                 with mode:
                     result = function(*args, **kwargs)
@@ -258,7 +294,9 @@ class Beside:
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.set_grad_enabled(self.ambient.grad))
             for device, dtype in self.ambient.autocast.items():
-                stack.enter_context(torch.autocast(device, getattr(torch, dtype), cache_enabled=self.ambient.autocast_cache))
+                stack.enter_context(
+                    torch.autocast(device, getattr(torch, dtype), cache_enabled=self.ambient.autocast_cache)
+                )
             yield
 
     def _state(self) -> list[torch.Tensor]:
@@ -354,11 +392,14 @@ class Beside:
         self.call.seconds["backward"] = round(time.monotonic() - began, 3)
         self.shadow.write(self.call)
 
-    def _gradients(self, rung: str, rounded: int | None = None, function: Callable[..., Any] | None = None,
-                   mode: Any = None) -> Left:  # fmt: skip
+    def _gradients(
+        self, rung: str, rounded: int | None = None, function: Callable[..., Any] | None = None, mode: Any = None
+    ) -> Left:
         """The gradients of all leaves under a rung, from the start and with what arrived at the results."""
         outputs: list[torch.Tensor] = []
-        left, leaves = self._run(rung, function or self.one.rungs.call(rung), outputs=outputs, rounded=rounded, mode=mode)
+        left, leaves = self._run(
+            rung, function or self.one.rungs.call(rung), outputs=outputs, rounded=rounded, mode=mode
+        )
         if left.error is not None or len(outputs) != self.outputs:
             other = RuntimeError("another number of results requires grad")
             return left if left.error is not None else left._replace(error=other)
@@ -369,7 +410,9 @@ class Beside:
             try:
                 with Rounding(rounded) if rounded is not None else mode or contextlib.nullcontext():
                     roots = [outputs[at] for at in self.given]
-                    found = torch.autograd.grad(roots, [one for _, one in unique], list(self.given.values()), allow_unused=True)
+                    found = torch.autograd.grad(
+                        roots, [one for _, one in unique], list(self.given.values()), allow_unused=True
+                    )
                 settle()
             except Exception as error:  # noqa: BLE001 - it is compared
                 return left._replace(error=error)

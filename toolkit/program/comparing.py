@@ -1,8 +1,11 @@
 # pyright: basic
-"""What a rung left of a call beside what eager left: values, structure, exceptions, and how far rounding alone may move them.
+"""What a rung left of a call beside what eager left: values, structure, exceptions, and how far rounding alone may move
+them.
 
-Eager is the reference; where it does not repeat itself, a difference is no evidence. Beyond the tolerance of a dtype eager is run
-again with what goes in and every result of an operation rounded at random (stochastic arithmetic, see `toolkit.comparing.noise`):
+Eager is the reference; where it does not repeat itself, a difference is no evidence. Beyond the tolerance of a dtype
+eager is run
+again with what goes in and every result of an operation rounded at random (stochastic arithmetic, see
+`toolkit.comparing.noise`):
 what stays within that is rounding. Changes nothing.
 
 >>> judged("inductor", eager, got, noise).verdict.verdict
@@ -40,11 +43,13 @@ NoiseOf = Callable[[int], Mapping[str, Noise]]
 """So many samples of what rounding does -> the noise of each value."""
 SAMPLES = 3
 Levels = dict[tuple[str, str], tuple[float, float]]
-"""Part and value -> what rounding was seen to do to it in an earlier call: on the whole, in one element; relative to its size."""
+"""Part and value -> what rounding was seen to do to it in an earlier call: on the whole, in one element; relative to
+its size."""
 
 
 class Left(NamedTuple):
-    """What one run left: values by name, in order; the exception that it raised; what it printed; the seconds it took."""
+    """What one run left: values by name, in order; the exception that it raised; what it printed; the seconds it
+    took."""
 
     values: Values
     error: BaseException | None = None
@@ -53,7 +58,8 @@ class Left(NamedTuple):
 
 
 def kept(value: Any) -> Any:
-    """A value that stays what it is: a tensor's copy, a float as a tensor of 32 bits, the text of what is not looked into."""
+    """A value that stays what it is: a tensor's copy, a float as a tensor of 32 bits, the text of what is not looked
+    into."""
     if isinstance(value, torch.Tensor):
         return wrappers.whole(value.detach()).clone()
     if isinstance(value, float):
@@ -101,9 +107,11 @@ def differences(eager: Values, got: Values) -> dict[str, float]:
     return {name: apart(value, got.get(name)) for name, value in eager.items() if is_float(value)}
 
 
-def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mapping[str, float], noise: NoiseOf,
-           levels: Levels) -> CallRung:  # fmt: skip
-    """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked where
+def judged(
+    rung: str, key: str, part: str, eager: Left, got: Left, loose: Mapping[str, float], noise: NoiseOf, levels: Levels
+) -> CallRung:
+    """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked
+    where
     a value is beyond its tolerance alone, and beyond the `levels` of earlier calls."""
     row = CallRung(rung, OK, part, seconds=round(got.seconds, 4))
     if eager.error is not None or got.error is not None:
@@ -126,7 +134,12 @@ def judged(rung: str, key: str, part: str, eager: Left, got: Left, loose: Mappin
             continue
         if loose.get(name, 0.0) > UNSTABLE:
             continue
-        if (level := levels.get((part, name))) and _formed(want, have) and far <= level[0] and _peak(want, have) <= level[1]:
+        if (
+            (level := levels.get((part, name)))
+            and _formed(want, have)
+            and far <= level[0]
+            and _peak(want, have) <= level[1]
+        ):
             rounded = rounded or (name if far > (_tolerance(want) or 0.0) else "")
             continue
         difference = _difference(name, want, have, loose, noise)
@@ -162,7 +175,9 @@ def _left_out(name: str, eager: Values, got: Values) -> str:
 
 def agree(eager: Values, got: Values) -> bool:
     """Whether two runs left the same, bit for bit."""
-    return all(name in got and apart(want, got[name]) == 0.0 and _formed(want, got[name]) for name, want in eager.items())
+    return all(
+        name in got and apart(want, got[name]) == 0.0 and _formed(want, got[name]) for name, want in eager.items()
+    )
 
 
 def _peak(want: Any, have: Any) -> float:
@@ -184,8 +199,14 @@ def _difference(name: str, want: Any, have: Any, loose: Mapping[str, float], noi
     truth = wide(want) if is_float(want) else want
     found = None
     for samples in (1, SAMPLES):
-        found = compare([truth], [want], [have], noise=lambda _, samples=samples: noise(samples).get(name, Noise()),
-                        rounding=(0,), check=("metadata", "nan", "accuracy"))  # fmt: skip
+        found = compare(
+            [truth],
+            [want],
+            [have],
+            noise=lambda _, samples=samples: noise(samples).get(name, Noise()),
+            rounding=(0,),
+            check=("metadata", "nan", "accuracy"),
+        )
         if found is None or found.kind != "accuracy" or found.detail == "rounding":
             break
     allowed = 4.0 * loose.get(name, 0.0)
@@ -200,7 +221,9 @@ def _words(name: str, want: Any, have: Any, difference: Difference, row: CallRun
     if not isinstance(want, torch.Tensor) or not isinstance(have, torch.Tensor):
         return f"{name} is {_short(have)}, eager's is {_short(want)}"
     if want.numel() == 1:
-        return f"{name} is {have.item():.7g}, eager's is {want.item():.7g} (tolerance {row.tolerance or 0:.1g}, relative)"
+        return (
+            f"{name} is {have.item():.7g}, eager's is {want.item():.7g} (tolerance {row.tolerance or 0:.1g}, relative)"
+        )
     if difference.kind == "nan" or row.tolerance is None:
         return f"{name}: {difference.text}"
     return f"{name} is off by {row.error:.2g}, relative to its size (tolerance {row.tolerance:.1g})"
@@ -235,7 +258,8 @@ def _raised(key: str, eager: Left, got: Left) -> Verdict:
 
 
 def said(error: BaseException | None) -> str:
-    """The type of an exception, and the first line of what it says (what a backend raised is behind a line that names it)."""
+    """The type of an exception, and the first line of what it says (what a backend raised is behind a line that names
+    it)."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
     return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
 
@@ -261,7 +285,8 @@ class Rounding(t.TorchDispatchMode):
         return made
 
     def move(self, tensor: torch.Tensor) -> None:
-        """A float tensor, moved in place by rounding at random (see `toolkit.comparing.noise`), and as a whole by what a sum
+        """A float tensor, moved in place by rounding at random (see `toolkit.comparing.noise`), and as a whole by what
+        a sum
         inside of the operation may be off (the mean of a batch norm, say); autograd does not see it."""
         if not _dense(tensor):
             return

@@ -24,8 +24,11 @@ from .records import PROGRAM, RUNGS, Call, Program, departing
 from .showing import Repro
 
 LAYERS: dict[str, Layer] = {
-    "dynamo": "dynamo", "aot_eager": "aot_autograd", "decomposed": "decomposition", "inductor": "inductor",
-}  # fmt: skip
+    "dynamo": "dynamo",
+    "aot_eager": "aot_autograd",
+    "decomposed": "decomposition",
+    "inductor": "inductor",
+}
 _ENDED = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that somebody sends to end a program."""
 _STALE = "compiled anew it agrees, so what was compiled for an earlier call is taken for this one: a guard is missing"
@@ -35,7 +38,8 @@ _SHORT = 3
 
 
 class ProgramTriage(msgspec.Struct):
-    """`calls`: what was looked at, in order; `counts`: how often each function was called; `exit_code`: the program's own.
+    """`calls`: what was looked at, in order; `counts`: how often each function was called; `exit_code`: the program's
+    own.
     `folder`: what is kept."""
 
     verdict: Verdict
@@ -56,9 +60,13 @@ class ProgramTriage(msgspec.Struct):
         """Everything as plain values, for JSON."""
         rows = [[msgspec.to_builtins(row) | row.verdict.flat(row=True) for row in call.rows] for call in self.calls]
         calls = [msgspec.to_builtins(call) | {"rows": of} for call, of in zip(self.calls, rows, strict=True)]
-        told = msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None} | self.repro.plain()
+        told = (
+            msgspec.structs.asdict(self) | {"calls": calls, "at": self.at.key if self.at else None} | self.repro.plain()
+        )
         failed = self.at.failed if self.at is not None else None
-        told |= {"rows": next((call["rows"] for call in calls if self.at is not None and call["key"] == self.at.key), [])}
+        told |= {
+            "rows": next((call["rows"] for call in calls if self.at is not None and call["key"] == self.at.key), [])
+        }
         return told | {"first_failing": failed.rung if failed is not None else None} | self.verdict.flat()
 
 
@@ -85,7 +93,9 @@ def concluded(
     else:
         found.verdict = _agrees(program).then(shlex.join(later) if command and more > seen else "")
     if code and (found.at is None or found.at is call):
-        found.notes.append(f"the program itself ended with {launch.signal_text(code) if code > 128 else f'code {code}'}")
+        found.notes.append(
+            f"the program itself ended with {launch.signal_text(code) if code > 128 else f'code {code}'}"
+        )
     found.drift = drift(program.calls)
     found.summary = _summary(found, graphs)
     return found
@@ -119,7 +129,9 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
     assert row is not None
     own = row.rung == PROGRAM
     judged, minify = graphs.verdict, shlex.join(["graphdbg", "minify", "--", *command])
-    reason = f"{call.place}: {row.verdict.reason}, " + ("in the program's own call alone" if own else f"from {row.rung} on")
+    reason = f"{call.place}: {row.verdict.reason}, " + (
+        "in the program's own call alone" if own else f"from {row.rung} on"
+    )
     where = Where(line=_line(call), name=row.value)
     verdict = msgspec.structs.replace(row.verdict, reason=reason, where=where)
     if judged is not None and judged.failed and not own and row.rung != "dynamo":
@@ -131,8 +143,13 @@ def departs(call: Call, graphs: JudgedCall, command: Sequence[str]) -> Verdict:
         where = Where(at.node, at.graph, at.line or _line(call), row.value)
         layer = row.verdict.layer if row.rung != "inductor" else judged.layer or row.verdict.layer
         verdict = msgspec.structs.replace(
-            verdict, reason=reason, where=where, layer=layer, fault=judged.fault or verdict.fault, workaround=judged.workaround,
-        )  # fmt: skip
+            verdict,
+            reason=reason,
+            where=where,
+            layer=layer,
+            fault=judged.fault or verdict.fault,
+            workaround=judged.workaround,
+        )
         return msgspec.structs.replace(verdict, next=judged.next)
     minify = minify if command and (own or row.rung in LAYERS) else ""
     if call.anew == "agrees" and (own or row.rung in MEANS):
@@ -199,15 +216,25 @@ def table_rows(found: ProgramTriage) -> list[tuple[str, ...]]:
         part = found.at.failed.part if found.at.failed else ""
         rows = [row for row in found.at.rows if row.part == part]
         return [
-            (row.rung, word(row.verdict), _number(row.error), _number(row.tolerance), row.value, row.size) for row in rows
-        ]  # fmt: skip
+            (row.rung, word(row.verdict), _number(row.error), _number(row.tolerance), row.value, row.size)
+            for row in rows
+        ]
     rows = []
     for call in found.calls:
         rungs = [row for row in call.rows if row.rung in RUNGS and row.rung != "eager"]
         largest = {row.rung: max(one.error or 0.0 for one in rungs if one.rung == row.rung) for row in rungs}
         told = " ".join(f"{rung} {_number(value)}" for rung, value in largest.items())
         verdict = cannot_tell(call.why) if call.why else worst(row.verdict for row in call.rows)
-        rows.append((f"{call.function}()", word(verdict), str(call.number), _line(call), call.why or told, "; ".join(call.notes)))
+        rows.append(
+            (
+                f"{call.function}()",
+                word(verdict),
+                str(call.number),
+                _line(call),
+                call.why or told,
+                "; ".join(call.notes),
+            )
+        )
     return rows
 
 

@@ -1,7 +1,8 @@
 # pyright: basic
 """cuDNN's random state of the dropout between recurrent layers on a GPU, read and put back.
 
-torch keeps one a GPU, makes it anew at the first use after the GPU's generator was set, and hands it out only as an argument of
+torch keeps one a GPU, makes it anew at the first use after the GPU's generator was set, and hands it out only as an
+argument of
 `_cudnn_rnn`: a tiny LSTM is run to see it.
 
 >>> dropout = CudnnDropout(torch.device("cuda", 0))
@@ -26,7 +27,8 @@ class CudnnDropout(NamedTuple):
     device: torch.device
 
     def getstate(self) -> torch.Tensor:
-        """A copy of it, (bytes,) of uint8 on the GPU; empty where the next use makes it anew, which it then still does."""
+        """A copy of it, (bytes,) of uint8 on the GPU; empty where the next use makes it anew, which it then still
+        does."""
         before = torch.cuda.get_rng_state(self.device)
         state = self._held()
         if torch.equal(before, torch.cuda.get_rng_state(self.device)):

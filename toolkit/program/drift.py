@@ -1,7 +1,10 @@
-"""A drift over steps: how far each step's values are from eager's, from the same start, beside what rounding alone does to them.
+"""A drift over steps: how far each step's values are from eager's, from the same start, beside what rounding alone does
+to them.
 
-What two builds may differ by is told by eager itself, run once more with every result rounded at random. From the same start
-nothing adds up over steps, so a fault that acts at every step stands above that line from its first step on. Imports no torch.
+What two builds may differ by is told by eager itself, run once more with every result rounded at random. From the same
+start
+nothing adds up over steps, so a fault that acts at every step stands above that line from its first step on. Imports no
+torch.
 
 >>> print(drift(calls).lines[0])
 step(): result              ▂▂▁▂▂▂▁▂  at most 3.0e-07; rounding alone 2.1e-07
@@ -26,7 +29,8 @@ _SHOWN = 8
 
 
 class Series(msgspec.Struct):
-    """One value of one function over its calls: the relative differences of the last rung, and what rounding alone does."""
+    """One value of one function over its calls: the relative differences of the last rung, and what rounding alone
+    does."""
 
     function: str
     value: str
@@ -86,7 +90,9 @@ def drift(calls: Sequence[Call]) -> Drift | None:
     steps = counted(max(len(one.calls) for one in series), "step")
     if acting:
         worst = acting[0]
-        text = f"{worst.value} of {worst.function}() is {statistics.median(worst.differences):.1e} off at most of {steps}"
+        text = (
+            f"{worst.value} of {worst.function}() is {statistics.median(worst.differences):.1e} off at most of {steps}"
+        )
         text += f", where rounding alone does {max(worst.rounding):.1e}: a fault that acts at every step"
         return Drift(sorted(series, key=lambda one: not one.acts), text)
     most = max(max(one.differences) for one in series)

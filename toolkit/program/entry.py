@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def start_from_environment() -> None:
-    """Runs calls beside the program's own until this process ends; a fork of it does not. Called by torch's plug-in group at
+    """Runs calls beside the program's own until this process ends; a fork of it does not. Called by torch's plug-in
+    group at
     `import torch` (see `recorder.autoload`)."""
     from .shadowing import Shadow
 
@@ -33,16 +34,21 @@ def start_from_environment() -> None:
 
 
 @contextmanager
-def shadow(folder: str | os.PathLike[str] | None = None, *, calls: str | int | None = None,
-           max_time_s: float | None = None) -> Iterator[ProgramTriage]:  # fmt: skip
+def shadow(
+    folder: str | os.PathLike[str] | None = None, *, calls: str | int | None = None, max_time_s: float | None = None
+) -> Iterator[ProgramTriage]:
     """Runs each call of what is given to `torch.compile` inside the block beside eager and under each backend.
 
-    What is yielded is filled in when the block ends: `verdict` (a Verdict), `calls`, `summary`, `drift`, as `graphdbg triage --
-    CMD` tells them. `folder`: a new folder for what departs (default: graphdbg-triage-N); `calls`: "N", the first N calls of
-    each function, or "A:B", its calls A to B-1, counted from 0 (default: the first 3, and each that compiles anew, up to the
+    What is yielded is filled in when the block ends: `verdict` (a Verdict), `calls`, `summary`, `drift`, as `graphdbg
+    triage --
+    CMD` tells them. `folder`: a new folder for what departs (default: graphdbg-triage-N); `calls`: "N", the first N
+    calls of
+    each function, or "A:B", its calls A to B-1, counted from 0 (default: the first 3, and each that compiles anew, up
+    to the
     first that departs); `max_time_s`: seconds after which no call is looked at. The block's own results are its own.
 
-    With several ranks each looks at its own calls, the same ones. Raises UsageError where the folder exists or `calls` names
+    With several ranks each looks at its own calls, the same ones. Raises UsageError where the folder exists or `calls`
+    names
     none.
 
     >>> with graphdbg.shadow() as found:
@@ -57,8 +63,14 @@ def shadow(folder: str | os.PathLike[str] | None = None, *, calls: str | int | N
     text = None if calls is None else str(calls)
     first, last = range_of(text)
     path = made(Path(folder) if folder is not None else None)
-    inside = Shadow(path, first=first, last=last, anew=text is None, go_on=text is not None,
-                    seconds=max_time_s if max_time_s is not None else float("inf"))  # fmt: skip
+    inside = Shadow(
+        path,
+        first=first,
+        last=last,
+        anew=text is None,
+        go_on=text is not None,
+        seconds=max_time_s if max_time_s is not None else float("inf"),
+    )
     found = ProgramTriage(cannot_tell("the block has not ended"), [], {}, [], str(path))
     inside.start()
     try:

@@ -1,7 +1,9 @@
-"""The graphs of the first call that departs: which fails, what in it is to blame, and what a process of ours has to import to
+"""The graphs of the first call that departs: which fails, what in it is to blame, and what a process of ours has to
+import to
 see it.
 
-Asked in the program's own process where that became the server, else in one of ours: without, then with the modules that the
+Asked in the program's own process where that became the server, else in one of ours: without, then with the modules
+that the
 program imported. Imports no torch.
 
 >>> judge_graphs(call, None, print).op
@@ -42,7 +44,8 @@ _MOST = 8
 
 
 class JudgedCall(msgspec.Struct):
-    """What the graphs of a call that departs came to. `verdict`: None where none could be judged; `apart`: judged in a process
+    """What the graphs of a call that departs came to. `verdict`: None where none could be judged; `apart`: judged in a
+    process
     of ours, where what the program's own script changes in torch is as torch has it."""
 
     verdict: Verdict | None = None
@@ -63,8 +66,11 @@ def judgeable(call: Call | None) -> bool:
     return call is not None and bool(call.run) and failed is not None and failed.rung in (*RUNGS, PROGRAM)
 
 
-def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Mapping[str, str] | None = None) -> JudgedCall:
-    """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame. `modules`: those
+def judge_graphs(
+    call: Call, server: ForkServer | None, told: Told, modules: Mapping[str, str] | None = None
+) -> JudgedCall:
+    """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame.
+    `modules`: those
     that the program imported, one of which a process of ours may need before a graph fails there, too."""
     told(f"judging the graphs of {call.place}")
     found = JudgedCall(run=call.run, apart=server is None)
@@ -90,7 +96,9 @@ def judge_graphs(call: Call, server: ForkServer | None, told: Told, modules: Map
     return found
 
 
-def _judge(found: JudgedCall, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, told: Told) -> None:
+def _judge(
+    found: JudgedCall, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, told: Told
+) -> None:
     with opened(server) as used:
         triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, told=told)
         found.verdict, found.text = triage.verdict, triage.summary
@@ -109,7 +117,8 @@ def _likely(modules: Mapping[str, str]) -> list[str]:
 
 
 def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], told: Told) -> Verdict:
-    """The verdict with commands that a process of ours can follow: with the modules whose import makes the graph fail there."""
+    """The verdict with commands that a process of ours can follow: with the modules whose import makes the graph fail
+    there."""
     graph = _graph_of(run, verdict)
     minify = next((line for line in verdict.next if line.startswith("graphdbg minify ")), "")
     named = next((one for one in run.graphs() if minify.endswith(f"/{one.id}")), graph)
@@ -130,11 +139,14 @@ def _with_words(verdict: Verdict, files: Sequence[str], modules: Mapping[str, st
     by_file, by_name = option_words(files), option_words([_spelled(file, modules[file]) for file in files])
     lines = [line.replace(f" {shlex.join(by_file)}", "") for line in verdict.next]
     takes = re.compile("graphdbg (bisect|minify|replay|triage|values) (?!-- )").match
-    return msgspec.structs.replace(verdict, next=[f"{line} {shlex.join(by_name)}" if takes(line) else line for line in lines])
+    return msgspec.structs.replace(
+        verdict, next=[f"{line} {shlex.join(by_name)}" if takes(line) else line for line in lines]
+    )
 
 
 def _spelled(file: str, name: str) -> str:
-    """A module as `--import` finds it from here: its name where that leads to it (a repro can then import it), else its file."""
+    """A module as `--import` finds it from here: its name where that leads to it (a repro can then import it), else its
+    file."""
     places = (Path(*name.split(".")).with_suffix(".py"), Path(*name.split("."), "__init__.py"))
     return name if any(place.exists() and place.samefile(file) for place in places) else file
 
@@ -168,6 +180,10 @@ def _with_blame(triage: Verdict, blamed: Verdict) -> Verdict:
     if where is not None and not where.graph:
         where = msgspec.structs.replace(where, graph=graph)
     return msgspec.structs.replace(
-        triage, where=where, layer=blamed.layer or triage.layer, fault=blamed.fault or triage.fault,
-        workaround=blamed.workaround or triage.workaround, next=blamed.next or triage.next,
-    )  # fmt: skip
+        triage,
+        where=where,
+        layer=blamed.layer or triage.layer,
+        fault=blamed.fault or triage.fault,
+        workaround=blamed.workaround or triage.workaround,
+        next=blamed.next or triage.next,
+    )

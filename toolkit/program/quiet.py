@@ -35,7 +35,8 @@ class _Here:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[io.StringIO]:
-    """Standard output, error, logging and warnings of this thread go into what is yielded; nothing of it counts as told."""
+    """Standard output, error, logging and warnings of this thread go into what is yielded; nothing of it counts as
+    told."""
     heard, thread, handle = io.StringIO(), threading.get_ident(), logging.Logger.handle
     ours = lambda logger, record: None if threading.get_ident() == thread else handle(logger, record)  # noqa: E731
     unheard: Any = ("ignore", None, Warning, None, 0)

@@ -1,7 +1,9 @@
 # pyright: basic
-"""What a call of a function can reach: tensors, and Python objects that can be put back, each with the name that users know.
+"""What a call of a function can reach: tensors, and Python objects that can be put back, each with the name that users
+know.
 
-From the arguments, the object that a method is bound to, closures, defaults and the globals that the code names. What torch, the
+From the arguments, the object that a method is bound to, closures, defaults and the globals that the code names. What
+torch, the
 standard library and installed packages keep in their own modules is not followed. Changes nothing.
 
 >>> reached = reach(step, (x,), {})
@@ -30,7 +32,8 @@ import torch
 from .cudnn_dropout import CudnnDropout
 
 MOST = 300_000
-_PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleType, types.CodeType, torch.dtype, torch.device,
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), type, types.ModuleType, types.CodeType, torch.dtype,
+    torch.device,
           torch.Size, types.BuiltinFunctionType, slice, range, type(Ellipsis), torch.layout)  # fmt: skip
 _ONCE = (types.GeneratorType, io.IOBase, types.AsyncGeneratorType)
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPState")
@@ -38,7 +41,8 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", 
 
 
 class Restorable(NamedTuple):
-    """A Python object that can be put back: its kind decides how. `outside`: reached only by closure or globals, and no module or
+    """A Python object that can be put back: its kind decides how. `outside`: reached only by closure or globals, and no
+    module or
     optimizer's."""
 
     name: str
@@ -81,7 +85,9 @@ def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach
     """Everything that a call may read or write."""
     found, seen = Reached(), set[int]()
     inner, owner = callable_of(function)
-    if any(later(inner) for later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)):
+    if any(
+        later(inner) for later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    ):
         found.refused = "it returns a generator or a coroutine, which does its work after the call"
         return found
     names = argument_names(inner, owner)
@@ -218,15 +224,27 @@ def own_file(module: Any) -> str:
 
 
 def own_modules() -> dict[str, str]:
-    """Name -> file of the modules that this program has imported and that are no library's, but for the program itself."""
+    """Name -> file of the modules that this program has imported and that are no library's, but for the program
+    itself."""
     main = own_file(sys.modules.get("__main__"))
     files = {name: own_file(module) for name, module in list(sys.modules.items())}
-    return {name: file for name, file in files.items() if file and not (main and Path(file).absolute() == Path(main).absolute())}
+    return {
+        name: file
+        for name, file in files.items()
+        if file and not (main and Path(file).absolute() == Path(main).absolute())
+    }
 
 
 def class_state(value: type) -> dict[str, Any]:
     """The attributes of a class that are neither code nor its machinery."""
-    code = (types.FunctionType, classmethod, staticmethod, property, types.MemberDescriptorType, types.GetSetDescriptorType)
+    code = (
+        types.FunctionType,
+        classmethod,
+        staticmethod,
+        property,
+        types.MemberDescriptorType,
+        types.GetSetDescriptorType,
+    )
     return {key: part for key, part in vars(value).items() if not key.startswith("__") and not isinstance(part, code)}
 
 
@@ -235,9 +253,12 @@ def _is_state(value: Any) -> bool:
 
 
 def _followed(value: Any) -> bool:
-    """Whether an object's attributes are looked into: those of users, of modules and optimizers, not of torch's own machinery."""
+    """Whether an object's attributes are looked into: those of users, of modules and optimizers, not of torch's own
+    machinery."""
     home = type(value).__module__.partition(".")[0]
-    return _is_state(value) or (home not in ("torch", "torchvision", "graphdbg") and home not in sys.stdlib_module_names)
+    return _is_state(value) or (
+        home not in ("torch", "torchvision", "graphdbg") and home not in sys.stdlib_module_names
+    )
 
 
 def _of_function(found: Reached, function: types.FunctionType) -> Iterator[tuple[str, Any, bool]]:
@@ -273,9 +294,11 @@ def _named(code: types.CodeType | None) -> list[str]:
 @functools.cache
 def is_library(file: str) -> bool:
     """Whether a file is Python's or an installed package's, also in a folder of PYTHONPATH (`pip install --target`)."""
-    return file.startswith(_LIBRARIES) or "<frozen" in file or any(
-        file.startswith(folder + os.sep) and _installed_into(folder) for folder in sys.path if folder
-    )  # fmt: skip
+    return (
+        file.startswith(_LIBRARIES)
+        or "<frozen" in file
+        or any(file.startswith(folder + os.sep) and _installed_into(folder) for folder in sys.path if folder)
+    )
 
 
 @functools.cache

@@ -1,7 +1,9 @@
 # pyright: basic
-"""Of a call that departs: the program that shows it with torch alone, from what was kept of the function's calls so far.
+"""Of a call that departs: the program that shows it with torch alone, from what was kept of the function's calls so
+far.
 
-Kept in memory at each call that is looked at, as text and tensors; written when one departs. What cannot be said is named, and
+Kept in memory at each call that is looked at, as text and tensors; written when one departs. What cannot be said is
+named, and
 then there is no program. Must never raise into the program.
 
 >>> kept = Kept(step); kept.call(0, "step", (x,), {}, start, ambient, set())
@@ -41,7 +43,9 @@ class FunctionCalls:
         self.calls: list[tuple[int, list[str]]] = []
         self.why = ""
 
-    def call(self, number: int, args: Any, kwargs: Any, start: Start, ambient: Any, touched: set[Any], wanted: bool) -> None:
+    def call(
+        self, number: int, args: Any, kwargs: Any, start: Start, ambient: Any, touched: set[Any], wanted: bool
+    ) -> None:
         """Keeps the state that a call begins with. `wanted`: also where it is large; `touched`: see `Source.begin`."""
         size = sum(kept.nbytes() for _, kept in start.storages.values())
         if self.why or (size > MOST_BYTES and not wanted):
@@ -79,7 +83,8 @@ class FunctionCalls:
         return [*lines, depth + line]
 
     def write(self, folder: Path, call: Call, row: CallRung, rungs: Rungs, given: dict[int, torch.Tensor]) -> str:
-        """Writes the program; returns why it cannot. `given`: what arrived at the results, of a backward that departs."""
+        """Writes the program; returns why it cannot. `given`: what arrived at the results, of a backward that
+        departs."""
         if self.why:
             return self.why
         backends = {rung: backend for backend, rung in LABELS.items()} | {"inductor": "inductor"}
@@ -92,13 +97,17 @@ class FunctionCalls:
         tensors = dict(source.tensors) | {f"given_{at}": one for at, one in given.items()}
         asked = getattr(rungs.backend, "config", {})
         options = {key: value for key, value in asked.items() if isinstance(value, (bool, int, str, float))}
-        compiled: dict[str, Any] = {"fullgraph": bool(getattr(rungs.context, "fullgraph", False)),
-                                    "dynamic": getattr(rungs.context, "_dynamic", None)}  # fmt: skip
+        compiled: dict[str, Any] = {
+            "fullgraph": bool(getattr(rungs.context, "fullgraph", False)),
+            "dynamic": getattr(rungs.context, "_dynamic", None),
+        }
         if row.rung == "inductor":
             compiled["options"] = {**options, "fallback_random": True}
         main = sys.modules["__main__"]
         settings = settings_of(main, set())
-        of_settings = {line.split("(")[0].removeprefix("def ") for line in settings.splitlines() if line.startswith("def ")}
+        of_settings = {
+            line.split("(")[0].removeprefix("def ") for line in settings.splitlines() if line.startswith("def ")
+        }
         definitions = "\n\n\n".join(text for name, text in source.definitions.items() if name not in of_settings)
         names = sorted(source.spaces)
         body = ([f"global {', '.join(names)}"] if names else []) + [line for _, lines in calls for line in lines]
@@ -106,19 +115,28 @@ class FunctionCalls:
             arrived = ", ".join(f'{at}: T["given_{at}"]' for at in sorted(given))
             body[-1] = body[-1].removesuffix("{}") + f"{{{arrived}}}"
         fields = {
-            "function": call.function, "place": f"{Path(call.file).name}:{call.line}", "number": call.number,
-            "reason": _inert(row.verdict.reason), "version": torch.__version__,
-            "backend": backends[row.rung], "compiled": compiled, "definitions": definitions,
-            "strides": row.verdict.kind == "metadata", "settings": settings,
+            "function": call.function,
+            "place": f"{Path(call.file).name}:{call.line}",
+            "number": call.number,
+            "reason": _inert(row.verdict.reason),
+            "version": torch.__version__,
+            "backend": backends[row.rung],
+            "compiled": compiled,
+            "definitions": definitions,
+            "strides": row.verdict.kind == "metadata",
+            "settings": settings,
             "tolerance": float(f"{max(row.tolerance or 0.0, min(row.error or 0.0, 1.0) / 10):.1g}"),
             "calls": "\n".join(f"    {line}" for line in body),
             "raises": call.raises,
-        }  # fmt: skip
+        }
         folder.mkdir(parents=True, exist_ok=True)
         torch.save(tensors, folder / "repro.pt")
         homes = self._modules(folder, source.homes)
         for name, modules in ((ALONE, homes), (WITH_MODULES, self._modules(folder, set(own_modules())))):
-            imports = [*sorted(source.imports), *(f"import {one}" for one in modules if f"import {one}" not in source.imports)]
+            imports = [
+                *sorted(source.imports),
+                *(f"import {one}" for one in modules if f"import {one}" not in source.imports),
+            ]
             path = f'sys.path.insert(0, str(HERE / "{MODULES}"))\n' if modules else ""
             text = PROGRAM.format(**fields, imports=path + "\n".join(imports))
             write_file(folder / name, text.encode())

@@ -1,6 +1,8 @@
-"""`triage -- CMD`: runs a program once, its compiled calls beside eager, and says which departs, from which rung on, and why.
+"""`triage -- CMD`: runs a program once, its compiled calls beside eager, and says which departs, from which rung on,
+and why.
 
-The program's own output is untouched. What it left is in a folder; the graphs of the first call that departs are judged in the
+The program's own output is untouched. What it left is in a folder; the graphs of the first call that departs are judged
+in the
 program's own process, where its passes and operators are, or here where that is gone. Imports no torch.
 
 >>> found = triage_program(["train.py"])
@@ -46,12 +48,15 @@ def range_of(text: str | None) -> tuple[int, int]:
     except ValueError:
         found = (-1, -1)
     if not 0 <= found[0] < found[1]:
-        raise UsageError(f"--calls {text} names no calls", "", "give a number, or the first and the one after the last: 10:20")
+        raise UsageError(
+            f"--calls {text} names no calls", "", "give a number, or the first and the one after the last: 10:20"
+        )
     return found
 
 
 def made(folder: Path | None) -> Path:
-    """A new folder: this one, or the next free graphdbg-triage-N. Raises UsageError where it exists, EnvironmentLackError where
+    """A new folder: this one, or the next free graphdbg-triage-N. Raises UsageError where it exists,
+    EnvironmentLackError where
     nothing can be written."""
     folder = folder or free_path("graphdbg-triage", bare=False)
     check_folder(folder)
@@ -59,11 +64,21 @@ def made(folder: Path | None) -> Path:
     return folder
 
 
-def triage_program(command: Sequence[str], *, calls: str | None = None, all: bool = False, output: Path | None = None,
-                   limit_s: float | None = None, max_time_s: float | None = None, quiet: bool = False,
-                   told: Told = lambda text: None) -> ProgramTriage:  # fmt: skip
-    """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that must not
-    exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it no call is looked at; `quiet`: its standard
+def triage_program(
+    command: Sequence[str],
+    *,
+    calls: str | None = None,
+    all: bool = False,
+    output: Path | None = None,
+    limit_s: float | None = None,
+    max_time_s: float | None = None,
+    quiet: bool = False,
+    told: Told = lambda text: None,
+) -> ProgramTriage:
+    """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that
+    must not
+    exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it no call is looked at; `quiet`: its
+    standard
     output goes to standard error.
 
     Raises UsageError for a command that cannot be run.
@@ -75,8 +90,13 @@ def triage_program(command: Sequence[str], *, calls: str | None = None, all: boo
     first, last = range_of(calls)
     folder = made(output)
     began = time.monotonic()
-    options = {"first": first, "last": last, "go_on": all or calls is not None, "anew": calls is None,
-               "seconds": max_time_s or DEFAULT_TIME_S}  # fmt: skip
+    options = {
+        "first": first,
+        "last": last,
+        "go_on": all or calls is not None,
+        "anew": calls is None,
+        "seconds": max_time_s or DEFAULT_TIME_S,
+    }
     scheduled = _scheduled(first, last, calls)
     told(f"compiled calls run beside eager ({scheduled}); the program goes on with its own results")
     program = _Program(words, folder, limit_s, told)
@@ -124,8 +144,12 @@ class _Program:
             environment = {VARIABLE: str(self.folder.absolute()), OPTIONS: json.dumps(options), "GRAPHDBG": ""}
             stdout = sys.stderr.fileno() if quiet else None
             self.code = launch.run(
-                self.words, environment, told=self._signalled, attend=lambda child: self._attend(child, door), stdout=stdout
-            )  # fmt: skip
+                self.words,
+                environment,
+                told=self._signalled,
+                attend=lambda child: self._attend(child, door),
+                stdout=stdout,
+            )
         program = self.read()
         call = departing(program)
         if not self.signals and self.graphs.verdict is None and call is not None and judgeable(call):
@@ -150,7 +174,10 @@ class _Program:
                 connection.close()
                 continue
             connection.settimeout(None)
-            with connection, ForkServer(preload=JUDGING, joined=(connection, child)) as server:  # it may be asked nothing
+            with (
+                connection,
+                ForkServer(preload=JUDGING, joined=(connection, child)) as server,
+            ):  # it may be asked nothing
                 self.judging = True
                 try:
                     self.graphs = judge_graphs(call, server, self.told, program.modules)

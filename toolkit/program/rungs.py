@@ -1,8 +1,10 @@
 # pyright: basic
-"""A function under each of torch's backends in turn, as the program gave it to torch.compile. One context a rung and function, as
+"""A function under each of torch's backends in turn, as the program gave it to torch.compile. One context a rung and
+function, as
 long as the program runs: its guards age as the program's own do.
 
-Each has a backend of its own identity, so that Dynamo takes no entry of another's. Inductor draws eager's random numbers.
+Each has a backend of its own identity, so that Dynamo takes no entry of another's. Inductor draws eager's random
+numbers.
 
 >>> rungs = Rungs(step, context)
 >>> rungs.call("aot_eager", args, kwargs)
@@ -28,7 +30,8 @@ _ROOM = 6
 
 
 class Rungs:
-    """The rungs of one function. `names`: from Dynamo alone to what the program asked for; `graphs`: how many Dynamo made."""
+    """The rungs of one function. `names`: from Dynamo alone to what the program asked for; `graphs`: how many Dynamo
+    made."""
 
     def __init__(self, function: Callable[..., Any], context: Any) -> None:
         self.function, self.context = function, context
@@ -67,8 +70,13 @@ class Rungs:
         backend.of_a_rung = True  # type: ignore[attr-defined]
         alone: dict[str, Any] = {"isolate_recompiles": True} if isolates() else {}
         context = self.context
-        return torch.compile(self.function, backend=backend, fullgraph=bool(getattr(context, "fullgraph", False)),
-                             dynamic=getattr(context, "_dynamic", None), **alone)  # fmt: skip
+        return torch.compile(
+            self.function,
+            backend=backend,
+            fullgraph=bool(getattr(context, "fullgraph", False)),
+            dynamic=getattr(context, "_dynamic", None),
+            **alone,
+        )
 
 
 @functools.cache
@@ -113,7 +121,8 @@ def roomy() -> Iterator[None]:
 
 @contextlib.contextmanager
 def stance(eager: bool) -> Iterator[None]:
-    """Nothing compiled, or as torch has it by default, whatever the program's stance. CUDA graphs are off in rungs: what they
+    """Nothing compiled, or as torch has it by default, whatever the program's stance. CUDA graphs are off in rungs:
+    what they
     return is overwritten by the next."""
     t.look_up("inductor_config")
     with torch.compiler.set_stance("force_eager" if eager else "default"):

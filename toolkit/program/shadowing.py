@@ -1,6 +1,8 @@
 # pyright: basic
-"""Each call of what a program gave to torch.compile, run again from the same start beside the program's own: by eager (twice
-where Dynamo alone leaves another bit) and under each rung. The program goes on with its own result; nothing of what runs beside
+"""Each call of what a program gave to torch.compile, run again from the same start beside the program's own: by eager
+(twice
+where Dynamo alone leaves another bit) and under each rung. The program goes on with its own result; nothing of what
+runs beside
 is heard or stays.
 
 `Shadow.start` puts our wrapper around what torch.compile returns. A call is looked at from its outside alone: what it
@@ -63,11 +65,22 @@ class CompiledFunction:
 
 
 class Shadow:
-    """`first`, `last`: the calls of each function, from and to (excluded); `anew`: and each that compiled anew; `go_on`: also
-    after a call that departs; `seconds`: for so long; `address`: the socket of whoever judges the graphs of what departs."""
+    """`first`, `last`: the calls of each function, from and to (excluded); `anew`: and each that compiled anew;
+    `go_on`: also
+    after a call that departs; `seconds`: for so long; `address`: the socket of whoever judges the graphs of what
+    departs."""
 
-    def __init__(self, folder: Path, *, first: int = 0, last: int = DEFAULT_CALLS, anew: bool = True, go_on: bool = False,
-                 seconds: float = math.inf, address: str = "") -> None:  # fmt: skip
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        first: int = 0,
+        last: int = DEFAULT_CALLS,
+        anew: bool = True,
+        go_on: bool = False,
+        seconds: float = math.inf,
+        address: str = "",
+    ) -> None:
         self.folder, self.first, self.last, self.anew, self.go_on = folder, first, last, anew, go_on
         self.address = address
         self.until, self.began = time.monotonic() + seconds, time.monotonic()
@@ -97,7 +110,12 @@ class Shadow:
 
         def __call__(context: Any, function: Any) -> Any:
             made = original(context, function)
-            if self.ended or self._busy() or isinstance(function, (type, torch.nn.Module)) or not callable(context.callback):
+            if (
+                self.ended
+                or self._busy()
+                or isinstance(function, (type, torch.nn.Module))
+                or not callable(context.callback)
+            ):
                 return made
             return self._wrapped(made, function, context)
 
@@ -123,7 +141,8 @@ class Shadow:
             self._serve()
 
     def _serve(self) -> None:
-        """The graphs of what departs are judged here, where passes, decompositions and operators are as the program made them."""
+        """The graphs of what departs are judged here, where passes, decompositions and operators are as the program
+        made them."""
         if not fork_computes():
             return
         for stream in (sys.stdout, sys.stderr):
@@ -172,7 +191,8 @@ class Shadow:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[bool]:
-        """One thread at a time: torch's stance, standard output and the state of a model are all threads'. Whether it came, as
+        """One thread at a time: torch's stance, standard output and the state of a model are all threads'. Whether it
+        came, as
         what has it may wait for this one."""
         ours = not self.over() and self._lock.acquire(timeout=TURN_S)
         try:
@@ -236,12 +256,22 @@ class Shadow:
         try:
             work()
         except Exception as error:
-            self.notes.append(f"a call could not be run beside the program's own: {type(error).__name__}: {str(error)[:200]}")
+            self.notes.append(
+                f"a call could not be run beside the program's own: {type(error).__name__}: {str(error)[:200]}"
+            )
             if os.environ.get("GRAPHDBG_DEBUG"):
                 raise
 
-    def _compare(self, one: CompiledFunction, number: int, args: Any, kwargs: Any, start: Start | None, result: Any,
-                 compiled: bool = False) -> list[Beside]:  # fmt: skip
+    def _compare(
+        self,
+        one: CompiledFunction,
+        number: int,
+        args: Any,
+        kwargs: Any,
+        start: Start | None,
+        result: Any,
+        compiled: bool = False,
+    ) -> list[Beside]:
         self.made += 1
         key = f"{self.pid}:{self.made}"
         call = Call(key, one.name, one.file, one.line, number, compiled=compiled)

@@ -1,6 +1,7 @@
 """Runs the program that was written of a call, as often as counts, in fresh processes of `python -I`. Imports no torch.
 
-The plainest first, with torch alone; where that does not show the failure, the one that imports the modules of the user's own.
+The plainest first, with torch alone; where that does not show the failure, the one that imports the modules of the
+user's own.
 
 >>> verified(call, "python").says
 'shows'
@@ -26,7 +27,8 @@ BUG, GONE = 1, 0
 
 
 class Repro(msgspec.Struct, frozen=True):
-    """`says`: shows, passes or none; `codes`: of all runs; `without`: the code with --without-fault; `told`: what it printed."""
+    """`says`: shows, passes or none; `codes`: of all runs; `without`: the code with --without-fault; `told`: what it
+    printed."""
 
     says: str = "none"
     path: str = ""
@@ -48,13 +50,25 @@ class Repro(msgspec.Struct, frozen=True):
             return f"No program that shows it with torch alone was written: {self.why}."
         modules = " with the program's own modules" if self.modules else " with torch alone"
         if self.says == "shows":
-            return f"A program that shows it{modules}: {self.path} ({self.rate} in processes of their own); {WITHOUT} it passes."
-        return f"The program that was written of it does not show it in a fresh process: {self.path} ({self.rate}; {self.why})."
+            return (
+                f"A program that shows it{modules}: {self.path} ({self.rate} in processes of their own); "
+                f"{WITHOUT} it passes."
+            )
+        return (
+            f"The program that was written of it does not show it in a fresh process: {self.path} ({self.rate}; "
+            f"{self.why})."
+        )
 
     def plain(self) -> dict[str, Any]:
         """For JSON, flat."""
-        return {"repro": self.says, "repro_path": self.path or None, "repro_rate": self.rate, "without_fault": self.without,
-                "repro_told": self.told, "repro_why": self.why}  # fmt: skip
+        return {
+            "repro": self.says,
+            "repro_path": self.path or None,
+            "repro_rate": self.rate,
+            "without_fault": self.without,
+            "repro_told": self.told,
+            "repro_why": self.why,
+        }
 
 
 def verified(call: Call, python: str) -> Repro:
@@ -97,8 +111,16 @@ def run(program: Path, python: str, *flags: str) -> tuple[int, str]:
     with temporary.folder("graphdbg-") as scratch:
         environment["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
         try:
-            ended = subprocess.run([python, "-I", str(program.absolute()), *flags], env=environment, cwd=scratch, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False)  # fmt: skip
+            ended = subprocess.run(
+                [python, "-I", str(program.absolute()), *flags],
+                env=environment,
+                cwd=scratch,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=LIMIT_S,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             return 2, f"it was still at work after {LIMIT_S:.0f} s"
         except OSError as error:

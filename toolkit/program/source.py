@@ -1,7 +1,9 @@
 # pyright: basic
-"""Values and functions as Python text that makes them again: what a call was given, what it reaches, the user's own definitions.
+"""Values and functions as Python text that makes them again: what a call was given, what it reaches, the user's own
+definitions.
 
-A value keeps its name from call to call, and is brought up to date where it changed. Tensors lie beside, in `tensors`; small
+A value keeps its name from call to call, and is brought up to date where it changed. Tensors lie beside, in `tensors`;
+small
 ones stand in the text. Raises CannotSayError, which names what has no text. Changes nothing.
 
 >>> source = Source(globals()); source.text([1.0, torch.float32], "sizes"), source.lines
@@ -30,8 +32,19 @@ from ..execution import same_bits
 from .reach import is_library
 from .start import Start
 
-_PLAIN = (bool, int, str, bytes, type(None), range, torch.dtype, torch.layout, torch.memory_format, torch.Size,
-          type(Ellipsis))  # fmt: skip
+_PLAIN = (
+    bool,
+    int,
+    str,
+    bytes,
+    type(None),
+    range,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+    torch.Size,
+    type(Ellipsis),
+)
 _HOMES = ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "math", "operator", "builtins")
 _MODULE = {"_parameters", "_buffers", "_modules"}
 INLINE = 8
@@ -42,7 +55,8 @@ class CannotSayError(Exception):
 
 
 class Source:
-    """`definitions`: the user's functions and classes by name, those that others need first; `spaces`: where the globals that
+    """`definitions`: the user's functions and classes by name, those that others need first; `spaces`: where the
+    globals that
     they read lie; `homes`: the user's own modules that have to be imported."""
 
     def __init__(self, known: dict[str, Any]) -> None:
@@ -67,7 +81,8 @@ class Source:
         self._assigned: dict[str, str] = {}
 
     def begin(self, start: Start, touched: set[Any]) -> None:
-        """A call begins: everything is looked at again. `touched`: ids of what calls themselves change, and names of globals."""
+        """A call begins: everything is looked at again. `touched`: ids of what calls themselves change, and names of
+        globals."""
         self.lines, self._done, self.start = [], set(), start
         self.touched |= touched
 
@@ -77,7 +92,9 @@ class Source:
         if isinstance(value, _PLAIN) and type(value).__module__ in ("builtins", "torch"):
             return repr(value)
         if isinstance(value, (float, complex)):
-            return repr(value) if value == value and abs(value) != float("inf") else f"{type(value).__name__}('{value}')"
+            return (
+                repr(value) if value == value and abs(value) != float("inf") else f"{type(value).__name__}('{value}')"
+            )
         if isinstance(value, torch.device):
             return f"torch.device({str(value)!r})"
         if isinstance(value, slice):
@@ -89,7 +106,9 @@ class Source:
             if type(value) is tuple:
                 return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
             inner = ", ".join(parts)
-            return f"frozenset([{inner}])" if isinstance(value, frozenset) else f"{self.text(type(value), hint)}({inner})"
+            return (
+                f"frozenset([{inner}])" if isinstance(value, frozenset) else f"{self.text(type(value), hint)}({inner})"
+            )
         if isinstance(value, types.ModuleType):
             return self._module(value)
         if isinstance(value, types.MethodType):
@@ -137,7 +156,9 @@ class Source:
         elif content and (content != self._last[id(value)] or self._is_touched(value)):
             self.lines.append(f"put({name}, {content})")
         self._last[id(value)] = content or self._last[id(value)]
-        gradient = value.grad if isinstance(value, torch.Tensor) and value.is_leaf and not value.is_inference() else None
+        gradient = (
+            value.grad if isinstance(value, torch.Tensor) and value.is_leaf and not value.is_inference() else None
+        )
         if gradient is not None or f"{name}.grad" in self._taken:
             self._taken.add(f"{name}.grad")
             self.lines.append(f"{name}.grad = {self.text(gradient, f'{name}_grad')}")
@@ -177,8 +198,12 @@ class Source:
             return self._closed(value)
         if isinstance(value, torch.nn.Module):
             fresh = torch.nn.Module().__dict__ | {name: {} for name in _MODULE}
-            state = {key: part for key, part in value.__dict__.items() if key not in fresh or not _alike(part, fresh[key])}
-            state = {key: part for key, part in state.items() if key not in ("_compiled_call_impl", "_is_torch_compile")}
+            state = {
+                key: part for key, part in value.__dict__.items() if key not in fresh or not _alike(part, fresh[key])
+            }
+            state = {
+                key: part for key, part in state.items() if key not in ("_compiled_call_impl", "_is_torch_compile")
+            }
         elif _is_plain(value):
             state = value.__dict__
         else:
@@ -321,7 +346,9 @@ class Source:
     def _elsewhere(self, value: Any) -> str:
         for home in (*_HOMES, getattr(value, "__module__", None)):
             found: Any = sys.modules.get(home or "")
-            path = getattr(value, "__qualname__", getattr(value, "__name__", "")) if home not in _HOMES else value.__name__
+            path = (
+                getattr(value, "__qualname__", getattr(value, "__name__", "")) if home not in _HOMES else value.__name__
+            )
             for part in path.split("."):
                 found = getattr(found, part, None)
             if found is value and home:
@@ -341,7 +368,9 @@ def _is_plain(value: Any) -> bool:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and (one is other or (isinstance(one, (bool, int, dict, set, type(None))) and one == other))
+    return type(one) is type(other) and (
+        one is other or (isinstance(one, (bool, int, dict, set, type(None))) and one == other)
+    )
 
 
 def _cells(value: Any) -> dict[str, Any]:
@@ -417,4 +446,6 @@ def _library(node: ast.expr, space: dict[str, Any]) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
     value = space.get(node.id) if isinstance(node, ast.Name) else None
-    return isinstance(value, (types.ModuleType, type)) and is_library(_file_of(value) or getattr(value, "__file__", "") or "")
+    return isinstance(value, (types.ModuleType, type)) and is_library(
+        _file_of(value) or getattr(value, "__file__", "") or ""
+    )

@@ -1,7 +1,8 @@
 # pyright: basic
 """The state that a call begins with: taken before, put back as often as wanted, and what differs from it afterwards.
 
-Memory is copied storage by storage, so that views stay views, and is put back below autograd, which counts nothing. A gradient
+Memory is copied storage by storage, so that views stay views, and is put back below autograd, which counts nothing. A
+gradient
 (`.grad`), Python objects and random states are put back as well. Raises NotCopied where something cannot be.
 
 >>> start = Start(reach(step, args, kwargs))
@@ -70,7 +71,9 @@ class Start:
             if _form(tensor) != form:
                 with torch.no_grad():
                     storage = self.storages[form[-1]][0] if form[-1] in self.storages else tensor.untyped_storage()
-                    tensor.data = torch.empty(0, dtype=form[3], device=tensor.device).set_(storage, form[2], form[0], form[1])
+                    tensor.data = torch.empty(0, dtype=form[3], device=tensor.device).set_(
+                        storage, form[2], form[0], form[1]
+                    )
             if tensor.requires_grad and not requires and not tensor.is_leaf:
                 tensor.detach_()  # something that requires grad was written into it
             if tensor.is_leaf and not tensor.is_inference():
@@ -83,20 +86,26 @@ class Start:
         self.random.put_back()
 
     def written(self) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[str, Any]]]:
-        """The tensors whose memory or form is not what it was, by their first name; and the `.grad` of leaves that is another
+        """The tensors whose memory or form is not what it was, by their first name; and the `.grad` of leaves that is
+        another
         object, or has other numbers."""
         changed = {key for key, (storage, kept) in self.storages.items() if not _equal(storage, kept)}
         touched = lambda tensor: any(part.untyped_storage()._cdata in changed for part in _flat(tensor))  # noqa: E731
-        tensors = [(name, tensor) for name, tensor, form, _, _ in self.forms if _form(tensor) != form or touched(tensor)]
+        tensors = [
+            (name, tensor) for name, tensor, form, _, _ in self.forms if _form(tensor) != form or touched(tensor)
+        ]
         gradients = [
-            (f"{name}.grad", tensor.grad) for name, tensor, _, before, _ in self.forms
-            if tensor.is_leaf and not tensor.is_inference()
+            (f"{name}.grad", tensor.grad)
+            for name, tensor, _, before, _ in self.forms
+            if tensor.is_leaf
+            and not tensor.is_inference()
             and (tensor.grad is not before or (before is not None and touched(before)))
-        ]  # fmt: skip
+        ]
         return tensors, gradients
 
     def changed(self) -> list[tuple[Restorable, str, Any]]:
-        """What is not what it was in Python objects: each part by its name, with what it is now (ABSENT: it is gone)."""
+        """What is not what it was in Python objects: each part by its name, with what it is now (ABSENT: it is
+        gone)."""
         return [(box, name, part) for box, kept in self.boxes for name, part in _changes(box, kept, _kept(box))]
 
 
@@ -146,8 +155,12 @@ def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
     if wrappers.is_wrapper(tensor):
         return (tuple(tensor.shape),)
     return (
-        tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), tensor.dtype, tensor.untyped_storage()._cdata
-    )  # fmt: skip
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+        tensor.storage_offset(),
+        tensor.dtype,
+        tensor.untyped_storage()._cdata,
+    )
 
 
 def _equal(storage: torch.UntypedStorage, kept: torch.UntypedStorage) -> bool:
@@ -245,7 +258,8 @@ _TOLD = (str, int, float, bool, type(None), tuple)
 
 
 def leaves_of(value: Any, name: str = "", seen: frozenset[int] = frozenset()) -> list[tuple[str, Any]]:
-    """The parts of a value that are no containers, with their place in it; a type that is no container stands for itself."""
+    """The parts of a value that are no containers, with their place in it; a type that is no container stands for
+    itself."""
     if id(value) in seen:
         return []
     if isinstance(value, tuple) and value and all(type(part) is int for part in value):  # sizes and strides
@@ -258,7 +272,9 @@ def leaves_of(value: Any, name: str = "", seen: frozenset[int] = frozenset()) ->
     if isinstance(value, (list, tuple, deque)):
         named = getattr(value, "_fields", None)
         places = [f".{field}" for field in named] if named else [f"[{at}]" for at in range(len(value))]
-        return [leaf for place, part in zip(places, value, strict=True) for leaf in leaves_of(part, name + place, inner)]
+        return [
+            leaf for place, part in zip(places, value, strict=True) for leaf in leaves_of(part, name + place, inner)
+        ]
     if isinstance(value, (set, frozenset)):
         return [(name, tuple(sorted(map(repr, value))))]
     if hasattr(value, "__dict__") and not isinstance(

@@ -1,10 +1,12 @@
 """The text of a program that shows a call that departs, with torch alone; see `repro`. Imports no torch."""
 
-PROGRAM = '''"""{function}() ({place}), call {number}, departs from eager: made by graphdbg from a program, torch {version}.
+PROGRAM = '''\
+"""{function}() ({place}), call {number}, departs from eager: made by graphdbg from a program, torch {version}.
 
 What was seen there: {reason}
-Exit code 1 while it shows, 0 when it does not, 2 when it cannot tell (with --git-bisect 125). With --without-fault nothing is
-compiled, which ends with 0. --backend NAME compiles by another backend of torch's. Tensors lie in repro.pt beside.
+Exit code 1 while it shows, 0 when it does not, 2 when it cannot tell (with --git-bisect 125). With --without-fault
+nothing is compiled, which ends with 0. --backend NAME compiles by another backend of torch's. Tensors lie in
+repro.pt beside.
 """
 
 import os
@@ -81,12 +83,15 @@ def leaves(value, name, seen=()):
     elif getattr(value, "__closure__", None) and hasattr(value, "__code__"):
         parts = [(f" {{one}}", cell.cell_contents) for one, cell in zip(value.__code__.co_freevars, value.__closure__)]
     elif isinstance(value, type):
-        methods = [one for one in vars(value).values() if getattr(one, "__closure__", None) and hasattr(one, "__code__")]
+        methods = [
+            one for one in vars(value).values() if getattr(one, "__closure__", None) and hasattr(one, "__code__")
+        ]
         cells = [pair for one in methods for pair in zip(one.__code__.co_freevars, one.__closure__)]
         parts = [(f" {{one}}", cell.cell_contents) for one, cell in cells if one != "__class__"]
     elif isinstance(value, (torch.Tensor, type(sys))) or not hasattr(value, "__dict__") or hasattr(value, "__code__"):
         parts = []
-        yield name, value if isinstance(value, (torch.Tensor, int, float, complex, str, bytes, type(None))) else type(value)
+        plain = (torch.Tensor, int, float, complex, str, bytes, type(None))
+        yield name, value if isinstance(value, plain) else type(value)
     else:
         parts = [(f".{{key}}", part) for key, part in value.__dict__.items()]
     for place, part in parts:
@@ -107,7 +112,8 @@ def left(function, run, args, kwargs, state, given):
             into = [roots[at] for at in given]
             grads = torch.autograd.grad(into, [one for _, one in places], list(given.values()), allow_unused=True)
             found |= {{f"gradient of {{name}}": one for (name, _), one in zip(places, grads)}}
-        found |= {{f"{{name}} requires grad": one.requires_grad for name, one in found.items() if isinstance(one, torch.Tensor)}}
+        tensors = {{name: one for name, one in found.items() if isinstance(one, torch.Tensor)}}
+        found |= {{f"{{name}} requires grad": one.requires_grad for name, one in tensors.items()}}
     except Exception as error:
         return {{"": f"raises {{type(error).__name__}}: {{str(error).strip().splitlines()[:1]}}"}}
     found |= {{f"{{name}} afterwards": one for part in ({{"it": function}}, state()) for name, one in leaves(part, "")}}
@@ -138,7 +144,9 @@ def differs(want, have):
     for name, one in want.items():
         other = have[name]
         if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-            forms = [(part.dtype, tuple(part.shape), part.device, part.stride() if STRIDES else 0) for part in (one, other)]
+            forms = [
+                (part.dtype, tuple(part.shape), part.device, part.stride() if STRIDES else 0) for part in (one, other)
+            ]
             if forms[0] != forms[1]:
                 return "metadata", f"{{name}} is {{forms[1]}}, eager's is {{forms[0]}}"
             exact = torch.complex128 if one.is_complex() else torch.float64

@@ -1,8 +1,11 @@
 # pyright: basic
-"""Where eager does not repeat itself: the first operation, and whether it is a seed, an unordered kernel or uninitialised memory.
+"""Where eager does not repeat itself: the first operation, and whether it is a seed, an unordered kernel or
+uninitialised memory.
 
-The call runs twice with every operation's arguments and results written down as numbers. The first result that differs on equal
-arguments is the kernel's; an argument that differs and that no operation made was read from elsewhere, or is memory that nobody
+The call runs twice with every operation's arguments and results written down as numbers. The first result that differs
+on equal
+arguments is the kernel's; an argument that differs and that no operation made was read from elsewhere, or is memory
+that nobody
 wrote.
 
 >>> first_difference(lambda mode: run(mode))
@@ -25,7 +28,8 @@ MOST = 20_000
 
 
 class Step(NamedTuple):
-    """One operation: its name, the user's line, its arguments and results as numbers, whether it draws random numbers, and
+    """One operation: its name, the user's line, its arguments and results as numbers, whether it draws random numbers,
+    and
     whether an argument is memory that nothing wrote."""
 
     name: str
@@ -48,7 +52,9 @@ class Tracing(t.TorchDispatchMode):
         inputs = [one for one in t.tree_leaves((args, kwargs or {})) if not isinstance(one, torch.Generator)]
         given = tuple(map(_number, inputs)) if len(self.steps) < MOST else ()
         name = func.overloadpacket.__name__
-        tainted = any(isinstance(one, torch.Tensor) and one.untyped_storage()._cdata in self.unwritten for one in inputs)
+        tainted = any(
+            isinstance(one, torch.Tensor) and one.untyped_storage()._cdata in self.unwritten for one in inputs
+        )
         made = func(*args, **(kwargs or {}))
         if len(self.steps) < MOST:
             results = [one for one in t.tree_leaves(made) if isinstance(one, torch.Tensor)]
@@ -87,7 +93,8 @@ def _line() -> str:
 
 
 def first_difference(run: Callable[[Any], object]) -> str:
-    """What is the first not to repeat itself, why, and what to do; "" where two runs of every operation are equal. `run` runs the
+    """What is the first not to repeat itself, why, and what to do; "" where two runs of every operation are equal.
+    `run` runs the
     call once from its start under the mode that it is given."""
     traces = []
     for _ in range(2):
@@ -97,17 +104,27 @@ def first_difference(run: Callable[[Any], object]) -> str:
     for one, other in zip(*traces, strict=False):
         place = f"{one.name} ({one.line})" if one.line else one.name
         if one.name != other.name:
-            return f"at {place} the second run goes another way: what decides is not torch's (time, a set's order, a generator)"
+            return (
+                f"at {place} the second run goes another way: what decides is not torch's (time, a set's order, "
+                "a generator)"
+            )
         if one.given != other.given:
             if one.from_unwritten:
-                return (f"{place} reads memory that nothing wrote (torch.empty): write it first; "
-                        "torch.utils.deterministic.fill_uninitialized_memory shows it")  # fmt: skip
-            return (f"{place} is given another number each time, from a generator that is not torch's: seed it "
-                    "(numpy.random.default_rng(0))")  # fmt: skip
+                return (
+                    f"{place} reads memory that nothing wrote (torch.empty): write it first; "
+                    "torch.utils.deterministic.fill_uninitialized_memory shows it"
+                )
+            return (
+                f"{place} is given another number each time, from a generator that is not torch's: seed it "
+                "(numpy.random.default_rng(0))"
+            )
         if one.made != other.made:
             if one.random:
                 return f"{place} draws from a generator of its own: seed that (generator.manual_seed(0))"
-            return f"{place} gives another result for equal arguments: its kernel adds up in no fixed order; {_setting(run)}"
+            return (
+                f"{place} gives another result for equal arguments: its kernel adds up in no fixed order; "
+                f"{_setting(run)}"
+            )
     return ""
 
 

@@ -1,4 +1,5 @@
-"""`graphdbg.assert_graphs`: a test that a function compiles to what it should: no graph breaks, no recompiles, one graph.
+"""`graphdbg.assert_graphs`: a test that a function compiles to what it should: no graph breaks, no recompiles, one
+graph.
 
 >>> graphdbg.assert_graphs(model, batch, then=[(longer_batch,)], recompiles=1)
 """
@@ -14,7 +15,12 @@ from .counts import Counting, Counts, counting
 from .session import active
 
 _MOST = 5
-_NAMES = {"breaks": ("graph break", ""), "recompiles": ("recompile", ""), "graphs": ("graph", ""), "kernels": ("kernel", "")}
+_NAMES = {
+    "breaks": ("graph break", ""),
+    "recompiles": ("recompile", ""),
+    "graphs": ("graph", ""),
+    "kernels": ("kernel", ""),
+}
 _COMPILED = ("_torchdynamo_orig_callable", "_orig_mod", "_compiled_call_impl")
 
 
@@ -23,18 +29,28 @@ class GraphsDifferError(AssertionError):
 
 
 def assert_graphs(
-    fn: Callable[..., Any], *args: Any, breaks: int | None = 0, recompiles: int | None = 0, graphs: int | None = 1,
-    kernels: int | None = None, then: Sequence[tuple[Any, ...]] = (), as_is: bool = False, **kwargs: Any,
-) -> Any:  # fmt: skip
+    fn: Callable[..., Any],
+    *args: Any,
+    breaks: int | None = 0,
+    recompiles: int | None = 0,
+    graphs: int | None = 1,
+    kernels: int | None = None,
+    then: Sequence[tuple[Any, ...]] = (),
+    as_is: bool = False,
+    **kwargs: Any,
+) -> Any:
     """Calls `fn(*args, **kwargs)` compiled, then with each tuple of arguments of `then`; returns the first result.
 
-    `fn` is given to torch.compile unless it was before, or `as_is` says that it compiles inside, as a training step does. What
+    `fn` is given to torch.compile unless it was before, or `as_is` says that it compiles inside, as a training step
+    does. What
     was compiled before counts for nothing: it begins with torch.compiler.reset(), and caches on disk are passed over.
 
-    `breaks`, `recompiles`: of all calls. `graphs` and `kernels` (that Inductor generated, each once; calls of libraries are
+    `breaks`, `recompiles`: of all calls. `graphs` and `kernels` (that Inductor generated, each once; calls of libraries
+    are
     none): of all compiles that are no recompile. None: not checked. A backward counts if `fn` runs it.
 
-    Raises AssertionError with each number that differs, where it comes from, and what to do next; what `fn` raises as it is.
+    Raises AssertionError with each number that differs, where it comes from, and what to do next; what `fn` raises as
+    it is.
 
     >>> assert_graphs(torch.relu, torch.ones(3), kernels=1)
     """
@@ -72,6 +88,8 @@ def _told(name: str, counts: Counts, found: dict[str, int], wanted: dict[str, in
         entries: list[str] = getattr(counts, what)
         lines += [f"  {_NAMES[what][0]}: {entry}" for entry in entries[:_MOST]]
         lines += [f"  and {len(entries) - _MOST} more"] if len(entries) > _MOST else []
-    lines.append(f"why: graphdbg ls {shlex.quote(str(counts.run))} --why" if counts.run.exists() else "nothing was compiled")
+    lines.append(
+        f"why: graphdbg ls {shlex.quote(str(counts.run))} --why" if counts.run.exists() else "nothing was compiled"
+    )
     lines.append("if it is to be so: " + ", ".join(f"{what}={number}" for what, number in found.items()))
     return "\n".join(lines)

@@ -1,6 +1,7 @@
 """Entry point of torch's plug-in group `torch.backends`: starts the recorder when GRAPHDBG names a run.
 
-Called by torch at the end of `import torch`, in every process that imports it, so it must import next to nothing and never raise.
+Called by torch at the end of `import torch`, in every process that imports it, so it must import next to nothing and
+never raise.
 
 >>> os.environ["GRAPHDBG"] = "myrun"; import torch   # torch calls start()
 """
@@ -11,9 +12,11 @@ import os
 import sys
 
 _WORKER_FILES = (
-    "torch/_inductor/compile_worker", "torch/_inductor/autotune_process", "torch/_inductor/__autotune_main__",
+    "torch/_inductor/compile_worker",
+    "torch/_inductor/autotune_process",
+    "torch/_inductor/__autotune_main__",
     "torch._inductor.autotune_process",
-)  # fmt: skip
+)
 
 
 def start() -> None:

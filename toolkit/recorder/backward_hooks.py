@@ -1,8 +1,11 @@
 """Backwards of scripts that compile nothing: `graphdbg dump --compiled-autograd`.
 
-Every top-level call of autograd's engine goes by here. A new one is recorded as `ca<K>_0/compiled_autograd`: inputs as the
-policy wants them, before anything writes to them; the graph when its first run ended, with its hooks and passes by name.
-Until backwards repeat themselves anomaly mode is on (without its NaN checks), which is how autograd remembers the lines of
+Every top-level call of autograd's engine goes by here. A new one is recorded as `ca<K>_0/compiled_autograd`: inputs as
+the
+policy wants them, before anything writes to them; the graph when its first run ended, with its hooks and passes by
+name.
+Until backwards repeat themselves anomaly mode is on (without its NaN checks), which is how autograd remembers the lines
+of
 the forward. Must not change a gradient and must not raise into the recorded program.
 
 >>> watch(session)
@@ -101,7 +104,8 @@ class Backwards:
             self._noting_lines = False
 
     def _begun(self, number: int, captured: Any) -> None:
-        """Before a new backward runs torch's own graph of it is written: should the run not end, that is what there is."""
+        """Before a new backward runs torch's own graph of it is written: should the run not end, that is what there
+        is."""
         import torch
 
         self._inputs, self._graph = {}, None
@@ -161,7 +165,9 @@ class Backwards:
                 self._note(graph, f"torch's compiled autograd does not take this backward: {backward.uncaptured}")
             if backward.shared:
                 names = ", ".join(backward.shared[:6])
-                self._note(graph, f"{names} share memory that the backward writes to: a replay keeps them apart and may differ")
+                self._note(
+                    graph, f"{names} share memory that the backward writes to: a replay keeps them apart and may differ"
+                )
             if backward.fixed:
                 self._note(graph, f"{counted(backward.fixed, 'number')} read from tensors and fixed in the graph")
 
@@ -186,7 +192,9 @@ class Backwards:
         items = [self._inputs[name] for name in names if name in self._inputs]
         if len(items) < len(names):
             return
-        seen = InputsRecord(format=FORMAT, policy=self.session.options.inputs, inputs=items, ambient=self._ambient, execution=1)
+        seen = InputsRecord(
+            format=FORMAT, policy=self.session.options.inputs, inputs=items, ambient=self._ambient, execution=1
+        )
         self.session.writer().save_inputs(graph.id, seen)
 
     def _tell_left_out(self) -> None:
@@ -202,6 +210,7 @@ def _facts(backward: Backward) -> dict[str, Any]:
         "autograd_nodes": len(backward.nodes),
         "forward": [list(row) for row in backward.forward],
         "passes": [
-            {"name": one.name, "nodes": one.nodes, "moved": one.moved, "removed": one.removed} for one in backward.passes
+            {"name": one.name, "nodes": one.nodes, "moved": one.moved, "removed": one.removed}
+            for one in backward.passes
         ],
     }

@@ -1,11 +1,15 @@
-"""Backwards that the program's own compiled autograd captured, of which Dynamo makes graphs: `ca<K>_<frame>_<recompile>/dynamo`.
+"""Backwards that the program's own compiled autograd captured, of which Dynamo makes graphs:
+`ca<K>_<frame>_<recompile>/dynamo`.
 
-Torch's capture of each is kept: which autograd node and which hook each of its lines is, and why it was captured again (torch's
-verbose log says the same). Dynamo's graph is saved with the steps of autograd spelt out, so that it can be loaded. Must not
+Torch's capture of each is kept: which autograd node and which hook each of its lines is, and why it was captured again
+(torch's
+verbose log says the same). Dynamo's graph is saved with the steps of autograd spelt out, so that it can be loaded. Must
+not
 switch a log on.
 
 >>> spelt_out(flight, gm, scope).meta["custom"]["compiled_autograd"]["hooks"]
-[{'hook': '__main__.clip (train.py:9)', 'kind': 'tensor_pre_hook', 'node': 'torch::autograd::AccumulateGrad (NodeCall 8)'}]
+[{'hook': '__main__.clip (train.py:9)', 'kind': 'tensor_pre_hook', 'node': 'torch::autograd::AccumulateGrad (NodeCall
+8)'}]
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ _LINE = re.compile(r'File "(<eval_with_key>[^"]*)", line \d+, in \w+\n\s*(\w+)(?
 
 
 class Capture:
-    """One capture: `origins` are the autograd nodes of its nodes by name; `hooks` (index, kind) those of its calls of hooks."""
+    """One capture: `origins` are the autograd nodes of its nodes by name; `hooks` (index, kind) those of its calls of
+    hooks."""
 
     def __init__(self, gm: Any) -> None:
         self.module = gm
@@ -43,7 +48,9 @@ class Capture:
             if node.op != "call_function" or _is_size(node):  # a size has the stack of the input before it
                 continue
             part = _PART.match(node.name)
-            origin = _origin(node) or parts.get(part[0] if part else "", "")  # the operators of a compiled part have no stack
+            origin = _origin(node) or parts.get(
+                part[0] if part else "", ""
+            )  # the operators of a compiled part have no stack
             if origin:
                 self.origins[node.name] = origin
                 parts.update({part[0]: origin} if part else {})
@@ -167,7 +174,7 @@ def _facts(capture: Capture) -> dict[str, Any]:
             {"hook": capture.named.get(index, f"hook {index}"), "kind": kind, "node": capture.origins.get(name, "")}
             for name, (index, kind) in capture.calls.items()
         ],
-    }  # fmt: skip
+    }
 
 
 def _origin(node: Any) -> str:

@@ -1,6 +1,7 @@
 """What was compiled meanwhile, counted: graph breaks, recompiles, graphs, their nodes, Inductor's kernels.
 
-A recording of its own in a temporary folder, read as `ls --why` reads one; the caches that hide graphs and kernels are off in
+A recording of its own in a temporary folder, read as `ls --why` reads one; the caches that hide graphs and kernels are
+off in
 it, so that a warm one changes no number. Must not import torch where nothing else does.
 
 >>> with counting() as counts:
@@ -33,8 +34,10 @@ _STAGES = ("dynamo", *_INNER, "joint_passed")
 
 @dataclass
 class Counts:
-    """One entry for each: of breaks and recompiles a sentence with the user's line. `graphs` are Dynamo's, `nodes` theirs;
-    they and `kernels` are those of first compiles, for a recompile counts by itself. `errors`: what could not be recorded;
+    """One entry for each: of breaks and recompiles a sentence with the user's line. `graphs` are Dynamo's, `nodes`
+    theirs;
+    they and `kernels` are those of first compiles, for a recompile counts by itself. `errors`: what could not be
+    recorded;
     `kept`: whether `run` is to stay."""
 
     run: Path
@@ -85,7 +88,9 @@ class Counts:
             self.recompiles.append(f"{function.name}: {reason}; {_at(place)}{place.told}")
             return
         made = [line for line in item.graphs if line.stage == "dynamo" and line.status not in ("captured", "skipped")]
-        self.graphs += [f"{line.id} of {function.name}, {_at(ProgramLine(function.file, function.line))}" for line in made]
+        self.graphs += [
+            f"{line.id} of {function.name}, {_at(ProgramLine(function.file, function.line))}" for line in made
+        ]
         self.nodes += sum(line.nodes or 0 for line in made)
         self._kernels(run, item.graphs)
 
@@ -107,7 +112,8 @@ class Counting(Session):
 
 @contextmanager
 def counting(*, kept: bool = False) -> Iterator[Counts]:
-    """Counts what is compiled inside the block; what it yields is filled in at the end, when the run goes unless it is `kept`. A
+    """Counts what is compiled inside the block; what it yields is filled in at the end, when the run goes unless it is
+    `kept`. A
     recording around it does not see what is compiled inside, another counting does."""
     folder = Path(tempfile.mkdtemp(prefix="graphdbg-counts-"))
     outer, session = active(), Counting(folder / "run")

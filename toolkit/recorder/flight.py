@@ -1,8 +1,11 @@
 """One compiler call in progress: the graphs captured inside it, and what becomes of them when it ends.
 
-A Flight opens around a call into the compiler. Each graph captured meanwhile is journalled `captured` and `compiling`, and
-settled as `compiled` or `failed` when the innermost flight around it ends. State is per thread; a Flight holds records, never
-graphs or tensors. Of the user's files that a graph's stacks name a copy is kept, as Python knows it: not those of torch, of
+A Flight opens around a call into the compiler. Each graph captured meanwhile is journalled `captured` and `compiling`,
+and
+settled as `compiled` or `failed` when the innermost flight around it ends. State is per thread; a Flight holds records,
+never
+graphs or tensors. Of the user's files that a graph's stacks name a copy is kept, as Python knows it: not those of
+torch, of
 installed packages and of Python itself.
 
 >>> with flying(session) as flight:
@@ -46,7 +49,8 @@ _OUTPUT_META = ("user_visible_output_idxs",)
 
 
 class PackedSave:
-    """Saving a graph, maybe later: the record is packed when the compiler is done with it, for as objects it is fifty times as
+    """Saving a graph, maybe later: the record is packed when the compiler is done with it, for as objects it is fifty
+    times as
     large."""
 
     def __init__(self, writer: ProcessWriter, record: GraphRecord) -> None:
@@ -86,7 +90,8 @@ def _script() -> set[str]:
 
 
 class Graph:
-    """One captured graph: its id, stage, and its record while the compiler call lasts (later only what a first run needs)."""
+    """One captured graph: its id, stage, and its record while the compiler call lasts (later only what a first run
+    needs)."""
 
     def __init__(self, record: GraphRecord) -> None:
         self.id = record.id
@@ -114,9 +119,15 @@ class Flight:
         self.graph_id: int | None = None
 
     def capture(
-        self, gm: Any, stage: str, compile_kwargs: Mapping[str, Any] | None = None, *,
-        roles: list[InputRecord] | None = None, settle: bool = True, grows: bool = False,
-    ) -> Graph | None:  # fmt: skip
+        self,
+        gm: Any,
+        stage: str,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        *,
+        roles: list[InputRecord] | None = None,
+        settle: bool = True,
+        grows: bool = False,
+    ) -> Graph | None:
         """Saves a graph and journals it as being compiled; None when it is not wanted or could not be saved.
 
         `roles` are those of its inputs, where its stage does not tell them. `grows`: the inner compiler may adopt it.
@@ -152,9 +163,14 @@ class Flight:
         return local
 
     def encoded(
-        self, gm: Any, local: str, stage: str, compile_kwargs: Mapping[str, Any] | None, roles: list[InputRecord] | None,
+        self,
+        gm: Any,
+        local: str,
+        stage: str,
+        compile_kwargs: Mapping[str, Any] | None,
+        roles: list[InputRecord] | None,
         state: Ambient | None = None,
-    ) -> GraphRecord:  # fmt: skip
+    ) -> GraphRecord:
         """The record of a graph under the settings in force, which are told where they cannot be saved."""
         from ...dumps import live
 
@@ -163,9 +179,16 @@ class Flight:
         state = state or ambient(seed=False)  # the seed is the process's: in its inputs and its settings
         with undisturbed():
             record = live.encode(
-                gm, id=local, stage=stage, compile_id=self.compile_id, compile_kwargs=compile_kwargs, ambient=state,
-                config=config, roles=roles or (), sink=session.writer().tensors,
-            )  # fmt: skip
+                gm,
+                id=local,
+                stage=stage,
+                compile_id=self.compile_id,
+                compile_kwargs=compile_kwargs,
+                ambient=state,
+                config=config,
+                roles=roles or (),
+                sink=session.writer().tensors,
+            )
         record.versions = session.versions
         if stage != "compiled_autograd":
             self._call(record)
@@ -173,7 +196,8 @@ class Flight:
         return record
 
     def _call(self, record: GraphRecord) -> None:
-        """Keeps what the user calls the outputs of Dynamo's graph, and its inputs, whose gradients this one may return."""
+        """Keeps what the user calls the outputs of Dynamo's graph, and its inputs, whose gradients this one may
+        return."""
         outputs = self.dynamo_outputs or self.session.outputs.get(self.name, [])
         roles = self.dynamo_roles or self.session.roles.get(self.name, [])
         inputs = [input_source(role.source, role.role) for role in roles] if record.stage in _WITH_GRADIENTS else []
@@ -236,7 +260,8 @@ class _Here(threading.local):
 here = _Here()
 
 _names: dict[int, tuple[str, str | None]] = {}
-"""Inductor's graph_id -> the compile name it had in the forward: a backward compiled later without a compile id joins it."""
+"""Inductor's graph_id -> the compile name it had in the forward: a backward compiled later without a compile id joins
+it."""
 
 _forwards: dict[int, str] = {}
 """Inductor's graph_id, or the number of a call of another AOT backend's (below 0) -> the id of the forward."""
@@ -308,7 +333,8 @@ def in_flight(body: Callable[..., Any], updated: Sequence[str] = WRAPPER_UPDATES
 
 
 def in_pass(group: str) -> Callable[[Callable[..., Any]], Callable[[Function], Function]]:
-    """A hook around a pass that calls itself for the subgraphs of higher-order operators: `body(flight, original, *args,
+    """A hook around a pass that calls itself for the subgraphs of higher-order operators: `body(flight, original,
+    *args,
     **kwargs)` for the outermost call inside a flight, whose graph holds those subgraphs."""
 
     def of(body: Callable[..., Any]) -> Callable[[Function], Function]:
@@ -341,4 +367,8 @@ def told(error: BaseException, stage: str) -> dict[str, str]:
     while isinstance(inner, BaseException):
         error, inner = inner, getattr(inner, "inner_exception", None)
     message = str(error)
-    return {"stage": stage, "type": type(error).__name__, "message": message if len(message) <= 4000 else message[:4000] + "…"}
+    return {
+        "stage": stage,
+        "type": type(error).__name__,
+        "message": message if len(message) <= 4000 else message[:4000] + "…",
+    }

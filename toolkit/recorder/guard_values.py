@@ -1,6 +1,8 @@
-"""What the things that a failed guard names are now: `n == 3` failed, and n is 4. Dynamo's own text has it for tensors only.
+"""What the things that a failed guard names are now: `n == 3` failed, and n is 4. Dynamo's own text has it for tensors
+only.
 
-Looks into dictionaries, lists and sizes without calling anything of the program's own: no property, no __getattr__, no __eq__.
+Looks into dictionaries, lists and sizes without calling anything of the program's own: no property, no __getattr__, no
+__eq__.
 
 >>> found(frame, ["0/0: n == 3      # x + n  # train.py:9 in step"])
 {'n': 4}
@@ -13,9 +15,12 @@ from collections.abc import Iterable
 from typing import Any
 
 _NAME = re.compile(
-    r"""(?<![\w.'"])[A-Za-z_]\w*(?:\.(?:size|stride)\(\)\[\d+\]|\.[A-Za-z_]\w*(?!\w|\()|\[(?:'[^']*'|"[^"]*"|\d+)\])*""", re.ASCII
+    r"""(?<![\w.'"])[A-Za-z_]\w*(?:\.(?:size|stride)\(\)\[\d+\]|\.[A-Za-z_]\w*(?!\w|\()|\[(?:'[^']*'|"[^"]*"|\d+)\])*""",
+    re.ASCII,
 )
-_STEP = re.compile(r"""\.(?P<of>size|stride)\(\)\[(?P<dim>\d+)\]|\.(?P<attribute>\w+)|\[(?P<key>'[^']*'|"[^"]*"|\d+)\]""")
+_STEP = re.compile(
+    r"""\.(?P<of>size|stride)\(\)\[(?P<dim>\d+)\]|\.(?P<attribute>\w+)|\[(?P<key>'[^']*'|"[^"]*"|\d+)\]"""
+)
 _LITERAL = re.compile(r"""(?<!\[)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 _ABOUT_TYPES = (" is None", " is not None", "___check_type_id")
 _MOST = 4
@@ -24,7 +29,8 @@ _ABSENT = object()
 
 
 def found(frame: Any, reasons: Iterable[str]) -> dict[str, int | float | bool | str | None]:
-    """Name in the first guard that failed -> its present value, if a plain number, text or None; a type as "<Tensor>"."""
+    """Name in the first guard that failed -> its present value, if a plain number, text or None; a type as
+    "<Tensor>"."""
     text = next(iter(reasons), "").partition("\n")[0].partition("  # ")[0].partition(": ")[2]
     if frame is None or not text or text.startswith("tensor "):
         return {}

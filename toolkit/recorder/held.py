@@ -1,7 +1,9 @@
 """Copies of a graph's inputs on the host, one per graph, made before each execution and overwritten by the next.
 
-With the policy `last` the copy lies in a file that survives the process (`dumps.held`), else in memory. A copy is of whole
-storages, each once, and done before the graph may change them; on a GPU it is queued before the graph's kernels on the same
+With the policy `last` the copy lies in a file that survives the process (`dumps.held`), else in memory. A copy is of
+whole
+storages, each once, and done before the graph may change them; on a GPU it is queued before the graph's kernels on the
+same
 stream. Must keep no reference to an input, and must hold no more bytes than the limit.
 
 >>> copy = Copy(budget, names, roles)
@@ -160,7 +162,8 @@ class Copy:
                 self._events.pop().synchronize()
 
     def tensors(self) -> list[torch.Tensor | None]:
-        """Views of the held inputs on the host, None for an input that is no plain tensor. Use them before the next `take`."""
+        """Views of the held inputs on the host, None for an input that is no plain tensor. Use them before the next
+        `take`."""
         with self.lock:
             self.finish()
             assert self._record is not None and self._host is not None
@@ -182,14 +185,18 @@ class Copy:
             assert self._record is not None and self._host is not None
             data = storage_bytes(self._host.untyped_storage())
             parts = [data[at : at + size] for at, size in self._record.spans]
-            states: list[tuple[str, Bytes]] = [(name, data[at : at + size]) for name, at, size in self._record.generators]
+            states: list[tuple[str, Bytes]] = [
+                (name, data[at : at + size]) for name, at, size in self._record.generators
+            ]
             return held.settled(held.Held(self.execution, self._record.inputs, list(parts), states), put)
 
     def drop(self) -> None:
         """Gives the memory back, and deletes the file."""
         with self.lock:
             self.budget.grant(-self.size_bytes)
-            if self._pinned and _device_failed():  # torch ends the process where it cannot free pinned memory: keep it to the end
+            if (
+                self._pinned and _device_failed()
+            ):  # torch ends the process where it cannot free pinned memory: keep it to the end
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._host))
             self.whole, self._host, self._record = False, None, None
             self._events.clear()

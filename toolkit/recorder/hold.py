@@ -1,7 +1,10 @@
-"""Holds the inputs of every execution of the watched graphs, and keeps those of the last one, or of a step that went wrong.
+"""Holds the inputs of every execution of the watched graphs, and keeps those of the last one, or of a step that went
+wrong.
 
-One Holder per session, one Hold per compiled callable: its inputs are copied before each execution, tested for NaN after it, kept
-when it went wrong. Nothing here runs unless `--inputs last` or `--when` asks for it. Must not keep an input alive while its graph
+One Holder per session, one Hold per compiled callable: its inputs are copied before each execution, tested for NaN
+after it, kept
+when it went wrong. Nothing here runs unless `--inputs last` or `--when` asks for it. Must not keep an input alive while
+its graph
 runs, and must not raise into the recorded program.
 
 >>> hold = session.hold(graphs, record)
@@ -64,18 +67,26 @@ class Holder:
         return hold
 
     def make_room(self, hold: Hold) -> None:
-        """Gives back what graphs hold that have not run for long: others have taken their place, after a recompile say."""
+        """Gives back what graphs hold that have not run for long: others have taken their place, after a recompile
+        say."""
         for other in self.holds.values():
             if other is not hold and self.executions - other.used > IDLE_EXECUTIONS:
                 other.settle()
 
     def found(self, finding: BadStep, hold: Hold, execution: int, message: str, **fields: Any) -> None:
-        """Journals a finding and keeps the inputs of all graphs of its step so far. "{when}" in the message says when it was."""
+        """Journals a finding and keeps the inputs of all graphs of its step so far. "{when}" in the message says when
+        it was."""
         when = f"execution {execution}" + (f", step {step()}" if step() else "")
         self.session.event(
-            "note", hold.name, found=finding.number, what=finding.what, execution=execution, step=step(),
-            message=message.replace("{when}", when), **fields,
-        )  # fmt: skip
+            "note",
+            hold.name,
+            found=finding.number,
+            what=finding.what,
+            execution=execution,
+            step=step(),
+            message=message.replace("{when}", when),
+            **fields,
+        )
         for member in finding.members:
             self.holds[member].keep(finding)
 
@@ -103,10 +114,16 @@ class Holder:
         self.seconds += time.perf_counter() - start
         if self.executions:
             self.session.event(
-                "note", message=HELD_COST, seconds=round(self.seconds, 3), testing_seconds=round(self.testing_seconds, 3),
-                executions=self.executions, most_bytes=self.budget.most, graphs=len(self.holds), refused=self.refused,
+                "note",
+                message=HELD_COST,
+                seconds=round(self.seconds, 3),
+                testing_seconds=round(self.testing_seconds, 3),
+                executions=self.executions,
+                most_bytes=self.budget.most,
+                graphs=len(self.holds),
+                refused=self.refused,
                 left_out=self.trouble.left_out,
-            )  # fmt: skip
+            )
 
 
 class Execution:
@@ -137,7 +154,8 @@ class Hold:
         self.copy: Copy | None = Copy(holder.budget, self.names, record.inputs, paths)
 
     def before(self, number: int, inputs: Sequence[Any]) -> Execution | None:
-        """Copies the inputs and begins to test them. None in a forked child, whose copies would be the parent's, and once the
+        """Copies the inputs and begins to test them. None in a forked child, whose copies would be the parent's, and
+        once the
         recording has ended."""
         holder = self.holder
         if holder.closed or os.getpid() != holder.pid:
@@ -174,7 +192,9 @@ class Hold:
                 self.copy.finish()  # after an assert on the device nothing arrives any more
         except OverLimit as error:
             limit = size_text(self.holder.budget.limit)
-            self._refuse(f"they take {size_text(error.needed)}, which exceeds the limit of {limit} for all graphs of a process")
+            self._refuse(
+                f"they take {size_text(error.needed)}, which exceeds the limit of {limit} for all graphs of a process"
+            )
         except EnvironmentLackError as error:
             self._refuse(str(error))
 
@@ -223,10 +243,12 @@ class Hold:
         plain = [place for place in finding.outputs if place < _IN_PLACE]
         changed = [self.names[self.in_place[place - _IN_PLACE]] for place in finding.outputs if place >= _IN_PLACE]
         came_in = [self._described(self.names[index]) for index in finding.inputs]
-        where = " and ".join([
-            *([f"output{'s' if len(plain) > 1 else ''} {_some(plain)}"] if plain else []),
-            *([f"{_some(changed)}, changed in place"] if changed else []),
-        ])  # fmt: skip
+        where = " and ".join(
+            [
+                *([f"output{'s' if len(plain) > 1 else ''} {_some(plain)}"] if plain else []),
+                *([f"{_some(changed)}, changed in place"] if changed else []),
+            ]
+        )
         text = f"NaN first in {self.name} ({where}), {{when}}"
         if came_in:
             text += f"; it came in from outside compiled code, with {_some(came_in, 2)}"
@@ -248,7 +270,8 @@ class Hold:
                 holder.found(finding, self, number, f"{self.name} failed ({{when}}) with {told(error)}")
 
     def keep(self, finding: BadStep) -> None:
-        """Writes the held inputs as inputs.json, and under the execution's number so that a later one does not replace them."""
+        """Writes the held inputs as inputs.json, and under the execution's number so that a later one does not replace
+        them."""
         session = self.holder.session
         if self.copy is None or not self.copy.whole:
             return
@@ -257,8 +280,13 @@ class Hold:
         self._save(record, numbered=True)
         self.was_kept = True
         for local in self.locals:
-            session.event("note", local, message=f"inputs of execution {record.execution} kept", kept=finding.number,
-                          execution=record.execution)  # fmt: skip
+            session.event(
+                "note",
+                local,
+                message=f"inputs of execution {record.execution} kept",
+                kept=finding.number,
+                execution=record.execution,
+            )
 
     def _put(self, data: Bytes) -> str:
         tensors = self.holder.session.writer().tensors
@@ -275,7 +303,8 @@ class Hold:
                 writer.save_inputs(local, record)
 
     def settle(self) -> None:
-        """The last inputs become inputs.json, unless those of a step that went wrong are there: then they stand beside it. The
+        """The last inputs become inputs.json, unless those of a step that went wrong are there: then they stand beside
+        it. The
         copy's memory is free afterwards."""
         copy = self.copy
         if copy is None:

@@ -1,7 +1,10 @@
-"""What each wrapper of the compiler does: Dynamo's call of a backend, AOT backends' compilers, Inductor's passes and compiler.
+"""What each wrapper of the compiler does: Dynamo's call of a backend, AOT backends' compilers, Inductor's passes and
+compiler.
 
-The backend gets the same graph and inputs; only the caches that would hide later stages are off while it runs. A forward,
-backward or inference graph and its post-grad form share one compiler call. Compilers and partitioners of AOT backends that are
+The backend gets the same graph and inputs; only the caches that would hide later stages are off while it runs. A
+forward,
+backward or inference graph and its post-grad form share one compiler call. Compilers and partitioners of AOT backends
+that are
 not Inductor are wrapped where AOTAutograd gets them; Inductor's own calls come by there too and are let pass.
 
 >>> OutputGraph.call_user_compiler = call_user_compiler(OutputGraph.call_user_compiler)
@@ -83,7 +86,11 @@ def aot_module_simplified(session: Session, original: Function, *args: Any, **kw
         partition = given.get("partition_fn") or _signature(original).parameters["partition_fn"].default
         if not live_torch.is_inductor_partition(partition):
             forward, number = given["fw_compiler"], next(_aot_calls)
-            for argument, stage in (("bw_compiler", "backward"), ("inference_compiler", "inference"), ("fw_compiler", "forward")):
+            for argument, stage in (
+                ("bw_compiler", "backward"),
+                ("inference_compiler", "inference"),
+                ("fw_compiler", "forward"),
+            ):
                 given[argument] = _aot_compiler(given.get(argument) or forward, stage, number)
             given["partition_fn"] = in_flight(_aot_partition, updated=())(partition)
             args, kwargs = bound.args, bound.kwargs
@@ -101,7 +108,7 @@ def _aot_compiler(compiler: Any, stage: str, number: int) -> Any:
 
 def _aot_compile(
     stage: str, number: int, flight: Flight, original: Function, gm: Any, *args: Any, **kwargs: Any
-) -> Any:  # fmt: skip
+) -> Any:
     session = flight.session
     flight.graph_id = number if flight.graph_id is None else flight.graph_id
     graph = flight.capture(gm, stage, flight.main, grows=True)
@@ -138,7 +145,9 @@ def standalone_compile(session: Session, original: Function, *args: Any, **kwarg
 
 
 @in_flight
-def compile_fx_main(flight: Flight, original: Function, model: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
+def compile_fx_main(
+    flight: Flight, original: Function, model: Any, example_inputs: Any, *args: Any, **kwargs: Any
+) -> Any:
     """_compile_fx_main(model_, example_inputs_, ...): frames calls made without Dynamo, and keeps what replays need."""
     with flight.session.guarded("outputs of the model"):
         flight.main = {"num_example_inputs": len(example_inputs), **_model_outputs(model)}
@@ -174,10 +183,13 @@ def pre_grad_passes(flight: Flight, original: Function, *args: Any, **kwargs: An
 @in_flight
 def partition_fn(flight: Flight, original: Function, gm: Any, joint_inputs: Any, *args: Any, **kwargs: Any) -> Any:
     """partition_fn(gm, joint_inputs, ...): its argument is the joint graph; joint passes run inside."""
-    # AOTAutograd partitions the subgraphs of invoke_subgraph first, without inputs (2.13) or with a partitioner of their own.
+    # AOTAutograd partitions the subgraphs of invoke_subgraph first, without inputs (2.13) or with a partitioner of
+    # their own.
     empty = isinstance(joint_inputs, (list, tuple)) and not joint_inputs
     if empty or kwargs.get("partitioner_fn_override") is not None:
-        flight.session.note("joint graphs of nested regions are recorded inside the graphs that hold them, not by themselves")
+        flight.session.note(
+            "joint graphs of nested regions are recorded inside the graphs that hold them, not by themselves"
+        )
         with level("joint"):
             return original(gm, joint_inputs, *args, **kwargs)
     here.joints.append(_joint(flight, gm, kwargs))
@@ -189,7 +201,8 @@ def partition_fn(flight: Flight, original: Function, gm: Any, joint_inputs: Any,
 
 @in_pass("joint")
 def joint_graph_passes(flight: Flight, original: Function, gm: Any, *args: Any, **kwargs: Any) -> Any:
-    """_recursive_joint_graph_passes(gm, ...): inside the partitioner its result is the joint graph after the passes; elsewhere
+    """_recursive_joint_graph_passes(gm, ...): inside the partitioner its result is the joint graph after the passes;
+    elsewhere
     its argument is the inference graph."""
     joint = here.joints[-1] if here.joints else None
     before = flight.capture(gm, "inference", flight.main, grows=True) if joint is None else None
@@ -201,8 +214,11 @@ def joint_graph_passes(flight: Flight, original: Function, gm: Any, *args: Any, 
 
 
 @in_flight
-def compile_fx_inner(flight: Flight, original: Function, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any) -> Any:
-    """_compile_fx_inner(gm, example_inputs, **kwargs): captures forward and backward, keeps code, watches the first run."""
+def compile_fx_inner(
+    flight: Flight, original: Function, gm: Any, example_inputs: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """_compile_fx_inner(gm, example_inputs, **kwargs): captures forward and backward, keeps code, watches the first
+    run."""
     session = flight.session
     kind = "backward" if kwargs.get("is_backward") else "inference" if kwargs.get("is_inference") else "forward"
     facts: dict[str, Any] = {}
@@ -277,7 +293,9 @@ def _save_code(session: Session, graphs: list[Graph], compiled: Any) -> None:
     if not isinstance(source, str) or not source:
         return
     with session.guarded("generated code"):
-        files = kernels.split(source) if len(source) < LARGE_BYTES else {kernels.WHOLE: source}  # large: told apart when read
+        files = (
+            kernels.split(source) if len(source) < LARGE_BYTES else {kernels.WHOLE: source}
+        )  # large: told apart when read
         for graph in graphs:
             save = functools.partial(session.writer().save_code, graph.id, files)
             if not session.postponed(graph.id, save):

@@ -1,4 +1,5 @@
-"""Where a long compile is just now: a thread notes the pass and the Python stack of what is being compiled, seldom and ever less
+"""Where a long compile is just now: a thread notes the pass and the Python stack of what is being compiled, seldom and
+ever less
 often. A thread that holds the interpreter inside C code cannot be looked at; then the last note stands.
 
 >>> stacks = Stacks(lambda graph, **fields: session.event("note", graph, **fields))
@@ -22,7 +23,8 @@ _OURS = __name__.partition(".")[0]
 
 
 class Stacks:
-    """The graphs that are being compiled, by thread. Used by one process; `note` journals what is seen of the innermost graph."""
+    """The graphs that are being compiled, by thread. Used by one process; `note` journals what is seen of the innermost
+    graph."""
 
     def __init__(self, note: Callable[..., object]) -> None:
         self._note = note

@@ -38,7 +38,9 @@ def command_line(words: Sequence[str]) -> list[str]:
     first, rest = words[0], list(words[1:])
     if first in ("-m", "-c"):
         if not rest:
-            raise UsageError(f"{first} needs a {'module' if first == '-m' else 'program text'}", "", f"give it behind {first}")
+            raise UsageError(
+                f"{first} needs a {'module' if first == '-m' else 'program text'}", "", f"give it behind {first}"
+            )
         return [sys.executable, first, *rest]
     path = Path(first)
     if first.endswith((".py", ".pyc")) or (path.is_dir() and (path / "__main__.py").is_file()):
@@ -47,20 +49,30 @@ def command_line(words: Sequence[str]) -> list[str]:
         return [sys.executable, first, *rest]
     if shutil.which(first) is None:
         if path.is_file():
-            raise UsageError(f"cannot run {first}", "it is not executable, and its name does not end in .py",
-                             f"for a Python script: python {first}")  # fmt: skip
+            raise UsageError(
+                f"cannot run {first}",
+                "it is not executable, and its name does not end in .py",
+                f"for a Python script: python {first}",
+            )
         raise UsageError(f"cannot run {first}", "there is no such script or program here or on PATH", "check its name")
     return [first, *rest]
 
 
 def run(
-    command: Sequence[str], environment: Mapping[str, str], *, told: Callable[[int], object] | None = None,
-    watcher: Watcher | None = None, attend: Callable[[subprocess.Popen[bytes]], object] | None = None, stdout: int | None = None,
-) -> int:  # fmt: skip
-    """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it. `attend` is called
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    told: Callable[[int], object] | None = None,
+    watcher: Watcher | None = None,
+    attend: Callable[[subprocess.Popen[bytes]], object] | None = None,
+    stdout: int | None = None,
+) -> int:
+    """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it. `attend`
+    is called
     with the process while it runs; `stdout`: a descriptor in place of ours.
 
-    Signals sent to us go on to the child, those that we were started to ignore excepted; SIGINT and SIGQUIT reach it from the
+    Signals sent to us go on to the child, those that we were started to ignore excepted; SIGINT and SIGQUIT reach it
+    from the
     terminal, and we wait for what it does. `told` is called with each number. Who kills us with SIGKILL kills it too.
     """
     child: subprocess.Popen[bytes] | None = None
@@ -97,9 +109,11 @@ def _start(command: Sequence[str], environment: Mapping[str, str], stdout: int |
     die = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
     try:
         return subprocess.Popen(
-            list(command), env={**os.environ, **environment}, stdout=stdout,
+            list(command),
+            env={**os.environ, **environment},
+            stdout=stdout,
             preexec_fn=None if die is None else lambda: die(_PR_SET_PDEATHSIG, signal.SIGKILL),
-        )  # fmt: skip
+        )
     except OSError as error:
         raise UsageError(f"cannot run {command[0]}", error.strerror or str(error)) from error
 
@@ -131,7 +145,8 @@ def python_of(command: Sequence[str]) -> str | None:
 
 
 def lacks(python: str) -> str:
-    """What a Python cannot import of torch and graphdbg, asked in that Python; empty when it has both or cannot be asked."""
+    """What a Python cannot import of torch and graphdbg, asked in that Python; empty when it has both or cannot be
+    asked."""
     program = "import importlib.util as u; print(' '.join(n for n in ('torch', 'graphdbg') if u.find_spec(n) is None))"
     try:
         done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=20, check=False)

@@ -1,6 +1,7 @@
 """What a recorded program's torch says of itself: compile ids, counters, settings, modes, the ambient state, wrappers.
 
-Nothing is imported for it but torch itself, and everything may be missing: a torch without a name records less and says what.
+Nothing is imported for it but torch itself, and everything may be missing: a torch without a name records less and says
+what.
 Only reads: no random number is drawn, no setting written, but for the caches that hide graphs, inside compiler calls.
 
 >>> compile_id()
@@ -81,7 +82,8 @@ _caches = _Caches()
 
 @contextmanager
 def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "") -> Iterator[None]:
-    """The caches that hide graphs are off for the block and this thread, unless the session keeps them: a warm one skips the
+    """The caches that hide graphs are off for the block and this thread, unless the session keeps them: a warm one
+    skips the
     compiler. That `cache` answered, which `hides` graphs of the compile `name`, is journalled."""
     hits = counter(*CACHE_HITS[cache]) if cache else 0
     with ExitStack() as stack:
@@ -100,7 +102,8 @@ def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "")
 
 @contextmanager
 def cached_anew(session: Session) -> Iterator[None]:
-    """For a compile whose artifact the program may save, which torch makes of what its caches took: those on disk are as the
+    """For a compile whose artifact the program may save, which torch makes of what its caches took: those on disk are
+    as the
     program has them, under a key of their own, so that they know no graph of it."""
     with ExitStack() as stack:
         with session.guarded("caches"):
@@ -109,14 +112,17 @@ def cached_anew(session: Session) -> Iterator[None]:
 
                 stack.enter_context(config.patch(cache_key_tag=f"{config.cache_key_tag}{uuid.uuid4()}"))  # type: ignore[attr-defined]
                 for module, values in _caches.off:
-                    stack.enter_context(module.patch({name: value for name, value in values.items() if "remote" not in name}))
+                    stack.enter_context(
+                        module.patch({name: value for name, value in values.items() if "remote" not in name})
+                    )
                 session.caches_were_on = _caches.on = True
                 stack.callback(setattr, _caches, "on", False)
         yield
 
 
 def undisturbed() -> AbstractContextManager[Any]:
-    """Hides the program's dispatch and torch-function modes, autocast and grad mode while the recorder computes on its tensors.
+    """Hides the program's dispatch and torch-function modes, autocast and grad mode while the recorder computes on its
+    tensors.
 
     A FlopCounterMode of the user must not count our statistics. Public alternatives exist for grad mode only.
     """
@@ -138,7 +144,8 @@ def is_fake(value: Any) -> bool:
 
 
 def restride(gm: Any, example_inputs: Any) -> None:
-    """Gives placeholders the values that are compiled for: a forward's own layout decides the strides of what a backward is
+    """Gives placeholders the values that are compiled for: a forward's own layout decides the strides of what a
+    backward is
     given, which AOTAutograd tells in the example inputs alone. Inductor does the same a moment later."""
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     for node, value in zip(placeholders, example_inputs, strict=True):
@@ -147,7 +154,8 @@ def restride(gm: Any, example_inputs: Any) -> None:
 
 
 def norms(tensors: list[Any]) -> list[Any]:
-    """The 2-norm of each tensor of one device and dtype, in one fused kernel where there is one. torch.nn.utils.get_total_norm,
+    """The 2-norm of each tensor of one device and dtype, in one fused kernel where there is one.
+    torch.nn.utils.get_total_norm,
     which is public, adds them up to one number."""
     return list(loaded("foreach_norm")(tensors, 2))
 
@@ -161,7 +169,9 @@ def is_capturing() -> bool:
 
 def is_restart(error: BaseException) -> bool:
     """Whether an exception is Dynamo's way to start over or to leave a frame alone, not a failure."""
-    return any(base.__name__ in ("RestartAnalysis", "SkipFrame", "SkipCodeRecursiveException") for base in type(error).__mro__)
+    return any(
+        base.__name__ in ("RestartAnalysis", "SkipFrame", "SkipCodeRecursiveException") for base in type(error).__mro__
+    )
 
 
 def is_serializable(compiled: Any) -> bool:
@@ -214,7 +224,9 @@ def innermost_backend(compiler_fn: Any) -> Any:
         if str(getattr(compiler_fn, "__module__", None)).partition(".")[0] != "torch":
             break
         kwargs = getattr(compiler_fn, "kwargs", None)
-        inner = [getattr(compiler_fn, name, None) for name in ("_torchdynamo_orig_backend", "_compiler_fn", "compiler_fn")]
+        inner = [
+            getattr(compiler_fn, name, None) for name in ("_torchdynamo_orig_backend", "_compiler_fn", "compiler_fn")
+        ]
         inner += [kwargs.get("fw_compiler")] if isinstance(kwargs, dict) else []
         following = next((one for one in inner if callable(one)), None)
         if following is None:
@@ -224,8 +236,10 @@ def innermost_backend(compiler_fn: Any) -> Any:
 
 
 def plain_callable(compiled: Any) -> Any:
-    """What Dynamo would take of a compiled callable before wrapping it anew: a lazy graph module's plain forward, recompiled now,
-    from under Dynamo's own `disable` wrapper, whose second layer would cost every step. Public names for it are missing."""
+    """What Dynamo would take of a compiled callable before wrapping it anew: a lazy graph module's plain forward,
+    recompiled now,
+    from under Dynamo's own `disable` wrapper, whose second layer would cost every step. Public names for it are
+    missing."""
     lazy = loaded("LazyGraphModule")
     owner: Any = getattr(compiled, "__self__", None)
     if lazy is not None and isinstance(compiled, lazy):
@@ -240,10 +254,13 @@ def plain_callable(compiled: Any) -> Any:
     return compiled
 
 
-def changed_settings(extra_inductor: Mapping[str, Any] | None = None, *, but_caches: bool = False) -> dict[str, dict[str, Any]]:
+def changed_settings(
+    extra_inductor: Mapping[str, Any] | None = None, *, but_caches: bool = False
+) -> dict[str, dict[str, Any]]:
     """Settings that are not at their default on this thread, by room of the configuration.
 
-    `extra_inductor` are options that Inductor will apply while it compiles. With `but_caches` their switches are left out: the
+    `extra_inductor` are options that Inductor will apply while it compiles. With `but_caches` their switches are left
+    out: the
     recorder itself has set them.
     """
     found: dict[str, dict[str, Any]] = {}
@@ -263,7 +280,9 @@ def changed_settings(extra_inductor: Mapping[str, Any] | None = None, *, but_cac
 
 def encoded_settings() -> dict[str, dict[str, Any]]:
     """The same in the saved form."""
-    return {room: {name: encoded(value) for name, value in values.items()} for room, values in changed_settings().items()}
+    return {
+        room: {name: encoded(value) for name, value in values.items()} for room, values in changed_settings().items()
+    }
 
 
 def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
@@ -284,8 +303,10 @@ def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
 
 @functools.cache
 def _own_names(module: Any, _: int) -> tuple[dict[Any, str], list[str]]:
-    """The settings of a module that are none of another one's by a second name: those at their default where their context
-    variable was never set, by that variable, and the names of the others; `_` is how many it has. All would be asked for long."""
+    """The settings of a module that are none of another one's by a second name: those at their default where their
+    context
+    variable was never set, by that variable, and the names of the others; `_` is how many it has. All would be asked
+    for long."""
     entries: dict[str, Any] = module._config
     of_another = lambda one: getattr(one, "alias", None) is not None or getattr(one, "deprecated", False)  # noqa: E731
     own = {name: getattr(one, "user_override", None) for name, one in entries.items() if not of_another(one)}
@@ -300,7 +321,8 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def encoded(value: Any) -> Any:
-    """A setting or keyword argument as an argument of the saved form (see dumps.schema), for records that exist already."""
+    """A setting or keyword argument as an argument of the saved form (see dumps.schema), for records that exist
+    already."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -353,7 +375,8 @@ def ambient(*, rng: bool = False, seed: bool = True) -> Ambient:
 
 
 def generators() -> list[tuple[str, Any]]:
-    """(device, state) of the default generators of the CPU and of the GPUs in use; states are tensors of bytes on the CPU."""
+    """(device, state) of the default generators of the CPU and of the GPUs in use; states are tensors of bytes on the
+    CPU."""
     import torch
 
     states: list[tuple[str, Any]] = [("cpu", torch.get_rng_state())]

@@ -1,8 +1,11 @@
 """The first real run of a compiled graph: what its inputs were, that it ran, or how it failed.
 
-Inputs are looked at before the call, so before any mutation. After the first run the compiled graph is as torch made it:
-Inductor's result gets its own callable back (no cost per step), others keep a closure that costs one branch. Holds no tensor.
-With the policy `all` every execution is watched; the inputs of the second lie beside inputs.json as inputs.2.json, and so on.
+Inputs are looked at before the call, so before any mutation. After the first run the compiled graph is as torch made
+it:
+Inductor's result gets its own callable back (no cost per step), others keep a closure that costs one branch. Holds no
+tensor.
+With the policy `all` every execution is watched; the inputs of the second lie beside inputs.json as inputs.2.json, and
+so on.
 With `last` and `--when` every execution is watched too, and `hold` copies its inputs.
 
 >>> watch_inductor(session, graph, compiled_fx_graph)
@@ -46,7 +49,8 @@ class Watch:
             graph.record = None
 
     def begin(self, inputs: Sequence[Any]) -> int:
-        """The number of this execution, or 0 to let it pass: not to be watched, with fake tensors, or in a CUDA graph capture."""
+        """The number of this execution, or 0 to let it pass: not to be watched, with fake tensors, or in a CUDA graph
+        capture."""
         if self.session.early or any(map(is_fake, inputs)) or is_capturing():
             return 0
         if self.hold is not None and self.hold.holder.closed:
@@ -99,7 +103,7 @@ class Watch:
 
 def keep_inputs(
     session: Session, number: int, local: str, record: GraphRecord, inputs: Sequence[Any], policy: str
-) -> None:  # fmt: skip
+) -> None:
     """Keeps of the inputs of an execution what the policy says, beside the graph, with the state they meet."""
     from ...dumps import live
 
@@ -151,7 +155,9 @@ def watch_callable(session: Session, graphs: Sequence[Graph], compiled: Any) -> 
     def watched(watching: Watch, arguments: tuple[Any, ...]) -> Any:
         nonlocal watch
         boxed = len(arguments) == 1 and isinstance(arguments[0], list)
-        inputs = arguments[0] if boxed and (takes != 1 or len(arguments[0]) == 1) else arguments  # or one input is a list
+        inputs = (
+            arguments[0] if boxed and (takes != 1 or len(arguments[0]) == 1) else arguments
+        )  # or one input is a list
         number = watching.begin(inputs)
         if number == 0:
             return seen(compiled, *arguments)

@@ -27,10 +27,12 @@ LEAST_DISK = 1 << 20
 class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One recording. `stages` empty means all; `wrapped` says that `graphdbg dump` waits outside and tells the summary.
 
-    `when` are occasions at which the inputs of a step are kept whole; `held_limit` bounds the bytes of inputs that a process
+    `when` are occasions at which the inputs of a step are kept whole; `held_limit` bounds the bytes of inputs that a
+    process
     holds for that and for the policy `last`.
 
-    Limits, 0 or empty for none: `max_disk` bytes of the whole run, `keep` compiles of each function, `only` graphs that match,
+    Limits, 0 or empty for none: `max_disk` bytes of the whole run, `keep` compiles of each function, `only` graphs that
+    match,
     those that run `after_step` steps of the optimizer.
 
     `compiled_autograd` records the backwards of code that is not compiled too.
@@ -104,7 +106,9 @@ def check_limits(options: Options) -> None:
     if options.keep < 0 or options.after_step < 0:
         raise UsageError("--keep and --after-step take a number that is not negative")
     if options.max_disk and options.max_disk < LEAST_DISK:
-        raise UsageError(f"--max-disk {options.max_disk} is too little", "a journal and one graph need more", "give at least 1M")
+        raise UsageError(
+            f"--max-disk {options.max_disk} is too little", "a journal and one graph need more", "give at least 1M"
+        )
 
 
 def check_when(occasions: Iterable[str]) -> list[str]:
@@ -151,4 +155,6 @@ def from_environment(run: str, environment: Mapping[str, str] = os.environ) -> O
         fields = msgspec.json.decode(environment.get("GRAPHDBG_OPTIONS") or "{}", type=dict)
         return checked(msgspec.convert({**fields, "run": run}, Options))
     except msgspec.MsgspecError as error:
-        raise UsageError("cannot read GRAPHDBG_OPTIONS", str(error), 'it is a JSON object like {"inputs": "first"}') from error
+        raise UsageError(
+            "cannot read GRAPHDBG_OPTIONS", str(error), 'it is a JSON object like {"inputs": "first"}'
+        ) from error

@@ -1,8 +1,11 @@
-"""Where a recording comes from: versions, the environment by allow-list, the rank; and which run folder it goes to where it was
+"""Where a recording comes from: versions, the environment by allow-list, the rank; and which run folder it goes to
+where it was
 started without a wrapper (GRAPHDBG=RUN): its job's own, or a fresh one.
 
-The processes of one job meet in one folder with no word between them: each takes the first of RUN, RUN-2, ... that is free or its
-own job's. A job is known by its launcher's id, and by its ranks: a folder in which this rank has recorded already is another
+The processes of one job meet in one folder with no word between them: each takes the first of RUN, RUN-2, ... that is
+free or its
+own job's. A job is known by its launcher's id, and by its ranks: a folder in which this rank has recorded already is
+another
 job's, or an earlier command's. A process without a rank makes up an id, which its children inherit with the name.
 Must not touch a folder that is no run; imports nothing heavy.
 
@@ -34,7 +37,8 @@ _PACKAGES = ("torch", "triton", "numpy", "graphdbg")
 _RANKS = (("RANK", "TORCHELASTIC_RESTART_COUNT"), ("SLURM_PROCID", "SLURM_RESTART_COUNT"), ("OMPI_COMM_WORLD_RANK", ""))
 
 OWNER, JOB = "_GRAPHDBG_OWNER", "_GRAPHDBG_JOB"
-"""Set by the first process that records without a wrapper: its run and job. Its children join and leave the telling to it."""
+"""Set by the first process that records without a wrapper: its run and job. Its children join and leave the telling to
+it."""
 
 _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("TORCHELASTIC_RUN_ID",))
 _NO_ID = ("none", "default", "batch", "interactive")
@@ -43,7 +47,8 @@ _ATTEMPTS = 100
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, the system and the packages that matter; an imported torch is asked itself: it may be a local build,
+    """Versions of Python, the system and the packages that matter; an imported torch is asked itself: it may be a local
+    build,
     and knows the processor."""
     found = dict(_installed())
     torch_version = getattr(sys.modules.get("torch.torch_version"), "__version__", None)
@@ -85,7 +90,8 @@ def rank_and_restart(variables: Mapping[str, str] = os.environ) -> tuple[int | N
 
 
 def job(rank: int | None, variables: Mapping[str, str] = os.environ) -> str:
-    """The id of this process's job: inherited, its launcher's (the same in all ranks), made up, or empty: ranks without an id."""
+    """The id of this process's job: inherited, its launcher's (the same in all ranks), made up, or empty: ranks without
+    an id."""
     if JOB in variables:
         return variables[JOB]
     for names in _JOBS if rank is not None else ():
@@ -96,18 +102,24 @@ def job(rank: int | None, variables: Mapping[str, str] = os.environ) -> str:
 
 
 def choose(wanted: str | Path, *, job: str, rank: int | None, restart: int) -> Path:
-    """The first of RUN, RUN-2, ... that is free, or was made by this rank's job and not yet recorded into by this rank."""
+    """The first of RUN, RUN-2, ... that is free, or was made by this rank's job and not yet recorded into by this
+    rank."""
     mine = f"rank{rank}_restart{restart}_pid" if restart else f"rank{rank}_pid"
     for path in _candidates(Path(wanted)):
         if not _taken(path):
             return path
-        if rank is not None and _made_by(path, job) and not any(entry.name.startswith(mine) for entry in path.iterdir()):
+        if (
+            rank is not None
+            and _made_by(path, job)
+            and not any(entry.name.startswith(mine) for entry in path.iterdir())
+        ):
             return path
     raise AssertionError("unreachable")
 
 
 def open_run(wanted: Path, chosen: Path, record: RunRecord) -> RunWriter:
-    """Makes the chosen folder, joins it when a process of the same job (`record.job`) made it meanwhile, or takes the next name.
+    """Makes the chosen folder, joins it when a process of the same job (`record.job`) made it meanwhile, or takes the
+    next name.
 
     Raises GraphdbgError when no folder can be made or written.
     """

@@ -1,6 +1,8 @@
-"""Where torch is wrapped: one table from hook to wrapper, installed when its module is there, removed with the last session.
+"""Where torch is wrapped: one table from hook to wrapper, installed when its module is there, removed with the last
+session.
 
-Each wrapper is a function `(original) -> replacement` that calls `original` exactly once with the caller's own arguments,
+Each wrapper is a function `(original) -> replacement` that calls `original` exactly once with the caller's own
+arguments,
 whatever happens to the recording. Must not change any setting, backend or pass of the user.
 
 >>> install(); uninstall()
@@ -49,7 +51,8 @@ _ALIASES = {"aot_module_simplified": ("common_aot_module_simplified", "functorch
 
 
 def install(only: Set[str] = WRAPPERS.keys()) -> None:
-    """Wraps every hook of those whose module is imported, and the others right after their import. What is wrapped stays so."""
+    """Wraps every hook of those whose module is imported, and the others right after their import. What is wrapped
+    stays so."""
     by_module: dict[str, list[Row]] = {}
     for hook in HOOKS:
         if only.isdisjoint(hook.places()):
@@ -60,7 +63,8 @@ def install(only: Set[str] = WRAPPERS.keys()) -> None:
 
 
 def uninstall() -> None:
-    """Puts every original back, unless somebody else wrapped ours meanwhile: then ours stays and only passes through."""
+    """Puts every original back, unless somebody else wrapped ours meanwhile: then ours stays and only passes
+    through."""
     importing.unwatch()
     installed.put_back()
 

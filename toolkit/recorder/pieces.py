@@ -1,6 +1,7 @@
 """`graphdbg.observe`: a graph of the program's own pipeline, which no hook sees, becomes a graph of the run.
 
-Graphs of one model stand under one compile name: that of the compile in progress, else one of the model's own. Must leave the
+Graphs of one model stand under one compile name: that of the compile in progress, else one of the model's own. Must
+leave the
 module, and what it is called with, as they are; unrecorded it does nothing.
 
 >>> gm = graphdbg.observe(gm, stage="after_my_pass", inputs=args, model="gpt")
@@ -23,10 +24,14 @@ _KNOWN = ("val", "example_value", "tensor_meta")
 def observe(gm: T, *, stage: str, inputs: Sequence[Any] | None = None, model: str = "", **compile_kwargs: Any) -> T:
     """Records a GraphModule, or an exported program, where this process is recorded; returns it as it came.
 
-    `stage`: one of torch's (dynamo, pre_grad, joint, joint_passed, forward, backward, inference, post_grad_...), as which it is
-    replayed; or a word of your own, which `ls --stages` shows: then it is replayed as `inference` where it holds registered
-    operators alone, else as `dynamo`. `inputs`: what it is called with, in the order of its placeholders; of real ones as much is
-    kept as `--inputs` says, of fake ones the layout. `model`: what its pieces are shown under (default: the function that calls
+    `stage`: one of torch's (dynamo, pre_grad, joint, joint_passed, forward, backward, inference, post_grad_...), as
+    which it is
+    replayed; or a word of your own, which `ls --stages` shows: then it is replayed as `inference` where it holds
+    registered
+    operators alone, else as `dynamo`. `inputs`: what it is called with, in the order of its placeholders; of real ones
+    as much is
+    kept as `--inputs` says, of fake ones the layout. `model`: what its pieces are shown under (default: the function
+    that calls
     this). `compile_kwargs`: what the compiler of that stage is told, such as num_fwd_outputs of a joint graph.
 
     Never raises for what cannot be recorded: the run says so.
@@ -44,9 +49,14 @@ def observe(gm: T, *, stage: str, inputs: Sequence[Any] | None = None, model: st
 
 
 def _record(
-    session: Session, gm: Any, word: str, inputs: Sequence[Any] | None, model: str, kwargs: dict[str, Any],
+    session: Session,
+    gm: Any,
+    word: str,
+    inputs: Sequence[Any] | None,
+    model: str,
+    kwargs: dict[str, Any],
     place: tuple[str, int],
-) -> None:  # fmt: skip
+) -> None:
     from ...dumps.ids import compile_name
     from ...dumps.schema import STAGES
     from ...dumps.torchside import case
@@ -64,7 +74,9 @@ def _record(
         described = roles.of_dynamo(gm)
     takes = len(gm.graph.find_nodes(op="placeholder"))
     if values is not None and len(values) != takes:
-        session.note(f"inputs of {model}, {word} are not kept: the graph takes {takes} and {len(values)} came", error=True)
+        session.note(
+            f"inputs of {model}, {word} are not kept: the graph takes {takes} and {len(values)} came", error=True
+        )
         values = None
     compiling = live_torch.compile_id()
     name = compile_name(compiling) if compiling else session.models.get(model)

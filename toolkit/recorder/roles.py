@@ -1,4 +1,5 @@
-"""What each input of a graph is for, from what its stage says about itself: Dynamo's sources, AOTAutograd's descriptors, names.
+"""What each input of a graph is for, from what its stage says about itself: Dynamo's sources, AOTAutograd's
+descriptors, names.
 
 Only reads metadata. An input that nothing is known about has the role "unknown".
 
@@ -42,7 +43,8 @@ def _source(node: Any) -> str:
 
 
 def dynamo_outputs(output_graph: Any, gm: Any) -> list[tuple[str, str]]:
-    """(node, what the program calls it) of each output of a Dynamo graph: a key or an attribute of what is returned ("logits"),
+    """(node, what the program calls it) of each output of a Dynamo graph: a key or an attribute of what is returned
+    ("logits"),
     else a local variable, which Dynamo names nodes after, else the node and the user's line."""
     tracer = getattr(output_graph, "root_tx", None)
     named: dict[str, str] = {}
@@ -70,7 +72,8 @@ def _field(value: Any, name: str) -> Any:
 
 
 def _named(value: Any, path: str, attributes: Any, found: dict[str, str], depth: int) -> None:
-    """Adds the tensors inside one of Dynamo's variables under their keys; what has only a place in a tuple has no name."""
+    """Adds the tensors inside one of Dynamo's variables under their keys; what has only a place in a tuple has no
+    name."""
     node = getattr(_field(value, "proxy"), "node", None)
     if node is not None:
         if path:
@@ -102,7 +105,8 @@ def _at(path: str, place: int, fields: Any) -> str:
 def of_aot(gm: Any, dynamo: list[InputRecord], stage: str) -> list[InputRecord]:
     """Roles of the placeholders of a joint, forward, backward or inference graph (or of the same after passes).
 
-    `dynamo` are the roles of the graph that it came from, in the order of AOTAutograd's flat arguments; empty when unknown.
+    `dynamo` are the roles of the graph that it came from, in the order of AOTAutograd's flat arguments; empty when
+    unknown.
     """
     return [_aot_input(node, dynamo, stage) for node in gm.graph.nodes if node.op == "placeholder"]
 

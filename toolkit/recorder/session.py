@@ -1,6 +1,8 @@
-"""What is being recorded: one Session per recording, its process folder, its errors, and the door by which torch's hooks come.
+"""What is being recorded: one Session per recording, its process folder, its errors, and the door by which torch's
+hooks come.
 
-The process folder is made when the first graph comes, so that processes which compile nothing leave no trace; a forked child gets
+The process folder is made when the first graph comes, so that processes which compile nothing leave no trace; a forked
+child gets
 a folder of its own. Must never raise into the recorded program.
 
 >>> @hook
@@ -49,7 +51,8 @@ _TRY_AGAIN_S = 10.0
 
 
 class Session:
-    """One recording in this process. `path` is the run folder; `join` adds to what is there. A `job` makes or joins its own run,
+    """One recording in this process. `path` is the run folder; `join` adds to what is there. A `job` makes or joins its
+    own run,
     and goes on to the next of the names made from `wanted` when another's is there."""
 
     def __init__(self, options: Options, *, join: bool, job: str | None = None, wanted: str | None = None) -> None:
@@ -74,7 +77,8 @@ class Session:
         self.afresh()
 
     def afresh(self) -> None:
-        """What belongs to one process. In a forked child: the parent's folder and lock are left alone, a graph compiled here gets
+        """What belongs to one process. In a forked child: the parent's folder and lock are left alone, a graph compiled
+        here gets
         a folder of its own."""
         self._lock = threading.RLock()
         self._writer: ProcessWriter | None = None
@@ -148,14 +152,23 @@ class Session:
     def _tell_missing(self, writer: ProcessWriter) -> None:
         for stage, name in missing_stages().items():
             if self.wants(stage):
-                writer.journal.event("note", message=f"stage {stage} cannot be recorded: this torch has no {name}", missing=stage)
+                writer.journal.event(
+                    "note", message=f"stage {stage} cannot be recorded: this torch has no {name}", missing=stage
+                )
 
     def _record(self) -> RunRecord:
         return RunRecord(
-            format=FORMAT, command=list(sys.orig_argv), versions=origin.versions(), environment=origin.environment(),
-            world_size=int(os.environ.get("WORLD_SIZE") or 1), started=time.time(), inputs_policy=self.options.inputs,
-            stages=self.options.stages, config=encoded_settings(), job=self.job or "",
-        )  # fmt: skip
+            format=FORMAT,
+            command=list(sys.orig_argv),
+            versions=origin.versions(),
+            environment=origin.environment(),
+            world_size=int(os.environ.get("WORLD_SIZE") or 1),
+            started=time.time(),
+            inputs_policy=self.options.inputs,
+            stages=self.options.stages,
+            config=encoded_settings(),
+            job=self.job or "",
+        )
 
     def event(self, kind: str, graph: str | None = None, **fields: Any) -> None:
         """Journals an event; a journal that cannot be written is counted, not raised."""
@@ -199,7 +212,8 @@ class Session:
                 self.waiting.release(graph)
 
     def hold(self, graphs: Sequence[tuple[str, str]], record: GraphRecord) -> Hold | None:
-        """What holds the inputs of a compiled callable, the form of `graphs` (id, stage); None when nothing is to be held."""
+        """What holds the inputs of a compiled callable, the form of `graphs` (id, stage); None when nothing is to be
+        held."""
         if not self.holds:
             return None
         if self.holder is None or self.holder.pid != os.getpid():
@@ -219,10 +233,12 @@ class Session:
 
     @contextmanager
     def guarded(self, what: str, **fields: Any) -> Iterator[None]:
-        """Runs a part of the recorder: its time is counted, its errors are counted and journalled, and go no further."""
+        """Runs a part of the recorder: its time is counted, its errors are counted and journalled, and go no
+        further."""
         start = time.perf_counter()
         collecting = gc.isenabled()
-        gc.disable()  # the objects of one graph would set off collections of the whole program's, which take longer than we do
+        # the objects of one graph would set off collections of the whole program's, which take longer than we do
+        gc.disable()
         try:
             yield
         except LeftOutError:
@@ -246,7 +262,8 @@ class Session:
             self._tell_outside(text)
 
     def _tell_outside(self, text: str) -> None:
-        """What the journal cannot take is told to `graphdbg dump` through its own file, else by this process at its end."""
+        """What the journal cannot take is told to `graphdbg dump` through its own file, else by this process at its
+        end."""
         try:
             if self.options.seen:
                 summary.leave_trace(self.options.seen, lost=text)
@@ -270,9 +287,11 @@ class Session:
                 self.holder.uncaught(error)
 
     def close(self, *, programs: bool = False) -> None:
-        """Journals what the recording cost and closes the journal. `programs`: nobody outside will write graph.py of its graphs.
+        """Journals what the recording cost and closes the journal. `programs`: nobody outside will write graph.py of
+        its graphs.
 
-        Not after Ctrl-C: Python exits with 130 then only if nothing is imported meanwhile that compiles code (as dataclasses do).
+        Not after Ctrl-C: Python exits with 130 then only if nothing is imported meanwhile that compiles code (as
+        dataclasses do).
         """
         holder, self.holder = self.holder, None
         if holder is not None:
@@ -282,10 +301,13 @@ class Session:
             return
         with contextlib.suppress(GraphdbgError, OSError):
             writer.journal.event(
-                "note", message=summary.COST, compile_seconds=round(self.compile_seconds, 3),
-                recording_seconds=round(self.recording_seconds, 3), keep_cache=self.options.keep_cache,
+                "note",
+                message=summary.COST,
+                compile_seconds=round(self.compile_seconds, 3),
+                recording_seconds=round(self.recording_seconds, 3),
+                keep_cache=self.options.keep_cache,
                 caches_were_on=self.caches_were_on,
-            )  # fmt: skip
+            )
         with contextlib.suppress(GraphdbgError, OSError):
             if programs and not self.interrupted:
                 writer.write_programs()
@@ -310,8 +332,11 @@ def active() -> Session | None:
     return sessions[-1] if sessions else None
 
 
-def hook(body: Callable[..., Any], updated: Sequence[str] = functools.WRAPPER_UPDATES) -> Callable[[Function], Function]:
-    """What is put in the place of a function of torch's: it calls `body(session, original, *args, **kwargs)` while something is
+def hook(
+    body: Callable[..., Any], updated: Sequence[str] = functools.WRAPPER_UPDATES
+) -> Callable[[Function], Function]:
+    """What is put in the place of a function of torch's: it calls `body(session, original, *args, **kwargs)` while
+    something is
     recorded, else the original. `updated`: the dictionaries that go over from the original. Dynamo sees none
     of it but the original."""
 

@@ -1,8 +1,11 @@
-"""Starts and ends recordings: `record()` around a block, or this process as GRAPHDBG and GRAPHDBG_OPTIONS ask, while torch is
+"""Starts and ends recordings: `record()` around a block, or this process as GRAPHDBG and GRAPHDBG_OPTIONS ask, while
+torch is
 still being imported.
 
-Under `graphdbg dump` the run is there already. Without it the process picks the run's name (`origin`), hands it to its children
-and tells the summary when it ends. Must import next to nothing: the hooks wait for the modules they wrap. Must never raise into
+Under `graphdbg dump` the run is there already. Without it the process picks the run's name (`origin`), hands it to its
+children
+and tells the summary when it ends. Must import next to nothing: the hooks wait for the modules they wrap. Must never
+raise into
 the recorded program, except from `record()` for a request that makes no sense.
 
 >>> with record("myrun", inputs="first"):
@@ -69,18 +72,35 @@ def end(session: Session, *, programs: bool = True) -> None:
 
 @contextmanager
 def record(
-    run: str | os.PathLike[str], *, inputs: str = "index", when: str = "", stages: list[str] | tuple[str, ...] = (),
-    keep_cache: bool = False, max_disk: int = 0, keep: int = 0, only: str = "", after_step: int = 0,
+    run: str | os.PathLike[str],
+    *,
+    inputs: str = "index",
+    when: str = "",
+    stages: list[str] | tuple[str, ...] = (),
+    keep_cache: bool = False,
+    max_disk: int = 0,
+    keep: int = 0,
+    only: str = "",
+    after_step: int = 0,
     compiled_autograd: bool = False,
-) -> Iterator[Session]:  # fmt: skip
+) -> Iterator[Session]:
     """Records every graph that is compiled inside the block into the new run folder `run`.
 
-    Raises UsageError when `run` exists or an option is unknown. Told at the end on stderr: counts, and the commands to try next.
+    Raises UsageError when `run` exists or an option is unknown. Told at the end on stderr: counts, and the commands to
+    try next.
     """
     options = Options(
-        run=os.fspath(run), inputs=inputs, when=parts(when), stages=list(stages), keep_cache=keep_cache, max_disk=max_disk,
-        keep=keep, only=only, after_step=after_step, compiled_autograd=compiled_autograd,
-    )  # fmt: skip
+        run=os.fspath(run),
+        inputs=inputs,
+        when=parts(when),
+        stages=list(stages),
+        keep_cache=keep_cache,
+        max_disk=max_disk,
+        keep=keep,
+        only=only,
+        after_step=after_step,
+        compiled_autograd=compiled_autograd,
+    )
     session = begin_block(options)
     try:
         yield session
@@ -94,7 +114,8 @@ def record(
 
 
 def begin_block(options: Options) -> Session:
-    """Records what is compiled from here on into a new run. Raises UsageError when it exists or an option is unknown."""
+    """Records what is compiled from here on into a new run. Raises UsageError when it exists or an option is
+    unknown."""
     session = Session(checked(options), join=False)
     session.open_run()
     begin(session)
@@ -102,8 +123,11 @@ def begin_block(options: Options) -> Session:
 
 
 def tell(session: Session, *, in_block: bool, reason: str = "", typed: Callable[[str], str] = str) -> None:
-    """The closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are typed there."""
-    told = partial(summary.lines, in_block=in_block, errors=session.errors, made=session.join, reason=reason, typed=typed)
+    """The closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are typed
+    there."""
+    told = partial(
+        summary.lines, in_block=in_block, errors=session.errors, made=session.join, reason=reason, typed=typed
+    )
     try:
         for line in told(session.path):
             say(line)

@@ -1,4 +1,5 @@
-"""What is told on stderr when a recording ends: counts, failures, what was missed and why, and the commands to try next.
+"""What is told on stderr when a recording ends: counts, failures, what was missed and why, and the commands to try
+next.
 
 Reads the run from disk, like everybody else; never prints itself and never imports torch.
 
@@ -43,10 +44,16 @@ Events = Sequence[tuple[str, Sequence[journal.Event]]]
 
 
 def lines(
-    run: Path, *, in_block: bool = False, errors: Mapping[str, int] | None = None, reason: str = "", made: bool = True,
+    run: Path,
+    *,
+    in_block: bool = False,
+    errors: Mapping[str, int] | None = None,
+    reason: str = "",
+    made: bool = True,
     typed: Callable[[str], str] = str,
-) -> list[str]:  # fmt: skip
-    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `made`: it was there once;
+) -> list[str]:
+    """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `made`: it was
+    there once;
     `typed`: how its commands are typed where it is read."""
     found = index.processes(run) if run.is_dir() else []
     rows = index.rows(found)
@@ -143,10 +150,11 @@ def _by_reason(messages: list[str]) -> list[str]:
         reason = known.setdefault(reason.replace(what, ""), reason)
         reasons.setdefault(reason if message.startswith("not recorded, ") else message, []).append(what)
     return [
-        reason if what[0] == reason.partition(": ")[0] else
-        f"not recorded, {what[0]}{f' and {len(what) - 1} more' if len(what) > 1 else ''}: {reason}"
+        reason
+        if what[0] == reason.partition(": ")[0]
+        else f"not recorded, {what[0]}{f' and {len(what) - 1} more' if len(what) > 1 else ''}: {reason}"
         for reason, what in reasons.items()
-    ]  # fmt: skip
+    ]
 
 
 def _cost(notes: list[dict[str, Any]]) -> list[str]:
@@ -205,14 +213,19 @@ def _held_cost(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     costs = [note for note in notes if note.get("message") == HELD_COST]
     if not costs:
         return []
-    total = {key: sum(float(note.get(key) or 0) for note in costs) for key in ("seconds", "testing_seconds", "executions")}
+    total = {
+        key: sum(float(note.get(key) or 0) for note in costs) for key in ("seconds", "testing_seconds", "executions")
+    }
     most = size_text(int(sum(int(note.get("most_bytes") or 0) for note in costs)))
     executions = counted(int(total["executions"]), "execution")
     text = f"graphdbg: holding inputs took {total['seconds']:.1f} s over {executions} and {most}"
     if total["testing_seconds"]:
         text += f"; {total['testing_seconds']:.1f} s of them looking for NaN"
     left_out = sum(int(note.get("left_out") or 0) for note in costs)
-    return [text, *([f"graphdbg: {counted(left_out, 'more step')} went wrong whose inputs were not kept"] if left_out else [])]
+    return [
+        text,
+        *([f"graphdbg: {counted(left_out, 'more step')} went wrong whose inputs were not kept"] if left_out else []),
+    ]
 
 
 def _commands(rows: list[index.ListedGraph], name: str) -> list[str]:
@@ -237,7 +250,10 @@ def _why_empty(in_block: bool) -> str:
             "move `with graphdbg.record(...)` before the first call, or call torch._dynamo.reset() in front of it."
         )
     if "torch._dynamo.output_graph" in sys.modules:
-        return "torch.compile was used, but every frame was skipped or ran without a graph; TORCH_LOGS=graph_breaks says where."
+        return (
+            "torch.compile was used, but every frame was skipped or ran without a graph; TORCH_LOGS=graph_breaks "
+            "says where."
+        )
     return "torch was imported, but nothing called torch.compile; wrap the model in torch.compile(model)."
 
 
@@ -246,7 +262,8 @@ def _disabled(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def leave_trace(path: str, **fields: str) -> None:
-    """Appends one line about this process to the file through which `graphdbg dump` learns that torch was imported at all.
+    """Appends one line about this process to the file through which `graphdbg dump` learns that torch was imported at
+    all.
 
     `folder` says that it records, and where; `lost` what could not be recorded nor journalled. Raises OSError.
     """

@@ -1,6 +1,8 @@
-"""Settings of the user's that no record can hold (custom passes, callables) and backends of the user's own: what replays lack.
+"""Settings of the user's that no record can hold (custom passes, callables) and backends of the user's own: what
+replays lack.
 
-Journalled once in each process, when a graph is saved under them; told when the recording ends. Reads live values only to name
+Journalled once in each process, when a graph is saved under them; told when the recording ends. Reads live values only
+to name
 them, never calls them. The closing words come from the journal alone. Must not import torch.
 
 >>> lines([{"unsaved": "setting inductor.post_grad_custom_post_pass", "what": "mypass.P", "module": "mypass"}])
@@ -74,7 +76,9 @@ def _home(value: Any) -> Any:
 def lines(notes: Sequence[Mapping[str, Any]]) -> list[str]:
     """A sentence for each of them, over all processes of a run."""
     told = list(dict.fromkeys(_sentence(note) for note in notes if "unsaved" in note))
-    more = [f"graphdbg: and {len(told) - _MOST} more that cannot be saved: replays name them"] if len(told) > _MOST else []
+    more = (
+        [f"graphdbg: and {len(told) - _MOST} more that cannot be saved: replays name them"] if len(told) > _MOST else []
+    )
     return [f"graphdbg: {text}" for text in told[:_MOST]] + more
 
 
@@ -86,5 +90,9 @@ def _sentence(note: Mapping[str, Any]) -> str:
         return f"{named} cannot be saved: a replay runs Inductor, or another rung, in its place"
     module = str(note.get("module") or "")
     if module in ("", "__main__"):
-        return f"{named} has no saved form: replays run without it, unless --trust brings it back from its recorded source"
-    return f"{named} cannot be saved: replays run without it; --import {module} brings it back if importing that sets it"
+        return (
+            f"{named} has no saved form: replays run without it, unless --trust brings it back from its recorded source"
+        )
+    return (
+        f"{named} cannot be saved: replays run without it; --import {module} brings it back if importing that sets it"
+    )

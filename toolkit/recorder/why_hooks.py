@@ -1,11 +1,15 @@
-"""Why a graph exists: what Dynamo finds out while it compiles a frame, journalled as events of kind "why" (dumps/why reads them).
+"""Why a graph exists: what Dynamo finds out while it compiles a frame, journalled as events of kind "why" (dumps/why
+reads them).
 
-Every wrapper but the one for DDP is around a short call that Dynamo makes in passing, never around the tracing itself, so no
-stack and no log of the user has a frame of ours. Must not force text that Dynamo would not make: no log is switched on. Must
-write little, long texts once and functions that were left alone once: a training run may meet the same graph break in 500
+Every wrapper but the one for DDP is around a short call that Dynamo makes in passing, never around the tracing itself,
+so no
+stack and no log of the user has a frame of ours. Must not force text that Dynamo would not make: no log is switched on.
+Must
+write little, long texts once and functions that were left alone once: a training run may meet the same graph break in
+500
 recompiles.
 
->>> signpost_event(original)("dynamo", "_convert_frame_assert._compile", {"compile_id": "0/0", "co_name": "forward", ...})
+>>> signpost_event(original)("dynamo", "_convert_frame_assert._compile", {"compile_id": "0/0", ...})
 """
 
 from __future__ import annotations
@@ -95,9 +99,14 @@ def now() -> str | None:
 
 
 def skip(session: Session, code: CodeType, reason: str) -> None:
-    """A function of the program that was left alone, once for each reason; torch's own, Python's and ours are not told."""
+    """A function of the program that was left alone, once for each reason; torch's own, Python's and ours are not
+    told."""
     file = code.co_filename
-    if file.startswith((*_HERE, "<")) or "/torch/" in file or (file.startswith(_LIBRARY) and not file.startswith(_SITE)):
+    if (
+        file.startswith((*_HERE, "<"))
+        or "/torch/" in file
+        or (file.startswith(_LIBRARY) and not file.startswith(_SITE))
+    ):
         return
     if file.startswith(_SITE) and any(words in reason for words in _USUAL):
         return
@@ -123,7 +132,8 @@ def stack_of(stack: Any) -> list[list[Any]] | None:
 
 
 def _after(observe: Callable[..., None]) -> Callable[[Function], Function]:
-    """A hook that calls the original and then `observe(session, result, *args, **kwargs)`, whose errors go no further."""
+    """A hook that calls the original and then `observe(session, result, *args, **kwargs)`, whose errors go no
+    further."""
 
     def call(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
@@ -136,7 +146,8 @@ def _after(observe: Callable[..., None]) -> Callable[[Function], Function]:
 
 @_after
 def has_tensor_in_frame(session: Session, result: Any, frame: Any, *_: Any) -> None:
-    """Remembers the code that is about to be compiled, for the name that its class gives it. A module of torch's own is compiled
+    """Remembers the code that is about to be compiled, for the name that its class gives it. A module of torch's own is
+    compiled
     inside a small wrapper of torch's, which does not say whose it is."""
     _here.code, _here.wrapped = frame.f_code, None
     inner = frame.f_locals.get("fn") if frame.f_code.co_filename.endswith(_WRAPPER) else None
@@ -150,7 +161,8 @@ def has_tensor_in_frame(session: Session, result: Any, frame: Any, *_: Any) -> N
 
 @_after
 def signpost_event(session: Session, _: Any, category: str, name: str, parameters: Mapping[str, Any], *__: Any) -> None:
-    """A frame is about to be compiled: Dynamo's own telemetry names its function, its id, and how often it was compiled."""
+    """A frame is about to be compiled: Dynamo's own telemetry names its function, its id, and how often it was
+    compiled."""
     if not (name.endswith("_compile") and "co_name" in parameters and "compile_id" in parameters):
         return
     (code, wrapped), _here.code = (_here.code, _here.wrapped), None
@@ -161,10 +173,16 @@ def signpost_event(session: Session, _: Any, category: str, name: str, parameter
         wrapped = None
     thread = threading.current_thread()
     journal(
-        session, "frame", compile=compile_name(str(parameters["compile_id"])), function=function, of=wrapped,
-        file=parameters.get("co_filename"), line=parameters.get("co_firstlineno"), cached=parameters.get("cache_size"),
+        session,
+        "frame",
+        compile=compile_name(str(parameters["compile_id"])),
+        function=function,
+        of=wrapped,
+        file=parameters.get("co_filename"),
+        line=parameters.get("co_firstlineno"),
+        cached=parameters.get("cache_size"),
         thread=None if thread is threading.main_thread() else thread.name,
-    )  # fmt: skip
+    )
 
 
 @hook
@@ -180,13 +198,17 @@ def get_and_maybe_log_recompilation_reasons(session: Session, original: Function
     return reasons
 
 
-def _recompile(session: Session, bind: Callable[[], inspect.BoundArguments], reasons: list[str], error: str | None) -> None:
+def _recompile(
+    session: Session, bind: Callable[[], inspect.BoundArguments], reasons: list[str], error: str | None
+) -> None:
     with session.guarded("why"):
         given = bind().arguments
         if not given.get("skip_logging"):
             texts = list(dict.fromkeys(str(reason)[:GUARD] for reason in reasons))[:_REASONS]
             values = guard_values.found(given.get("frame"), texts)
-            journal(session, "recompile", compile=now(), reasons=texts, of=len(reasons), now=values or None, error=error)
+            journal(
+                session, "recompile", compile=now(), reasons=texts, of=len(reasons), now=values or None, error=error
+            )
 
 
 @_after
@@ -234,9 +256,14 @@ def exception_handler(session: Session, original: Function, e: Any, *args: Any, 
             inner = getattr(e, "inner_exception", None)
             error = inner if isinstance(inner, BaseException) else e
             journal(
-                session, "failed", compile=now(), error=type(error).__name__, outer=type(e).__name__,
-                stack=stack_of(getattr(e, "real_stack", None)), text=text_of(error, ""),
-            )  # fmt: skip
+                session,
+                "failed",
+                compile=now(),
+                error=type(error).__name__,
+                outer=type(e).__name__,
+                stack=stack_of(getattr(e, "real_stack", None)),
+                text=text_of(error, ""),
+            )
     return original(e, *args, **kwargs)
 
 
@@ -255,7 +282,8 @@ def handle_skip(session: Session, _: Any, self: Any, result: Any, frame: Any, *_
 
 @hook
 def compile_submod(session: Session, original: Function, self: Any, input_mod: Any, *args: Any, **kwargs: Any) -> Any:
-    """DDP's optimizer cuts a graph at its buckets: one call of the SubmodCompiler for each part. Only its metadata is read."""
+    """DDP's optimizer cuts a graph at its buckets: one call of the SubmodCompiler for each part. Only its metadata is
+    read."""
     with session.guarded("why"):
         _here.part = _here.part + 1 if _here.compiler == id(self) else 1
         _here.compiler = id(self)
@@ -263,11 +291,15 @@ def compile_submod(session: Session, original: Function, self: Any, input_mod: A
         inputs = zip(roles.of_dynamo(input_mod), placeholders, strict=True)
         parameters = [(item, node.meta.get("example_value")) for item, node in inputs if item.role == "parameter"]
         journal(
-            session, "part", compile=now(), part=_here.part, of=sum(node.op == "call_module" for node in self.module.graph.nodes),
+            session,
+            "part",
+            compile=now(),
+            part=_here.part,
+            of=sum(node.op == "call_module" for node in self.module.graph.nodes),
             parameters=len(parameters),
             bytes=sum(value.numel() * value.element_size() for _, value in parameters if value is not None),
             names=[item.source for item, _ in parameters[:_NAMES]],
-        )  # fmt: skip
+        )
     result = original(self, input_mod, *args, **kwargs)
     with session.guarded("why"):
         journal(session, "part end", compile=now())
@@ -275,7 +307,8 @@ def compile_submod(session: Session, original: Function, self: Any, input_mod: A
 
 
 def symbols(session: Session, name: str, graph: Graph | None) -> None:
-    """Journals the symbols of a Dynamo graph, so that a reader can tell which sizes became dynamic without opening records."""
+    """Journals the symbols of a Dynamo graph, so that a reader can tell which sizes became dynamic without opening
+    records."""
     record = graph.record if graph is not None else None
     if record is None or not record.symbols:
         return

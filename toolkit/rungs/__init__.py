@@ -16,9 +16,20 @@ from ...dumps.errors import UsageError
 from .base import CannotRun, Rung
 
 NAMES = (
-    "eager", "nop", "debug_nop", "decomposed", "torchscript", "lazy", "inductor_nofuse", "lite", "strict", "triton_interpret",
-    "inductor", "inductor_cudagraphs", "aot_inductor",
-)  # fmt: skip
+    "eager",
+    "nop",
+    "debug_nop",
+    "decomposed",
+    "torchscript",
+    "lazy",
+    "inductor_nofuse",
+    "lite",
+    "strict",
+    "triton_interpret",
+    "inductor",
+    "inductor_cudagraphs",
+    "aot_inductor",
+)
 """The names of the rungs, from trusted to clever."""
 WHOLE = ("eager", "nop", "debug_nop", "torchscript")
 """Rungs without Inductor, which run a joint graph as it is."""

@@ -37,7 +37,8 @@ class Rung(ABC):
         return None
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        """Why this rung cannot run this graph (asked after `unavailable`), or None. What only compiling tells is a CannotRun."""
+        """Why this rung cannot run this graph (asked after `unavailable`), or None. What only compiling tells is a
+        CannotRun."""
         return None
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:

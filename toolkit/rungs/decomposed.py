@@ -1,6 +1,7 @@
 """`decomposed`: AOTAutograd with Inductor's decompositions and partitioner, and no compiler behind them.
 
-Says something of graphs that have not been decomposed yet: Dynamo's, and those of other backends. A graph that Inductor made
+Says something of graphs that have not been decomposed yet: Dynamo's, and those of other backends. A graph that Inductor
+made
 is decomposed already, and a fault of a decomposition is in it as in eager.
 """
 
@@ -54,9 +55,11 @@ class Decomposed(Rung):
 def run_decomposed(
     gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, inner: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """A Dynamo graph through AOTAutograd with Inductor's decompositions and partitioner, each graph given to `inner(gm, fakes)`.
+    """A Dynamo graph through AOTAutograd with Inductor's decompositions and partitioner, each graph given to `inner(gm,
+    fakes)`.
 
-    The backend `aot_eager_decomp_partition` is public and does it too, but looks at the bisector's settings and runs Inductor's
+    The backend `aot_eager_decomp_partition` is public and does it too, but looks at the bisector's settings and runs
+    Inductor's
     random prims as torch does, not as kernels do.
     """
     from functorch.compile import min_cut_rematerialization_partition
@@ -64,9 +67,11 @@ def run_decomposed(
     mark_as_dynamos(gm)
     with compiling(mode), t.functorch_config.patch(unlift_effect_tokens=True):
         compiled: Any = t.aot_autograd(
-            fw_compiler=inner, bw_compiler=inner, decompositions=t.select_decomp_table,
+            fw_compiler=inner,
+            bw_compiler=inner,
+            decompositions=t.select_decomp_table,
             partition_fn=partial(min_cut_rematerialization_partition, compiler="inductor"),
-        )(gm, list(fakes))  # fmt: skip
+        )(gm, list(fakes))
     return compiled
 
 

@@ -28,8 +28,10 @@ def shared_fakes(
 ) -> tuple[list[Any], Any]:
     """Fake inputs for a compile, and their fake mode.
 
-    The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs and which of them share memory
-    (with symbols only if `dynamic`); else fresh static ones made from the real inputs. `known`: fresh ones, and the numbers on
+    The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs and which of them
+    share memory
+    (with symbols only if `dynamic`); else fresh static ones made from the real inputs. `known`: fresh ones, and the
+    numbers on
     the CPU among them (0-d tensors) have their values.
     """
     recorded = [_fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
@@ -45,7 +47,9 @@ def shared_fakes(
     if given is not None:
         return list(inputs), given.fake_mode
     mode = t.FakeTensorMode(allow_non_fake_inputs=True)
-    real_ones = clone_inputs(inputs) if _any_shared(inputs) else inputs  # views of one base, as they were in the program
+    real_ones = (
+        clone_inputs(inputs) if _any_shared(inputs) else inputs
+    )  # views of one base, as they were in the program
     fakes = [mode.from_tensor(real) if isinstance(real, torch.Tensor) else real for real in real_ones]
     for fake, real in zip(fakes, inputs, strict=True) if known else ():
         if isinstance(real, torch.Tensor) and real.dim() == 0 and real.device.type == "cpu" and not real.requires_grad:
@@ -54,8 +58,10 @@ def shared_fakes(
 
 
 def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any], views: bool) -> bool:
-    """Whether real inputs share memory wherever the recorded values do, which a compiler relies on; with `views` (a graph that
-    AOTAutograd still has to see) also whether autograd knows such values as views of each other, as it knew the program's.
+    """Whether real inputs share memory wherever the recorded values do, which a compiler relies on; with `views` (a
+    graph that
+    AOTAutograd still has to see) also whether autograd knows such values as views of each other, as it knew the
+    program's.
     """
     first: dict[int, tuple[Any, Any]] = {}
     for fake, real in zip(recorded, inputs, strict=True):
@@ -68,24 +74,36 @@ def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any], views: bo
 
 
 def _any_shared(inputs: Sequence[Any]) -> bool:
-    seen = [storage_key(one) for one in inputs if isinstance(one, torch.Tensor) and one.layout is torch.strided and one.numel()]
+    seen = [
+        storage_key(one)
+        for one in inputs
+        if isinstance(one, torch.Tensor) and one.layout is torch.strided and one.numel()
+    ]
     return len(set(seen)) < len(seen)
 
 
 def _stands_for(fake: Any, real: Any, dynamic: bool) -> bool:
-    """Whether a recorded value describes a real input: the same layout, or symbols in their place when they are wanted."""
-    if isinstance(fake, (list, tuple)) and isinstance(real, (list, tuple)):  # the inputs of a captured backward are one list
-        return len(fake) == len(real) and all(_stands_for(one, other, dynamic) for one, other in zip(fake, real, strict=True))
+    """Whether a recorded value describes a real input: the same layout, or symbols in their place when they are
+    wanted."""
+    if isinstance(fake, (list, tuple)) and isinstance(
+        real, (list, tuple)
+    ):  # the inputs of a captured backward are one list
+        return len(fake) == len(real) and all(
+            _stands_for(one, other, dynamic) for one, other in zip(fake, real, strict=True)
+        )
     if not isinstance(fake, torch.Tensor) or not isinstance(real, torch.Tensor):
         numbers = isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, type(None)))
-        if type(fake).__name__ == "FakeScriptObject":  # an input that the graph hands through, a device mesh for instance
+        if (
+            type(fake).__name__ == "FakeScriptObject"
+        ):  # an input that the graph hands through, a device mesh for instance
             return isinstance(real, type(getattr(fake, "real_obj", None)))
         return numbers and not isinstance(real, torch.Tensor) and (dynamic or not _has_symbols(fake))
     if _has_symbols(fake):
         return dynamic and fake.dim() == real.dim() and fake.dtype == real.dtype
     if (fake.shape, fake.stride(), fake.dtype) != (real.shape, real.stride(), real.dtype):
         return False
-    # Random state of attention on a GPU: torch promises the compiler a scalar there and makes it on the CPU. Seen on 2.11.0.
+    # Random state of attention on a GPU: torch promises the compiler a scalar there and makes it on the CPU. Seen on
+    # 2.11.0.
     return fake.device == real.device or (real.dim() == 0 and real.device.type == "cpu")
 
 
@@ -118,8 +136,8 @@ def mode_of(gm: fx.GraphModule, fakes: Sequence[Any]) -> Any:
 
 
 def propagate(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> None:
-    """Fills every node's `meta["val"]` from fake inputs, as Inductor's joint passes and the partitioner expect. Not public.
-    """
+    """Fills every node's `meta["val"]` from fake inputs, as Inductor's joint passes and the partitioner expect. Not
+    public."""
     with mode, torch.no_grad(), t.enable_python_dispatcher():  # or symbolic sizes are refused by operators in C++
         t.FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*fakes)
 
@@ -129,7 +147,8 @@ def compiling(mode: Any, donated: list[int] | None = None) -> Iterator[None]:
     """The context in which AOTAutograd calls the inner compiler: its fake mode, and the little of its metadata that
     Inductor reads.
 
-    `donated`: indices of backward inputs whose memory may be reused. `torch._guards.TracingContext` has no public alternative.
+    `donated`: indices of backward inputs whose memory may be reused. `torch._guards.TracingContext` has no public
+    alternative.
     """
     context = t.TracingContext(mode)
     if donated is not None:
@@ -163,7 +182,8 @@ _INNER_KWARGS = (
 def compile_inner(
     gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]
 ) -> tuple[Callable[[list[Any]], Any], list[Any]]:
-    """Compiles one graph with Inductor's inner compiler; and the strides that its outputs will have (None where it does not say).
+    """Compiles one graph with Inductor's inner compiler; and the strides that its outputs will have (None where it does
+    not say).
     `torch._inductor.compile` is public but starts from the top.
     """
     with compiling(mode, kwargs.get("bw_donated_idxs")), t.TracingContext.report_output_strides() as strides:
@@ -212,7 +232,8 @@ def partition(
 def donated_inputs(forward: fx.GraphModule, backward: fx.GraphModule, kept: int) -> list[int] | None:
     """The places of the backward's inputs that alias nothing the user holds, whose memory Inductor may reuse.
 
-    AOTAutograd works it out between partitioning and compiling; there is no public call. None where this torch has none.
+    AOTAutograd works it out between partitioning and compiling; there is no public call. None where this torch has
+    none.
     """
     collect = t.optional("collect_fw_donated_buffer_idxs")
     if collect is None or not getattr(t.functorch_config, "donated_buffer", False):
@@ -228,8 +249,8 @@ def donated_inputs(forward: fx.GraphModule, backward: fx.GraphModule, kept: int)
         node for node in outputs[kept:] if isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
     ]
     free = collect(
-        values(forward.graph.find_nodes(op="placeholder")), values(outputs[:kept]), values(returned), values(saved),
-    )  # fmt: skip
+        values(forward.graph.find_nodes(op="placeholder")), values(outputs[:kept]), values(returned), values(saved)
+    )
     places = {node.name: index for index, node in enumerate(backward.graph.find_nodes(op="placeholder"))}
     return sorted(places[saved[index].name] for index in free if saved[index].name in places)
 
@@ -242,7 +263,10 @@ def compile_whole(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, *, pre_gr
     if pre_grad:
         gm = as_handed_to_backends(gm)
     mark_as_dynamos(gm)
-    with compiling(mode), t.inductor_config.patch(use_pre_grad_passes=pre_grad and t.inductor_config.use_pre_grad_passes):
+    with (
+        compiling(mode),
+        t.inductor_config.patch(use_pre_grad_passes=pre_grad and t.inductor_config.use_pre_grad_passes),
+    ):
         compiled: Any = t.compile_fx(gm, list(fakes))
     return compiled
 
@@ -259,7 +283,8 @@ def as_handed_to_backends(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def mark_as_dynamos(gm: fx.GraphModule) -> None:
-    """Restores what AOTAutograd knows a Dynamo graph by: then it reads from placeholders which inputs are static parameters."""
+    """Restores what AOTAutograd knows a Dynamo graph by: then it reads from placeholders which inputs are static
+    parameters."""
     names = [
         name for name, _ in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))
     ]

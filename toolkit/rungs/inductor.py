@@ -1,8 +1,10 @@
 """`inductor`: stock Inductor, entered at the stage where the graph was recorded and with the recorded arguments.
 
 forward, backward, an inference graph after its joint passes, and post-grad graphs go to the inner compiler; inference
-graphs through the joint passes first; joint graphs through the partitioner into two inner compiles; Dynamo's graphs through
-all of it. A graph that Inductor made is never traced a second time; one of another backend, with operators that Inductor can
+graphs through the joint passes first; joint graphs through the partitioner into two inner compiles; Dynamo's graphs
+through
+all of it. A graph that Inductor made is never traced a second time; one of another backend, with operators that
+Inductor can
 only compile decomposed, is traced once through its decompositions first.
 """
 
@@ -30,7 +32,8 @@ _ONLY_INDUCTORS = frozenset({"joint_passed", "post_grad_forward", "post_grad_bac
 Half = Callable[
     [fx.GraphModule, Sequence[Any], Any, Mapping[str, Any]], tuple[Callable[[list[Any]], Any], Sequence[Any]]
 ]
-"""Compiles a graph, or half of a joint one: a boxed callable, and the strides that its outputs will have, as far as they
+"""Compiles a graph, or half of a joint one: a boxed callable, and the strides that its outputs will have, as far as
+they
 are known."""
 Whole = Callable[..., Callable[..., Any]]
 Partition = Callable[..., tuple[Any, Any]]
@@ -50,7 +53,9 @@ class Inductor(Rung):
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
         nodes = gm.graph.find_nodes(op="placeholder")
         values = [(node.name, node.meta.get("val", node.meta.get("example_value"))) for node in nodes]
-        sparse = [name for name, value in values if isinstance(value, torch.Tensor) and value.layout is not torch.strided]
+        sparse = [
+            name for name, value in values if isinstance(value, torch.Tensor) and value.layout is not torch.strided
+        ]
         if sparse:
             return f"Inductor takes no sparse tensors (input {', '.join(sparse)})"
         return None if self.takes_kernels_on_cpu else gpu_only.refusal(gm)
@@ -69,11 +74,17 @@ class Inductor(Rung):
 
 
 def enter(
-    gm: fx.GraphModule, fakes: Sequence[Any], spec: ReplaySpec, *, whole: Whole = entries.compile_whole,
-    compile_one: Half = entries.compile_inner, joint: Callable[..., Any] = entries.joint_passes,
+    gm: fx.GraphModule,
+    fakes: Sequence[Any],
+    spec: ReplaySpec,
+    *,
+    whole: Whole = entries.compile_whole,
+    compile_one: Half = entries.compile_inner,
+    joint: Callable[..., Any] = entries.joint_passes,
     partition: Partition = entries.partition,
-) -> Compiled:  # fmt: skip
-    """A graph that it may change, compiled from the stage on where it was recorded; by torch's own steps, or others like them."""
+) -> Compiled:
+    """A graph that it may change, compiled from the stage on where it was recorded; by torch's own steps, or others
+    like them."""
     mode = mode_of(gm, fakes)
     if needs_decomposing(gm, spec):
         gm = decomposed_copy(gm, fakes, mode)
@@ -96,9 +107,13 @@ def enter(
 
 
 def run_joint(
-    gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, spec: ReplaySpec, compile_half: Half,
+    gm: fx.GraphModule,
+    fakes: Sequence[Any],
+    mode: Any,
+    spec: ReplaySpec,
+    compile_half: Half,
     partition: Partition = entries.partition,
-) -> Compiled:  # fmt: skip
+) -> Compiled:
     """Partitions, compiles both halves, and runs the forward, then the backward on what it saved."""
     names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
     kwargs = spec.compile_kwargs
@@ -163,7 +178,8 @@ def _output_args(gm: fx.GraphModule) -> Sequence[Any]:
 
 
 def flatten_outputs(gm: fx.GraphModule) -> None:
-    """The inner compiler takes a flat tuple of outputs; a graph of the caller's own may return one value or a nested one."""
+    """The inner compiler takes a flat tuple of outputs; a graph of the caller's own may return one value or a nested
+    one."""
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
     made = output.args[0]
     if not isinstance(made, (tuple, list)) or any(isinstance(value, (tuple, list, dict)) for value in made):
@@ -185,7 +201,8 @@ def show_outputs(gm: fx.GraphModule, spec: ReplaySpec) -> None:
 
 
 def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> list[str]:
-    """Ops of a graph, and of graphs inside it, that Inductor's table of decompositions takes apart; with `without_lowering` those
+    """Ops of a graph, and of graphs inside it, that Inductor's table of decompositions takes apart; with
+    `without_lowering` those
     that Inductor cannot compile unless they were.
     """
     table = t.select_decomp_table()
@@ -194,10 +211,12 @@ def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> lis
 
 
 def decompose(gm: fx.GraphModule, fakes: Sequence[Any], mode: Any) -> fx.GraphModule:
-    """The graph traced once more through Inductor's decompositions, with the names of its inputs and its nodes' origins.
+    """The graph traced once more through Inductor's decompositions, with the names of its inputs and its nodes'
+    origins.
 
     `make_fx` is public, Inductor's table and the tracer's memory of origins are not.
     """
+
     def run(*inputs: Any) -> Any:
         with t.preserve_node_meta():
             return fx.Interpreter(gm).run(*inputs)
@@ -238,7 +257,8 @@ def made_by_inductor(spec: ReplaySpec) -> bool:
 
 
 def needs_decomposing(gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
-    """The operators that Inductor cannot compile unless they are decomposed first; empty for what it compiles as it is."""
+    """The operators that Inductor cannot compile unless they are decomposed first; empty for what it compiles as it
+    is."""
     if spec.stage in FULL_STAGES or made_by_inductor(spec):
         return []
     return decomposed_ops(gm, without_lowering=True)

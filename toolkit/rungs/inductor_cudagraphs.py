@@ -1,6 +1,7 @@
 """`inductor_cudagraphs`: Inductor with CUDA graphs: recorded in the second run, replayed from the third on.
 
-Right under `inductor` and wrong here: the graph does something that a recording does not repeat, or memory of a former run was
+Right under `inductor` and wrong here: the graph does something that a recording does not repeat, or memory of a former
+run was
 still in use. The result that is judged is that of the third run.
 """
 
@@ -46,7 +47,10 @@ class InductorCudagraphs(Inductor):
     @contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
         # `mode="reduce-overhead"` is public, but belongs to `torch.compile` as a whole
-        with super().around(gm, spec), t.inductor_config.patch({"triton.cudagraphs": True, "triton.cudagraph_trees": True}):
+        with (
+            super().around(gm, spec),
+            t.inductor_config.patch({"triton.cudagraphs": True, "triton.cudagraph_trees": True}),
+        ):
             yield
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:

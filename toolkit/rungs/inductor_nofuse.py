@@ -24,10 +24,13 @@ class InductorNofuse(Inductor):
 
     @contextlib.contextmanager
     def around(self, gm: fx.GraphModule, spec: ReplaySpec) -> Iterator[None]:
-        """Inductor with one loop per node and without its optional passes: what is left is lowering and code generation.
+        """Inductor with one loop per node and without its optional passes: what is left is lowering and code
+        generation.
 
-        Its settings for fusion act on the scheduler, but pointwise nodes are inlined before it, at lowering; no setting realises
-        each node, so `GraphLowering.run_node` does it here. Passes that later steps rely on stay. Random numbers are drawn by
+        Its settings for fusion act on the scheduler, but pointwise nodes are inlined before it, at lowering; no setting
+        realises
+        each node, so `GraphLowering.run_node` does it here. Passes that later steps rely on stay. Random numbers are
+        drawn by
         torch itself, because a joint pass would have to replace them; one has where the graph's kernels draw.
         """
         lower, skips = t.look_up("GraphLowering.run_node"), t.look_up("GraphTransformObserver._check_disable_pass")
@@ -56,13 +59,24 @@ class InductorNofuse(Inductor):
 
 
 _CUSTOM_PASSES = (
-    "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass",
-    "post_grad_custom_post_pass", "_pre_fusion_custom_pass", "_post_fusion_custom_pass",
-)  # fmt: skip
+    "pre_grad_custom_pass",
+    "joint_custom_pre_pass",
+    "joint_custom_post_pass",
+    "post_grad_custom_pre_pass",
+    "post_grad_custom_post_pass",
+    "_pre_fusion_custom_pass",
+    "_post_fusion_custom_pass",
+)
 _NEEDED_PASSES = (
-    "remove_profiler_ops", "remove_assert_ops", "chain_random_ops_ordering", "stable_sort", "decomp", "reinplace_inplaceable_ops",
-    "fix_auto_functionalized_dtype_views", "custom_backend_passes_",
-)  # fmt: skip
+    "remove_profiler_ops",
+    "remove_assert_ops",
+    "chain_random_ops_ordering",
+    "stable_sort",
+    "decomp",
+    "reinplace_inplaceable_ops",
+    "fix_auto_functionalized_dtype_views",
+    "custom_backend_passes_",
+)
 """Post-grad passes without which lowering fails (beginnings of their names)."""
 
 

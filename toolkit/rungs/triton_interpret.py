@@ -1,6 +1,7 @@
 """`triton_interpret`: Inductor's Triton kernels for a GPU, on Triton's interpreter, with no GPU.
 
-Right here and wrong under `inductor` on a GPU: what Triton or the assembler made of the kernels, or how they are launched.
+Right here and wrong under `inductor` on a GPU: what Triton or the assembler made of the kernels, or how they are
+launched.
 Wrong here too: the kernels that Inductor wrote.
 """
 
@@ -39,10 +40,14 @@ class TritonInterpret(Inductor):
         return lacks_interpreter()
 
     def cannot_take(self, gm: fx.GraphModule, spec: ReplaySpec) -> str | None:
-        values = [node.meta.get("val", node.meta.get("example_value")) for node in gm.graph.nodes if node.op == "placeholder"]
+        values = [
+            node.meta.get("val", node.meta.get("example_value")) for node in gm.graph.nodes if node.op == "placeholder"
+        ]
         if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values):
             return "the graph is on a GPU, and kernels are interpreted on the CPU: --device cpu moves it"
-        own = sorted({str(node.target) for node in gm.graph.nodes if node.op == "call_function" and "mkldnn" in str(node.target)})
+        own = sorted(
+            {str(node.target) for node in gm.graph.nodes if node.op == "call_function" and "mkldnn" in str(node.target)}
+        )
         if own:
             return f"it holds {', '.join(own[:3])}, which only the CPU has: it was compiled for one"
         return super().cannot_take(gm, spec)
@@ -67,7 +72,9 @@ class TritonInterpret(Inductor):
         return Interpretation()
 
     def notes(self, gm: fx.GraphModule, spec: ReplaySpec) -> list[str]:
-        drawn = ["the kernels' random numbers were drawn as kernels of the CPU draw them"] if has_kernel_draws(gm) else []
+        drawn = (
+            ["the kernels' random numbers were drawn as kernels of the CPU draw them"] if has_kernel_draws(gm) else []
+        )
         return [*super().notes(gm, spec), *drawn]
 
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:

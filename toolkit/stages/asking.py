@@ -1,6 +1,8 @@
-"""Asks for each pair of stages of a compile, in order, and says of the first that parts what ran between. Imports no torch.
+"""Asks for each pair of stages of a compile, in order, and says of the first that parts what ran between. Imports no
+torch.
 
-The verdict is on the later graph of the pair. Its fault is the user's pass where one ran between and the compiler's own passes do
+The verdict is on the later graph of the pair. Its fault is the user's pass where one ran between and the compiler's own
+passes do
 not go wrong by themselves; else the compiler's.
 
 >>> judge_stages(run.graphs(), How(), server)
@@ -32,7 +34,8 @@ LIMIT_S = 60.0
 def judge_stages(
     graphs: Sequence[SavedGraph], how: How, server: Servers, *, limit_s: float = LIMIT_S
 ) -> tuple[SavedGraph, Verdict] | None:
-    """The first graph that does otherwise than the one that it was made of, with the verdict; None where none is seen to."""
+    """The first graph that does otherwise than the one that it was made of, with the verdict; None where none is seen
+    to."""
     for pair in pairs(graphs):
         if comparable(pair) and (found := _judged(pair, how, server, min(limit_s, LIMIT_S))) is not None:
             return found
@@ -45,9 +48,12 @@ def stages_of(saved: SavedGraph) -> list[SavedGraph]:
 
 
 def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
-    """That a graph was compiled without passes of the user's that were in force in the run, as the notes of a replay tell; None
+    """That a graph was compiled without passes of the user's that were in force in the run, as the notes of a replay
+    tell; None
     where all were."""
-    lost = [one for one in passes(saved, all=True) if any(f"inductor.{one.hook} is not applied" in note for note in notes)]
+    lost = [
+        one for one in passes(saved, all=True) if any(f"inductor.{one.hook} is not applied" in note for note in notes)
+    ]
     if not lost:
         return None
     mine = [one.module for one in lost if one.module not in ("", "__main__")]
@@ -77,11 +83,17 @@ def _judged(pair: Pair, how: How, server: Servers, limit_s: float) -> tuple[Save
     reason = f"{who} changes what the graph computes: {found['became'] or found['name']}" + (
         f". On the same inputs {after.id} gives {found['name'] or 'other results'} otherwise than {pair.before.id}"
         f" ({found['reason']})."
-    )  # fmt: skip
+    )
     verdict = Verdict(
-        "fails", found["kind"], fault, layer, reason, where, next=[f"graphdbg diff {pair.before.name} {after.name}"],
+        "fails",
+        found["kind"],
+        fault,
+        layer,
+        reason,
+        where,
+        next=[f"graphdbg diff {pair.before.name} {after.name}"],
         detail=WHOLE,
-    )  # fmt: skip
+    )
     return after, verdict
 
 

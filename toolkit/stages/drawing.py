@@ -1,7 +1,8 @@
 # pyright: basic
 """The random numbers of two stages of one graph: the same ones in both, or it is said that they cannot be.
 
-A source (`rand`, Inductor's seeds) draws from the generator; what Inductor draws from a seed is a function of that seed and may
+A source (`rand`, Inductor's seeds) draws from the generator; what Inductor draws from a seed is a function of that seed
+and may
 be computed twice. Must not run a graph.
 
 >>> alike(before, after)
@@ -20,13 +21,16 @@ from ..eager import Hook, draws_unrepeatably, is_random, nodes_in
 Places = dict[int, dict[str, tuple[int, str]]]
 """For each graph (by `id`) the number and kind of its draws that are to be replaced."""
 _DRAWS = {
-    "aten.rand.default": "rand", "aten.rand_like.default": "rand",
-    "aten.randn.default": "randn", "aten.randn_like.default": "randn",
-}  # fmt: skip
+    "aten.rand.default": "rand",
+    "aten.rand_like.default": "rand",
+    "aten.randn.default": "randn",
+    "aten.randn_like.default": "randn",
+}
 
 
 def alike(before: fx.GraphModule, after: fx.GraphModule) -> Places | None:
-    """The draws to be replaced in both: none where both draw the same by themselves; None where they cannot be matched."""
+    """The draws to be replaced in both: none where both draw the same by themselves; None where they cannot be
+    matched."""
     both = (before, after)
     drawn = [[node for node in nodes_in(gm) if _draws(node)] for gm in both]
     if [str(node.target) for node in drawn[0]] == [str(node.target) for node in drawn[1]]:
@@ -66,7 +70,9 @@ def _draws(node: fx.Node) -> bool:
 def _idle(node: fx.Node) -> bool:
     """Whether a node of the program's could draw and is told to drop nothing."""
     name = getattr(node.target, "__name__", "")
-    place, neutral = {"dropout": ("training", False), "scaled_dot_product_attention": ("dropout_p", 0.0)}.get(name, ("", None))
+    place, neutral = {"dropout": ("training", False), "scaled_dot_product_attention": ("dropout_p", 0.0)}.get(
+        name, ("", None)
+    )
     at = {"training": 2, "dropout_p": 4}.get(place, 0)
     given = node.args[at] if len(node.args) > at > 0 else node.kwargs.get(place, 0.0 if place == "dropout_p" else None)
     return bool(place) and given == neutral and given is not None

@@ -1,12 +1,16 @@
 # pyright: basic
-"""What a child does with a pair of stages: both in eager and in float64 on the same inputs, compared as a rung is with eager.
+"""What a child does with a pair of stages: both in eager and in float64 on the same inputs, compared as a rung is with
+eager.
 
-Two witnesses have to agree before anything is said: the float64 runs, and eager; only where the second graph computes in a
-narrower dtype than the first does eager alone count. Random numbers are the same ones on both sides, or the pair is left out,
+Two witnesses have to agree before anything is said: the float64 runs, and eager; only where the second graph computes
+in a
+narrower dtype than the first does eager alone count. Random numbers are the same ones on both sides, or the pair is
+left out,
 as is one that cannot be run. Must not compile.
 
->>> task({"before": "myrun/0_0/forward", "forward": "", "after": "myrun/0_0/post_grad_forward", "seed": 0, "custom": True})
-{'kind': 'wrong_numbers', 'reason': 'relative error 0.4 ...', 'node': 'tanh', 'line': 'model.py:3', 'became': '...', ...}
+>>> task({"before": "myrun/0_0/forward", "after": "myrun/0_0/post_grad_forward", "seed": 0, ...})
+{'kind': 'wrong_numbers', 'reason': 'relative error 0.4 ...', 'node': 'tanh', 'line': 'model.py:3', 'became': '...',
+...}
 """
 
 from __future__ import annotations
@@ -52,7 +56,16 @@ def task(payload: dict[str, Any]) -> dict[str, Any] | None:
             before.inputs = rest[-1].inputs
         with in_force(before.spec), settings(before.spec.config):
             return _Comparison(before, rest, seed).found(payload["custom"])
-    except (GraphdbgError, GraphRunError, NoReference, Unmatched, RuntimeError, TypeError, ValueError, NotImplementedError):
+    except (
+        GraphdbgError,
+        GraphRunError,
+        NoReference,
+        Unmatched,
+        RuntimeError,
+        TypeError,
+        ValueError,
+        NotImplementedError,
+    ):
         return None  # a pair that cannot be run says nothing of what ran between
 
 
@@ -96,12 +109,17 @@ class _Comparison:
         parted = self._parted()
         node = parted.node if parted else None
         return {
-            "kind": KINDS[difference.kind], "reason": difference.text, "error": difference.size,
+            "kind": KINDS[difference.kind],
+            "reason": difference.text,
+            "error": difference.size,
             "name": names[difference.output] if 0 <= difference.output < len(names) else "",
-            "node": node.name if node else "", "became": parted.text if parted else "", "op": parted.op if parted else "",
+            "node": node.name if node else "",
+            "became": parted.text if parted else "",
+            "op": parted.op if parted else "",
             "line": user_frame(node.meta.get("stack_trace") or "")[0] if node else "",
-            "forward": self._in_forward(parted, difference.output), "built_in": self._built_in(eager, custom),
-        }  # fmt: skip
+            "forward": self._in_forward(parted, difference.output),
+            "built_in": self._built_in(eager, custom),
+        }
 
     def _in_forward(self, parted: Parted | None, output: int) -> bool:
         """Whether, of two graphs that were made, the first is the wrong one."""
@@ -206,7 +224,8 @@ class _Comparison:
             return None
 
     def _done_anew(self) -> StageRun | None:
-        """What torch's own decompositions, passes or partition make of the graph before; None where they cannot be run alone."""
+        """What torch's own decompositions, passes or partition make of the graph before; None where they cannot be run
+        alone."""
         spec = self.live.spec
         gm = copy_graph(self.before.gm)
         fakes, mode = shared_fakes(gm, self.live.inputs, spec.dynamic)
@@ -240,9 +259,13 @@ class _Rebuilt(StageRun):
 
 
 CUSTOM = (
-    "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass",
-    "post_grad_custom_post_pass", "custom_partitioner_fn",
-)  # fmt: skip
+    "pre_grad_custom_pass",
+    "joint_custom_pre_pass",
+    "joint_custom_post_pass",
+    "post_grad_custom_pre_pass",
+    "post_grad_custom_post_pass",
+    "custom_partitioner_fn",
+)
 
 
 def _parameters(gm: fx.GraphModule) -> dict[str, torch.nn.Parameter]:

@@ -1,6 +1,8 @@
-"""Which recorded graphs of a run are compared with which, and which passes of the user's ran between the two. Imports no torch.
+"""Which recorded graphs of a run are compared with which, and which passes of the user's ran between the two. Imports
+no torch.
 
-Both graphs of a pair take the same inputs and return the same results, whatever ran between them; of a joint graph that was
+Both graphs of a pair take the same inputs and return the same results, whatever ran between them; of a joint graph that
+was
 cut in two, forward and backward together do. Must not run anything and must not import what it names.
 
 >>> [(pair.before.id, pair.after.id) for pair in pairs(open_run("myrun").graphs())]
@@ -27,16 +29,23 @@ if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
 
 BEFORE = {
-    "pre_grad": ("dynamo",), "joint": ("pre_grad", "dynamo"), "inference": ("pre_grad", "dynamo"),
-    "joint_passed": ("joint", "inference"), "post_grad_inference": ("joint_passed", "inference"),
-    "backward": ("joint_passed", "joint"), "post_grad_forward": ("forward",), "post_grad_backward": ("backward",),
-}  # fmt: skip
+    "pre_grad": ("dynamo",),
+    "joint": ("pre_grad", "dynamo"),
+    "inference": ("pre_grad", "dynamo"),
+    "joint_passed": ("joint", "inference"),
+    "post_grad_inference": ("joint_passed", "inference"),
+    "backward": ("joint_passed", "joint"),
+    "post_grad_forward": ("forward",),
+    "post_grad_backward": ("backward",),
+}
 """Stage -> the stages that it is made from with the same inputs."""
 
 HOOKS = {
-    "pre_grad": ("pre_grad_custom_pass",), "joint_passed": ("joint_custom_pre_pass", "joint_custom_post_pass"),
-    "post_grad": ("post_grad_custom_pre_pass", "post_grad_custom_post_pass"), "backward": ("custom_partitioner_fn",),
-}  # fmt: skip
+    "pre_grad": ("pre_grad_custom_pass",),
+    "joint_passed": ("joint_custom_pre_pass", "joint_custom_post_pass"),
+    "post_grad": ("post_grad_custom_pre_pass", "post_grad_custom_post_pass"),
+    "backward": ("custom_partitioner_fn",),
+}
 """Stage, or how it begins -> the settings whose passes ran last before it was recorded."""
 
 
@@ -70,7 +79,8 @@ class Pass(NamedTuple):
 
 
 def pairs(graphs: Iterable[SavedGraph]) -> list[Pair]:
-    """The pairs of some graphs in the order in which those were recorded; a graph from before what was seen last of its stage
+    """The pairs of some graphs in the order in which those were recorded; a graph from before what was seen last of its
+    stage
     has none."""
     last: dict[Any, SavedGraph] = {}
     found: list[Pair] = []
@@ -94,7 +104,11 @@ def comparable(pair: Pair) -> bool:
             return True
         if pair.after.stage == "backward":
             kept = one.compile_kwargs.get("num_fwd_outputs")
-            return pair.forward is not None and isinstance(kept, int) and not _same(one, [pair.forward.record, other], kept)
+            return (
+                pair.forward is not None
+                and isinstance(kept, int)
+                and not _same(one, [pair.forward.record, other], kept)
+            )
     except GraphdbgError:
         return False
     return _inputs(one) == _inputs(other) and not _same(one, [other])
@@ -105,7 +119,8 @@ def _inputs(record: GraphRecord) -> list[str]:
 
 
 def _same(before: GraphRecord, after: Sequence[GraphRecord], kept: int | None = None) -> bool:
-    """Whether both compute their results by the same calls of the same arguments, whatever the order, names and repetitions;
+    """Whether both compute their results by the same calls of the same arguments, whatever the order, names and
+    repetitions;
     of two graphs the second takes what the first computes, and `kept` results of the first are results of both."""
     numbers: dict[bytes, int] = {}
     results: list[list[Any]] = []
@@ -125,7 +140,8 @@ _DRAWS = ("rand", "seed", "dropout", "bernoulli", "normal", "multinomial", "pois
 
 
 def _numbered(record: GraphRecord, known: dict[str, int], numbers: dict[bytes, int]) -> list[Any]:
-    """Gives each node of a graph a number, the same for the same call of the same arguments; returns those of the results."""
+    """Gives each node of a graph a number, the same for the same call of the same arguments; returns those of the
+    results."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -153,7 +169,8 @@ def _numbered(record: GraphRecord, known: dict[str, int], numbers: dict[bytes, i
 
 
 def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
-    """The user's passes that ran last before this graph was recorded, in the order of their settings; or `all` of its compile."""
+    """The user's passes that ran last before this graph was recorded, in the order of their settings; or `all` of its
+    compile."""
     stage = "post_grad" if after.stage.startswith("post_grad") else after.stage
     hooks = [hook for some in HOOKS.values() for hook in some] if all else HOOKS.get(stage, ())
     settings = after.record.config.get("inductor", {})

@@ -1,5 +1,6 @@
 # pyright: basic
-"""The node where two stages of one graph part: the first that both know by name and that has another value in the second.
+"""The node where two stages of one graph part: the first that both know by name and that has another value in the
+second.
 
 Values are kept as a few sums, never whole. Must not decide whether anything is wrong: that was seen by the results.
 
@@ -24,7 +25,8 @@ CLOSE = 1e-6
 
 
 class Parted(NamedTuple):
-    """The node of the graph before, and what became of it; the name of the node in the graph after, and the operator that was
+    """The node of the graph before, and what became of it; the name of the node in the graph after, and the operator
+    that was
     decomposed."""
 
     node: fx.Node
@@ -34,7 +36,8 @@ class Parted(NamedTuple):
 
 
 class Seen:
-    """A hook for a run that keeps of each node's value its shapes and a few sums; with `gradients` of its gradient, too."""
+    """A hook for a run that keeps of each node's value its shapes and a few sums; with `gradients` of its gradient,
+    too."""
 
     def __init__(self, gradients: bool = False) -> None:
         self.values: dict[str, list[tuple[Any, ...]]] = {}
@@ -78,9 +81,14 @@ def _alike(one: list[tuple[Any, ...]], other: list[tuple[Any, ...]], close: floa
 
 
 def parting(
-    before: fx.GraphModule, after: fx.GraphModule, seen: tuple[Seen, Seen], close: float = CLOSE, rewritten: bool = False
+    before: fx.GraphModule,
+    after: fx.GraphModule,
+    seen: tuple[Seen, Seen],
+    close: float = CLOSE,
+    rewritten: bool = False,
 ) -> Parted | None:
-    """Where they part; None where every value that both know is the same. `rewritten`: only nodes with another call count."""
+    """Where they part; None where every value that both know is the same. `rewritten`: only nodes with another call
+    count."""
     known = {node.name: node for node in before.graph.nodes}
     there = {node.name: node for node in after.graph.nodes}
     one, other = (item.values for item in seen)
@@ -112,7 +120,9 @@ def _returned(mate: fx.Node, node: fx.Node, known: dict[str, fx.Node], there: di
     """The first result that is another node's now."""
     for old, new in zip(leaves(mate.args[0]), leaves(node.args[0]), strict=False):
         if isinstance(old, fx.Node) and (not isinstance(new, fx.Node) or old.name != new.name):
-            return Parted(old, _gone(old, new, known) if old.name not in there else f"{old.name} is no longer returned, {new} is")
+            return Parted(
+                old, _gone(old, new, known) if old.name not in there else f"{old.name} is no longer returned, {new} is"
+            )
     return None
 
 

@@ -1,8 +1,11 @@
 # pyright: basic
-"""The two graphs of a pair as things to run on the same inputs for the same list of results, whatever lies between them.
+"""The two graphs of a pair as things to run on the same inputs for the same list of results, whatever lies between
+them.
 
-`Side` is a graph as it is, `joined` makes one of the forward and the backward that a joint graph was cut into, and `Traced` is
-a joint or inference graph beside Dynamo's: AOTAutograd wrote on its inputs and outputs which of the program's they are. What
+`Side` is a graph as it is, `joined` makes one of the forward and the backward that a joint graph was cut into, and
+`Traced` is
+a joint or inference graph beside Dynamo's: AOTAutograd wrote on its inputs and outputs which of the program's they are.
+What
 cannot be matched for sure raises Unmatched.
 
 >>> Side(gm, spec).run(gm, inputs, seed=0).outputs
@@ -41,7 +44,8 @@ class StageRun:
         self.gm, self.spec = gm, spec
         self.backward = spec.stage in FULL_STAGES and spec.ambient.grad and not spec.ambient.inference_mode
         self.roots: dict[bool, list[Any]] = {}
-        """Of its last run, as it is and in another form (True): the outputs that require grad, None in the place of others."""
+        """Of its last run, as it is and in another form (True): the outputs that require grad, None in the place of
+        others."""
 
     def run(
         self, gm: fx.GraphModule, inputs: list[Any], seed: int, hook: Hook | None = None, poison: bool = False
@@ -144,9 +148,12 @@ def _described(text: Any) -> tuple[str, Any]:
         (rf"TangentAOTInput\(output={_OUTPUT}\)", lambda found: ("tangent", int(found[1]))),
         (_OUTPUT, lambda found: ("output", int(found[1]))),
         (rf"GradAOTOutput\(grad_of={_INPUT}\)", lambda found: ("gradient", ("input", int(found[1])))),
-        (r"GradAOTOutput\(grad_of=ParamAOTInput\(target='([^']*)'\)\)", lambda found: ("gradient", ("param", found[1]))),
+        (
+            r"GradAOTOutput\(grad_of=ParamAOTInput\(target='([^']*)'\)\)",
+            lambda found: ("gradient", ("param", found[1])),
+        ),
         (rf"InputMutationAOTOutput\(mutated_input={_INPUT}\)", lambda found: ("mutated", int(found[1]))),
-    ]  # fmt: skip
+    ]
     for form, made in forms:
         if found := re.fullmatch(form, str(text)):
             return made(found)
@@ -160,8 +167,10 @@ def _held(gm: fx.GraphModule) -> Iterator[tuple[tuple[str, str], torch.Tensor]]:
 
 
 def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphModule, kept: int) -> fx.GraphModule:
-    """Forward and backward as one graph that takes and returns what the joint graph does; `kept`: how many of the forward's
-    results are the program's, the others being saved for the backward. Tokens of effects, the first results of a joint graph,
+    """Forward and backward as one graph that takes and returns what the joint graph does; `kept`: how many of the
+    forward's
+    results are the program's, the others being saved for the backward. Tokens of effects, the first results of a joint
+    graph,
     end in a node of the forward.
     """
     if _sunk(backward):
@@ -173,7 +182,11 @@ def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphMod
     for node in joint.graph.find_nodes(op="placeholder"):
         given[node.name] = graph.node_copy(node)
     first = _copied(graph, forward, given, lambda name: name)
-    saved = {node.name: first[node] for node in leaves(forward.graph.output_node().args[0])[kept:] if isinstance(node, fx.Node)}
+    saved = {
+        node.name: first[node]
+        for node in leaves(forward.graph.output_node().args[0])[kept:]
+        if isinstance(node, fx.Node)
+    }
     taken = {node.name for node in first}
 
     def again(name: str) -> str:
@@ -193,7 +206,12 @@ def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphMod
 
 def _sunk(part: fx.GraphModule) -> list[fx.Node]:
     """The tokens of effects that a half of a joint graph ends."""
-    return [one for node in part.graph.nodes if str(node.target) == "prims._sink_tokens.default" for one in leaves(node.args[0])]
+    return [
+        one
+        for node in part.graph.nodes
+        if str(node.target) == "prims._sink_tokens.default"
+        for one in leaves(node.args[0])
+    ]
 
 
 def _copied(

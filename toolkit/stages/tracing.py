@@ -1,8 +1,10 @@
 # pyright: basic
 """The operator whose decomposition makes a traced graph do otherwise than the program: its node there, and its line.
 
-A traced node says of which node of the program's and of which operator it was made. A value of the program's that none of the
-nodes made of it has, though all before it were found, is where the two part; of gradients, those of the program's values are
+A traced node says of which node of the program's and of which operator it was made. A value of the program's that none
+of the
+nodes made of it has, though all before it were found, is where the two part; of gradients, those of the program's
+values are
 looked for among the nodes of the backward. Must not decide whether anything is wrong: that was seen by the results.
 
 >>> traced_apart(program, traced, (seen_program, seen_traced)).text
@@ -36,7 +38,10 @@ def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Se
     there = {node.name: node for node in program.graph.nodes}
     for node in program.graph.nodes:
         made = mates.get(node.name, ())
-        mine, known = seen[0].values.get(node.name, ()), [one for mate in made for one in seen[1].values.get(mate.name, ())]
+        mine, known = (
+            seen[0].values.get(node.name, ()),
+            [one for mate in made for one in seen[1].values.get(mate.name, ())],
+        )
         if mine and known and len(mine[0]) > 1 and not _any_like(mine[0], known):
             return _decomposed(made, node)
     every = [one for nodes in backwards.values() for node in nodes for one in seen[1].values.get(node.name, ())]
@@ -62,7 +67,9 @@ def _decomposed(made: Sequence[fx.Node], node: fx.Node) -> Parted:
     last = made[-1]
     operator = _operator(last)
     made = [one for one in made if _operator(one) == operator]
-    names = ", ".join(one.name for one in made[:_SHOWN]) + (f" and {len(made) - _SHOWN} more" if len(made) > _SHOWN else "")
+    names = ", ".join(one.name for one in made[:_SHOWN]) + (
+        f" and {len(made) - _SHOWN} more" if len(made) > _SHOWN else ""
+    )
     last.meta.setdefault("stack_trace", node.meta.get("stack_trace") or "")
     if len(made) == 1 and str(last.target) == operator:
         return Parted(last, f"{names} ({operator}) has another value than {node.name} in the program", last.name)

@@ -1,7 +1,9 @@
 """Private names of torch: `torch_private.compile_fx_inner` is torch's, looked up when it is taken.
 
-`names` has the table, `replacing` what is put in torch's place for a while. Importing this imports nothing of torch; code that
-may be imported without torch can use it. A missing name raises LacksName: a rung is skipped then, and a command says so.
+`names` has the table, `replacing` what is put in torch's place for a while. Importing this imports nothing of torch;
+code that
+may be imported without torch can use it. A missing name raises LacksName: a rung is skipped then, and a command says
+so.
 
 >>> from . import torch_private as t
 >>> with t.swapped("GraphLowering.run_node", ours):
@@ -24,9 +26,18 @@ if TYPE_CHECKING:  # what a type checker follows through isinstance
     from ...dumps.torchside.torch_private import OpOverloadPacket as OpOverloadPacket
 
 __all__ = [
-    "NAMES", "Hooks", "Replaced", "all_replaced", "home", "loaded", "look_up", "optional", "replaced", "swapped",
+    "NAMES",
+    "Hooks",
+    "Replaced",
+    "all_replaced",
+    "home",
+    "loaded",
+    "look_up",
+    "optional",
+    "replaced",
+    "swapped",
     "takes",
-]  # fmt: skip
+]
 
 look_up, optional, loaded, home = NAMES.look_up, NAMES.optional, NAMES.loaded, NAMES.home
 __getattr__ = NAMES.taken_by(globals())

@@ -1,6 +1,7 @@
 """Calls back right after chosen modules are imported, so that torch's compiler is wrapped only in programs that use it.
 
-Must not import the modules itself, must leave their loaders and specs as they would be without it, and is removed with the
+Must not import the modules itself, must leave their loaders and specs as they would be without it, and is removed with
+the
 last watched module.
 
 >>> watch({"torch._inductor.compile_fx": patch_compile_fx})
@@ -32,7 +33,9 @@ class _Finder:
         self.searching = threading.local()
 
     @unseen
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if name not in self.callbacks or getattr(self.searching, "name", None) == name:
             return None
         self.searching.name = name

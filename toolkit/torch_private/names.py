@@ -34,17 +34,20 @@ HOOKS = (
     Row("torch._inductor.compile_fx", "partition_fn", "record", "its argument is the joint graph", stages=("joint",)),
     # joint_custom_post_pass is public but belongs to the user.
     Row("torch._inductor.compile_fx", "recursive_joint_graph_passes=_recursive_joint_graph_passes", "record",
-        "its result is the graph after the joint passes, its argument the inference graph", stages=("joint_passed", "inference")),
+        "its result is the graph after the joint passes, its argument the inference graph", stages=("joint_passed",
+        "inference")),
     # compile_fx(inner_compile=) is public but would have to be passed by the user's backend.
     Row("torch._inductor.compile_fx", "compile_inner_whole=_compile_fx_inner", "record",
         "the inner compiler, with its keyword arguments and its result", stages=("forward", "backward")),
     # post_grad_custom_post_pass is public but belongs to the user.
     Row("torch._inductor.compile_fx", "recursive_post_grad_passes=_recursive_post_grad_passes", "record",
-        "the graph after the post-grad passes", stages=("post_grad_forward", "post_grad_backward", "post_grad_inference")),
+        "the graph after the post-grad passes", stages=("post_grad_forward", "post_grad_backward",
+        "post_grad_inference")),
     # Backends made with aot_autograd() take compilers, but only from their author.
     Row("torch._functorch.aot_autograd", "aot_module_simplified", "record",
         "joint, forward, backward and inference graphs of AOT backends that are not Inductor"),
-    # The rest says why a graph exists. TORCH_LOGS and TORCH_TRACE tell the same to a log, which would have to be switched on and
+    # The rest says why a graph exists. TORCH_LOGS and TORCH_TRACE tell the same to a log, which would have to be
+    # switched on and
     # makes torch build every payload; torch._dynamo.explain runs the program again. All but one were run on 2.11.0 too.
     # torch._dynamo.callback.on_compile_start tells no code, and outermost compiles only.
     Row("torch._dynamo.convert_frame", "has_tensor_in_frame", "record",
@@ -65,8 +68,10 @@ HOOKS = (
     # A user's own except clause sees it, where Dynamo does not suppress it.
     Row("torch._dynamo.convert_frame", "exception_handler", "record",
         "why a frame could not be compiled (fullgraph=True, unsupported code, a failing backend)"),
-    # torch._dynamo.eval_frame.get_skip_reasons is as private, and fullgraph=True switches it on. 2.13.0; not in 2.11, 2.12.
-    Row("torch._dynamo.convert_frame", "CatchErrorsWrapper._handle_skip", "record", "frames that were left alone", "2.13-"),
+    # torch._dynamo.eval_frame.get_skip_reasons is as private, and fullgraph=True switches it on. 2.13.0; not in 2.11,
+    # 2.12.
+    Row("torch._dynamo.convert_frame", "CatchErrorsWrapper._handle_skip", "record", "frames that were left alone",
+        "2.13-"),
     # DDPOptimizer keeps its buckets on an object that nobody can reach.
     Row("torch._dynamo.backends.distributed", "SubmodCompiler.compile_submod", "record",
         "the parts into which DDP cuts a graph"),
@@ -83,14 +88,28 @@ HOOKS = (
 """What the recorder wraps, each with what it learns there, and the stages that it cannot record without."""
 
 WARM_MODULES = (
-    "torch._inductor.compile_fx", "torch._inductor.codegen.common", "torch._inductor.fx_passes.joint_graph",
-    "torch._inductor.fx_passes.post_grad", "torch._inductor.fx_passes.freezing_patterns",
-    "torch._inductor.fx_passes.mkldnn_fusion", "torch._inductor.fx_passes.quantization",
-    "torch._inductor.codegen.wrapper_fxir", "torch._inductor.codegen.cpp_wrapper_gpu",
-    "torch._inductor.codegen.memory_planning", "torch._inductor.bounds", "torch._inductor.compiler_bisector",
-    "torch._inductor.extern_node_serializer", "torch._inductor.hooks", "torch.fx.experimental.validator",
-    "sympy.physics.units", "torch._dynamo.backends.common", "torch._functorch.aot_autograd",
-    "torch._functorch.partitioners", "torch._functorch.config", "torch._export.passes._node_metadata_hook", )  # fmt: skip
+    "torch._inductor.compile_fx",
+    "torch._inductor.codegen.common",
+    "torch._inductor.fx_passes.joint_graph",
+    "torch._inductor.fx_passes.post_grad",
+    "torch._inductor.fx_passes.freezing_patterns",
+    "torch._inductor.fx_passes.mkldnn_fusion",
+    "torch._inductor.fx_passes.quantization",
+    "torch._inductor.codegen.wrapper_fxir",
+    "torch._inductor.codegen.cpp_wrapper_gpu",
+    "torch._inductor.codegen.memory_planning",
+    "torch._inductor.bounds",
+    "torch._inductor.compiler_bisector",
+    "torch._inductor.extern_node_serializer",
+    "torch._inductor.hooks",
+    "torch.fx.experimental.validator",
+    "sympy.physics.units",
+    "torch._dynamo.backends.common",
+    "torch._functorch.aot_autograd",
+    "torch._functorch.partitioners",
+    "torch._functorch.config",
+    "torch._export.passes._node_metadata_hook",
+)
 """What a compile imports lazily and a fork server before it forks, in this order; queries are slower without one."""
 
 CONFIGS = ("dynamo", "functorch", "inductor")
@@ -98,20 +117,25 @@ CONFIGS = ("dynamo", "functorch", "inductor")
 
 NAMES = Names((
     *HOOKS,
-    # Every backward() and grad() calls the engine by this name, in one of these modules. Hooks see the gradients of one value;
+    # Every backward() and grad() calls the engine by this name, in one of these modules. Hooks see the gradients of one
+    # value;
     # nothing public sees a whole backward.
     Row("torch.autograd", "engine_call=_engine_run_backward", _BACKWARD),
     Row("torch.autograd.graph", "graph_engine_call=_engine_run_backward", _BACKWARD),
     # Modules that may have taken a hooked name before the recorder started.
-    Row("torch._dynamo.utils", "same", "replay", "PyTorch's own comparison of eager, compiled and float64, for reports"),
+    Row("torch._dynamo.utils", "same", "replay", "PyTorch's own comparison of eager, compiled and float64, for "
+        "reports"),
     Row("torch._dynamo.backends.common", "common_aot_module_simplified=aot_module_simplified", "record"),
     Row("functorch.compile", "functorch_aot_module_simplified=aot_module_simplified", "record"),
     # What is looked at while a program is recorded. Nothing of it is imported for that.
     Row("torch._guards", "CompileContext TracingContext", "record", "graphs are not told apart by compile ids"),
     Row("torch._dynamo.utils", "counters", "record", "graphs from a cache are not told as such"),
-    Row("torch._functorch.aot_autograd", "SerializableAOTDispatchCompiler", "record", "graphs are not cached while recorded"),
-    Row("torch.fx._lazy_graph_module", "LazyGraphModule=_LazyGraphModule", "record", "the first call of a graph is slower"),
-    Row("torch._C", "DisableTorchFunction DisableAutocast=_DisableAutocast", "record", "the user's modes see our statistics"),
+    Row("torch._functorch.aot_autograd", "SerializableAOTDispatchCompiler", "record",
+        "graphs are not cached while recorded"),
+    Row("torch.fx._lazy_graph_module", "LazyGraphModule=_LazyGraphModule", "record",
+        "the first call of a graph is slower"),
+    Row("torch._C", "DisableTorchFunction DisableAutocast=_DisableAutocast", "record",
+        "the user's modes see our statistics"),
     Row("torch", "foreach_norm=_foreach_norm", "record"),
     # torch.compiler.disable is public, and would hide what the program's own code does inside ours too.
     Row("torch._C", "set_eval_frame=_dynamo.eval_frame.set_eval_frame "
@@ -130,28 +154,35 @@ NAMES = Names((
     Row("torch.utils._python_dispatch", "TorchDispatchMode", f"{_TRITON}, the rung lazy, dump --compiled-autograd"),
     Row("torch.utils._python_dispatch", "is_in_torch_dispatch_mode is_traceable_wrapper_subclass", _COMPILE),
     Row("torch._guards", "CompileContext TracingContext tracing compile_context", _COMPILE),
-    Row("torch._dynamo.symbolic_convert", "TensorifyState", "replay of graphs with a float that Dynamo made a constant"),
+    Row("torch._dynamo.symbolic_convert", "TensorifyState", "replay of graphs with a float that Dynamo made a "
+        "constant"),
     Row("torch._logging", "trace_structured", _COMPILE),
 
-    # The whole path from a graph to code. torch.compile and torch._inductor.compile are public, do all of it at once, and take
+    # The whole path from a graph to code. torch.compile and torch._inductor.compile are public, do all of it at once,
+    # and take
     # no fake inputs.
     Row("torch._inductor.compile_fx", "get_input_idxs_to_check graph_returns_tuple handle_dynamo_export_graph "
         "make_graph_return_tuple", _COMPILE),
     Row("torch._inductor.utils", "clone_preserve_strides", _COMPILE),
-    Row("torch._inductor.compile_fx", "partition_fn fake_tensor_prop create_compiler_config_extra get_cpp_wrapper_config "
+    Row("torch._inductor.compile_fx", "partition_fn fake_tensor_prop create_compiler_config_extra "
+        "get_cpp_wrapper_config "
         "get_cuda_device_context get_static_input_idxs is_tf32_warning_applicable maybe_disable_comprehensive_padding "
         "maybe_disable_graph_partition set_feature_use with_fresh_cache_if_config fx_compile_mode fx_compile_async "
         "fx_compile_progressive inductor_metrics_log post_grad_graphs_log pre_grad_graphs_log compile_log=log "
         "subgraph_names=_get_subgraph_names check_triton_bf16_support=_check_triton_bf16_support "
         "record_original_output_strides=_recursive_record_original_output_strides "
-        "record_user_visible_output_idxs=_recursive_record_user_visible_output_idxs warn_tf32_disabled=_warn_tf32_disabled",
+        "record_user_visible_output_idxs=_recursive_record_user_visible_output_idxs "
+        "warn_tf32_disabled=_warn_tf32_disabled",
         _COMPILE),
-    Row("torch._inductor.compile_fx", "cudagraph_annotation_context", _COMPILE, "no annotation turns CUDA graphs on", "2.13-"),
-    Row("torch._inductor.compile_fx", "ConstantDecompTable=_ConstantDecompTable", _COMPILE, "a table has another cache key",
+    Row("torch._inductor.compile_fx", "cudagraph_annotation_context", _COMPILE, "no annotation turns CUDA graphs on",
+        "2.13-"),
+    Row("torch._inductor.compile_fx", "ConstantDecompTable=_ConstantDecompTable", _COMPILE,
+        "a table has another cache key",
         "2.13-"),
     Row("torch._inductor.compile_fx", "recursive_joint_graph_passes=_recursive_joint_graph_passes", _INDUCTOR),
     Row("torch._inductor.compile_fx", "compile_fx_forward compile_fx_backward", _TRITON),
-    Row("torch._functorch.aot_autograd", "SerializableAOTDispatchCompiler aot_module_simplified make_boxed_func", _COMPILE),
+    Row("torch._functorch.aot_autograd", "SerializableAOTDispatchCompiler aot_module_simplified make_boxed_func",
+        _COMPILE),
     Row("torch._dynamo.backends.common", "aot_autograd", _COMPILE),
     Row("torch._dynamo.convert_frame", "compile_lock", _COMPILE),  # one backward is compiled at a time
     Row("torch._dynamo.compiled_autograd", "compiled_autograd_off=_disable", _COMPILE),
@@ -159,10 +190,12 @@ NAMES = Names((
     Row("torch._dynamo.logging", "get_step_logger", _COMPILE),
     Row("torch._dynamo.repro.after_aot", "save_graph_repro wrap_compiler_debug", _COMPILE),
     Row("torch._dynamo.utils", "CompileEventLogger chromium_event_timed compilation_time_metrics count_calls counters "
-        "detect_fake_mode dynamo_timed flatten_graph_inputs get_inputs_devices get_metrics_context lazy_format_graph_code "
+        "detect_fake_mode dynamo_timed flatten_graph_inputs get_inputs_devices get_metrics_context "
+        "lazy_format_graph_code "
         "preserve_rng_state", _COMPILE),
     Row("torch._dispatch.python", "enable_python_dispatcher", _COMPILE),
-    Row("torch.fx._lazy_graph_module", "LazyGraphModule=_LazyGraphModule use_lazy_graph_module=_use_lazy_graph_module", _COMPILE),
+    Row("torch.fx._lazy_graph_module", "LazyGraphModule=_LazyGraphModule use_lazy_graph_module=_use_lazy_graph_module",
+        _COMPILE),
     Row("torch.fx.graph", "CodeGen PyTreeCodeGen=_PyTreeCodeGen", _COMPILE),
     Row("torch.fx.traceback", "get_graph_provenance_json preserve_node_meta", _COMPILE),
     Row("torch._export.non_strict_utils", "fakify_script_objects=_fakify_script_objects", _COMPILE),
@@ -179,11 +212,13 @@ NAMES = Names((
     Row("torch._inductor.fx_passes.joint_graph", "joint_graph_passes", _COMPILE),
     Row("torch._inductor.fx_passes.post_grad", "post_grad_passes view_to_reshape", _COMPILE),
     Row("torch._inductor.constant_folding", "constant_fold", _COMPILE),
-    Row("torch._inductor.freezing", "convert_conv_weights_to_channels_last discard_traced_gm_params invalidate_eager_modules "
+    Row("torch._inductor.freezing", "convert_conv_weights_to_channels_last discard_traced_gm_params "
+        "invalidate_eager_modules "
         "replace_params_with_constants", f"{_COMPILE}, where the setting freezing is on"),
     Row("torch._inductor.freezing_utils", "enter_freezing record_has_frozen_params",
         f"{_COMPILE}, where the setting freezing is on"),
-    Row("torch._inductor.fx_passes.freezing_patterns", "freezing_passes", f"{_COMPILE}, where the setting freezing is on"),
+    Row("torch._inductor.fx_passes.freezing_patterns", "freezing_passes", f"{_COMPILE}, where the setting freezing "
+        "is on"),
     Row("torch._functorch.compile_utils", "fx_graph_cse", f"{_COMPILE}, where the setting freezing is on"),
     Row("torch._inductor.virtualized", "V", _COMPILE),
     Row("torch._inductor.graph", "GraphLowering log_module_code", _COMPILE),
@@ -198,9 +233,11 @@ NAMES = Names((
     Row("torch._inductor.async_compile", "AsyncCompile CompiledTritonKernels", _COMPILE),
     Row("torch._inductor.codegen.common", "get_wrapper_codegen_for_device init_backend_registration", _COMPILE),
     Row("torch._inductor.codegen.cpp", "cpp_tells_kernel=set_kernel_post_grad_provenance_tracing", "compile, bisect"),
-    Row("torch._inductor.codegen.triton", "triton_tells_kernel=set_kernel_post_grad_provenance_tracing", "compile, bisect"),
+    Row("torch._inductor.codegen.triton", "triton_tells_kernel=set_kernel_post_grad_provenance_tracing",
+        "compile, bisect"),
     Row("torch._inductor.cpp_builder", "get_cpp_compiler", _COMPILE),
-    Row("torch._inductor.codecache", "AotCodeCompiler FxGraphCache FxGraphCache._save_graph code_hash output_code_log", _COMPILE),
+    Row("torch._inductor.codecache", "AotCodeCompiler FxGraphCache FxGraphCache._save_graph code_hash output_code_log",
+        _COMPILE),
     Row("torch._inductor.triton_bundler", "TritonBundler", _COMPILE),
     Row("torch._inductor.output_code", "CompiledAOTI CompiledFxGraph CompiledFxGraphConstantsWithGm OutputCode "
         "set_tracing_context_output_strides", _COMPILE),
@@ -209,7 +246,8 @@ NAMES = Names((
         "should_use_remote_fx_graph_cache", _COMPILE),
     Row("torch._inductor.utils", "get_static_bw_input_idxs", _COMPILE, seen="2.13-"),
     Row("torch._higher_order_ops.wrap", "inductor_compiled_code", _COMPILE),
-    Row("torch._higher_order_ops.wrap", "InductorCompiledCallable", _COMPILE, "fake values do not see the graph", "2.13-"),
+    Row("torch._higher_order_ops.wrap", "InductorCompiledCallable", _COMPILE, "fake values do not see the graph",
+        "2.13-"),
     Row("torch.fx._graph_pickler", "GraphPickler", _COMPILE),
 
     # Single passes, where they are called from. `config.disabled_passes` is one for all stages.
@@ -226,8 +264,10 @@ NAMES = Names((
     Row("torch._inductor.fx_passes.joint_graph", "early_patterns", _PASSES),
     Row("torch._inductor.fx_passes.replace_random", "fuse_seed_creation_pass", _PASSES, _UNSEEN),
     Row("torch._inductor.fx_passes.replace_random", "fuse_offset_creation_pass", _PASSES, _UNSEEN, "2.13-"),
-    Row("torch._inductor.fx_passes.post_grad", "micro_pipeline_tp_pass post_grad_sort=stable_topological_sort", _PASSES, _UNSEEN),
-    Row("torch._inductor.fx_passes.post_grad", "remove_fsdp2_unsharded_param_graph_input_usage", _PASSES, _UNSEEN, "-2.11"),
+    Row("torch._inductor.fx_passes.post_grad", "micro_pipeline_tp_pass post_grad_sort=stable_topological_sort", _PASSES,
+        _UNSEEN),
+    Row("torch._inductor.fx_passes.post_grad", "remove_fsdp2_unsharded_param_graph_input_usage", _PASSES, _UNSEEN,
+        "-2.11"),
     Row("torch._inductor.fx_passes.post_grad", "post_grad_lazy_init=lazy_init", _PASSES),
     Row("torch._inductor.fx_passes.b2b_gemm", "B2B_GEMM_PASS", _PASSES),
     Row("torch._inductor.fx_passes.split_cat", "PRE_GRAD_PATTERNS", _PASSES),
@@ -237,7 +277,8 @@ NAMES = Names((
     Row("torch._inductor.fx_passes.mkldnn_fusion", "grouped_gemm_pass", _PASSES, _UNSEEN),
     Row("torch._inductor.fx_passes.spmd_check", "spmd_check", _PASSES, _UNSEEN, "2.13-"),
 
-    # A graph at the stage where it was recorded, in torch's own hands. What AOTAutograd works out between is public nowhere.
+    # A graph at the stage where it was recorded, in torch's own hands. What AOTAutograd works out between is public
+    # nowhere.
     Row("torch._inductor.compile_fx", "compile_fx compile_fx_inner", _INDUCTOR),
     Row("torch._inductor.compile_fx", "compile_inner_whole=_compile_fx_inner "
         "recursive_post_grad_passes=_recursive_post_grad_passes", "replay, triage, bisect"),
@@ -245,14 +286,17 @@ NAMES = Names((
     Row("torch._guards", "CompileId", _INDUCTOR),
     Row("torch.fx.passes.fake_tensor_prop", "FakeTensorProp", _INDUCTOR),
     Row("torch.fx.experimental.proxy_tensor", "make_fx", _INDUCTOR),
-    Row("torch._functorch._aot_autograd.graph_compile", "collect_fw_donated_buffer_idxs", _INDUCTOR, "no memory is reused"),
-    Row("torch._higher_order_ops.passes.inline_invoke_subgraph", "inline_invoke_subgraph inline_single_use_invoke_subgraph",
+    Row("torch._functorch._aot_autograd.graph_compile", "collect_fw_donated_buffer_idxs", _INDUCTOR,
+        "no memory is reused"),
+    Row("torch._higher_order_ops.passes.inline_invoke_subgraph", "inline_invoke_subgraph "
+        "inline_single_use_invoke_subgraph",
         _INDUCTOR, "regions that are called once stay apart, as there", "2.13-"),
     Row("torch._inductor.graph", "GraphLowering.run_node", "inductor_nofuse"),
     Row("torch._inductor.ir", "StorageBox TensorBox", "inductor_nofuse"),
     Row("torch._inductor.scheduler", "Scheduler.fuse_nodes", "inductor_nofuse"),
     Row("torch.fx.passes.graph_transform_observer", "GraphTransformObserver._check_disable_pass", "inductor_nofuse"),
-    Row("torch._inductor.codegen.triton", "TritonOverrides._can_use_4x_random", _INDUCTOR, "kernels draw singly", "2.13-"),
+    Row("torch._inductor.codegen.triton", "TritonOverrides._can_use_4x_random", _INDUCTOR, "kernels draw singly",
+        "2.13-"),
     Row("torch._inductor.lowering", "lowerings", "undecomposed"),
     Row("torch._C", "has_kernel=_dispatch_has_kernel_for_dispatch_key", "replay on a machine without a GPU"),
     Row("torch._C._distributed_c10d", "register_process_group=_register_process_group "
@@ -281,13 +325,16 @@ NAMES = Names((
     # The metadata checker, and graphdbg's backends. functorch.compile has some of them, typed as from a private module.
     Row("torch.utils._pytree", "key_get", "debug_nop and check"),
     Row("torch.multiprocessing.reductions", "StorageWeakRef", "debug_nop, check and dump --compiled-autograd"),
-    Row("torch._C._functorch", "is_functorch_wrapped_tensor", "debug_nop and check", "values inside vmap and grad are compared"),
-    Row("torch._C", "is_alias_of=_is_alias_of", "debug_nop and check", "storages are compared in Python, which is slower"),
+    Row("torch._C._functorch", "is_functorch_wrapped_tensor", "debug_nop and check",
+        "values inside vmap and grad are compared"),
+    Row("torch._C", "is_alias_of=_is_alias_of", "debug_nop and check", "storages are compared in Python, which is "
+        "slower"),
     Row("torch._functorch.aot_autograd", "aot_function", _BACKENDS),
     Row("torch._functorch.aot_autograd", "get_aot_graph_name", _BACKENDS),
     Row("torch._functorch.partitioners", "default_partition min_cut_rematerialization_partition", _BACKENDS),
     Row("torch._decomp", "get_decompositions", _BACKENDS),
-    Row("torch._prims.rng_prims", "run_and_save_rng_state run_with_rng_state", _SCRIPT, "random checkpoints are refused"),
+    Row("torch._prims.rng_prims", "run_and_save_rng_state run_with_rng_state", _SCRIPT,
+        "random checkpoints are refused"),
     Row("torch._higher_order_ops.auto_functionalize", "auto_functionalized=auto_functionalized_v2", _SCRIPT,
         "operators that change their arguments are refused"),
     Row("torch._C", "remove_mutation=_jit_pass_remove_mutation set_jit_autocast=_jit_set_autocast_mode", _SCRIPT),
@@ -296,10 +343,12 @@ NAMES = Names((
         "lazy_device_data=_lazy_ts_backend._get_tensors_ts_device_data_node lazy_counter=_lazy._counter_value "
         "lazy_counters=_lazy._counter_names lazy_tensor_id=_lazy._get_tensor_id lazy_graph_hash=_lazy._get_graph_hash "
         "lazy_text=_lazy._get_tensors_text lazy_sync=_lazy._sync_multi", _LAZY),
-    Row("torch", "is_functional_tensor=_is_functional_tensor to_functional_tensor=_to_functional_tensor functional_sync=_sync",
+    Row("torch", "is_functional_tensor=_is_functional_tensor to_functional_tensor=_to_functional_tensor "
+        "functional_sync=_sync",
         _LAZY),
 
-    # Graphs of a module without compiling it. torch.export traces no backward and refuses much of what torch.compile takes;
+    # Graphs of a module without compiling it. torch.export traces no backward and refuses much of what torch.compile
+    # takes;
     # make_fx knows neither mutations nor aliases.
     Row("torch._functorch.aot_autograd", "create_aot_state prepare_aot_module_simplified", _CAPTURE),
     Row("torch._functorch._aot_autograd.descriptors", "BufferAOTInput InputMutationAOTOutput PlainAOTOutput", _CAPTURE),
@@ -308,12 +357,16 @@ NAMES = Names((
     Row("torch._functorch._aot_autograd.graph_capture", "create_graph=_create_graph "
         "detach_and_copy_item_memo=_detach_and_copy_item_memo", _CAPTURE),
     Row("torch._functorch._aot_autograd.graph_capture", "assign_backward_streams assign_epilogue_copy_streams "
-        "insert_backward_syncs sync_deallocations populate_fw_metadata_with_stream_indices", _CAPTURE, "streams are not ordered"),
+        "insert_backward_syncs sync_deallocations populate_fw_metadata_with_stream_indices", _CAPTURE,
+        "streams are not ordered"),
     Row("torch._functorch._aot_autograd.graph_capture", "wrap_all_sync_nodes_with_control_deps "
-        "extract_tangent_source_stack_traces=_extract_tangent_source_stack_traces", _CAPTURE, "streams are not ordered", "2.13-"),
-    Row("torch._functorch._aot_autograd.graph_capture_wrappers", "aot_dispatch_subclass create_functionalized_fn create_joint "
+        "extract_tangent_source_stack_traces=_extract_tangent_source_stack_traces", _CAPTURE, "streams are not ordered",
+        "2.13-"),
+    Row("torch._functorch._aot_autograd.graph_capture_wrappers", "aot_dispatch_subclass create_functionalized_fn "
+        "create_joint "
         "fn_input_mutations_to_outputs fn_prepped_for_autograd handle_effect_tokens_fn", _CAPTURE),
-    Row("torch._functorch._aot_autograd.graph_compile", "wrappers_for_dispatch=_create_wrappers_for_dispatch", _CAPTURE),
+    Row("torch._functorch._aot_autograd.graph_compile", "wrappers_for_dispatch=_create_wrappers_for_dispatch",
+        _CAPTURE),
     Row("torch._functorch._aot_autograd.runtime_wrappers", "pre_compile", _CAPTURE),
     Row("torch._functorch._aot_autograd.schemas", "OutputType", _CAPTURE),
     Row("torch._functorch._aot_autograd.utils", "copy_fwd_metadata_to_bw_nodes simple_wraps unlift_tokens", _CAPTURE),
@@ -363,7 +416,8 @@ NAMES = Names((
     Row("torch._inductor.utils", "CUDAGraphWrapperMetadata FORBIDDEN_CUDAGRAPH_OPS "
         "customized_partition_wrapper=_unstable_customized_partition_wrapper", _CUDAGRAPHS),
     Row("torch", "foreach_copy=_foreach_copy_", _CUDAGRAPHS),
-    Row("torch._C", "clear_cublas_workspaces=_cuda_clearCublasWorkspaces", _CUDAGRAPHS, "workspaces keep their memory", "CUDA"),
+    Row("torch._C", "clear_cublas_workspaces=_cuda_clearCublasWorkspaces", _CUDAGRAPHS, "workspaces keep their memory",
+        "CUDA"),
 
     # Ahead of time, from a plain graph; torch._inductor.aoti_compile_and_package is public and takes exported programs.
     Row("torch._functorch.aot_autograd", "aot_export_module", _AHEAD),
@@ -381,12 +435,14 @@ NAMES = Names((
     # Where Inductor asks for a GPU while it writes code. Nothing of it can be configured.
     Row("torch", "C=_C", _TRITON),
     Row("torch._C", "dynamo_guards=_dynamo.guards", _TRITON),
-    Row("torch._C", "conv_layout=_conv_determine_backend_memory_format select_conv_backend=_select_conv_backend", _TRITON,
+    Row("torch._C", "conv_layout=_conv_determine_backend_memory_format select_conv_backend=_select_conv_backend",
+        _TRITON,
         "convolutions get the layout that the CPU gives them"),
     Row("torch.cuda", "cuda_lazy_init=_lazy_init", _TRITON),
     Row("torch._dynamo.device_interface", "CudaInterface device_interfaces get_interface_for_device", _TRITON),
     Row("torch._inductor.runtime", "triton_helpers", _TRITON),
-    Row("torch._inductor.runtime.triton_heuristics", "StaticTritonCompileResult", _TRITON, "Triton launches as it does"),
+    Row("torch._inductor.runtime.triton_heuristics", "StaticTritonCompileResult", _TRITON,
+        "Triton launches as it does"),
     Row("torch._inductor.select_algorithm", "AlgorithmSelectorCache TritonTemplateCaller", _TRITON),
     # Its answers are remembered, and those caches have no public handle.
     Row("torch.utils._triton", "has_triton has_triton_package has_triton_tma has_triton_experimental_host_tma "
@@ -395,6 +451,7 @@ NAMES = Names((
     Row("torch._inductor.utils", "get_gpu_type get_gpu_dram_gbps get_gpu_shared_memory get_max_num_sms is_big_gpu "
         "get_device_tflops get_num_sms can_use_tma", _TRITON, _OLD_ANSWER),
     Row("torch._inductor.runtime.hints", "DeviceProperties.create", _TRITON, _OLD_ANSWER),
-    Row("torch._inductor.fx_passes.joint_graph", "joint_lazy_init=lazy_init", _INDUCTOR, "they trace patterns for the device"),
+    Row("torch._inductor.fx_passes.joint_graph", "joint_lazy_init=lazy_init", _INDUCTOR,
+        "they trace patterns for the device"),
     Row("torch._inductor.codecache", "codecache_get_cpp_compiler=get_cpp_compiler", _TRITON, _OLD_ANSWER, "2.13-"),
 ), BELOW)  # fmt: skip

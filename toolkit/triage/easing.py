@@ -38,10 +38,13 @@ def blames_compiler(verdict: Verdict) -> bool:
 
 
 def parted(saved: SavedGraph, server: ForkServer, how: How, limit_s: float) -> str:
-    """The first node whose compiled value is not eager's, with its line; empty where returned values change what differs."""
+    """The first node whose compiled value is not eager's, with its line; empty where returned values change what
+    differs."""
     if limit_s < 1.0:
         return ""
-    events = list(node_values(saved, seed=how.seed, device=how.device, limit_s=limit_s, imports=how.imports, server=server))
+    events = list(
+        node_values(saved, seed=how.seed, device=how.device, limit_s=limit_s, imports=how.imports, server=server)
+    )
     if events[-1].get("relation") not in ("same", "other"):
         return ""
     rows = (row for row in events if row.get("error") is not None and row.get("eager_error") is not None)
@@ -50,11 +53,20 @@ def parted(saved: SavedGraph, server: ForkServer, how: How, limit_s: float) -> s
 
 
 def eased(
-    saved: SavedGraph, server: ForkServer, how: How, verdict: Verdict, compile_s: float, left_s: float, *,
-    thorough: bool = False, told: Callable[[str], object] = lambda text: None,
-) -> Verdict:  # fmt: skip
-    """The verdict with its work-around, or with the command that looks for one longer, where a compile of the graph (`compile_s`)
-    takes too long to try several unasked; as it is where nobody can blame the compiler, and where none was found in `left_s`.
+    saved: SavedGraph,
+    server: ForkServer,
+    how: How,
+    verdict: Verdict,
+    compile_s: float,
+    left_s: float,
+    *,
+    thorough: bool = False,
+    told: Callable[[str], object] = lambda text: None,
+) -> Verdict:
+    """The verdict with its work-around, or with the command that looks for one longer, where a compile of the graph
+    (`compile_s`)
+    takes too long to try several unasked; as it is where nobody can blame the compiler, and where none was found in
+    `left_s`.
     """
     if not blames_compiler(verdict) or verdict.workaround:
         return verdict
@@ -77,7 +89,9 @@ def eased(
         verdict = msgspec.structs.replace(verdict, reason=f"{verdict.reason}; compiled and eager part first at {place}")
     if lines is None and verdict.failed and not thorough:
         return unasked
-    if lines and thorough and "torch.compiler." not in lines:  # an execution of the graph alone cannot show what that costs
+    if (
+        lines and thorough and "torch.compiler." not in lines
+    ):  # an execution of the graph alone cannot show what that costs
         lines += _cost(saved, server, how, lines)
     return msgspec.structs.replace(verdict, workaround=lines)
 
@@ -88,4 +102,7 @@ def _cost(saved: SavedGraph, server: ForkServer, how: How, lines: str) -> str:
     if found is None:
         return ""
     without = f"{1000 * found.without_s:.3g} ms without, " if found.without_s is not None else ""
-    return f"\n# an execution takes {1000 * found.compiled_s:.3g} ms with it, {without}{1000 * found.eager_s:.3g} ms in eager"
+    return (
+        f"\n# an execution takes {1000 * found.compiled_s:.3g} ms with it, {without}{1000 * found.eager_s:.3g} "
+        "ms in eager"
+    )

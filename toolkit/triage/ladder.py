@@ -40,15 +40,29 @@ DEFAULT_LIMIT_S = 300.0
 Told = Callable[[RungResult], object]
 
 
-def triage(saved: SavedGraph, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S,
-           all: bool = False, imports: Sequence[str] = (), server: ForkServer | None = None,
-           max_time_s: float | None = None, told: Told | None = None, begun: Callable[[str], object] | None = None,
-           rungs: Sequence[str] = (), workaround: bool = False) -> Triage:  # fmt: skip
+def triage(
+    saved: SavedGraph,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+    limit_s: float = DEFAULT_LIMIT_S,
+    all: bool = False,
+    imports: Sequence[str] = (),
+    server: ForkServer | None = None,
+    max_time_s: float | None = None,
+    told: Told | None = None,
+    begun: Callable[[str], object] | None = None,
+    rungs: Sequence[str] = (),
+    workaround: bool = False,
+) -> Triage:
     """Runs a saved graph up the ladder and says which rung fails first.
 
-    `limit_s`: what one rung may take; `max_time_s`: all of them together; a rung that the time is too short for is skipped,
-    never a hang. `all`: every rung, and on after the first that fails. `rungs`: only these, in the ladder's order; by default
-    those that the run used. `workaround`: look for one also where that takes more than seconds. `seed`, `device`, `imports`,
+    `limit_s`: what one rung may take; `max_time_s`: all of them together; a rung that the time is too short for is
+    skipped,
+    never a hang. `all`: every rung, and on after the first that fails. `rungs`: only these, in the ladder's order; by
+    default
+    those that the run used. `workaround`: look for one also where that takes more than seconds. `seed`, `device`,
+    `imports`,
     `server`: as for `replay`. `told` is called with each row, `begun` with the name of a rung that is about to be run.
     Raises GraphdbgError for a graph that cannot be loaded.
     """
@@ -104,9 +118,7 @@ def by_stages(saved: SavedGraph, verdict: Verdict, seconds: float) -> Triage:
 class Ladder:
     """The rows of one graph as they come. A rung that was judged already is not run again."""
 
-    def __init__(
-        self, saved: SavedGraph, server: ForkServer, how: How, *, max_time_s: float | None = None
-    ) -> None:
+    def __init__(self, saved: SavedGraph, server: ForkServer, how: How, *, max_time_s: float | None = None) -> None:
         self.saved, self.server, self.how, self.max_time_s = saved, server, how, max_time_s
         self.rows: dict[str, RungResult] = {}
         self.fidelity: str | None = None
@@ -132,14 +144,21 @@ class Ladder:
             return self.rows[rung]
         how = self.how._replace(limit_s=min(self.how.limit_s, left))
         outcome = replay(
-            self.saved, rung, **how._asdict(), outputs=False, server=self.server, shared=self._shared,
+            self.saved,
+            rung,
+            **how._asdict(),
+            outputs=False,
+            server=self.server,
+            shared=self._shared,
             patient=left >= self.how.limit_s,
-        )  # fmt: skip
+        )
         row = row_of(outcome, rung)
         if row.passed and rung not in UNCOMPILED:
             row.verdict = without_passes(self.saved, row.notes) or row.verdict
         if row.verdict.kind == "hang" and left < self.how.limit_s:
-            row = RungResult(rung, cannot_tell(f"the {left:.0f} s that were left were not enough (see --max-time)", NO_TIME))
+            row = RungResult(
+                rung, cannot_tell(f"the {left:.0f} s that were left were not enough (see --max-time)", NO_TIME)
+            )
         self.fidelity = outcome.fidelity or self.fidelity
         self.unlike = outcome.unlike or self.unlike
         self.eager_nan = outcome.eager_nan or self.eager_nan
@@ -161,7 +180,8 @@ class Ladder:
         return concluded(found, self.saved, self.how.imports, self.eager_nan)
 
     def _of_the_run(self, rows: list[RungResult]) -> list[RungResult]:
-        """The rows; where Inductor makes another program of the graph than in the run, failures on the way to it are not the
+        """The rows; where Inductor makes another program of the graph than in the run, failures on the way to it are
+        not the
         run's either."""
         if not self.fidelity and self.how.device is None:
             kept = dict(self.rows)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 class GraphRow(RungResult, kw_only=True):
-    """One graph of a run under Inductor. `status` and `recorded` are what the journal says became of it, `also` the graphs that
+    """One graph of a run under Inductor. `status` and `recorded` are what the journal says became of it, `also` the
+    graphs that
     fail alike.
     """
 
@@ -40,9 +41,23 @@ class GraphRow(RungResult, kw_only=True):
     also: list[str] = []
 
     TOLD: ClassVar[tuple[str, ...]] = (
-        "id", "stage", "error", "eager_error", "seconds", "peak_bytes", "needed_bytes", "eager_bytes", "control_bytes",
-        "fidelity", "inputs", "signature", "status", "recorded", "address", "also",
-    )  # fmt: skip
+        "id",
+        "stage",
+        "error",
+        "eager_error",
+        "seconds",
+        "peak_bytes",
+        "needed_bytes",
+        "eager_bytes",
+        "control_bytes",
+        "fidelity",
+        "inputs",
+        "signature",
+        "status",
+        "recorded",
+        "address",
+        "also",
+    )
 
     @property
     def judged(self) -> bool:
@@ -55,8 +70,10 @@ class GraphRow(RungResult, kw_only=True):
 
 
 class RunTriage(msgspec.Struct):
-    """`graphs` in the order in which to look at them; `ladders` of the worst, `boundaries` beside them say what is between which
-    graphs. `abandoned`: how many graphs Dynamo gave up. `verdict`: that of its worst graph, with how to go on; `summary`: the
+    """`graphs` in the order in which to look at them; `ladders` of the worst, `boundaries` beside them say what is
+    between which
+    graphs. `abandoned`: how many graphs Dynamo gave up. `verdict`: that of its worst graph, with how to go on;
+    `summary`: the
     finding; `symptom`: what was looked into, and `noticed`: who or what named it. `times`: where time went, for "slow".
     """
 
@@ -81,9 +98,12 @@ class RunTriage(msgspec.Struct):
     def plain(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
         graphs, ladders = ([one.plain() for one in rows] for rows in (self.graphs, self.ladders))
-        return msgspec.structs.asdict(self) | {
-            "graphs": graphs, "ladders": ladders, "times": msgspec.to_builtins(self.times),
-        } | self.verdict.flat() | which(self.blamed())  # fmt: skip
+        return (
+            msgspec.structs.asdict(self)
+            | {"graphs": graphs, "ladders": ladders, "times": msgspec.to_builtins(self.times)}
+            | self.verdict.flat()
+            | which(self.blamed())
+        )
 
     def blamed(self) -> list[GraphRow]:
         """The row of the graph that the verdict is about, where that fails."""
@@ -102,15 +122,23 @@ class RunTriage(msgspec.Struct):
         """The last line of `triage --json-lines`: its failing graphs in the order in which to look at them."""
         failing = [row.address or row.id for row in self.graphs if row.failed]
         return {
-            "event": "end", "run": self.run, "summary": self.summary, "seconds": self.seconds,
-            "interrupted": self.interrupted, "symptom": self.symptom, "noticed": self.noticed,
-            "graphs": len(self.graphs), "failing": failing,
-            "first_failing": {ladder.graph: ladder.first_failing for ladder in self.ladders}, **self.verdict.flat(),
-        }  # fmt: skip
+            "event": "end",
+            "run": self.run,
+            "summary": self.summary,
+            "seconds": self.seconds,
+            "interrupted": self.interrupted,
+            "symptom": self.symptom,
+            "noticed": self.noticed,
+            "graphs": len(self.graphs),
+            "failing": failing,
+            "first_failing": {ladder.graph: ladder.first_failing for ladder in self.ladders},
+            **self.verdict.flat(),
+        }
 
 
 def rank(row: GraphRow) -> tuple[Any, ...]:
-    """Failures first, crashes before wrong numbers by size; then what is right by its error over eager's, and by whether it was
+    """Failures first, crashes before wrong numbers by size; then what is right by its error over eager's, and by
+    whether it was
     compiled as in the run.
     """
     size = row.signature.size if row.signature is not None and row.signature.size is not None else 0.0
@@ -148,11 +176,19 @@ def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> Ru
         if not found.verdict.next and any(row.judged and row.inputs != REAL for row in found.graphs):
             go_on.insert(0, record_again(run))
         if found.verdict.verdict == ROUNDING and found.verdict.where is not None:
-            go_on = [shlex.join(["graphdbg", "minify", found.verdict.where.graph, "--check", ROUNDING, *option_words(imports)])]
+            go_on = [
+                shlex.join(
+                    ["graphdbg", "minify", found.verdict.where.graph, "--check", ROUNDING, *option_words(imports)]
+                )
+            ]
         if "--trust" in found.verdict.reason:  # the definitions that the graph needs are in the dump
             go_on = [shlex.join(["graphdbg", "triage", found.run, *option_words(imports), "--trust"])]
     found.summary = " ".join(text for text in [*texts, _counts(found)] if text)
-    verdict = found.ladders[0].verdict if not convicted and found.ladders and found.ladders[0].verdict.failed else found.verdict
+    verdict = (
+        found.ladders[0].verdict
+        if not convicted and found.ladders and found.ladders[0].verdict.failed
+        else found.verdict
+    )
     found.verdict = verdict.then(*(go_on or verdict.next))
     return found
 

@@ -1,4 +1,5 @@
-"""What a triage found, as records that cross processes: one row per rung, and the first rung that fails. No torch is imported.
+"""What a triage found, as records that cross processes: one row per rung, and the first rung that fails. No torch is
+imported.
 
 >>> word(Row("inductor", skipped("there is no C++ compiler")).verdict)
 'skipped'
@@ -36,9 +37,12 @@ PLAIN = frozenset({"eager", "nop", "debug_nop"})
 class RungResult(msgspec.Struct, omit_defaults=True):
     """One rung.
 
-    `error` and `eager_error` are the relative errors of rung and eager to float64, of the output where the rung's is largest
-    (None: there are no numbers). `seconds`: compile and first run; `peak_bytes`: of its process, the libraries included;
-    `needed_bytes`: compile and first run alone, beside eager's first run (`eager_bytes`) and compile and run of a harmless graph
+    `error` and `eager_error` are the relative errors of rung and eager to float64, of the output where the rung's is
+    largest
+    (None: there are no numbers). `seconds`: compile and first run; `peak_bytes`: of its process, the libraries
+    included;
+    `needed_bytes`: compile and first run alone, beside eager's first run (`eager_bytes`) and compile and run of a
+    harmless graph
     of as many nodes (`control_bytes`).
     """
 
@@ -70,8 +74,11 @@ class RungResult(msgspec.Struct, omit_defaults=True):
 
     @property
     def blames(self) -> bool:
-        """Whether that failure is a step towards Inductor's: a crash of the checker itself is not, nor is a side rung's."""
-        return self.failed and self.rung not in SIDE and not (self.rung == "debug_nop" and self.verdict.kind != "metadata")
+        """Whether that failure is a step towards Inductor's: a crash of the checker itself is not, nor is a side
+        rung's."""
+        return (
+            self.failed and self.rung not in SIDE and not (self.rung == "debug_nop" and self.verdict.kind != "metadata")
+        )
 
     @property
     def passed(self) -> bool:
@@ -84,9 +91,17 @@ class RungResult(msgspec.Struct, omit_defaults=True):
         return self.error / self.eager_error if self.error and self.eager_error else 0.0
 
     TOLD: ClassVar[tuple[str, ...]] = (
-        "rung", "error", "eager_error", "seconds", "peak_bytes", "needed_bytes", "eager_bytes", "control_bytes", "signature",
+        "rung",
+        "error",
+        "eager_error",
+        "seconds",
+        "peak_bytes",
+        "needed_bytes",
+        "eager_bytes",
+        "control_bytes",
+        "signature",
         "notes",
-    )  # fmt: skip
+    )
     """What is told of it as JSON, beside its record."""
 
     def plain(self) -> dict[str, Any]:
@@ -95,14 +110,16 @@ class RungResult(msgspec.Struct, omit_defaults=True):
         return msgspec.to_builtins(plain) | self.verdict.flat(row=True) | {"reason": self.reason} | which([self])
 
     def event(self, graph: str = "") -> dict[str, Any]:
-        """A rung was judged or skipped, as a line of `triage --json-lines`; of a run with the graph whose ladder it is."""
+        """A rung was judged or skipped, as a line of `triage --json-lines`; of a run with the graph whose ladder it
+        is."""
         return {"event": "rung", **self.plain(), **({"graph": graph} if graph else {})}
 
 
 class Triage(Displayed, msgspec.Struct, omit_defaults=True):
     """The ladder of one graph: a row for each rung in order of trust, and the first rung that fails (None: none does).
 
-    `verdict` is that on the graph, with how to go on. `summary` is the finding in a few sentences. `inputs` says which of them
+    `verdict` is that on the graph, with how to go on. `summary` is the finding in a few sentences. `inputs` says which
+    of them
     were real.
     """
 
@@ -161,10 +178,17 @@ def number(value: float | None) -> str:
 def row_of(outcome: Outcome, rung: str) -> RungResult:
     """The row that an outcome makes."""
     row = RungResult(
-        rung, outcome.verdict, seconds=outcome.seconds, peak_bytes=outcome.peak_bytes, signature=outcome.signature,
-        notes=outcome.notes, needed_bytes=outcome.needed_bytes, eager_bytes=outcome.eager_bytes,
-        control_bytes=outcome.control_bytes, signature_id=outcome.signature_id,
-    )  # fmt: skip
+        rung,
+        outcome.verdict,
+        seconds=outcome.seconds,
+        peak_bytes=outcome.peak_bytes,
+        signature=outcome.signature,
+        notes=outcome.notes,
+        needed_bytes=outcome.needed_bytes,
+        eager_bytes=outcome.eager_bytes,
+        control_bytes=outcome.control_bytes,
+        signature_id=outcome.signature_id,
+    )
     if worst := max(outcome.errors, key=_size, default=None):
         row.error, row.eager_error = worst.rung, worst.eager
     return row
@@ -179,7 +203,8 @@ REAL = "recorded inputs"
 
 
 def inputs_given(saved: SavedGraph) -> str:
-    """ "recorded inputs" where every tensor's bytes were kept; else how many tensors were synthesised, and the policy that left
+    """ "recorded inputs" where every tensor's bytes were kept; else how many tensors were synthesised, and the policy
+    that left
     them out."""
     try:
         record = saved.inputs_record

@@ -1,7 +1,10 @@
-"""A whole run: every compile judged once on its widest graph, the worst ones put up the ladder, what was not judged counted.
+"""A whole run: every compile judged once on its widest graph, the worst ones put up the ladder, what was not judged
+counted.
 
-A graph is its own truth: after a wrong decomposition or joint pass, forward and backward hold the fault as eager does and are
-right in themselves. So the widest saved graph of a compile is judged first, and narrower ones only where it fails: if they are
+A graph is its own truth: after a wrong decomposition or joint pass, forward and backward hold the fault as eager does
+and are
+right in themselves. So the widest saved graph of a compile is judged first, and narrower ones only where it fails: if
+they are
 right, the fault lies between the two. What the journal knows to have failed comes first. Imports no torch here.
 
 >>> found = triage_run(open_run("myrun"))
@@ -38,13 +41,20 @@ if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
 
 
-LEVELS = (("dynamo",), ("pre_grad",), ("joint",), ("joint_passed",), ("forward", "inference", "backward"),
-          ("post_grad_forward", "post_grad_inference", "post_grad_backward"))  # fmt: skip
+LEVELS = (
+    ("dynamo",),
+    ("pre_grad",),
+    ("joint",),
+    ("joint_passed",),
+    ("forward", "inference", "backward"),
+    ("post_grad_forward", "post_grad_inference", "post_grad_backward"),
+)
 """Stages from wide to narrow; those of one level together make up the compile."""
 
 
 class Candidate(NamedTuple):
-    """One compile: its graphs level by level, widest first. `same_as`: the id of an equal graph that is judged already."""
+    """One compile: its graphs level by level, widest first. `same_as`: the id of an equal graph that is judged
+    already."""
 
     levels: list[list[SavedGraph]]
     same_as: str = ""
@@ -108,17 +118,32 @@ Heard = Callable[[str, "GraphRow | RungResult"], object]
 """Called with a graph's id and its row under Inductor, or a row of its ladder, as soon as it is there."""
 
 
-def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: float = DEFAULT_LIMIT_S, all: bool = False,
-               imports: Sequence[str] = (), server: ForkServer | None = None, max_time_s: float = DEFAULT_TIME_S,
-               told: Told = lambda text: None, heard: Heard = lambda graph, row: None,
-               rungs: Sequence[str] = (), own_nan: bool = False, measured: bool = False,
-               workaround: bool = False) -> RunTriage:  # fmt: skip
-    """Judges the graphs of a run under Inductor, explains the worst failures and looks for what makes the worst go away.
+def triage_run(
+    run: Run,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+    limit_s: float = DEFAULT_LIMIT_S,
+    all: bool = False,
+    imports: Sequence[str] = (),
+    server: ForkServer | None = None,
+    max_time_s: float = DEFAULT_TIME_S,
+    told: Told = lambda text: None,
+    heard: Heard = lambda graph, row: None,
+    rungs: Sequence[str] = (),
+    own_nan: bool = False,
+    measured: bool = False,
+    workaround: bool = False,
+) -> RunTriage:
+    """Judges the graphs of a run under Inductor, explains the worst failures and looks for what makes the worst go
+    away.
 
-    `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then, `heard` each
+    `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then,
+    `heard` each
     row; `rungs`: those of the ladders, by default what the run used; `own_nan`: the model's own NaN is a failure;
     `measured`: memory, too; `workaround`: a work-around is looked for also where that takes more than seconds.
-    After Ctrl-C what was found so far is returned, `interrupted`. Raises EnvironmentLackError where no fork server can live.
+    After Ctrl-C what was found so far is returned, `interrupted`. Raises EnvironmentLackError where no fork server can
+    live.
     """
     with opened(server) as used:
         work = _Work(run, used, How(seed, device, limit_s, imports, own_nan, measured), max_time_s, told, heard, rungs)
@@ -136,12 +161,18 @@ def triage_run(run: Run, *, seed: int = 0, device: str | None = None, limit_s: f
 
 
 def worst_graph(
-    run: Run, how: How, *, amount: Callable[[GraphRow], float] | None = None, max_time_s: float = DEFAULT_TIME_S,
-    told: Told = lambda text: None, rung: str = "inductor",
-) -> tuple[Verdict, SavedGraph | None]:  # fmt: skip
+    run: Run,
+    how: How,
+    *,
+    amount: Callable[[GraphRow], float] | None = None,
+    max_time_s: float = DEFAULT_TIME_S,
+    told: Told = lambda text: None,
+    rung: str = "inductor",
+) -> tuple[Verdict, SavedGraph | None]:
     """The worst verdict, and the graph that `triage_run` would put up the ladder first; None where none fails.
 
-    `amount`: what is looked for in place of a failure; the graph of which there is most, None where there is none of it.
+    `amount`: what is looked for in place of a failure; the graph of which there is most, None where there is none of
+    it.
     `rung`: what all of them are judged under.
     """
     with opened(None) as used:
@@ -152,7 +183,9 @@ def worst_graph(
             if row is None or not amount(row):
                 return worst(one.verdict for one in work.rows), None
             return row.verdict, run.graph(row.id)
-        failing = sorted((row for row in work.rows if row.failed and row.rung != STAGES), key=rank) or work.before_passes()
+        failing = (
+            sorted((row for row in work.rows if row.failed and row.rung != STAGES), key=rank) or work.before_passes()
+        )
         if not failing:
             return worst(row.verdict for row in work.rows), None
         row, graph = work.narrowed(failing[0])[:2]
@@ -163,11 +196,25 @@ class _Work:
     """One triage of a run with its clock."""
 
     def __init__(
-        self, run: Run, server: ForkServer, how: How, max_time_s: float, told: Told, heard: Heard = lambda graph, row: None,
-        rungs: Sequence[str] = (), rung: str = "inductor",
-    ) -> None:  # fmt: skip
+        self,
+        run: Run,
+        server: ForkServer,
+        how: How,
+        max_time_s: float,
+        told: Told,
+        heard: Heard = lambda graph, row: None,
+        rungs: Sequence[str] = (),
+        rung: str = "inductor",
+    ) -> None:
         self.rungs, self.rung = rungs, rung
-        self.run, self.server, self.how, self.max_time_s, self.told, self.heard = run, server, how, max_time_s, told, heard
+        self.run, self.server, self.how, self.max_time_s, self.told, self.heard = (
+            run,
+            server,
+            how,
+            max_time_s,
+            told,
+            heard,
+        )
         self.rows: list[GraphRow] = []
         self.ladders: dict[str, Ladder] = {}
         self.found: list[Triage] = []
@@ -193,14 +240,16 @@ class _Work:
             self._named()
 
     def _named(self) -> None:
-        """Judges the graphs that a NaN was seen in where none of the wider ones has it: those may hold what was then another."""
+        """Judges the graphs that a NaN was seen in where none of the wider ones has it: those may hold what was then
+        another."""
         fired, judged = triggered(self.run.processes), {row.id for row in self.rows}
         for row in self.run.rows:
             if fired.get((row.process, row.local)) == "nan" and row.saved and row.id not in judged:
                 self.rows.append(self.judge(self.run.graph(row.id)))
 
     def _parted(self, candidate: Candidate, share: float) -> bool:
-        """Whether a recorded stage does otherwise than the one before: then that is the verdict, and nothing is compiled."""
+        """Whether a recorded stage does otherwise than the one before: then that is the verdict, and nothing is
+        compiled."""
         if self.rung != "inductor":
             return False
         found = judge_stages(stages_of(candidate.graph), self.how, self.server, limit_s=max(1.0, self.left_s(share)))
@@ -211,7 +260,8 @@ class _Work:
         return found is not None
 
     def before_passes(self) -> list[GraphRow]:
-        """Where stages parted: the first widest graph of such a compile that fails by itself, the wrong stage made anew."""
+        """Where stages parted: the first widest graph of such a compile that fails by itself, the wrong stage made
+        anew."""
         for row in [row for row in self.rows if row.failed]:
             made = self.judge(stages_of(self.run.graph(row.id))[0])
             if made.failed:
@@ -258,7 +308,9 @@ class _Work:
 
     def explain(self, all: bool) -> None:
         """The ladders of the worst failures, one for each way to fail."""
-        failing = sorted((row for row in self.rows if row.failed and row.verdict.detail != SAME and row.rung != STAGES), key=rank)
+        failing = sorted(
+            (row for row in self.rows if row.failed and row.verdict.detail != SAME and row.rung != STAGES), key=rank
+        )
         taken: list[GraphRow] = []
         for row in failing:
             same = (one for one in taken if one.signature and row.signature and one.signature.same_as(row.signature))
@@ -270,7 +322,8 @@ class _Work:
                 self._explain_one(row, all)
 
     def narrowed(self, row: GraphRow) -> tuple[GraphRow, SavedGraph, str]:
-        """The narrowest graph inside a failing one that fails like it by itself, or that one; and what is between the two.
+        """The narrowest graph inside a failing one that fails like it by itself, or that one; and what is between the
+        two.
 
         A crash is not followed into a graph with a difference of another kind.
         """
@@ -310,15 +363,23 @@ class _Work:
 
     def result(self) -> RunTriage:
         return RunTriage(
-            graphs=sorted(self.rows, key=rank), ladders=self.found, boundaries=self.boundaries,
+            graphs=sorted(self.rows, key=rank),
+            ladders=self.found,
+            boundaries=self.boundaries,
             seconds=time.monotonic() - self.began,
-        )  # fmt: skip
+        )
 
     def _row(self, graph: SavedGraph, row: RungResult, fidelity: str = "", inputs: str = "") -> GraphRow:
         made = GraphRow(
-            **msgspec.structs.asdict(row), id=graph.id, stage=graph.stage, status=graph.status, recorded=graph.error or "",
-            address=address(graph), fidelity=fidelity, inputs=inputs,
-        )  # fmt: skip
+            **msgspec.structs.asdict(row),
+            id=graph.id,
+            stage=graph.stage,
+            status=graph.status,
+            recorded=graph.error or "",
+            address=address(graph),
+            fidelity=fidelity,
+            inputs=inputs,
+        )
         self.heard(graph.id, made)
         return made
 

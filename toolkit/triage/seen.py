@@ -98,7 +98,12 @@ class LadderSeen:
         said = "; ".join(part for part in (verdict_words.said(record, reason), outside, *notes) if part)
         seconds, peak = row.get("seconds"), row.get("peak_bytes")
         return RungCells(
-            rung, verdict_words.word(record), number(row.get("error")), number(row.get("eager_error")),
-            f"{seconds:.2f}" if seconds and peak else "", size_text(peak) if peak else "",
-            " ".join(said.split()), verdict_words.tone(record),
-        )  # fmt: skip
+            rung,
+            verdict_words.word(record),
+            number(row.get("error")),
+            number(row.get("eager_error")),
+            f"{seconds:.2f}" if seconds and peak else "",
+            size_text(peak) if peak else "",
+            " ".join(said.split()),
+            verdict_words.tone(record),
+        )

@@ -1,5 +1,6 @@
 # pyright: basic
-"""What one execution of a graph takes in the steady state, compiled and in eager, turn by turn in one process: each is the
+"""What one execution of a graph takes in the steady state, compiled and in eager, turn by turn in one process: each is
+the
 other's control.
 
 >>> steady(saved, server, How())
@@ -27,8 +28,10 @@ FACTOR, LEAST_S = 1.2, 1e-3
 
 
 class Steady(NamedTuple):
-    """Medians. `clear`: whether the slower one's quick runs are slower than the other's slow ones (quartiles). `without_s`:
-    compiled without the work-around that was asked for; None where that does not compile. `compile_s`: of the compile, with that
+    """Medians. `clear`: whether the slower one's quick runs are slower than the other's slow ones (quartiles).
+    `without_s`:
+    compiled without the work-around that was asked for; None where that does not compile. `compile_s`: of the compile,
+    with that
     of a backward."""
 
     compiled_s: float
@@ -45,7 +48,8 @@ class Steady(NamedTuple):
 
 
 def steady(saved: SavedGraph, server: ForkServer, how: How, lines: str = "") -> Steady | None:
-    """The measurement of a graph with its backward, if it has one; None where it cannot be run so. `lines`: a work-around of
+    """The measurement of a graph with its backward, if it has one; None where it cannot be run so. `lines`: a
+    work-around of
     ours to run first."""
     answer = ask(TASK, {**how.payload(saved), "lines": lines}, how.limit_s, server=server).answer()
     return Steady(**answer.value) if answer.status == "done" else None
@@ -98,10 +102,13 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
                 times.append(timed(run))
     (fast, _, slow), (fast_eager, _, slow_eager) = (quantiles(times, n=4) for times in taken[:2])
     return {
-        "compiled_s": median(taken[0]), "eager_s": median(taken[1]), "rounds": len(taken[0]),
-        "clear": fast > slow_eager or fast_eager > slow, "without_s": median(taken[2]) if len(taken) > 2 else None,
+        "compiled_s": median(taken[0]),
+        "eager_s": median(taken[1]),
+        "rounds": len(taken[0]),
+        "clear": fast > slow_eager or fast_eager > slow,
+        "without_s": median(taken[2]) if len(taken) > 2 else None,
         "compile_s": compile_s,
-    }  # fmt: skip
+    }
 
 
 def _called(gm: Any, inputs: list[Any]) -> list[Any]:

@@ -1,6 +1,8 @@
-"""What is looked at for a symptom besides judging graphs: journals, why graphs exist, ranks beside each other, peaks of memory.
+"""What is looked at for a symptom besides judging graphs: journals, why graphs exist, ranks beside each other, peaks of
+memory.
 
-Each step asks an engine that a command has, too (`ls --why`, `diff RUN`, `ls`), and puts the answer into words. What a step
+Each step asks an engine that a command has, too (`ls --why`, `diff RUN`, `ls`), and puts the answer into words. What a
+step
 cannot decide is `cannot_tell` with the command that would. Imports no torch.
 
 >>> recompiles(open_run("myrun"), None)
@@ -54,7 +56,9 @@ MORE_MEMORY, FREE_BYTES = 1.5, 256 << 20
 def recompiles(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """The guard that failed most often; one recompile by which a size became variable is Dynamo's ordinary way."""
     found = why.repeated(run)
-    compiles = [one for process in why.of_run(run).processes for function in process.functions for one in function.compiles]
+    compiles = [
+        one for process in why.of_run(run).processes for function in process.functions for one in function.compiles
+    ]
     if not found:
         again = sum(one.kind == "recompile" for one in compiles)
         sizes = f"compiled again for a size that became variable: {again}" if again else "none was compiled again"
@@ -62,7 +66,11 @@ def recompiles(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Loo
     worst = found[0]
     place = worst.place and f"{PurePath(worst.place.file).name}:{worst.place.line}"
     text = f"{worst.function} was compiled again {counted(worst.count, 'time')}: {worst.text}"
-    text += f"; given up there, {worst.limit} is reached: what fits no compiled version runs uncompiled" if worst.limit else ""
+    text += (
+        f"; given up there, {worst.limit} is reached: what fits no compiled version runs uncompiled"
+        if worst.limit
+        else ""
+    )
     where = Where(graph=f"{run_address(run)}/{worst.id}" if worst.id else "", line=place or "", name=worst.guard)
     verdict = Verdict("fails", "slow_compile", "model", reason=text, where=where)
     others = f" {counted(len(found) - 1, 'other cause')}." if len(found) > 1 else ""
@@ -77,7 +85,8 @@ def often(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
 
 
 def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
-    """Seconds of an execution beside eager's, of Dynamo's right graphs; the graph that is slower than eager, else the one
+    """Seconds of an execution beside eager's, of Dynamo's right graphs; the graph that is slower than eager, else the
+    one
     whose compile is slow.
     """
     right = [row for row in (graphs.graphs if graphs else []) if row.judged and row.stage in _OUTERMOST]
@@ -87,7 +96,10 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     began = time.monotonic()
     with opened(None) as server:
         for row in right:
-            if time.monotonic() - began < STEADY_S and (measured := measure(run.graph(row.id), server, how)) is not None:
+            if (
+                time.monotonic() - began < STEADY_S
+                and (measured := measure(run.graph(row.id), server, how)) is not None
+            ):
                 found[row.id] = measured
         compiled = _slow_compile(run, found, server)
     keep_steady(run, {name: (one.compiled_s, one.eager_s) for name, one in found.items()})
@@ -95,7 +107,10 @@ def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         return "No graph's steady state was measured.", None
     name, worst = max(found.items(), key=lambda item: item[1].compiled_s - item[1].eager_s)
     both = f"{1000 * worst.compiled_s:.2f} ms compiled, {1000 * worst.eager_s:.2f} ms in eager"
-    text = f"Measured: one execution of {counted(len(found), 'graph')} in the steady state; least gained at {name}: {both}."
+    text = (
+        f"Measured: one execution of {counted(len(found), 'graph')} in the steady state; least gained at {name}: "
+        f"{both}."
+    )
     if not worst.slow:
         return text, compiled
     reason = f"{name} takes {both} (medians of {worst.rounds} runs, turn by turn)"
@@ -131,7 +146,9 @@ def slow(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """Compile seconds by journal."""
     rows = [row for row in run.rows if row.seconds is not None and row.stage in _OUTERMOST]
     longest = max(rows, key=lambda row: row.seconds or 0.0, default=None)
-    breaks = sum(len(one.breaks) for process in why.of_run(run).processes for of in process.functions for one in of.compiles)
+    breaks = sum(
+        len(one.breaks) for process in why.of_run(run).processes for of in process.functions for one in of.compiles
+    )
     total = sum(row.seconds or 0.0 for row in rows)
     text = f"Looked at: {total:.1f} s in AOTAutograd and Inductor in {counted(len(rows), 'compile')}"
     text += f" (the longest {longest.seconds or 0.0:.1f} s, {longest.id})" if longest is not None else ""
@@ -148,7 +165,10 @@ def waits(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     if not waiting or not others or len(run.processes) < 2:
         return "Looked at: no rank waits in a graph for another.", None
     row = waiting[0]
-    text = f"rank {row.rank} was in {row.id} when it ended, and {counted(len(others), 'other process', 'other processes')} not"
+    text = (
+        f"rank {row.rank} was in {row.id} when it ended, and "
+        f"{counted(len(others), 'other process', 'other processes')} not"
+    )
     where = Where(graph=f"{run_address(run)}/{row.id}")
     verdict = Verdict("fails", "hang", "model", reason=f"{text}: it waits for what they do not do", where=where)
     return f"{text}.", verdict.then(_of_run(run, "diff"))
@@ -173,7 +193,9 @@ def _outside(run: Run) -> Verdict | None:
     if not killed:
         return None
     again = _program(run)
-    reason = f"{deaths.sentence(killed[0], run.processes)}, and no graph was in flight: what went on was outside of graphs"
+    reason = (
+        f"{deaths.sentence(killed[0], run.processes)}, and no graph was in flight: what went on was outside of graphs"
+    )
     return cannot_tell(reason).then(again)
 
 
@@ -184,7 +206,9 @@ def died(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
         return f"Looked at: {counted(len(run.processes), 'process', 'processes')}, which ended well.", None
     text = deaths.sentence(bad[0], run.processes)
     again = _program(run)
-    return f"{text}.", cannot_tell(f"{text}; no graph fails by itself, so the cause may lie outside of graphs").then(again)
+    return f"{text}.", cannot_tell(f"{text}; no graph fails by itself, so the cause may lie outside of graphs").then(
+        again
+    )
 
 
 def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
@@ -199,12 +223,18 @@ def memory(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     inner, planned = _planned(run, worst.id)
     buffer = ""
     if planned.largest is not None:
-        buffer = f"{planned.largest.name} ({size_text(planned.largest.bytes)}, written by {planned.largest.by or 'nothing'})"
-        text += f" The code of {inner} holds at least {size_text(planned.bytes)} of buffers at once, most of it {buffer}."
+        buffer = (
+            f"{planned.largest.name} ({size_text(planned.largest.bytes)}, written by {planned.largest.by or 'nothing'})"
+        )
+        text += (
+            f" The code of {inner} holds at least {size_text(planned.bytes)} of buffers at once, most of it {buffer}."
+        )
     if max(worst.needed_bytes, planned.bytes) <= MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
         return text, None
     if buffer and planned.largest is not None and planned.bytes > MORE_MEMORY * worst.eager_bytes + FREE_BYTES:
-        reason = f"the generated code of {inner} holds {size_text(planned.bytes)} at once, most of it {buffer}; eager needs "
+        reason = (
+            f"the generated code of {inner} holds {size_text(planned.bytes)} at once, most of it {buffer}; eager needs "
+        )
         reason += f"{size_text(worst.eager_bytes)} in all"
         where = Where(planned.largest.name, f"{run_address(run)}/{inner}")
         return text, Verdict("fails", "memory", "compiler", "inductor", reason, where).then(_smaller(worst))
@@ -240,7 +270,10 @@ def ranks(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     views = [pair_view(pair, rank=True) for one, other in rank_pairs(part) for pair in pairs(one, other)]
     differs = [view for view in views if view.verdict in ("differs", "only_a", "only_b")]
     unread = [view for view in views if view.verdict == "unreadable"]
-    text = f"Looked at: {counted(len(views), 'pair')} of graphs of {counted(len(part.processes()), 'process', 'processes')}"
+    text = (
+        f"Looked at: {counted(len(views), 'pair')} of graphs of "
+        f"{counted(len(part.processes()), 'process', 'processes')}"
+    )
     if unread and not differs:
         return f"{text}.", cannot_tell(f"graphs cannot be read: {unread[0].notes[0]}").then(_of_run(run, "diff"))
     if not differs:

@@ -1,7 +1,9 @@
-"""What a run suffers from, and which engines look into it: one table, read by `triage RUN --symptom S` and by a triage that
+"""What a run suffers from, and which engines look into it: one table, read by `triage RUN --symptom S` and by a triage
+that
 finds the symptom itself, in the journals.
 
-A step looks at one thing, says what it looked at, and returns a verdict or None; the run's verdict is the first failure of a
+A step looks at one thing, says what it looked at, and returns a verdict or None; the run's verdict is the first failure
+of a
 step, else the graphs' (which a step never makes better), else what a step could not tell. Imports no torch.
 
 >>> noticed(open_run("myrun"))
@@ -32,12 +34,14 @@ if TYPE_CHECKING:
     from ...dumps.store import Run
 
 Step = Callable[["Run", RunTriage | None, How], tuple[str, Verdict | None]]
-"""What was looked at, in a sentence, and what came of it (None: nothing). Given the graphs' triage where they were judged before,
+"""What was looked at, in a sentence, and what came of it (None: nothing). Given the graphs' triage where they were
+judged before,
 and how to ask of a graph."""
 
 
 class Sequence(NamedTuple):
-    """What is done for a symptom: steps before the graphs are judged, whether they are, and steps that look at how that went."""
+    """What is done for a symptom: steps before the graphs are judged, whether they are, and steps that look at how that
+    went."""
 
     before: tuple[Step, ...] = ()
     graphs: bool = True
@@ -84,8 +88,13 @@ def noticed(run: Run) -> Noticed:
         crashed = any(name not in (*_CLEAR, "SIGKILL") for name in stopped)
         how = f"{lost[0].id} was {lost[0].status if lost[0].lost else 'compiling'} when its process ended"
         return Noticed("crash" if crashed else "hangs", f"found in the journal: {how}")
-    bad = [end for end in ends if end.status in ("failed", "killed") and end.signal not in _CLEAR
-           and "KeyboardInterrupt" not in (end.process.uncaught or "")]  # fmt: skip
+    bad = [
+        end
+        for end in ends
+        if end.status in ("failed", "killed")
+        and end.signal not in _CLEAR
+        and "KeyboardInterrupt" not in (end.process.uncaught or "")
+    ]
     if bad:
         return Noticed("crash", f"found in the journal: {deaths.sentence(bad[0], run.processes)}")
     if len(run.processes) > 1 and len({process.rank for process in run.processes}) > 1:
@@ -96,7 +105,8 @@ def noticed(run: Run) -> Noticed:
 
 
 def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_time_s: float, **how: Any) -> RunTriage:
-    """Runs the symptom's sequence within the time. `asked`: the user named it; one that was noticed never leaves the graphs out,
+    """Runs the symptom's sequence within the time. `asked`: the user named it; one that was noticed never leaves the
+    graphs out,
     and that ranks differ is then no failure but a note. `how`: what `triage_run` takes. Raises what that does.
     """
     began, sequence, looked, verdicts = time.monotonic(), SYMPTOMS[symptom], list[str](), list[Verdict]()
@@ -113,7 +123,9 @@ def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_ti
     found = RunTriage([], [], [], run=run_address(run))
     if run.graphs() and (sequence.graphs or not asked):
         left = max_time_s - (time.monotonic() - began)
-        found = triage_run(run, max_time_s=max(left, 1.0), own_nan=symptom == "nan", measured=symptom == "memory", **how)
+        found = triage_run(
+            run, max_time_s=max(left, 1.0), own_nan=symptom == "nan", measured=symptom == "memory", **how
+        )
         if symptom == "nan":
             found.verdict = _about_nan(run, found)
     if not found.verdict.failed:
@@ -145,4 +157,6 @@ def _about_nan(run: Run, found: RunTriage) -> Verdict:
         return verdict
     made_up = any(row.judged and row.inputs != REAL for row in found.graphs)
     on = "inputs that were made up" if made_up else "the recorded inputs"
-    return msgspec.structs.replace(verdict, reason=f"no output of a graph is NaN on {on}").then(*([again] if made_up else []))
+    return msgspec.structs.replace(verdict, reason=f"no output of a graph is NaN on {on}").then(
+        *([again] if made_up else [])
+    )

@@ -1,7 +1,8 @@
 """The ladder in one sentence: one finding, what it means, one command to go on with.
 
 >>> concluded(found, saved).summary
-'`inductor_nofuse` is right, `inductor` is wrong (error 0.03; eager\\'s own 4e-07) at myrun/0_0/dynamo, on recorded inputs. ...'
+'`inductor_nofuse` is right, `inductor` is wrong (error 0.03; eager\\'s own 4e-07) at myrun/0_0/dynamo, on recorded
+inputs. ...'
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _MEANING = {
     "decomposed": "The fault is in a decomposition, or in AOTAutograd: tracing, functionalisation, partition.",
     "inductor_nofuse": _CODE,
     "triton_interpret": "The fault is in the Triton kernels that Inductor writes for a GPU, before any GPU runs them.",
-    "inductor_cudagraphs": "The fault is in what CUDA graphs add: memory used again, or work that a recording does not repeat.",
+    "inductor_cudagraphs": "The fault is in what CUDA graphs add: memory used again, or work that a recording does "
+    "not repeat.",
     "aot_inductor": "The fault is in the C++ wrapper that ahead-of-time compilation adds.",
     "eager": "The graph fails without any compiler.",
 }
@@ -91,7 +93,8 @@ def _summed_up(found: Triage, saved: SavedGraph, imports: Sequence[str], eager_n
 
 
 def _verdict(found: Triage) -> Verdict:
-    """The first failing rung's verdict, eager's where that allows none, or the worst of the compiled rungs; with the graph."""
+    """The first failing rung's verdict, eager's where that allows none, or the worst of the compiled rungs; with the
+    graph."""
     if found.first_failing is not None:
         verdict = found.row(found.first_failing).verdict
     elif found.rows[0].rung == "eager" and found.rows[0].verdict.undecided:

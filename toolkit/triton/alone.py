@@ -1,16 +1,22 @@
 # pyright: basic
-"""What a child does with one saved launch: launches the kernel on the GPU with the saved arguments, compares, measures the time.
+"""What a child does with one saved launch: launches the kernel on the GPU with the saved arguments, compares, measures
+the time.
 
-Inductor's own launcher runs it, in the saved configuration, with strides, storage offsets and shared storages as they were. The
+Inductor's own launcher runs it, in the saved configuration, with strides, storage offsets and shared storages as they
+were. The
 child is the only one that an illegal access can end. Must not be used where the source was not trusted.
 
-What the kernel wrote is compared with the interpreter's bytes for the same arguments, and with eager's value of the node. The
+What the kernel wrote is compared with the interpreter's bytes for the same arguments, and with eager's value of the
+node. The
 interpreter ran the same code on the same arguments: what is allowed is the rounding of another order of sums, of fused
-multiply-adds and of the GPU's own exp and the like, element by element (`STRICT`, relative to |want| + RMS(want) over what was
-written). Where sums cancel to nothing rounding is all that is left: `noise` says how far the kernel's own result moves when its
-inputs move by one rounding, and so much is rounding, too. Eager is judged as everywhere (`numerics.comparison`), by float64.
+multiply-adds and of the GPU's own exp and the like, element by element (`STRICT`, relative to |want| + RMS(want) over
+what was
+written). Where sums cancel to nothing rounding is all that is left: `noise` says how far the kernel's own result moves
+when its
+inputs move by one rounding, and so much is rounding, too. Eager is judged as everywhere (`numerics.comparison`), by
+float64.
 
->>> ask("graphdbg.toolkit.triton.alone:task", {"folder": "launches", "launch": "0000_triton_relu_0", ...}, server=server)
+>>> ask("graphdbg.toolkit.triton.alone:task", {"folder": "launches", "launch": "0000_triton_relu_0", ...})
 """
 
 from __future__ import annotations
@@ -83,7 +89,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def launched(launch: Launch, known: Launches, folder: Path, limits: Ceilings | None = None) -> JudgedLaunch:
-    """Launches one kernel on device 0. `folder`: where its source goes. Raises what loading, compiling and launching raise."""
+    """Launches one kernel on device 0. `folder`: where its source goes. Raises what loading, compiling and launching
+    raise."""
     require(known)
     mark("compile")
     kernel = restricted(loaded(launch.kernel, known.source(launch), folder), launch)
@@ -109,7 +116,9 @@ def require(known: Launches) -> None:
     here = f"cuda:{10 * major + minor}"
     if here != known.index.target:
         raise UsageError(
-            f"these kernels are written for {known.index.target}", f"the GPU here is a {here}", f"save them with --target {here}"
+            f"these kernels are written for {known.index.target}",
+            f"the GPU here is a {here}",
+            f"save them with --target {here}",
         )
 
 
@@ -123,13 +132,16 @@ def restricted(autotuner: Any, launch: Launch) -> Any:
     from triton import Config
 
     options: dict[str, Any] = dict(launch.options)
-    autotuner.configs = [Config(dict(launch.blocks), num_warps=launch.num_warps, num_stages=launch.num_stages, **options)]
+    autotuner.configs = [
+        Config(dict(launch.blocks), num_warps=launch.num_warps, num_stages=launch.num_stages, **options)
+    ]
     return autotuner
 
 
 def _is(config: Any, launch: Launch) -> bool:
     own, saved = (
-        {name: value for name, value in one.items() if isinstance(value, (int, str))} for one in (config.kwargs, launch.blocks)
+        {name: value for name, value in one.items() if isinstance(value, (int, str))}
+        for one in (config.kwargs, launch.blocks)
     )
     return (config.num_warps, config.num_stages, own) == (launch.num_warps, launch.num_stages, saved)
 
@@ -140,7 +152,8 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 def arguments(
     launch: Launch, known: Launches, change: Change | None = None, device: str = "cuda"
 ) -> tuple[list[Any], dict[int, torch.Tensor]]:
-    """(the launcher's arguments on a device, storage -> its bytes there). `change` is made to floating-point storages first."""
+    """(the launcher's arguments on a device, storage -> its bytes there). `change` is made to floating-point storages
+    first."""
     kinds: dict[int, set[str]] = {}
     for tensor in launch.tensors.values():
         kinds.setdefault(tensor.storage, set()).add(tensor.dtype)
@@ -238,7 +251,9 @@ def against_interpreter(
     finite = torch.isfinite(w) & torch.isfinite(h)
     odd = int((~finite & ~_same(wanted, had)).sum())
     if odd:
-        return Against(1.0, allowed, False, f"{odd} of {counted(w.numel(), 'element')} are NaN or Inf in one of the two alone")
+        return Against(
+            1.0, allowed, False, f"{odd} of {counted(w.numel(), 'element')} are NaN or Inf in one of the two alone"
+        )
     w, h = w[finite], h[finite]
     if not w.numel():
         return Against(0.0, allowed, True)
@@ -256,7 +271,8 @@ def against_interpreter(
 
 
 def against_eager(written: Written, launches: Launches, have: torch.Tensor, coarsest: float = 0.0) -> Against | None:
-    """The value of the node that the argument holds; None where it is not known. `coarsest`: the tolerance of the coarsest type
+    """The value of the node that the argument holds; None where it is not known. `coarsest`: the tolerance of the
+    coarsest type
     that the kernel reads, which counts where there is no float64: kernels keep what eager rounds on the way."""
     if not written.eager:
         return None
@@ -266,24 +282,35 @@ def against_eager(written: Written, launches: Launches, have: torch.Tensor, coar
         truth = flat(launches.tensors.get(written.truth), dtype_of(written.truth_dtype)).reshape(written.shape)
     flips = eager.numel() // FLIPS
     found = compare(
-        None if truth is None else [truth], [eager], [have], check=("nan", "accuracy"), noise=lambda output: Noise(flips)
-    )  # fmt: skip
+        None if truth is None else [truth],
+        [eager],
+        [have],
+        check=("nan", "accuracy"),
+        noise=lambda output: Noise(flips),
+    )
     why = "" if found is None else found.text
     if not is_float(eager):
-        return Against(float((eager != have).sum()) / max(1, eager.numel()), flips / max(1, eager.numel()), found is None, why)
+        return Against(
+            float((eager != have).sum()) / max(1, eager.numel()), flips / max(1, eager.numel()), found is None, why
+        )
     own = 0.0 if truth is None else relative_rmse(eager, truth)
     base = tolerance(eager.dtype)
-    limit = NO_REFERENCE * max(base, coarsest) if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + base
+    limit = (
+        NO_REFERENCE * max(base, coarsest) if truth is None else (FACTOR if own < 1.0 else NOISE_FACTOR) * own + base
+    )
     error = relative_rmse(have, eager if truth is None else truth)
     near = truth is None and coarsest > base and error <= limit
     return Against(error, limit, found is None or near, "" if near else why)
 
 
 def arguments_of(
-    launch: Launch, launches: Launches, results: Mapping[int, torch.Tensor] | None = None,
+    launch: Launch,
+    launches: Launches,
+    results: Mapping[int, torch.Tensor] | None = None,
     moved: Mapping[int, torch.Tensor] | None = None,
 ) -> list[Argument]:
-    """Each argument that was written. `results`: storage -> its bytes after the launch; None: those of the interpreter, which are
+    """Each argument that was written. `results`: storage -> its bytes after the launch; None: those of the interpreter,
+    which are
     then compared with eager alone."""
     found = []
     for written in launch.written:
@@ -295,9 +322,11 @@ def arguments_of(
         if results is not None:
             dtype = dtype_of(tensor.dtype)
             row.interpreter = against_interpreter(
-                flat(launches.tensors.get(storage.before), dtype), flat(after, dtype), flat(have, dtype),
+                flat(launches.tensors.get(storage.before), dtype),
+                flat(after, dtype),
+                flat(have, dtype),
                 None if moved is None else flat(moved[tensor.storage], dtype),
-            )  # fmt: skip
+            )
         row.eager = against_eager(written, launches, view(have, tensor), _coarsest(launch))
         found.append(row)
     return found

@@ -1,9 +1,12 @@
 # pyright: basic
 """Every Triton kernel of a generated wrapper in the forms that were asked for, as files and as rows of a table.
 
-Triton's two intermediate forms, LLVM's, PTX, machine code, and what the assembler says of a kernel: registers, spills, shared
-memory. Inductor's own options and candidates of block sizes; nothing is launched, and no GPU is needed. Works on the text of
-the wrapper, so on one that was recorded as well as on one that was just written. Must run in a child: the sources are programs.
+Triton's two intermediate forms, LLVM's, PTX, machine code, and what the assembler says of a kernel: registers, spills,
+shared
+memory. Inductor's own options and candidates of block sizes; nothing is launched, and no GPU is needed. Works on the
+text of
+the wrapper, so on one that was recorded as well as on one that was just written. Must run in a child: the sources are
+programs.
 
 >>> rows = emitted_kernels(wrapper, target_of("cuda:90"), ["ptx"], folder, recorded={})
 >>> rows[0].name, rows[0].registers
@@ -32,9 +35,11 @@ LIMIT_S = 120.0
 def emitted_kernels(
     wrapper: str, target: Target, forms: Sequence[str], folder: Path, recorded: Mapping[str, str]
 ) -> list[CompiledRow]:
-    """Compiles every candidate of every kernel and writes its forms into `folder`: `NAME.ptx`, of the second one `NAME.1.ptx`.
+    """Compiles every candidate of every kernel and writes its forms into `folder`: `NAME.ptx`, of the second one
+    `NAME.1.ptx`.
 
-    `recorded`: kernel -> its recorded source, for the column that says whether this is that kernel; empty where none was. Needs
+    `recorded`: kernel -> its recorded source, for the column that says whether this is that kernel; empty where none
+    was. Needs
     `pretending(target)`.
     """
     rows: list[CompiledRow] = []
@@ -57,11 +62,16 @@ def emitted_kernels(
 def triton_sources(wrapper: str) -> dict[str, str]:
     """Kernel -> source, in the order of the wrapper."""
     files = generated.split(wrapper)
-    return {name.removesuffix(".py"): text for name, text in files.items() if name != generated.WHOLE and name.endswith(".py")}
+    return {
+        name.removesuffix(".py"): text
+        for name, text in files.items()
+        if name != generated.WHOLE and name.endswith(".py")
+    }
 
 
 def _candidate(name: str, autotuner: Any, config: Any, target: Target) -> tuple[CompiledRow, dict[str, str | bytes]]:
-    """One candidate, compiled for the pretended target, and its forms; one that Triton refuses is told of by `error`."""
+    """One candidate, compiled for the pretended target, and its forms; one that Triton refuses is told of by
+    `error`."""
     row = CompiledRow(name, _config_text(config, config), dynamic_shared=0)
     try:
         kernel = pretended.compile_config(autotuner, config)
@@ -80,9 +90,11 @@ def _candidate(name: str, autotuner: Any, config: Any, target: Target) -> tuple[
 
 
 def _config_text(config: Any, launch: Any) -> str:
-    """"XBLOCK=512 warps=4 stages=1"."""
+    """ "XBLOCK=512 warps=4 stages=1"."""
     blocks = [f"{name}={value}" for name, value in config.kwargs.items() if isinstance(value, int)]
-    return " ".join([*blocks, f"warps={getattr(launch, 'num_warps', '?')}", f"stages={getattr(launch, 'num_stages', '?')}"])
+    return " ".join(
+        [*blocks, f"warps={getattr(launch, 'num_warps', '?')}", f"stages={getattr(launch, 'num_stages', '?')}"]
+    )
 
 
 def architecture(capability: int) -> str:
@@ -93,16 +105,22 @@ def architecture(capability: int) -> str:
 
 
 def assembled(ptx: str, capability: int) -> str:
-    """What ptxas, the one that Triton brings, reports of PTX text. Raises EnvironmentLackError where it cannot be run."""
+    """What ptxas, the one that Triton brings, reports of PTX text. Raises EnvironmentLackError where it cannot be
+    run."""
     from triton.backends.nvidia import compiler
 
     with tempfile.TemporaryDirectory(prefix="graphdbg-ptxas-") as folder:
         source = Path(folder, "kernel.ptx")
         source.write_text(ptx, encoding="utf-8")
         command = [
-            compiler.get_ptxas(capability).path, "-v", "-lineinfo", f"--gpu-name={architecture(capability)}", str(source),
-            "-o", str(Path(folder, "kernel.cubin")),
-        ]  # fmt: skip
+            compiler.get_ptxas(capability).path,
+            "-v",
+            "-lineinfo",
+            f"--gpu-name={architecture(capability)}",
+            str(source),
+            "-o",
+            str(Path(folder, "kernel.cubin")),
+        ]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -120,16 +138,20 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def resources_of(report: str, shared: int = 0) -> dict[str, int]:
-    """What the report of `ptxas -v` says, by the fields of a CompiledRow; {} where it tells no registers. `shared`: bytes that a
+    """What the report of `ptxas -v` says, by the fields of a CompiledRow; {} where it tells no registers. `shared`:
+    bytes that a
     launch asks for on top."""
     registers, frame, fixed = _REGISTERS.search(report), _FRAME.search(report), _SHARED.search(report)
     if registers is None:
         return {}
     stack, stores, loads = (int(one) for one in frame.groups()) if frame else (0, 0, 0)
     return {
-        "registers": int(registers.group(1)), "stack": stack, "spill_stores": stores, "spill_loads": loads,
+        "registers": int(registers.group(1)),
+        "stack": stack,
+        "spill_stores": stores,
+        "spill_loads": loads,
         "shared": shared + (int(fixed.group(1)) if fixed else 0),
-    }  # fmt: skip
+    }
 
 
 def _written(row: CompiledRow, forms: Mapping[str, str | bytes], folder: Path) -> dict[str, str]:

@@ -18,8 +18,10 @@ from .roofline import Ceilings, KernelBound
 
 
 class Against(msgspec.Struct, frozen=True):
-    """A result against what it should be. `error`: the largest one of an element to size and RMS of the tensor together, or the
-    relative RMS error to float64; for integers the share of elements that differ; None: not finite. `why`: in what it differs, or
+    """A result against what it should be. `error`: the largest one of an element to size and RMS of the tensor
+    together, or the
+    relative RMS error to float64; for integers the share of elements that differ; None: not finite. `why`: in what it
+    differs, or
     why it does not count."""
 
     error: float | None
@@ -64,9 +66,17 @@ class JudgedLaunch(msgspec.Struct):
     def of(cls, launch: Launch, where: str, arguments: list[Argument], died: str = "") -> JudgedLaunch:
         """What came of one launch."""
         return cls(
-            launch.kernel, launch.number, launch.call, launch.calls, launch.grid, launch.config_text(), where, launch.nodes,
-            arguments, died=died,
-        )  # fmt: skip
+            launch.kernel,
+            launch.number,
+            launch.call,
+            launch.calls,
+            launch.grid,
+            launch.config_text(),
+            where,
+            launch.nodes,
+            arguments,
+            died=died,
+        )
 
     @property
     def ok(self) -> bool:
@@ -85,7 +95,9 @@ def table(launches: Sequence[Launch]) -> str:
         more = "" if len({one.grid for one in found}) == 1 else " ..."
         rows.append([name, str(first.calls), _grid(first.grid) + more, first.config_text(), _arguments(first)])
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "\n".join("  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows)
+    return "\n".join(
+        "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
+    )
 
 
 def _arguments(launch: Launch) -> str:
@@ -98,22 +110,35 @@ def listed(known: Launches) -> dict[str, Any]:
     """The list as JSON: one object for each launch."""
     rows = [
         {
-            "kernel": one.kernel, "launch": one.number, "call": one.call, "calls": one.calls, "grid": list(one.grid),
-            "config": one.config_text(), "blocks": one.blocks, "num_warps": one.num_warps, "num_stages": one.num_stages,
+            "kernel": one.kernel,
+            "launch": one.number,
+            "call": one.call,
+            "calls": one.calls,
+            "grid": list(one.grid),
+            "config": one.config_text(),
+            "blocks": one.blocks,
+            "num_warps": one.num_warps,
+            "num_stages": one.num_stages,
             "arguments": [{"name": name, "type": tensor.text()} for name, tensor in one.tensors.items()],
             "numbers": [value for value in one.passed if not isinstance(value, str)],
             "written": [{"name": row.argument, "buffer": row.buffer, "node": row.node} for row in one.written],
-            "nodes": one.nodes, "bytes_read": one.bytes_read, "bytes_written": one.bytes_written, "flops": one.flops,
+            "nodes": one.nodes,
+            "bytes_read": one.bytes_read,
+            "bytes_written": one.bytes_written,
+            "flops": one.flops,
         }
         for one in known.launches
-    ]  # fmt: skip
+    ]
     index = known.index
     return {"graph": index.graph, "target": index.target, "notes": index.notes, "launches": rows}
 
 
 def report(judged: JudgedLaunch, limits: Ceilings | None = None) -> str:
     """One launch: what it wrote and whether that is right, its time, and where it stands."""
-    head = f"{judged.kernel}, launch {judged.call} of {judged.calls}, grid {_grid(judged.grid)}, {judged.config}   {judged.where}"
+    head = (
+        f"{judged.kernel}, launch {judged.call} of {judged.calls}, grid {_grid(judged.grid)}, {judged.config}   "
+        f"{judged.where}"
+    )
     lines = [head, *(_argument(one) for one in judged.arguments)]
     if judged.died:
         lines.append(f"died      {judged.died}")
@@ -127,14 +152,22 @@ def placing(place: KernelBound, limits: Ceilings | None) -> list[str]:
     lines = [f"time      {place.seconds * 1e6:.1f} us (do_bench, median)"]
     top = f" of {count_text(limits.bandwidth, 'B/s')} measured here" if limits is not None else ""
     moved = size_text(place.bytes)
-    speed = f" -> {count_text(place.bandwidth, 'B/s')}, {place.bandwidth_share:.0%}{top}" if place.bandwidth is not None else ""
+    speed = (
+        f" -> {count_text(place.bandwidth, 'B/s')}, {place.bandwidth_share:.0%}{top}"
+        if place.bandwidth is not None
+        else ""
+    )
     if place.flops is None:
         work = "FLOPs ?"
     else:
         per = f", {place.intensity:.3g} per byte" if place.intensity is not None else ""
         share = f", {place.rate_share:.1%} of the {place.kind} peak" if place.rate_share is not None else ""
         work = f"FLOPs {count_text(place.flops)}{per}{share}"
-    words = {"memory": " -> memory bound", "compute": " -> compute bound", "launch": " -> as short as a launch: bound by neither"}
+    words = {
+        "memory": " -> memory bound",
+        "compute": " -> compute bound",
+        "launch": " -> as short as a launch: bound by neither",
+    }
     return [*lines, f"bytes     {moved}{speed}     {work}{words.get(place.bound, '')}"]
 
 
@@ -159,9 +192,14 @@ def document(known: Launches, judged: Sequence[JudgedLaunch], limits: Ceilings |
     rows = [{"ok": one.ok, **msgspec.to_builtins(one)} for one in judged]
     ceilings = None if limits is None else msgspec.to_builtins(limits)
     return {
-        "graph": known.index.graph, "target": known.index.target, "device": device, "notes": known.index.notes,
-        "ceilings": ceilings, "ok": all(one.ok for one in judged), "launches": rows,
-    }  # fmt: skip
+        "graph": known.index.graph,
+        "target": known.index.target,
+        "device": device,
+        "notes": known.index.notes,
+        "ceilings": ceilings,
+        "ok": all(one.ok for one in judged),
+        "launches": rows,
+    }
 
 
 def _grid(grid: Sequence[int]) -> str:

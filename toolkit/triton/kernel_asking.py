@@ -34,7 +34,8 @@ TASKS = (SAVE, _ALONE)
 
 
 class RunError(GraphdbgError):
-    """The graph's compile or run went wrong before all of its kernels were launched: a finding, not a mistake of the user's."""
+    """The graph's compile or run went wrong before all of its kernels were launched: a finding, not a mistake of the
+    user's."""
 
     exit_code = 1
 
@@ -51,15 +52,28 @@ def target_here(found: dict[str, Any]) -> str:
 
 
 def launches_of(
-    saved: SavedGraph, folder: Path, target: str, children: ForkServer, *, names: Sequence[str] | None = None, seed: int = 0,
-    imports: Sequence[str] = (), limit_s: float = 600.0,
-) -> Launches:  # fmt: skip
-    """Interprets a graph's kernels in a child and saves launches to `folder`: those of `names` (None: all). Raises RunError
+    saved: SavedGraph,
+    folder: Path,
+    target: str,
+    children: ForkServer,
+    *,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+    imports: Sequence[str] = (),
+    limit_s: float = 600.0,
+) -> Launches:
+    """Interprets a graph's kernels in a child and saves launches to `folder`: those of `names` (None: all). Raises
+    RunError
     where the run itself went wrong."""
     payload = {
-        "path": str(saved.path.absolute()), "graph": address(saved), "folder": str(folder.absolute()), "target": target,
-        "names": None if names is None else list(names), "seed": seed, "imports": list(imports),
-    }  # fmt: skip
+        "path": str(saved.path.absolute()),
+        "graph": address(saved),
+        "folder": str(folder.absolute()),
+        "target": target,
+        "names": None if names is None else list(names),
+        "seed": seed,
+        "imports": list(imports),
+    }
     answer = ask(SAVE, payload, limit_s, server=children).end()
     if answer.status != "done":
         raise _failed(answer, folder)
@@ -68,7 +82,11 @@ def launches_of(
 
 def _failed(answer: Answer, folder: Path) -> RunError:
     count = len(open_launches(folder).launches) if (folder / INDEX).is_file() else 0
-    said = f"{answer.error.type.rpartition('.')[2]}: {answer.error.message}".splitlines()[0] if answer.error else ended(answer)
+    said = (
+        f"{answer.error.type.rpartition('.')[2]}: {answer.error.message}".splitlines()[0]
+        if answer.error
+        else ended(answer)
+    )
     what = f"the graph failed in {answer.stage or 'loading'} after {count} launch{'es' * (count != 1)}"
     return RunError(what, said, "graphdbg replay --rung triton_interpret tells more")
 
@@ -87,19 +105,24 @@ def ceilings(children: ForkServer, limit_s: float = 300.0) -> Ceilings | str:
     return msgspec.convert(answer.value, Ceilings) if answer.status == "done" else ended(answer)
 
 
-def alone(known: Launches, launch: Launch, children: ForkServer, limits: Ceilings | None, limit_s: float = 600.0) -> JudgedLaunch:
+def alone(
+    known: Launches, launch: Launch, children: ForkServer, limits: Ceilings | None, limit_s: float = 600.0
+) -> JudgedLaunch:
     """One launch on the GPU, in a child of its own. The source is run: only where it was trusted."""
     payload = {
-        "folder": str(known.folder.absolute()), "launch": launch.folder,
+        "folder": str(known.folder.absolute()),
+        "launch": launch.folder,
         "ceilings": None if limits is None else msgspec.to_builtins(limits),
-    }  # fmt: skip
+    }
     answer = ask(f"{_ALONE}:task", payload, limit_s, server=children).answer()
     if answer.status == "done":
         return msgspec.convert(answer.value, JudgedLaunch)
     return JudgedLaunch.of(launch, "the GPU", [], died=ended(answer))
 
 
-def interpreted(known: Launches, wanted: Sequence[Launch], children: ForkServer, limit_s: float = 600.0) -> list[JudgedLaunch]:
+def interpreted(
+    known: Launches, wanted: Sequence[Launch], children: ForkServer, limit_s: float = 600.0
+) -> list[JudgedLaunch]:
     """The interpreter's results of launches against eager's. Raises RunError where the child that compares ends."""
     payload = {"folder": str(known.folder.absolute()), "launches": [one.folder for one in wanted]}
     answer = ask(f"{_ALONE}:compared", payload, limit_s, server=children).answer()

@@ -1,4 +1,5 @@
-"""Launches of kernels as a folder: source, configuration, grid, arguments before and after, what eager has in their place.
+"""Launches of kernels as a folder: source, configuration, grid, arguments before and after, what eager has in their
+place.
 
 ```
 DIR/launches.json                      what was run, for which GPU, with which versions; one name for each launch
@@ -32,7 +33,8 @@ VERSION = 1
 INDEX, LAUNCH, SOURCE, TENSORS = "launches.json", "launch.json", "kernel.py", "tensors"
 DTYPES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1,
-    "float8_e5m2fnuz": 1, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
+    "float8_e5m2fnuz": 1, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "uint16": 2, "uint32": 4,
+    "uint64": 8,
     "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
 """dtype -> bytes of an element: those that an argument of a launch may have."""
@@ -42,7 +44,8 @@ Number = bool | int | float | None
 
 
 class Storage(msgspec.Struct, frozen=True):
-    """One storage. `before`, `after`: names of its bytes in `tensors/`; one that the kernel did not write has no `after`."""
+    """One storage. `before`, `after`: names of its bytes in `tensors/`; one that the kernel did not write has no
+    `after`."""
 
     size_bytes: int
     before: str
@@ -64,14 +67,15 @@ class Tensor(msgspec.Struct, frozen=True):
         return DTYPES[self.dtype]
 
     def text(self) -> str:
-        """"f32[64, 256]"."""
+        """ "f32[64, 256]"."""
         short = self.dtype.replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace("complex", "c")
         return f"{short.replace('int', 'i') if self.dtype != 'bool' else 'bool'}{list(self.shape)}"
 
 
 class Written(msgspec.Struct, frozen=True):
     """An argument that the kernel wrote. `buffer`: the wrapper's name of it; `node`: the FX node whose value it holds;
-    `eager`, `truth`: names of that value's bytes in the node's dtype and in float64, as a contiguous tensor of `shape`."""
+    `eager`, `truth`: names of that value's bytes in the node's dtype and in float64, as a contiguous tensor of
+    `shape`."""
 
     argument: str
     buffer: str = ""
@@ -84,8 +88,10 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Launch(msgspec.Struct):
-    """One launch. `number` counts those of the run, `call` those of the kernel (from 1), of `calls`; `passed`: the launcher's
-    arguments in order, names of tensors or numbers; `blocks`: XBLOCK and the like; `bytes_read`, `bytes_written`: each byte once,
+    """One launch. `number` counts those of the run, `call` those of the kernel (from 1), of `calls`; `passed`: the
+    launcher's
+    arguments in order, names of tensors or numbers; `blocks`: XBLOCK and the like; `bytes_read`, `bytes_written`: each
+    byte once,
     as the interpreter saw them; `flops` where they are known."""
 
     kernel: str
@@ -117,7 +123,7 @@ class Launch(msgspec.Struct):
         return f"{self.number:04d}_{self.kernel}"[:200]
 
     def config_text(self) -> str:
-        """"XBLOCK=64 R0_BLOCK=64 warps=8 stages=1"."""
+        """ "XBLOCK=64 R0_BLOCK=64 warps=8 stages=1"."""
         blocks = [f"{name}={value}" for name, value in self.blocks.items() if isinstance(value, int)]
         return " ".join([*blocks, f"warps={self.num_warps}", f"stages={self.num_stages}"])
 
@@ -142,15 +148,19 @@ class Launches:
         self.tensors = TensorStore(folder / TENSORS)
 
     def source(self, launch: Launch) -> str:
-        """The kernel's source: a program, to be run under `--trust` alone. Raises UnreadableError where somebody changed it."""
+        """The kernel's source: a program, to be run under `--trust` alone. Raises UnreadableError where somebody
+        changed it."""
         path = self.folder / launch.folder / SOURCE
         data = _read(path)
         if hash_bytes(data) != launch.source:
-            raise UnreadableError(f"cannot use {path}", "it is not the source that was saved", "save the launches again")
+            raise UnreadableError(
+                f"cannot use {path}", "it is not the source that was saved", "save the launches again"
+            )
         return data.decode("utf-8", "strict")
 
     def named(self, name: str) -> list[Launch]:
-        """The launches of a kernel, or the one that `NAME#2` means. Raises UsageError with the list of those there are."""
+        """The launches of a kernel, or the one that `NAME#2` means. Raises UsageError with the list of those there
+        are."""
         kernel, mark, call = name.partition("#")
         found = [one for one in self.launches if one.kernel == kernel and (not mark or str(one.call) == call)]
         if not found:
@@ -161,11 +171,14 @@ class Launches:
 def unknown(name: str, launches: Sequence[Launch]) -> UsageError:
     """No kernel or launch has that name."""
     known = dict.fromkeys(one.kernel if one.calls == 1 else f"{one.kernel} (#1 to #{one.calls})" for one in launches)
-    return UsageError(f"there is no kernel {name!r}", f"there are: {', '.join(known)}" if known else "no kernel was launched")
+    return UsageError(
+        f"there is no kernel {name!r}", f"there are: {', '.join(known)}" if known else "no kernel was launched"
+    )
 
 
 class LaunchWriter:
-    """Writes launches into a folder, one after the other; `finish` writes the index, without which the folder is none."""
+    """Writes launches into a folder, one after the other; `finish` writes the index, without which the folder is
+    none."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -185,7 +198,9 @@ class LaunchWriter:
         """Writes what is known only at the end."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for launch in self.launches:
-            write_file(self.folder / launch.folder / LAUNCH, (msgspec.json.format(msgspec.json.encode(launch), indent=1),))
+            write_file(
+                self.folder / launch.folder / LAUNCH, (msgspec.json.format(msgspec.json.encode(launch), indent=1),)
+            )
         index.which = [one.folder for one in self.launches]
         write_file(self.folder / INDEX, (msgspec.json.format(msgspec.json.encode(index), indent=1),))
 
@@ -196,10 +211,13 @@ def is_launches(path: Path) -> bool:
 
 
 def open_launches(folder: Path) -> Launches:
-    """Reads a folder. Raises UnreadableError or RefusedError for one that is damaged, newer, or not what `Writer` writes."""
+    """Reads a folder. Raises UnreadableError or RefusedError for one that is damaged, newer, or not what `Writer`
+    writes."""
     index = _decoded(folder / INDEX, Index)
     if index.version != VERSION:
-        raise UnreadableError(f"cannot read {folder}", f"it has version {index.version}, known is {VERSION}", "update graphdbg")
+        raise UnreadableError(
+            f"cannot read {folder}", f"it has version {index.version}, known is {VERSION}", "update graphdbg"
+        )
     launches = []
     for name in index.which:
         if not _FOLDER.fullmatch(name):
@@ -229,6 +247,7 @@ def _read(path: Path) -> bytes:
 
 def _check(launch: Launch, name: str, where: str) -> None:
     """Refuses names that are none, and arguments that reach out of their storages."""
+
     def refuse(what: str) -> RefusedError:
         return RefusedError(f"{where} is odd", what, "save the launches again")
 
@@ -241,7 +260,11 @@ def _check(launch: Launch, name: str, where: str) -> None:
     for one in launch.passed:
         if isinstance(one, str) and one not in launch.tensors:
             raise refuse(f"argument {one!r} is no tensor of it")
-    if any(not 1 <= one < 1 << 31 for one in launch.grid) or not 1 <= launch.num_warps <= 64 or not 0 <= launch.num_stages <= 64:
+    if (
+        any(not 1 <= one < 1 << 31 for one in launch.grid)
+        or not 1 <= launch.num_warps <= 64
+        or not 0 <= launch.num_stages <= 64
+    ):
         shape = f"{counted(launch.num_warps, 'warp')} and {counted(launch.num_stages, 'stage')}"
         raise refuse(f"grid {launch.grid}, {shape} cannot be launched")
     for storage in launch.storages:

@@ -32,7 +32,9 @@ def loaded(name: str, source: str, folder: Path) -> Any:
     spec.loader.exec_module(module)
     found = getattr(module, name, None)
     if found is None:  # a user's kernel keeps its own name
-        found = next((one for one in vars(module).values() if hasattr(one, "configs") and hasattr(one, "triton_meta")), None)
+        found = next(
+            (one for one in vars(module).values() if hasattr(one, "configs") and hasattr(one, "triton_meta")), None
+        )
     if found is None:
         raise ValueError(f"the source of {name} defines no kernel")
     return found

@@ -1,4 +1,5 @@
-"""What this room needs that torch does not always bring: Triton, and NumPy for its interpreter. Imports neither torch nor them.
+"""What this room needs that torch does not always bring: Triton, and NumPy for its interpreter. Imports neither torch
+nor them.
 
 >>> lacks_interpreter()         # None: kernels can be interpreted here
 """

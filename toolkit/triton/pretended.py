@@ -1,5 +1,6 @@
 # pyright: basic
-"""Where Inductor asks for a device while it writes Triton kernels, answered without one, and what it is made to do there.
+"""Where Inductor asks for a device while it writes Triton kernels, answered without one, and what it is made to do
+there.
 
 None of it can be configured. Importing this module imports torch; Inductor is imported by the functions.
 """
@@ -21,7 +22,8 @@ from ..torch_private import all_replaced, replaced
 
 
 def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
-    """(object, attribute, replacement) of each function that is asked about the device. None of them can be configured."""
+    """(object, attribute, replacement) of each function that is asked about the device. None of them can be
+    configured."""
     version = (capability // 10, capability % 10)
     found: list[tuple[Any, str, Any]] = [
         (torch.cuda, "get_device_properties", lambda device=None: answers),
@@ -36,7 +38,9 @@ def places(answers: Any, capability: int) -> list[tuple[Any, str, Any]]:
     ]
     if t.optional("select_conv_backend") and t.optional("conv_layout") and not torch.backends.cudnn.is_available():
         found.append((*t.home("conv_layout"), _layout_of_cudnn))
-    found.append((t.C, "_cuda_getCurrentRawStream", lambda index: 0))  # wrappers import it; a build without CUDA has none
+    found.append(
+        (t.C, "_cuda_getCurrentRawStream", lambda index: 0)
+    )  # wrappers import it; a build without CUDA has none
     return found
 
 
@@ -84,7 +88,8 @@ def interface(answers: Any, capability: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def config_for_emission() -> Iterator[None]:
-    """Compiles in this process, launches nothing by itself, autotunes nothing. Settings that a torch lacks are left out."""
+    """Compiles in this process, launches nothing by itself, autotunes nothing. Settings that a torch lacks are left
+    out."""
     config, functorch_config = t.inductor_config, t.functorch_config
     wanted = {
         "compile_threads": 1,
@@ -109,7 +114,8 @@ def config_for_emission() -> Iterator[None]:
 
 
 def chosen_without_timing() -> contextlib.AbstractContextManager[None]:
-    """Has Inductor take the first Triton template among the ways to compute a product, or the first way: it would time them.
+    """Has Inductor take the first Triton template among the ways to compute a product, or the first way: it would time
+    them.
 
     Its hook for filters (`add_preprocessing_fn`) belongs to the process, and is cleared with its caches.
     """
@@ -131,12 +137,27 @@ def _has(config: Any, name: str) -> bool:
 
 
 _ASKED_ONCE = (
-    "has_triton", "has_triton_package", "has_triton_tma", "has_triton_experimental_host_tma",
-    "has_triton_tensor_descriptor_host_tma", "has_triton_tma_device", "has_triton_stable_tma_api", "triton_backend",
-    "triton_hash_with_backend", "get_gpu_type", "get_gpu_dram_gbps", "get_gpu_shared_memory", "get_max_num_sms", "is_big_gpu",
-    "get_device_tflops", "get_num_sms", "can_use_tma", "DeviceProperties.create", "joint_lazy_init",
+    "has_triton",
+    "has_triton_package",
+    "has_triton_tma",
+    "has_triton_experimental_host_tma",
+    "has_triton_tensor_descriptor_host_tma",
+    "has_triton_tma_device",
+    "has_triton_stable_tma_api",
+    "triton_backend",
+    "triton_hash_with_backend",
+    "get_gpu_type",
+    "get_gpu_dram_gbps",
+    "get_gpu_shared_memory",
+    "get_max_num_sms",
+    "is_big_gpu",
+    "get_device_tflops",
+    "get_num_sms",
+    "can_use_tma",
+    "DeviceProperties.create",
+    "joint_lazy_init",
     "codecache_get_cpp_compiler",
-)  # fmt: skip
+)
 
 
 @contextlib.contextmanager
@@ -157,7 +178,9 @@ def answers_forgotten() -> Iterator[None]:
 def kernels_made_by(make: Callable[[str, str], Any]) -> contextlib.AbstractContextManager[None]:
     """Has `async_compile.triton(name, source)` of a generated wrapper return `make(name, source)`."""
 
-    def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda", *more: Any, **others: Any) -> Any:
+    def triton(
+        self: Any, kernel_name: str, source_code: str, device_str: str = "cuda", *more: Any, **others: Any
+    ) -> Any:
         return make(kernel_name, source_code)
 
     return replaced(t.AsyncCompile, "triton", triton)
@@ -168,9 +191,11 @@ def allocations(
 ) -> contextlib.AbstractContextManager[None]:
     """The functions that generated wrappers take from torch's guards when they are loaded."""
     wanted = {
-        "_empty_strided_cuda": allocate, "_empty_strided_cpu": allocate, "assert_size_stride": check,
+        "_empty_strided_cuda": allocate,
+        "_empty_strided_cpu": allocate,
+        "assert_size_stride": check,
         "assert_alignment": lambda *_: None,
-    }  # fmt: skip
+    }
     known = t.dynamo_guards
     return all_replaced((known, name, value) for name, value in wanted.items() if hasattr(known, name))
 
@@ -189,7 +214,8 @@ def wrappers_told_of(tell: Callable[[Any, Any], None]) -> contextlib.AbstractCon
 
 
 def nodes_of_buffers(lowering: Any) -> dict[str, str]:
-    """The wrapper's name of a buffer -> the node whose value it holds, where Inductor says so; inputs by their own names."""
+    """The wrapper's name of a buffer -> the node whose value it holds, where Inductor says so; inputs by their own
+    names."""
     found = {name: name for name in lowering.graph_inputs}
     for name, buffer in lowering.name_to_buffer.items():
         node = buffer.get_origin_node() if hasattr(buffer, "get_origin_node") else None
@@ -199,7 +225,8 @@ def nodes_of_buffers(lowering: Any) -> dict[str, str]:
 
 
 def compile_config(autotuner: Any, config: Any) -> Any:
-    """Triton's compiled kernel of one configuration, with the options that Inductor compiles it with, and every form of it:
+    """Triton's compiled kernel of one configuration, with the options that Inductor compiles it with, and every form of
+    it:
     without Inductor's own launcher, which keeps the machine code alone."""
     own = t.optional("StaticTritonCompileResult")
     never = staticmethod(lambda *_: None)
@@ -209,7 +236,8 @@ def compile_config(autotuner: Any, config: Any) -> Any:
 
 @contextlib.contextmanager
 def guards_of_gpu() -> Iterator[None]:
-    """Has a torch that was built without CUDA take guards of CUDA devices for nothing, as one that was built with it does where
+    """Has a torch that was built without CUDA take guards of CUDA devices for nothing, as one that was built with it
+    does where
     there is no GPU: `~x`, `x.copy_(y)` and indexing of a fake tensor ask for one from C++.
 
     torch's own way to do so (`torch._C._ensureCUDADeviceGuardSet`) leaves such a build out.
@@ -241,7 +269,8 @@ Put = Callable[[fx.GraphModule, list[Any] | None], tuple[list[Any], list[torch.T
 
 
 def put_on_gpu_behind_autograd(put: Put) -> contextlib.AbstractContextManager[None]:
-    """Has `put(gm, None)` move graphs to the GPU between AOTAutograd and Inductor's joint passes, and `put(gm, fakes)` before
+    """Has `put(gm, None)` move graphs to the GPU between AOTAutograd and Inductor's joint passes, and `put(gm, fakes)`
+    before
     each inner compile, which takes the tensors that it returns behind the fakes as more inputs.
 
     Autograd's engine refuses tensors of a GPU where torch has none, and Inductor's path has no public place between.
@@ -282,7 +311,8 @@ def _with_more(compiled: Callable[[list[Any]], Any], added: list[torch.Tensor]) 
 
 @contextlib.contextmanager
 def memory_on_cpu() -> Iterator[None]:
-    """Where there is no GPU, tensors that are asked of one get memory of the CPU: passes of Inductor compute constants on the
+    """Where there is no GPU, tensors that are asked of one get memory of the CPU: passes of Inductor compute constants
+    on the
     device of the graph, with every mode switched off. Fake tensors are not touched."""
     if torch.cuda.is_available():
         yield
@@ -298,7 +328,12 @@ def memory_on_cpu() -> Iterator[None]:
 
 
 def _empty(
-    size: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None
+    size: Any,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = None,
 ) -> Any:
     return torch.empty(size, dtype=dtype, memory_format=memory_format or torch.contiguous_format)
 

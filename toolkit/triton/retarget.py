@@ -1,7 +1,8 @@
 # pyright: basic
 """Puts a graph onto a pretended GPU: fake values and device arguments say `cuda:0`, tensors of its own become inputs.
 
-Sizes, strides, symbols and shared memory stay. A CPU scalar (no dimension, on the CPU in a graph of a GPU) stays where it is.
+Sizes, strides, symbols and shared memory stay. A CPU scalar (no dimension, on the CPU in a graph of a GPU) stays where
+it is.
 
 >>> gm, fakes, added = retargeted(gm, fakes)
 >>> compiled([*inputs, *added])
@@ -58,7 +59,8 @@ def _there(gm: fx.GraphModule, mixed: bool, seen: set[int]) -> None:
 
 
 def put(gm: fx.GraphModule, fakes: list[Any] | None) -> tuple[list[Any], list[torch.Tensor]]:
-    """A graph of the CPU that Inductor is about to compile, put there: its fake values, and tensors that it takes behind them.
+    """A graph of the CPU that Inductor is about to compile, put there: its fake values, and tensors that it takes
+    behind them.
     Without fake values the graph's own tensors are left where they are."""
     if fakes is None:
         _there(gm, False, set())
@@ -122,7 +124,11 @@ def _lifted(gm: fx.GraphModule, mode: Any) -> tuple[list[torch.Tensor], list[Any
             continue
         known = by_name.get(str(node.target))
         if known is None:
-            with gm.graph.inserting_after(last) if last is not None else gm.graph.inserting_before(next(iter(gm.graph.nodes))):
+            with (
+                gm.graph.inserting_after(last)
+                if last is not None
+                else gm.graph.inserting_before(next(iter(gm.graph.nodes)))
+            ):
                 known = gm.graph.placeholder(f"lifted_{len(added)}")
             last = by_name[str(node.target)] = known
             fake = mode.from_tensor(value)

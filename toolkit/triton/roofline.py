@@ -1,8 +1,10 @@
 # pyright: basic
 """Where a kernel stands under the roofline of the GPU at hand: bytes over bandwidth, operations over peak.
 
-The ceilings are measured on the spot, in the same conditions as the kernel: a copy of a large tensor, a large product of two
-matrices for each dtype, the shortest launch. Source of the model: Williams, Waterman, Patterson, Roofline: An Insightful
+The ceilings are measured on the spot, in the same conditions as the kernel: a copy of a large tensor, a large product
+of two
+matrices for each dtype, the shortest launch. Source of the model: Williams, Waterman, Patterson, Roofline: An
+Insightful
 Visual Performance Model, CACM 52(4), 2009. Importing this module imports no torch.
 
 >>> placed(21.4e-6, 67_100_000, 16_800_000, "fp32", Ceilings("a GPU", 90, 3.97e12, {"fp32": 50e12}, 2e-6)).bound
@@ -24,7 +26,8 @@ SHORTEST = 2.0
 
 
 class Ceilings(msgspec.Struct, frozen=True):
-    """Of one GPU: bytes a second read plus written, operations a second by kind ("bf16", "fp16", "tf32", "fp32", "fp64"), seconds
+    """Of one GPU: bytes a second read plus written, operations a second by kind ("bf16", "fp16", "tf32", "fp32",
+    "fp64"), seconds
     that a launch takes at least."""
 
     device: str
@@ -35,7 +38,8 @@ class Ceilings(msgspec.Struct, frozen=True):
 
 
 class KernelBound(msgspec.Struct, frozen=True):
-    """One kernel. Shares are of the measured ceilings; None: not known. `bound`: "memory", "compute", "launch" or ""."""
+    """One kernel. Shares are of the measured ceilings; None: not known. `bound`: "memory", "compute", "launch" or
+    ""."""
 
     seconds: float
     bytes: int | None
@@ -61,17 +65,28 @@ def placed(seconds: float, moved: int | None, flops: int | None, kind: str, ceil
     elif intensity is not None and peak:
         bound = "memory" if intensity < peak / ceilings.bandwidth else "compute"
     return KernelBound(
-        seconds, moved, flops, kind, bandwidth, bandwidth / ceilings.bandwidth if bandwidth is not None else None,
-        rate, rate / peak if rate is not None and peak else None, intensity, bound,
-    )  # fmt: skip
+        seconds,
+        moved,
+        flops,
+        kind,
+        bandwidth,
+        bandwidth / ceilings.bandwidth if bandwidth is not None else None,
+        rate,
+        rate / peak if rate is not None and peak else None,
+        intensity,
+        bound,
+    )
 
 
 _DOT = re.compile(r"\btl\.dot(?:_scaled)?\s*\(")
-_PLAIN = re.compile(r"input_precision\s*=\s*[\"']ieee[\"']|allow_tf32\s*=\s*False|ALLOW_TF32\s*:\s*tl\.constexpr\s*=\s*False")
+_PLAIN = re.compile(
+    r"input_precision\s*=\s*[\"']ieee[\"']|allow_tf32\s*=\s*False|ALLOW_TF32\s*:\s*tl\.constexpr\s*=\s*False"
+)
 
 
 def kind_of(source: str, dtypes: Iterable[str]) -> str:
-    """Which peak is a kernel's: of tensor cores by its narrowest floating-point input where it calls `tl.dot`, else of the widest
+    """Which peak is a kernel's: of tensor cores by its narrowest floating-point input where it calls `tl.dot`, else of
+    the widest
     type that it works in, at least float32."""
     known = set(dtypes)
     if "float64" in known or "complex128" in known:
@@ -86,7 +101,8 @@ def kind_of(source: str, dtypes: Iterable[str]) -> str:
 
 
 def measured(bench: Callable[[Callable[[], object]], float]) -> Ceilings:
-    """Measures the GPU that is device 0; `bench` gives the seconds of a call. Takes a few seconds. Puts settings back."""
+    """Measures the GPU that is device 0; `bench` gives the seconds of a call. Takes a few seconds. Puts settings
+    back."""
     import torch
 
     found = torch.cuda.get_device_properties(0)
@@ -99,9 +115,12 @@ def measured(bench: Callable[[Callable[[], object]], float]) -> Ceilings:
     before = torch.backends.cuda.matmul.allow_tf32
     try:
         for kind, dtype, tf32, share in (
-            ("bf16", torch.bfloat16, False, 1), ("fp16", torch.float16, False, 1), ("tf32", torch.float32, True, 1),
-            ("fp32", torch.float32, False, 2), ("fp64", torch.float64, False, 4),
-        ):  # fmt: skip
+            ("bf16", torch.bfloat16, False, 1),
+            ("fp16", torch.float16, False, 1),
+            ("tf32", torch.float32, True, 1),
+            ("fp32", torch.float32, False, 2),
+            ("fp64", torch.float64, False, 4),
+        ):
             torch.backends.cuda.matmul.allow_tf32 = tf32
             size = MATRIX // (2 if small else 1) // share
             left, right = (torch.randn(size, size, device="cuda", dtype=torch.float32).to(dtype) for _ in range(2))

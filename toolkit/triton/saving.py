@@ -1,7 +1,9 @@
 # pyright: basic
-"""Saves the launches of an interpreted run: arguments before and after, bytes touched, what eager and float64 have instead.
+"""Saves the launches of an interpreted run: arguments before and after, bytes touched, what eager and float64 have
+instead.
 
-Eager's values are those of Inductor's own post-grad graph, on the inputs that the wrapper got: a buffer is compared with the
+Eager's values are those of Inductor's own post-grad graph, on the inputs that the wrapper got: a buffer is compared
+with the
 node whose value it holds. Nodes behind random numbers are left out: kernels draw their own.
 
 >>> saver = Saver(Writer(folder), wanted=lambda kernel, call: True)
@@ -59,12 +61,15 @@ class Touched(AccessWatch):
 
     def wrote(self, storage: Any) -> bool:
         """Whether something was written into a storage."""
-        return any(zone.storage.data_ptr() == storage.data_ptr() and "written" in zone.facts for zone in self.zones.values())
+        return any(
+            zone.storage.data_ptr() == storage.data_ptr() and "written" in zone.facts for zone in self.zones.values()
+        )
 
 
 @dataclass
 class CompiledGraph:
-    """One compiled graph: its module, the node that each buffer holds, which are written to again, rows of its kernels."""
+    """One compiled graph: its module, the node that each buffer holds, which are written to again, rows of its
+    kernels."""
 
     gm: fx.GraphModule
     nodes: Mapping[str, str]
@@ -74,7 +79,8 @@ class CompiledGraph:
 
 
 class Saver(Observer):
-    """Writes launches as they come, and what eager has when the wrapper has ended. `rows`: told while code is written."""
+    """Writes launches as they come, and what eager has when the wrapper has ended. `rows`: told while code is
+    written."""
 
     def __init__(self, writer: LaunchWriter, wanted: Wanted) -> None:
         self.writer, self.wanted = writer, wanted
@@ -100,8 +106,14 @@ class Saver(Observer):
                 for row in self.rows:
                     rows.setdefault(row.name, []).append(row)
                 self.rows.clear()
-                self._parts[id(graph)] = graph, CompiledGraph(
-                    copy_graph(graph.module), pretended.nodes_of_buffers(graph), pretended.mutated_buffers(graph), rows
+                self._parts[id(graph)] = (
+                    graph,
+                    CompiledGraph(
+                        copy_graph(graph.module),
+                        pretended.nodes_of_buffers(graph),
+                        pretended.mutated_buffers(graph),
+                        rows,
+                    ),
                 )
             part = self._parts[id(graph)][1]
         self._made[id(kernel.autotuner)] = kernel, part
@@ -157,7 +169,8 @@ class Saver(Observer):
                 self._no_node(name)
 
     def _overwritten(self, launch: Launch, names: Iterable[str]) -> None:
-        """What a mutated buffer held before this was not yet the value of its node. Memory that got another name is another's."""
+        """What a mutated buffer held before this was not yet the value of its node. Memory that got another name is
+        another's."""
         for buffer in {launch.buffers.get(name, "") for name in names} & self._last.keys():
             self._no_node(buffer)
 
@@ -216,14 +229,20 @@ class Saver(Observer):
             try:
                 run(gm, clone_inputs(self._inputs), eager)
             except GraphRunError as error:
-                self.notes.append(f"eager's values behind node {error.node} are not known: {error.__cause__}".splitlines()[0])
+                self.notes.append(
+                    f"eager's values behind node {error.node} are not known: {error.__cause__}".splitlines()[0]
+                )
             found = reference(gm, self._inputs, lambda wide, inputs: run(wide, inputs, truth))
             if isinstance(found, NoReference):
                 self.notes.append(f"no float64 values: {found.reason}")
         return eager, truth
 
     def _valued(
-        self, written: Written, tensor: torch.Tensor, eager: Mapping[str, torch.Tensor], truth: Mapping[str, torch.Tensor]
+        self,
+        written: Written,
+        tensor: torch.Tensor,
+        eager: Mapping[str, torch.Tensor],
+        truth: Mapping[str, torch.Tensor],
     ) -> Written:
         value, exact = eager.get(written.node), truth.get(written.node)
         if value is None or value.shape != tensor.shape or value.dtype != tensor.dtype:
@@ -235,27 +254,47 @@ class Saver(Observer):
         return replace(kept, truth=put(_data(exact)), truth_dtype=_name(exact.dtype))
 
 
-def _saved(launch: Launch, call: int, watch: Touched, storages: dict[int, tuple[Any, str]], writer: LaunchWriter) -> Saved:
+def _saved(
+    launch: Launch, call: int, watch: Touched, storages: dict[int, tuple[Any, str]], writer: LaunchWriter
+) -> Saved:
     places = {key: place for place, key in enumerate(storages)}
     rows = [
         Storage(storage.nbytes(), before, writer.tensors.put(_bytes(storage)) if watch.wrote(storage) else "")
         for storage, before in storages.values()
     ]
     tensors = {
-        name: Tensor(_name(one.dtype), tuple(one.shape), tuple(one.stride()), int(one.storage_offset()),
-                     places[one.untyped_storage()._cdata])
+        name: Tensor(
+            _name(one.dtype),
+            tuple(one.shape),
+            tuple(one.stride()),
+            int(one.storage_offset()),
+            places[one.untyped_storage()._cdata],
+        )
         for name, one in launch.tensors.items()
-    }  # fmt: skip
+    }
     names = {id(value): name for name, value in launch.tensors.items()}
     config = launch.config
     fixed = {name: _plain(value) for name, value in launch.arguments.items() if name in launch.constants}
     return Saved(
-        launch.kernel, launch.number, call, "", (int(launch.grid[0]), int(launch.grid[1]), int(launch.grid[2])),
-        {name: _plain(value) for name, value in config.kwargs.items()}, int(config.num_warps), int(config.num_stages),
-        dict(launch.signature), fixed, [names[id(one)] if id(one) in names else _plain(one) for one in launch.passed],
-        list(launch.arguments), tensors, rows, [], options=_options(config),
-        bytes_read=watch.count("read"), bytes_written=watch.count("written"),
-    )  # fmt: skip
+        launch.kernel,
+        launch.number,
+        call,
+        "",
+        (int(launch.grid[0]), int(launch.grid[1]), int(launch.grid[2])),
+        {name: _plain(value) for name, value in config.kwargs.items()},
+        int(config.num_warps),
+        int(config.num_stages),
+        dict(launch.signature),
+        fixed,
+        [names[id(one)] if id(one) in names else _plain(one) for one in launch.passed],
+        list(launch.arguments),
+        tensors,
+        rows,
+        [],
+        options=_options(config),
+        bytes_read=watch.count("read"),
+        bytes_written=watch.count("written"),
+    )
 
 
 def _written_names(saved: Saved) -> list[str]:
@@ -263,9 +302,10 @@ def _written_names(saved: Saved) -> list[str]:
     names = [name for name, tensor in saved.tensors.items() if saved.storages[tensor.storage].after]
     places = [saved.tensors[name].storage for name in names]
     return [
-        name for name, place in zip(names, places, strict=True)
+        name
+        for name, place in zip(names, places, strict=True)
         if not (name.startswith("in_ptr") and places.count(place) > 1)
-    ]  # fmt: skip
+    ]
 
 
 def _options(config: Any) -> dict[str, Number]:
@@ -313,5 +353,3 @@ def _bytes(storage: Any) -> memoryview:
 
 def _data(tensor: torch.Tensor) -> memoryview:
     return memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
-
-

@@ -1,9 +1,10 @@
 # pyright: basic
 """What a child does for `graphdbg kernel`: interprets a saved graph's kernels on the CPU and saves their launches.
 
-A GPU that is here is hidden first: Inductor then writes for the pretended one alone, and a run that goes wrong cannot touch it.
+A GPU that is here is hidden first: Inductor then writes for the pretended one alone, and a run that goes wrong cannot
+touch it.
 
->>> ask("graphdbg.toolkit.triton.saving_child:task", {"path": "case", "folder": "out", "target": "cuda:90", ...}, server=server)
+>>> ask("graphdbg.toolkit.triton.saving_child:task", {"path": "case", "folder": "out", ...}, server=server)
 """
 
 from __future__ import annotations
@@ -45,16 +46,21 @@ class Saving(TritonInterpret):
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """Saves the launches named `names` (None: all) into `folder`; tells how often each kernel was launched, and notes."""
+    """Saves the launches named `names` (None: all) into `folder`; tells how often each kernel was launched, and
+    notes."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     mark("load")
     case = Case.at(payload["path"])
     live = case.live(seed=payload["seed"], device="cpu" if on_gpu(case.saved) else None)
     names = payload["names"]
     made = saved_launches(
-        live, Path(payload["folder"]), payload["target"], lambda kernel, call: wanted(names, kernel, call),
-        graph=payload["graph"], seed=payload["seed"],
-    )  # fmt: skip
+        live,
+        Path(payload["folder"]),
+        payload["target"],
+        lambda kernel, call: wanted(names, kernel, call),
+        graph=payload["graph"],
+        seed=payload["seed"],
+    )
     return {"notes": made.notes, "launches": len(made.which)}
 
 
@@ -70,7 +76,8 @@ def on_gpu(saved: SavedGraph) -> bool:
 
 
 def saved_launches(case: Live, folder: Path, target: str, wanted: Wanted, *, graph: str = "", seed: int = 0) -> Index:
-    """Compiles for the pretended GPU, interprets, and writes a folder of launches. Raises what compile and run raise; what was
+    """Compiles for the pretended GPU, interprets, and writes a folder of launches. Raises what compile and run raise;
+    what was
     launched before that is written all the same."""
     writer = LaunchWriter(folder)
     saver = Saver(writer, wanted)
@@ -104,5 +111,3 @@ def _run(case: Live, rung: Saving, saver: Saver, seed: int) -> None:
         mark("run")
         parameters = [one for one in case.gm.parameters() if one.requires_grad] if backward else []
         execute(compiled, clone_inputs(case.inputs), seed=seed, backward=backward, parameters=parameters)
-
-

@@ -1,8 +1,10 @@
 # pyright: basic
 """Pretends to Inductor and Triton that a GPU is here, so that they write and compile its code. Nothing can run on it.
 
-Only what is asked while code is written is answered: the driver's target, the properties of the device, whether there is one.
-`torch.cuda.is_available()` stays what it is. Everything is put back at the end. Use it in a child: torch caches some answers.
+Only what is asked while code is written is answered: the driver's target, the properties of the device, whether there
+is one.
+`torch.cuda.is_available()` stays what it is. Everything is put back at the end. Use it in a child: torch caches some
+answers.
 
 >>> with pretending(target_of("cuda:90")):
 ...     compile_fx(gm, fakes_on_cuda)
@@ -47,12 +49,24 @@ def properties(target: Target) -> Any:
     """What `torch.cuda.get_device_properties` says of such a GPU, as far as Inductor and Triton ask."""
     chip = target.chip
     return SimpleNamespace(
-        name=f"NVIDIA {chip.name}", major=target.capability // 10, minor=target.capability % 10,
-        multi_processor_count=chip.processors, total_memory=chip.memory_bytes, L2_cache_size=chip.l2_bytes,
-        regs_per_multiprocessor=chip.registers, max_threads_per_multi_processor=chip.threads, max_threads_per_block=1024,
-        warp_size=WARP, gcnArchName="", shared_memory_per_block=48 * 1024, shared_memory_per_block_optin=chip.shared_block,
-        shared_memory_per_multiprocessor=chip.shared_processor, is_integrated=0, clock_rate=0, memory_clock_rate=0,
-    )  # fmt: skip
+        name=f"NVIDIA {chip.name}",
+        major=target.capability // 10,
+        minor=target.capability % 10,
+        multi_processor_count=chip.processors,
+        total_memory=chip.memory_bytes,
+        L2_cache_size=chip.l2_bytes,
+        regs_per_multiprocessor=chip.registers,
+        max_threads_per_multi_processor=chip.threads,
+        max_threads_per_block=1024,
+        warp_size=WARP,
+        gcnArchName="",
+        shared_memory_per_block=48 * 1024,
+        shared_memory_per_block_optin=chip.shared_block,
+        shared_memory_per_multiprocessor=chip.shared_processor,
+        is_integrated=0,
+        clock_rate=0,
+        memory_clock_rate=0,
+    )
 
 
 class Driver:

@@ -20,7 +20,8 @@ from ...dumps.errors import UsageError
 class Chip(msgspec.Struct, frozen=True):
     """One chip of a compute capability: the one that Inductor's choices are made for where no such GPU is here.
 
-    `processors`: streaming multiprocessors; threads and registers (32 bit) of each; shared memory in bytes a block may opt in to
+    `processors`: streaming multiprocessors; threads and registers (32 bit) of each; shared memory in bytes a block may
+    opt in to
     and each multiprocessor has; L2 cache and memory in bytes. Source: NVIDIA's tuning guides and data sheets.
     """
 
@@ -79,7 +80,9 @@ def target_of(text: str) -> Target:
     known = ", ".join(f"cuda:{number} ({chip.name})" for number, chip in CHIPS.items())
     if found is None:
         why = "code is written for NVIDIA GPUs only" if text.startswith(("hip", "gfx", "xpu", "cpu")) else ""
-        raise UsageError(f"{text!r} names no target", why or "a target is cuda: and a compute capability", f"known: {known}")
+        raise UsageError(
+            f"{text!r} names no target", why or "a target is cuda: and a compute capability", f"known: {known}"
+        )
     capability = int(found.group(1))
     if capability not in CHIPS:
         raise UsageError(f"no chip of compute capability {capability / 10:g} is known ({text!r})", f"known: {known}")

@@ -1,8 +1,10 @@
 # pyright: basic
 """Launches of the user's own Triton kernels on CPU tensors: interpreted, since nothing else can run them there.
 
-`kernel[grid](...)` and torch's wrapper operators (triton_kernel_wrapper_mutation, _functional) come to one place, Triton's `run`;
-with tensors of a GPU that stays what it is. `without_gpu` also lets torch.compile trace such calls on a machine that has no GPU.
+`kernel[grid](...)` and torch's wrapper operators (triton_kernel_wrapper_mutation, _functional) come to one place,
+Triton's `run`;
+with tensors of a GPU that stays what it is. `without_gpu` also lets torch.compile trace such calls on a machine that
+has no GPU.
 
 >>> with without_gpu():
 ...     torch.compile(model, backend="graphdbg_dump")(x)
@@ -40,7 +42,8 @@ def without_gpu() -> Iterator[None]:
 
 
 def interpreting() -> contextlib.AbstractContextManager[None]:
-    """Launches on CPU tensors are interpreted while it is open. What torch asks Triton about a kernel (which arguments it
+    """Launches on CPU tensors are interpreted while it is open. What torch asks Triton about a kernel (which arguments
+    it
     writes) is answered for a pretended GPU where there is none."""
     from triton.runtime import Autotuner, JITFunction, driver
 
@@ -83,12 +86,16 @@ def _interpreted(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
     from .interpreting._triton import type_of
     from .interpreting.memory import Memory
 
-    bound = kernel.signature.bind(*args, **{name: value for name, value in kwargs.items() if name in kernel.signature.parameters})
+    bound = kernel.signature.bind(
+        *args, **{name: value for name, value in kwargs.items() if name in kernel.signature.parameters}
+    )
     bound.apply_defaults()
     arguments = dict(bound.arguments)
     constants = {one.name for one in kernel.params if one.is_constexpr or arguments[one.name] is None}
     signature = {
-        one.name: one.annotation_type or type_of(arguments[one.name]) for one in kernel.params if one.name not in constants
+        one.name: one.annotation_type or type_of(arguments[one.name])
+        for one in kernel.params
+        if one.name not in constants
     }
     given = {name: value.value if isinstance(value, constexpr) else value for name, value in arguments.items()}
     size: Any = grid(arguments) if callable(grid) else grid

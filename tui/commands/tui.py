@@ -15,7 +15,9 @@ from ...dumps.errors import EnvironmentLackError, UsageError
 @click.argument("target", required=False, metavar="[RUN[/ID]|OUT]")
 @click.option("--follow", is_flag=True, help="Show graphs as a training run records them; RUN may not be there yet.")
 @click.option("--web", is_flag=True, help="Serve the same on localhost, for a browser; prints an address with a token.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="For --web: the port to serve on.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=8765, show_default=True, help="For --web: the port to serve on."
+)
 def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
     """Open the terminal workbench: runs, graphs, replays, minifications and reports.
 
@@ -35,7 +37,9 @@ def tui(target: str | None, follow: bool, web: bool, port: int) -> None:
     served = "TEXTUAL_DRIVER" in os.environ  # a page of --web: textual-serve is at the other end of the pipes
     if not served and not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         why = "this is no terminal"
-        raise EnvironmentLackError("the workbench cannot be shown", why, "use --web, or ls, show, diff and the other commands")
+        raise EnvironmentLackError(
+            "the workbench cannot be shown", why, "use --web, or ls, show, diff and the other commands"
+        )
     gc.disable()  # a fifth of the start; from then on `collecting` decides
     from .. import _terminal
     from ..app import Workbench

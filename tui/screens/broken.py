@@ -19,7 +19,10 @@ from textual.widgets import Static
 class Broken(Screen[None]):
     """One text; esc leaves it: the room is closed, and Home shown."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,1", "home", show=False), Binding("q", "app.quit", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,1", "home", show=False),
+        Binding("q", "app.quit", show=False),
+    ]
 
     def __init__(self, text: str, place: str, leave: Callable[[], object]) -> None:
         super().__init__()

@@ -21,14 +21,18 @@ from ..keys import shown
 from ..registry import of_room
 from ..sheet import Sheet
 
-PANEL = (("r", "again", "With an open panel of an error: do again what failed."),
-         ("y", "copy", "With an open panel of an error: its text to the clipboard and a file."),
-         ("Y", "to file", "With an open panel of an error: its text to a file here."))  # fmt: skip
+PANEL = (
+    ("r", "again", "With an open panel of an error: do again what failed."),
+    ("y", "copy", "With an open panel of an error: its text to the clipboard and a file."),
+    ("Y", "to file", "With an open panel of an error: its text to a file here."),
+)
 
 
 LANES = (
-    "Lanes: a line leads from where a value is made (●) past each use (├ ┤) to its last one (╰ ╯). ○ its last use is more than "
-    "40 rows on, or no lane is free; · nobody uses it; ‹ it uses a value from so far above. ▾ ▴ users and inputs of the node "
+    "Lanes: a line leads from where a value is made (●) past each use (├ ┤) to its last one (╰ ╯). ○ its "
+    "last use is more than "
+    "40 rows on, or no lane is free; · nobody uses it; ‹ it uses a value from so far above. ▾ ▴ users and "
+    "inputs of the node "
     "under the cursor. ✗ a job found something there. Errors of float32 are yellow from 3e-5 on and red from 3e-4.\n"
 )
 
@@ -111,9 +115,11 @@ class Help(Sheet[None]):
         """Moves the list while the cursor stays in the text."""
         scroll = self.query_one("#scroll", VerticalScroll)
         moves = {
-            "down": scroll.scroll_down, "up": scroll.scroll_up,
-            "pagedown": scroll.scroll_page_down, "pageup": scroll.scroll_page_up,
-        }  # fmt: skip
+            "down": scroll.scroll_down,
+            "up": scroll.scroll_up,
+            "pagedown": scroll.scroll_page_down,
+            "pageup": scroll.scroll_page_up,
+        }
         if event.key in moves:
             event.stop()
             moves[event.key](animate=False)

@@ -39,7 +39,8 @@ class Actions(Provider):
                 yield DiscoveryHit(named(action), self._run(action), text=action.label, help=action.help)
 
     async def search(self, query: str) -> Hits:
-        """Those whose name, other words or text have the typed words; where none has them, those that are spelt alike."""
+        """Those whose name, other words or text have the typed words; where none has them, those that are spelt
+        alike."""
         known = self._known()
         scores = [(likeness(query, action) + self._here(action) * OWN_ROOM, action) for action in known]
         hits = [(score, action) for score, action in scores if score >= 1]
@@ -64,13 +65,21 @@ class Actions(Provider):
 
 
 def likeness(query: str, action: Action) -> float:
-    """How well the words of a text name an action: 0 where one of them is not in it, most for whole words of its name."""
+    """How well the words of a text name an action: 0 where one of them is not in it, most for whole words of its
+    name."""
     label, also, told = (text.lower().split() for text in (action.label, action.also, action.help))
     scores = []
     for word in query.lower().split():
         whole = 8.0 * (word in label) or 6.0 * (word in also) or 3.0 * (word in [one.strip(".,:;") for one in told])
-        begun = max((value for value, words in ((5.0, label), (4.0, also), (2.0, told)) for one in words if one.startswith(word)),
-                    default=0.0)  # fmt: skip
+        begun = max(
+            (
+                value
+                for value, words in ((5.0, label), (4.0, also), (2.0, told))
+                for one in words
+                if one.startswith(word)
+            ),
+            default=0.0,
+        )
         scores.append(max(whole, begun))
     return sum(scores) / len(scores) if scores and all(scores) and (action.id != QUIT or scores[0] > 3) else 0.0
 
@@ -82,7 +91,8 @@ def named(action: Action) -> str:
 
 
 class Palette(CommandPalette):
-    """Textual's own, which fails at page up and page down where nothing is like the typed text, and in a search that begins when
+    """Textual's own, which fails at page up and page down where nothing is like the typed text, and in a search that
+    begins when
     it is being closed."""
 
     def _action_command_list(self, action: str) -> None:

@@ -63,10 +63,12 @@ class PickNode(Picking[int]):
     def inside(self) -> ComposeResult:
         """One line per node."""
         wide = max((len(name) for name, _, _ in self.offered), default=0) + 2
-        yield OptionList(*(
-            Text.assemble((f"{place:>7}  ", "dim"), (name.ljust(wide), "bold"), what, no_wrap=True)
-            for name, what, place in self.offered
-        ))  # fmt: skip
+        yield OptionList(
+            *(
+                Text.assemble((f"{place:>7}  ", "dim"), (name.ljust(wide), "bold"), what, no_wrap=True)
+                for name, what, place in self.offered
+            )
+        )
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Answers."""
@@ -84,10 +86,14 @@ class ChooseColumns(Picking[list[str]]):
 
     def inside(self) -> ComposeResult:
         """One line per column."""
-        yield SelectionList[str](*(
-            Selection(Text.assemble((f"{column.title:<10}", "bold"), column.help), column.key, column.key in self.now)
-            for column in self.offered
-        ))  # fmt: skip
+        yield SelectionList[str](
+            *(
+                Selection(
+                    Text.assemble((f"{column.title:<10}", "bold"), column.help), column.key, column.key in self.now
+                )
+                for column in self.offered
+            )
+        )
 
     def answer(self) -> list[str] | None:
         """Those that are ticked, where they are others than before."""
@@ -96,7 +102,8 @@ class ChooseColumns(Picking[list[str]]):
 
 
 class CommandLine(Picking[None]):
-    """The command lines that do what a screen shows; y copies the one under the cursor, Y writes it to a file; none is run."""
+    """The command lines that do what a screen shows; y copies the one under the cursor, Y writes it to a file; none is
+    run."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,enter", "copy_line", show=False),
@@ -170,9 +177,11 @@ class PickOther(Sheet[str]):
         name = max(len(one.graph) for one in self.shown)
         nodes = "" if other.nodes is None else counted(other.nodes, "node", form=",")
         return [
-            (set_cell_size(plain(other.graph), min(name, width // 2) + 2), "bold"), (f"{nodes:>14}  ", ""),
-            (f"{other.status}  ", "red" if other.status == "failed" else ""), (other.why, "dim"),
-        ]  # fmt: skip
+            (set_cell_size(plain(other.graph), min(name, width // 2) + 2), "bold"),
+            (f"{nodes:>14}  ", ""),
+            (f"{other.status}  ", "red" if other.status == "failed" else ""),
+            (other.why, "dim"),
+        ]
 
     def action_move(self, by: int) -> None:
         """The cursor of the list, while the field has the keys."""

@@ -1,6 +1,8 @@
-"""The tour: on a small recorded run each step tells one key, waits until it was pressed, and goes on. Does nothing itself.
+"""The tour: on a small recorded run each step tells one key, waits until it was pressed, and goes on. Does nothing
+itself.
 
-The run and its finished minification are data of the package (`tour.zip`, written by `tests/tui/record_tour.py`). They are
+The run and its finished minification are data of the package (`tour.zip`, written by `tests/tui/record_tour.py`). They
+are
 unpacked into a temporary folder: nothing of the user's is touched, and no torch is needed.
 
 >>> start(app)
@@ -40,20 +42,26 @@ class Step:
 
 
 STEPS = (
-    Step("Home: a training run that stopped while it compiled. The cursor is on the graph that failed, its error beside it.",
+    Step("Home: a training run that stopped while it compiled. The cursor is on the graph that failed, its error "
+           "beside it.",
          "home.open"),
-    Step("Graph: a line for each node, in the order in which they run, with shape, type, module and the line of your program. "
+    Step("Graph: a line for each node, in the order in which they run, with shape, type, module and the line of "
+           "your program. "
          "The strokes on the left lead to users.", "list.down"),
     Step("Every node says where its value goes.", "graph.users"),
     Step("That was a jump; every jump can be taken back.", "graph.back"),
     Step("A large model is easier to read by module.", "graph.fold_all"),
     Step("And back to all nodes.", "graph.unfold_all"),
-    Step("Who is to blame: your model, a decomposition, Inductor? Replay runs the graph again on every rung of a ladder.",
+    Step("Who is to blame: your model, a decomposition, Inductor? Replay runs the graph again on every rung of a "
+           "ladder.",
          "app.replay"),
-    Step("Nothing runs before you ask for it. The next screen shrinks a graph for as long as it fails the same way; here is one "
+    Step("Nothing runs before you ask for it. The next screen shrinks a graph for as long as it fails the same "
+           "way; here is one "
          "that has ended.", "app.minify", lambda app, folder: app.go("minify", Here(out=str(folder / OUT)))),
-    Step("This is how it became small, query by query; every step can be looked at. The last one writes it down.", "app.report"),
-    Step("A repro of a few lines and the text of an issue. All that you see here a command prints, too.", "app.command"),
+    Step("This is how it became small, query by query; every step can be looked at. The last one writes it down.",
+           "app.report"),
+    Step("A repro of a few lines and the text of an issue. All that you see here a command prints, too.",
+           "app.command"),
     Step("y would copy the line. Close this, then look at all keys of a screen.", "app.help"),
 )  # fmt: skip
 
@@ -63,7 +71,8 @@ class TourLine(Static):
 
     can_focus = False
     DEFAULT_CSS = """
-    TourLine { dock: bottom; height: auto; border: round $warning; padding: 0 1; margin-bottom: 1; background: $surface; }
+    TourLine { dock: bottom; height: auto; border: round $warning; padding: 0 1; margin-bottom: 1;
+        background: $surface; }
     """
 
 
@@ -81,7 +90,8 @@ class Tour:
         return STEPS[self.at] if self.at < len(STEPS) else None
 
     def did(self, action: str) -> None:
-        """The user did something: the tour goes on where it was what it asked for, and follows to where the user went."""
+        """The user did something: the tour goes on where it was what it asked for, and follows to where the user
+        went."""
         step = self.step
         if step is not None and action == step.action:
             if step.then is not None:

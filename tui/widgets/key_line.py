@@ -24,9 +24,13 @@ class KeyLine(Widget):
 
     can_focus = False
 
-    DEFAULT_CSS = "KeyLine { dock: bottom; height: 1; background: $panel; color: $text; link-style: none; link-color: $text; }"
+    DEFAULT_CSS = (
+        "KeyLine { dock: bottom; height: 1; background: $panel; color: $text; link-style: none; link-color: $text; }"
+    )
 
-    def __init__(self, actions: Callable[[], Sequence[Action]], can: Callable[[str], bool], *, id: str | None = None) -> None:
+    def __init__(
+        self, actions: Callable[[], Sequence[Action]], can: Callable[[str], bool], *, id: str | None = None
+    ) -> None:
         super().__init__(id=id)
         self._actions, self._can = actions, can
 

@@ -1,4 +1,5 @@
-"""A list of text lines of any length, of which only those that are seen are drawn; with a cursor where one can be chosen.
+"""A list of text lines of any length, of which only those that are seen are drawn; with a cursor where one can be
+chosen.
 
 Knows textual and no file. Lines are rich Text made once by whoever shows them, or on demand by a function.
 
@@ -65,7 +66,8 @@ def wrapped(texts: Sequence[Text], width: int) -> list[Text]:
 
 
 class Lines(VirtualList):
-    """Lines of text; `cursor` is the position of the chosen one, -1 where none can be. Keys go to the screen around it."""
+    """Lines of text; `cursor` is the position of the chosen one, -1 where none can be. Keys go to the screen around
+    it."""
 
     can_focus = False
     DEFAULT_CSS = """
@@ -81,7 +83,8 @@ class Lines(VirtualList):
     chooses = False
 
     def show(self, texts: Sequence[Text], *, cursor: bool = False, first: int = 0, keep: bool = True) -> None:
-        """Shows these lines, with a `cursor` where one can be chosen. `keep`: scroll position and cursor stay where they can;
+        """Shows these lines, with a `cursor` where one can be chosen. `keep`: scroll position and cursor stay where
+        they can;
         else at the top."""
         at_end = self.is_vertical_scroll_end and self.max_scroll_y > 0 and not self.chooses
         self.texts, self.chooses, self.first = texts, cursor, first

@@ -1,4 +1,5 @@
-"""A line plot in the terminal: up to two series over the queries or over time, each on a logarithmic scale of its own, in braille
+"""A line plot in the terminal: up to two series over the queries or over time, each on a logarithmic scale of its own,
+in braille
 or ASCII.
 
 Steps, not slopes: a size holds until it changes. Knows nothing of a minification but numbers, marks and labels.
@@ -32,7 +33,8 @@ LEAST = 10
 
 @dataclass
 class Series:
-    """Values over the queries (0: none yet), how they are coloured and marked in ASCII, and what is written at their axis."""
+    """Values over the queries (0: none yet), how they are coloured and marked in ASCII, and what is written at their
+    axis."""
 
     values: Sequence[int]
     style: str = ""
@@ -66,7 +68,8 @@ class Marks:
 def drawn(
     series: Sequence[Series], width: int, height: int, marks: Marks | None = None, *, ascii_only: bool = False
 ) -> list[Text]:
-    """`height` rows of `width` characters: the plot with its axes, then verdicts and words where there is room for them."""
+    """`height` rows of `width` characters: the plot with its axes, then verdicts and words where there is room for
+    them."""
     marks = marks or Marks()
     both = (*series, Series(()), Series(()))[:2]
     left, right = (max(len(text) for text in (*one.labels, *one.ticks.values())) for one in both)
@@ -105,7 +108,8 @@ def _places(count: int, across: int) -> list[int]:
 
 
 def _in_time(times: Sequence[float], end: float, across: int) -> list[int]:
-    """The same where the columns are times from the start to the end; -1 before the first, their number after the last."""
+    """The same where the columns are times from the start to the end; -1 before the first, their number after the
+    last."""
     last = -int(-times[-1] / end * across // 1)
     found = [bisect_right(times, end * (column + 1) / across) - 1 for column in range(across)]
     return [query if column < last else len(times) for column, query in enumerate(found)]
@@ -133,7 +137,8 @@ def _levels(one: Series, places: list[int], dots: int) -> list[int | None]:
 
 
 def _strokes(series: Sequence[Series], places: list[int], dots: int) -> Iterator[tuple[Series, int, int, int]]:
-    """For each column of dots of each series, the first series last: it is in front: where it stands, and stood before."""
+    """For each column of dots of each series, the first series last: it is in front: where it stands, and stood
+    before."""
     for one in reversed(series):
         before: int | None = None
         for column, level in enumerate(_levels(one, places, dots)):
@@ -166,9 +171,16 @@ def _ascii(series: Sequence[Series], places: list[int], across: int, down: int) 
 
 
 def _row(
-    cells: list[tuple[str, str]], row: int, down: int, series: Sequence[Series], axes: Sequence[dict[int, str]], left: int,
-    right: int, turns: dict[int, str], ascii_only: bool,
-) -> Text:  # fmt: skip
+    cells: list[tuple[str, str]],
+    row: int,
+    down: int,
+    series: Sequence[Series],
+    axes: Sequence[dict[int, str]],
+    left: int,
+    right: int,
+    turns: dict[int, str],
+    ascii_only: bool,
+) -> Text:
     """One row with the ends of the axes; where a step began a thin line shows through what is empty."""
     text = Text(no_wrap=True, end="")
     label = axes[0].get(row, "")

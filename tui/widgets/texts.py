@@ -1,4 +1,5 @@
-"""Texts of files as lines for `Lines`: Python with colours, Markdown lightly: headings, code, comments and lists told apart.
+"""Texts of files as lines for `Lines`: Python with colours, Markdown lightly: headings, code, comments and lists told
+apart.
 
 Only what is asked for is made; control characters become escapes. Knows no room.
 
@@ -29,7 +30,8 @@ def python(text: str, *, dark: bool = True) -> list[Text]:
 
 
 def highlighted(lines: Sequence[str], language: str, *, dark: bool) -> list[Text]:
-    """Lines of code with colours; as they are where there is no lexer of that name. rich's are imported with the first."""
+    """Lines of code with colours; as they are where there is no lexer of that name. rich's are imported with the
+    first."""
     from rich.syntax import Syntax
 
     syntax = Syntax("", language, theme="ansi_dark" if dark else "ansi_light", background_color="default")
@@ -45,7 +47,11 @@ def markdown(text: str, *, dark: bool = True) -> list[Text]:
         if block is not None:
             if line.rstrip() == fence:
                 coloured = language == "python"
-                code = python("\n".join(block), dark=dark) if coloured else [Text(plain(one), "dim") for one in block or [""]]
+                code = (
+                    python("\n".join(block), dark=dark)
+                    if coloured
+                    else [Text(plain(one), "dim") for one in block or [""]]
+                )
                 lines += [Text("  ").append_text(one) for one in code]
                 block = None
             else:

@@ -64,8 +64,11 @@ def described(error: BaseException, said: Sequence[str] = ()) -> str:
         where = f" {error.filename}" if error.filename else ""
         lines = [f"the system refused{where}: {error.strerror or error}"]
     else:
-        lines = ["this is a defect of graphdbg, not of your model; everything else goes on. Please report it with this text:",
-                 "".join(traceback.format_exception(error)).rstrip()]  # fmt: skip
+        lines = [
+            "this is a defect of graphdbg, not of your model; everything else goes on. Please report it with "
+            "this text:",
+            "".join(traceback.format_exception(error)).rstrip(),
+        ]
     if said:
         lines += ["", f"its last {counted(min(len(said), LAST_LINES), 'line')}:", *said[-LAST_LINES:]]
     return plain("\n".join(line for line in lines if line or line == ""))

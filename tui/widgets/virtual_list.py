@@ -1,4 +1,5 @@
-"""A list of any length with a cursor, of which only the lines that are seen are painted. Knows nothing of what it lists.
+"""A list of any length with a cursor, of which only the lines that are seen are painted. Knows nothing of what it
+lists.
 
 A subclass says in `line` how one line looks. A move of the cursor paints the line it left and the one it came to.
 
@@ -20,7 +21,12 @@ from textual.strip import Strip
 
 def _cells(strip: Strip) -> list[tuple[str, Any]]:
     """A strip cell by cell; of a wide letter the second one is empty."""
-    return [(cell, style) for text, style, _ in strip for letter in text for cell in (letter, *[""] * (cell_len(letter) - 1))]
+    return [
+        (cell, style)
+        for text, style, _ in strip
+        for letter in text
+        for cell in (letter, *[""] * (cell_len(letter) - 1))
+    ]
 
 
 class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
@@ -70,7 +76,10 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
     def _fit(self) -> None:
         """Takes the size to scroll in; what fits before and after needs none, and all would be painted for it."""
         size = Size(self._widest, self.count + self.head)
-        new, old = (Size(max(one.width, self.size.width), max(one.height, self.size.height)) for one in (size, self.virtual_size))
+        new, old = (
+            Size(max(one.width, self.size.width), max(one.height, self.size.height))
+            for one in (size, self.virtual_size)
+        )
         if new == old:
             return
         if new.width == old.width and min(new.height, old.height) > self.size.height > 0:  # only the scrollbar moves
@@ -90,7 +99,14 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def go(self, where: str) -> None:
         """Moves as a key asks for: down, up, page_down, page_up, top, end."""
-        far = {"down": 1, "up": -1, "page_down": self.page, "page_up": -self.page, "top": -self.count, "end": self.count}
+        far = {
+            "down": 1,
+            "up": -1,
+            "page_down": self.page,
+            "page_up": -self.page,
+            "top": -self.count,
+            "end": self.count,
+        }
         self.move(far[where])
 
     def move(self, by: int) -> None:

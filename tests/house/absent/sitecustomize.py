@@ -1,4 +1,5 @@
-"""Makes the packages that WITHOUT names absent from this Python and from every one that it starts: not found, not installed.
+"""Makes the packages that WITHOUT names absent from this Python and from every one that it starts: not found, not
+installed.
 
 It is on PYTHONPATH of the tests that take a part away (see five_nodes.py), and does nothing where WITHOUT is empty.
 """

@@ -4,8 +4,10 @@
 
 `child(CASE, "inductor")` of common.py runs one case in the process that calls it. Each has a folder below OUT, with the
 test and all that came of it, and a row of OUT/results.jsonl; one that has its row is not run again. `by`: run (what the
-test had called when it failed), run-2 (the test run again under the recorder), program (its calls beside eager), rounding
-(run-2 once more, with --check rounding). `again`: the exit code of the repro in a Python that cannot import graphdbg. Not
+test had called when it failed), run-2 (the test run again under the recorder), program (its calls beside eager),
+rounding
+(run-2 once more, with --check rounding). `again`: the exit code of the repro in a Python that cannot import graphdbg.
+Not
 collected by pytest: a case takes minutes.
 """
 
@@ -51,12 +53,16 @@ def main(out: Path, common: Path, *cases: Path) -> None:
             rows.append(row := one(out / case.stem, common.resolve().parent, case.resolve()))
             with file.open("a") as rest:
                 rest.write(json.dumps(row) + "\n")
-            found = f"{row['seconds']} s, by {row['by'] or 'nothing'}, again {row['again']}" if row["fails"] else "passes"
+            found = (
+                f"{row['seconds']} s, by {row['by'] or 'nothing'}, again {row['again']}" if row["fails"] else "passes"
+            )
             print(f"{case.stem:36s} {found}", flush=True)
     failing = [row for row in rows if row["fails"]]
     without = [row["case"] for row in failing if not row["by"] or row["seconds"] > LIMIT_S]
-    print(f"{len(failing)} of {len(rows)} fail as a test; with a verified repro within {LIMIT_S} s: "
-          f"{len(failing) - len(without)}; without: {' '.join(without) or 'none'}")  # fmt: skip
+    print(
+        f"{len(failing)} of {len(rows)} fail as a test; with a verified repro within {LIMIT_S} s: "
+        f"{len(failing) - len(without)}; without: {' '.join(without) or 'none'}"
+    )
 
 
 def one(folder: Path, home: Path, case: Path) -> dict[str, Any]:
@@ -65,7 +71,17 @@ def one(folder: Path, home: Path, case: Path) -> dict[str, Any]:
         folder = folder.with_name(folder.name + "-again")
     folder.mkdir()
     (folder / "test_case.py").write_text(SUITE.format(home=str(home), case=str(case)))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--graphdbg", "--graphdbg-time", str(LIMIT_S)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--graphdbg",
+        "--graphdbg-time",
+        str(LIMIT_S),
+    ]
     began = time.monotonic()
     done = subprocess.run([*command, "test_case.py"], cwd=folder, capture_output=True, text=True, check=False)
     seconds = round(time.monotonic() - began)

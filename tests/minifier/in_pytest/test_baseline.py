@@ -62,14 +62,21 @@ def run(folder: Path, *words: str, suite: str = SUITE, **variables: str) -> subp
 @pytest.mark.parametrize(
     ("name", "content", "update", "sentence"),
     [
-        ("counts.json", None, False, "no counts.json; pytest --graphdbg-baseline counts.json --graphdbg-update writes it"),
+        (
+            "counts.json",
+            None,
+            False,
+            "no counts.json; pytest --graphdbg-baseline counts.json --graphdbg-update writes it",
+        ),
         ("counts.json", '{"a": {"breaks": 1}}', True, "counts.json is no baseline (Object missing required field"),
         ("counts.json", "{", False, "counts.json is no baseline (Input data was truncated); move it away, then pytest"),
         ("no/counts.json", None, True, "there is no folder"),
         (".", None, True, "cannot read .: it is a folder"),
     ],
-)  # fmt: skip
-def test_a_file_that_is_none_is_said(tmp_path: Path, name: str, content: str | None, update: bool, sentence: str) -> None:
+)
+def test_a_file_that_is_none_is_said(
+    tmp_path: Path, name: str, content: str | None, update: bool, sentence: str
+) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
     option = SimpleNamespace(graphdbg_baseline=name, graphdbg_update=update)
@@ -96,20 +103,26 @@ def test_counts_are_written_held_and_told_also_by_workers(tmp_path: Path) -> Non
     written = file.read_text()
     one = {"breaks": 0, "recompiles": 0, "graphs": 1, "nodes": 4, "kernels": 0}
     assert json.loads(written) == {
-        "test_suite.py::test_again": one | {"recompiles": 1}, "test_suite.py::test_asserts": one,
+        "test_suite.py::test_again": one | {"recompiles": 1},
+        "test_suite.py::test_asserts": one,
         "test_suite.py::test_first": one,
-    }  # fmt: skip
+    }
     same = run(tmp_path, *words, "-n", "2")
     assert "1 failed, 4 passed" in same.stdout and "graphdbg baseline" not in same.stdout, same.stdout
     worse = run(tmp_path, *words, "-n", "2", WORSE="1")
     assert "4 failed, 1 passed" in worse.stdout, worse.stdout
-    assert "test_suite.py::test_first compiled to more than counts.json says: graph breaks 0 -> 1, graphs" in worse.stdout
+    assert (
+        "test_suite.py::test_first compiled to more than counts.json says: graph breaks 0 -> 1, graphs" in worse.stdout
+    )
     assert 'test_suite.py:7: print("here"): ' in worse.stdout
     assert "pytest --graphdbg-baseline counts.json --graphdbg-update test_suite.py::test_first" in worse.stdout
     assert file.read_text() == written
     file.write_text(json.dumps({"test_suite.py::test_first": one | {"nodes": 9}, "test_other.py::test_x": one}))
     better = run(tmp_path, *words, "-k", "first or asserts").stdout
-    assert "1 test better than counts.json says; to write it down: pytest --graphdbg-baseline counts.json --graph" in better
+    assert (
+        "1 test better than counts.json says; to write it down: pytest --graphdbg-baseline counts.json --graph"
+        in better
+    )
     assert "test_suite.py::test_first: nodes 9 -> 4" in better and "1 test not in counts.json" in better
     run(tmp_path, *words, "--graphdbg-update", "-k", "first")
     assert json.loads(file.read_text()) == {"test_suite.py::test_first": one, "test_other.py::test_x": one}

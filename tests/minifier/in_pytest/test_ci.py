@@ -42,9 +42,13 @@ def taken(step: dict[str, Any], folder: Path, **given: str) -> tuple[subprocess.
     program = folder / "step.sh"
     program.write_text(step["run"])
     done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", program], cwd=folder, capture_output=True, text=True, check=False,
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", **files, **environment},
-    )  # fmt: skip
+    )
     return done, dict(line.split("=", 1) for line in output.read_text().splitlines())
 
 
@@ -55,8 +59,12 @@ def red(folder: Path, test: str) -> Path:
     process.save_graph(chain())
     process.close()
     (place / "minified" / "case").mkdir(parents=True)
-    for name, text in {"said.txt": f"{test}: fails\n", "minified/repro.py": "repro", "minified/repro.safetensors": "weights",
-                       "minified/issue.md": f"The issue of {test}."}.items():  # fmt: skip
+    for name, text in {
+        "said.txt": f"{test}: fails\n",
+        "minified/repro.py": "repro",
+        "minified/repro.safetensors": "weights",
+        "minified/issue.md": f"The issue of {test}.",
+    }.items():
         (place / name).write_text(text)
     return place
 
@@ -71,13 +79,20 @@ def test_of_a_red_job_pack_page_repro_and_issue_are_kept_and_told(tmp_path: Path
     done, outputs = taken(collect, tmp_path)
     assert (done.returncode, outputs) == (0, {"found": "1", "folder": "graphdbg-ci"}), done.stderr
     out = tmp_path / "graphdbg-ci"
-    assert kept(out) == {"summary.md", *(f"test_a-test_b/{name}" for name in ("run.zip", "page.html", "repro.py", "issue.md"))}
+    assert kept(out) == {
+        "summary.md",
+        *(f"test_a-test_b/{name}" for name in ("run.zip", "page.html", "repro.py", "issue.md")),
+    }
     assert zipfile.ZipFile(out / "test_a-test_b" / "run.zip").testzip() is None
     assert (out / "test_a-test_b" / "page.html").read_text().startswith("<!doctype html>")
     told = (tmp_path / "github-summary").read_text()
     assert told == "before\n" + (out / "summary.md").read_text()
-    for said in ("    test_a-test_b: fails\n", "`python test_a-test_b/repro.py`", "The issue of test_a-test_b.",
-                 "repro.safetensors, values of tensors, which was left out"):  # fmt: skip
+    for said in (
+        "    test_a-test_b: fails\n",
+        "`python test_a-test_b/repro.py`",
+        "The issue of test_a-test_b.",
+        "repro.safetensors, values of tensors, which was left out",
+    ):
         assert said in told
     assert upload["if"] == "steps.collect.outputs.found != '0'"
     assert upload["with"]["path"] == "${{ steps.collect.outputs.folder }}"
@@ -124,9 +139,14 @@ def test_a_pack_that_is_not_clean_is_not_kept_and_one_that_fails_is_said(tmp_pat
         assert ("secret-of-mine" in done.stderr) == (code == 3)
 
 
-@pytest.mark.parametrize(("words", "why"), [
-    (["-o"], "-o needs a value"), (["--all"], "no such option: --all"), (["-t", "1.5"], "-t takes whole seconds, not 1.5"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["-o"], "-o needs a value"),
+        (["--all"], "no such option: --all"),
+        (["-t", "1.5"], "-t takes whole seconds, not 1.5"),
+    ],
+)
 def test_bad_usage_is_a_sentence(tmp_path: Path, words: list[str], why: str) -> None:
     done = collected(tmp_path, *words)
     assert done.returncode == 2 and done.stderr.startswith(f"collect.sh: {why}") and not list(tmp_path.iterdir())

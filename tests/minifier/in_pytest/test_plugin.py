@@ -1,4 +1,5 @@
-"""`pytest --graphdbg` on suites of its own: what it costs where nothing fails, and what it says of tests that failed."""
+"""`pytest --graphdbg` on suites of its own: what it costs where nothing fails, and what it says of tests that
+failed."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def run(folder: Path, *words: str, suite: str) -> subprocess.CompletedProcess[st
 
 
 def test_where_nothing_compiles_torch_and_our_rooms_are_not_imported(tmp_path: Path) -> None:
-    done = run(tmp_path, suite="""
+    done = run(
+        tmp_path,
+        suite="""
 import sys
 
 def test_green():
@@ -55,7 +58,8 @@ def test_green():
 def test_red():
     ours = [name for name in sys.modules if name.startswith("graphdbg.")]
     assert ours == [] or "torch" in sys.modules, ours
-""")  # fmt: skip
+""",
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     (ours,) = re.findall(r"AssertionError: (\[.*\])", done.stdout)[:1]
     rooms = {"dumps", "dumps.displayed", "minifier", "minifier.in_pytest", "minifier.in_pytest.plugin"}
@@ -63,7 +67,9 @@ def test_red():
     assert "= graphdbg =" not in done.stdout and not (tmp_path / FOLDER).exists()
 
 
-def test_the_arguments_of_the_run_are_kept_but_for_the_places_of_tests(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+def test_the_arguments_of_the_run_are_kept_but_for_the_places_of_tests(
+    pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
     given, places = SimpleNamespace(args=("--rootdir", ".", "-x", ".")), SimpleNamespace(file_or_dir=["."])
     manager = pytestconfig.pluginmanager
     config: Any = SimpleNamespace(invocation_params=given, option=places, rootpath=tmp_path, pluginmanager=manager)
@@ -72,8 +78,14 @@ def test_the_arguments_of_the_run_are_kept_but_for_the_places_of_tests(pytestcon
 
 
 def test_of_a_repro_of_a_whole_test_the_rate_is_said_in_one_line(pytestconfig: pytest.Config) -> None:
-    done = {"verdict": "fails", "kind": "wrong_numbers", "repro": "shows", "repro_path": "program/repro.py",
-            "repro_rate": "3 of 3", "repro_told": "FAILS (values): call 1 of 1: result[0] differs\n"}  # fmt: skip
+    done = {
+        "verdict": "fails",
+        "kind": "wrong_numbers",
+        "repro": "shows",
+        "repro_path": "program/repro.py",
+        "repro_rate": "3 of 3",
+        "repro_told": "FAILS (values): call 1 of 1: result[0] differs\n",
+    }
     lines = Failing(pytestconfig, "test_a.py::test_b", 60.0, print)._told(1, done, None, "")
     assert not any("\n" in line for line in lines) and "shows the failure 3 of 3 in processes" in lines[-1], lines
 
@@ -90,9 +102,15 @@ def test_failing_tests_that_compiled_end_in_a_repro_or_in_what_agrees(tmp_path: 
     done = run(tmp_path, "-n", "2", "--graphdbg-time", "500", suite=SUITE)
     assert done.returncode == 1, done.stdout + done.stderr
     said = done.stdout.partition("= graphdbg =")[2]
-    assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {"test_suite-test_own_mistake-3", "test_suite-test_wrong"}
+    assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {
+        "test_suite-test_own_mistake-3",
+        "test_suite-test_wrong",
+    }
     assert "test_suite.py::test_wrong: fails: wrong numbers (layer inductor)" in said, done.stdout
-    assert "test_own_mistake[3]: what it compiles agrees with eager" in said and "test_plain" not in said.split("= short")[0]
+    assert (
+        "test_own_mistake[3]: what it compiles agrees with eager" in said
+        and "test_plain" not in said.split("= short")[0]
+    )
     repro = tmp_path / FOLDER / "test_suite-test_wrong" / "minified" / "repro.py"
     assert f"python {repro.relative_to(tmp_path)}" in said
     assert subprocess.run([sys.executable, repro], check=False, capture_output=True).returncode == 1
@@ -101,7 +119,11 @@ def test_failing_tests_that_compiled_end_in_a_repro_or_in_what_agrees(tmp_path: 
 
 @pytest.mark.slow
 def test_where_only_a_rounding_parts_them_that_is_said_and_its_repro_is_left(tmp_path: Path) -> None:
-    done = run(tmp_path, "--graphdbg-time", "300", suite="""
+    done = run(
+        tmp_path,
+        "--graphdbg-time",
+        "300",
+        suite="""
 import torch
 
 def model(x):
@@ -110,7 +132,8 @@ def model(x):
 def test_rounded():
     x = torch.arange(20.0).reshape(4, 5) / 7
     torch.testing.assert_close(torch.compile(model)(x), model(x), rtol=1e-5, atol=1e-5)
-""")  # fmt: skip
+""",
+    )
     said = done.stdout.partition("= graphdbg =")[2]
     assert "test_suite.py::test_rounded: rounding: nothing convicts the compiler" in said, done.stdout
     assert "shows the failure in 3 of 3" in said and "work-around: import torch._inductor.config" in said

@@ -63,11 +63,13 @@ def test_each_branch_keeps_one_node() -> None:
     given = captured(branches, torch.ones(3))
     assert inside.propose(given) == [
         [
-            "bodies cond_true_0 add relu", "bodies cond_true_0 relu mul", "bodies cond_true_0 mul sin",
-            "bodies cond_false_0 sub cos"
+            "bodies cond_true_0 add relu",
+            "bodies cond_true_0 relu mul",
+            "bodies cond_true_0 mul sin",
+            "bodies cond_false_0 sub cos",
         ],
         ["bodies cond_true_0 sin l_x__1", "bodies cond_false_0 cos l_x__1"],
-    ]  # fmt: skip
+    ]
     result = reduced(given)
     assert (calls(result, "cond_true_0"), calls(result, "cond_false_0")) == (["sin"], ["cos"])
     assert len(calls(given, "cond_true_0")) == 4, "the case itself is left alone"

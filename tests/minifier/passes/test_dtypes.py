@@ -1,4 +1,5 @@
-"""Plainer dtypes everywhere at once: before and after; and a planted bug of bfloat16 code that has nothing to do with it."""
+"""Plainer dtypes everywhere at once: before and after; and a planted bug of bfloat16 code that has nothing to do with
+it."""
 
 from __future__ import annotations
 

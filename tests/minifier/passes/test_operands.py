@@ -64,12 +64,17 @@ def reduced(case: Live) -> tuple[Live, list[str]]:
 def taken(case: Live, name: str) -> Any:
     """The arguments of a call behind its graphs, as the number in each list."""
     (node,) = (node for node in case.gm.graph.nodes if node.name == name)
-    return [len(one) if isinstance(one, (tuple, list)) else 1 for one in node.args if getattr(one, "op", "") != "get_attr"]
+    return [
+        len(one) if isinstance(one, (tuple, list)) else 1 for one in node.args if getattr(one, "op", "") != "get_attr"
+    ]
 
 
 def three(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return torch.cond(
-        x.sum() > 0, lambda x, y, w: (x.sin(), y + 1, x + w), lambda x, y, w: (x.cos(), y - 1, x * w), (x, y.tanh(), w.exp())
+        x.sum() > 0,
+        lambda x, y, w: (x.sin(), y + 1, x + w),
+        lambda x, y, w: (x.cos(), y - 1, x * w),
+        (x, y.tanh(), w.exp()),
     )[0]
 
 

@@ -1,4 +1,5 @@
-"""Simpler operators, arguments and numbers: before and after, as text; and a planted bug in which any operator would do."""
+"""Simpler operators, arguments and numbers: before and after, as text; and a planted bug in which any operator would
+do."""
 
 from __future__ import annotations
 

@@ -117,7 +117,11 @@ def test_sizes_keep_the_order_in_memory_size_arguments_and_whole_numbers_in_rang
 
 def test_operators_of_the_same_form_stand_in() -> None:
     given = mixed()
-    assert offered(given, "node")["{gelu} = aten.gelu.default"] == ["neg in its place", "left out", "sigmoid in its place"]
+    assert offered(given, "node")["{gelu} = aten.gelu.default"] == [
+        "neg in its place",
+        "left out",
+        "sigmoid in its place",
+    ]
     assert targets(applied(given, "probes operator gelu sigmoid 0"))[1] == "aten.sigmoid.default"
     negated = case(lambda x: [-x], torch.randn(3))
     assert offered(negated, "node") == {"{neg} = aten.neg.default": ["sigmoid in its place", "abs in its place"]}
@@ -156,7 +160,9 @@ def test_numbers_in_arguments_also_the_plain_ones() -> None:
     given = mixed()
     found = offered(given, "constant")
     scale = found.pop("{mul}.other = 2.5")
-    assert scale[:2] == ["3.75", "-2.5"] and {"1.0", "2.0"} <= set(scale[2:]), "what the pass may have asked is told if it did"
+    assert scale[:2] == ["3.75", "-2.5"] and {"1.0", "2.0"} <= set(scale[2:]), (
+        "what the pass may have asked is told if it did"
+    )
     assert found == {"{sum_1}.dim[0] = 1": ["0"], "{sum_1}.keepdim = True": ["False"]}
     assert run(applied(given, "probes constant sum_1 0 0"))[0].shape == (1, 3)
     assert run(applied(given, "probes constant sum_1 1 False"))[0].shape == (4,)
@@ -165,8 +171,9 @@ def test_numbers_in_arguments_also_the_plain_ones() -> None:
 def test_values_by_what_an_input_holds() -> None:
     given = case(lambda x, i: [x * 2, i + 1], torch.ones(3), torch.tensor([0, 2]))
     assert offered(given, "values") == {
-        "values of {x_1} = ones": ["randn", "arange"], "values of {i_1} = as recorded": ["zeros", "other numbers"],
-    }  # fmt: skip
+        "values of {x_1} = ones": ["randn", "arange"],
+        "values of {i_1} = as recorded": ["zeros", "other numbers"],
+    }
     seeded = applied(given, "values 0 randn")
     assert offered(seeded, "values")["values of {x_1} = randn"][:2] == ["another seed", "ones"]
     assert not torch.equal(applied(seeded, "probes fill 0 randn1").inputs[0], seeded.inputs[0])
@@ -175,10 +182,13 @@ def test_values_by_what_an_input_holds() -> None:
 
 
 def test_strides_and_settings() -> None:
-    given = case(lambda x, y: [x.t() + y], torch.randn(2, 3), torch.randn(2, 3).t(), config={"inductor": {"cpp.simdlen": 1}})
+    given = case(
+        lambda x, y: [x.t() + y], torch.randn(2, 3), torch.randn(2, 3).t(), config={"inductor": {"cpp.simdlen": 1}}
+    )
     assert offered(given, "strides") == {
-        "{x_1}.stride() = (3, 1)": ["transposed"], "{y_1}.stride() = (1, 3)": ["contiguous"],
-    }  # fmt: skip
+        "{x_1}.stride() = (3, 1)": ["transposed"],
+        "{y_1}.stride() = (1, 3)": ["contiguous"],
+    }
     assert applied(given, "probes transposed 0").inputs[0].stride() == (1, 2)
     assert offered(given, "setting") == {"inductor.cpp.simdlen = 1": ["its default"]}
     assert offered(given, "dtype") == {"dtype of {x_1}, {y_1} = float32": ["float64", "bfloat16"]}

@@ -1,4 +1,5 @@
-"""A case that enters from the top: what changes in it, what is never proposed, and that every recorded stage gets there."""
+"""A case that enters from the top: what changes in it, what is never proposed, and that every recorded stage gets
+there."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def test_the_graph_enters_from_the_top_with_functions_of_torch() -> None:
     result = program.apply(given, plain)
     assert calls(result) == ["relu", "view", "getitem", "softmax", "gelu_backward.default"]
     assert (result.spec.stage, result.spec.compile_kwargs) == ("dynamo", {})
-    assert result.spec.ambient == Ambient(matmul_precision="high"), "what the graph has in it already must not come twice"
+    assert result.spec.ambient == Ambient(matmul_precision="high"), (
+        "what the graph has in it already must not come twice"
+    )
     assert not result.inputs[0].requires_grad
     assert not result.gm.graph.output_node().meta
     for one, other in zip(result.gm(*result.inputs), given.gm(*given.inputs), strict=False):
@@ -124,17 +127,22 @@ def test_symbols_stay() -> None:
     (given,) = seen
     places = given.gm.graph.find_nodes(op="placeholder")
     given.inputs = [
-        torch.randn(3, 4) if isinstance(node.meta["val"], torch.Tensor) else (3, 4)[at] for at, node in enumerate(places)
+        torch.randn(3, 4) if isinstance(node.meta["val"], torch.Tensor) else (3, 4)[at]
+        for at, node in enumerate(places)
     ]
     (plain,), _ = program.propose(given)
     result = program.apply(given, plain)
-    (x,) = (node for node in result.gm.graph.find_nodes(op="placeholder") if isinstance(node.meta["example_value"], torch.Tensor))
+    (x,) = (
+        node
+        for node in result.gm.graph.find_nodes(op="placeholder")
+        if isinstance(node.meta["example_value"], torch.Tensor)
+    )
     assert [str(size) for size in x.meta["example_value"].shape] == [str(size) for size in places[-1].meta["val"].shape]
     assert result.spec.dynamic
     assert judge(result, "decomposed").text == "ok"
 
 
-SCRIPT = '''
+SCRIPT = """
 import torch
 import torch._inductor.config as config
 
@@ -163,13 +171,22 @@ step(x, one, two).sum().backward()
 with torch.no_grad():
     step(x, one, two)
 net(x, one, two).sum().backward()
-'''
+"""
 
 
 STAGES = (
-    "dynamo", "pre_grad", "joint", "joint_passed", "forward", "backward", "inference", "compiled_autograd", "post_grad_forward",
-    "post_grad_backward", "post_grad_inference",
-)  # fmt: skip
+    "dynamo",
+    "pre_grad",
+    "joint",
+    "joint_passed",
+    "forward",
+    "backward",
+    "inference",
+    "compiled_autograd",
+    "post_grad_forward",
+    "post_grad_backward",
+    "post_grad_inference",
+)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +204,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
-def test_every_stage_that_is_recorded_ends_as_a_plain_program(stage: str, recorded: dict[str, Path], tmp_path: Path) -> None:
+def test_every_stage_that_is_recorded_ends_as_a_plain_program(
+    stage: str, recorded: dict[str, Path], tmp_path: Path
+) -> None:
     options = MinifyOptions(without=("needs",), max_queries=80)
     result = minify_saved(load_graph(recorded[stage]), out=tmp_path / "out", options=options)
     saved = load_graph(tmp_path / "out/case")

@@ -31,7 +31,11 @@ def captured(f: Any, *inputs: torch.Tensor, **ambient: Any) -> Live:
 
 
 def called(case: Live) -> list[str]:
-    return [getattr(node.target, "__name__", str(node.target)) for node in case.gm.graph.nodes if node.op.startswith("call_")]
+    return [
+        getattr(node.target, "__name__", str(node.target))
+        for node in case.gm.graph.nodes
+        if node.op.startswith("call_")
+    ]
 
 
 def dtypes(case: Live) -> list[torch.dtype]:
@@ -49,7 +53,10 @@ def regions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def test_regions_go_one_kind_at_a_time() -> None:
     given = captured(regions, torch.randn(3, 3))
     first, second = switches.propose(given)
-    assert (first, second) == (["switches regions autocast", "switches regions grad"], ["switches dtype float16 bfloat16"])
+    assert (first, second) == (
+        ["switches regions autocast", "switches regions grad"],
+        ["switches dtype float16 bfloat16"],
+    )
     off = switches.apply(given, "switches regions autocast")
     assert called(off) == ["matmul", "_set_grad_enabled", "sin", "_set_grad_enabled"]
     assert dtypes(off)[0] is torch.float32

@@ -1,7 +1,10 @@
-"""Models of at least 300 nodes, what a case is put into the middle of; `chain` writes this file's source before that of a case.
+"""Models of at least 300 nodes, what a case is put into the middle of; `chain` writes this file's source before that of
+a case.
 
-Each takes `call`, a function of the hidden state, and of further inputs of the model, that gives the next hidden state and
-a tuple of what is returned beside the model's own output. `host(name, call)` gives a model and the arguments of one call.
+Each takes `call`, a function of the hidden state, and of further inputs of the model, that gives the next hidden state
+and
+a tuple of what is returned beside the model's own output. `host(name, call)` gives a model and the arguments of one
+call.
 """
 
 import torch

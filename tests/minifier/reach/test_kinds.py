@@ -1,4 +1,5 @@
-"""Every kind of failure inside a model of at least 300 nodes: minified by the commands that a user types, shown with torch alone.
+"""Every kind of failure inside a model of at least 300 nodes: minified by the commands that a user types, shown with
+torch alone.
 
 What each case must show is written in its own file (`kinds/`); see `chain`. The whole of it is slow.
 """
@@ -29,9 +30,21 @@ def _chain() -> ModuleType:
 
 chain = _chain()
 ASKED = {
-    "compile crash", "C++ compile error", "run-time error", "segfault", "hang", "wrong number forward", "wrong gradient",
-    "NaN", "stride", "memory", "flaky 0.6", "dynamic-shape only", "cond body", "custom op",
-}  # fmt: skip
+    "compile crash",
+    "C++ compile error",
+    "run-time error",
+    "segfault",
+    "hang",
+    "wrong number forward",
+    "wrong gradient",
+    "NaN",
+    "stride",
+    "memory",
+    "flaky 0.6",
+    "dynamic-shape only",
+    "cond body",
+    "custom op",
+}
 
 
 def test_there_is_a_case_of_each_kind() -> None:

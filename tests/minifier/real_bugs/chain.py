@@ -1,9 +1,14 @@
-"""One real bug from a plain user script to a repro: `dump`, `triage`, `minify`, the repro in clean processes with torch alone.
+"""One real bug from a plain user script to a repro: `dump`, `triage`, `minify`, the repro in clean processes with torch
+alone.
 
-Every step is the command that a user types, in a process of its own, with default flags. A case is a file of `cases/`: NUMBER,
-MODE (no_grad, plain, grad: a backward follows), RUNGS (those that may be named), SAYS (the failure's text), CORE (what must be
-left, a pattern for each op), MOST (operations that may be left), and perhaps INPUTS (what `dump` keeps of them), CHECK, MATCH (a
-text of the repro's output), DYNAMIC, `CALLS()` (argument lists of several calls), DTYPE, IN_LAYER (`f` takes the hidden state) or
+Every step is the command that a user types, in a process of its own, with default flags. A case is a file of `cases/`:
+NUMBER,
+MODE (no_grad, plain, grad: a backward follows), RUNGS (those that may be named), SAYS (the failure's text), CORE (what
+must be
+left, a pattern for each op), MOST (operations that may be left), and perhaps INPUTS (what `dump` keeps of them), CHECK,
+MATCH (a
+text of the repro's output), DYNAMIC, `CALLS()` (argument lists of several calls), DTYPE, IN_LAYER (`f` takes the hidden
+state) or
 a `middle()` of its own; IN_NO_GRAPH says why no graph shows the failure.
 
 >>> row = follow("007", "alone", Path("work"))
@@ -75,7 +80,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @dataclass
 class Row:
-    """What became of one case: `ids` recorded, the rung that triage named, sizes, names of what is left, the repro's runs."""
+    """What became of one case: `ids` recorded, the rung that triage named, sizes, names of what is left, the repro's
+    runs."""
 
     case: str
     where: str

@@ -1,6 +1,8 @@
-"""A small decoder, what a case is put into the middle of; `chain` writes its source behind that of a case, whose `f` it calls.
+"""A small decoder, what a case is put into the middle of; `chain` writes its source behind that of a case, whose `f` it
+calls.
 
-With `in_layer`, `f` takes the hidden state and gives the next. Else it takes inputs of its own beside the tokens, and its results
+With `in_layer`, `f` takes the hidden state and gives the next. Else it takes inputs of its own beside the tokens, and
+its results
 are both returned and added to the hidden state, as far as they are tensors.
 """
 

@@ -25,9 +25,13 @@ from ...dumps.graphs import MemoryTensors
 
 ACCURACY = Signature("accuracy", "compare", size=1.0, raw="output 0: relative error 1")
 CRASH = Signature(
-    "crash", "compile", "torch._inductor.exc.CppCompileError", "‘compile’ was not declared in this scope",
-    detail="C++", raw="‘compile’ was not declared in this scope",
-)  # fmt: skip
+    "crash",
+    "compile",
+    "torch._inductor.exc.CppCompileError",
+    "‘compile’ was not declared in this scope",
+    detail="C++",
+    raw="‘compile’ was not declared in this scope",
+)
 
 
 def tensor(*shape: int, dtype: str = "float32", **more: Any) -> TensorValue:
@@ -63,8 +67,13 @@ def relu_record(plant: str | None = "accuracy", **more: Any) -> GraphRecord:
     return record_of({"x": tensor(4, 8)}, [relu], ["relu"], config=config, ambient=Ambient(grad=False), **more)
 
 
-def case_of(record: GraphRecord, failure: Signature = ACCURACY, inputs: dict[str, InputRecord] | None = None,
-            store: MemoryTensors | None = None, rung: str = "inductor") -> ReproFacts:  # fmt: skip
+def case_of(
+    record: GraphRecord,
+    failure: Signature = ACCURACY,
+    inputs: dict[str, InputRecord] | None = None,
+    store: MemoryTensors | None = None,
+    rung: str = "inductor",
+) -> ReproFacts:
     """A case with what was seen of its inputs."""
     names = [item.name for item in record.graph.nodes if item.op == "placeholder"]
     seen = None

@@ -1,10 +1,14 @@
-"""Verified inside if and only if the repro ends with 1, and with 0 without the fault: on random small graphs with planted faults.
+"""Verified inside if and only if the repro ends with 1, and with 0 without the fault: on random small graphs with
+planted faults.
 
     python -m tests.minifier.report.property_run --examples 500 --minutes 60        (make property; resumable)
 
-An example is judged under its rung in a child, with the fault. Where it fails there, a repro is written as by `minify` and has to
-end with 1, with --without-fault 0; where it does not fail, the plainest program that asks for such a failure has to end with 0.
-Programs run in children of a warm server, which hides graphdbg from them; each twentieth is run in a Python of its own, too.
+An example is judged under its rung in a child, with the fault. Where it fails there, a repro is written as by `minify`
+and has to
+end with 1, with --without-fault 0; where it does not fail, the plainest program that asks for such a failure has to end
+with 0.
+Programs run in children of a warm server, which hides graphdbg from them; each twentieth is run in a Python of its own,
+too.
 """
 
 from __future__ import annotations
@@ -46,7 +50,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")"""
 
 
 class Row(NamedTuple):
-    """One example. `inside`: the verdict; `repro`: shows, passes, none; `codes`: with the fault and without; `why`: what is
+    """One example. `inside`: the verdict; `repro`: shows, passes, none; `codes`: with the fault and without; `why`:
+    what is
     wrong."""
 
     seed: int
@@ -68,7 +73,8 @@ class Row(NamedTuple):
 
 @contextmanager
 def in_children(server: ForkServer) -> Iterator[None]:
-    """While open, a repro is a child of the warm server in place of a fresh process, and its layers are not asked for; faults are
+    """While open, a repro is a child of the warm server in place of a fresh process, and its layers are not asked for;
+    faults are
     planted in children alone."""
     usual = verify.run_once, verify.probe, bundle.import_modules
     verify.run_once, verify.probe = partial(_in_child, server), lambda program, **_: {}  # type: ignore[assignment]
@@ -105,9 +111,16 @@ def example(seed: int, server: ForkServer, folder: Path, *, alone: bool = True) 
         why = "" if code == verify.GONE else f"it passes inside, its program ends with {code}"
         return row("", script.entry, [code], why, time.monotonic() - began)
     report = bundle.emit_report(
-        saved, folder / "out", signature=judged.signature, rung=rung, imports=(fault,), times=1, narrate=_quiet, bare=server,
+        saved,
+        folder / "out",
+        signature=judged.signature,
+        rung=rung,
+        imports=(fault,),
+        times=1,
+        narrate=_quiet,
+        bare=server,
         verdict=judged.verdict,
-    )  # fmt: skip
+    )
     codes: list[int | None] = []
     why = "" if report.says == "shows" else f"fails inside, repro {report.says}: {' '.join(report.notes)}"
     if not why and report.without != "ends with 0":
@@ -120,9 +133,12 @@ def example(seed: int, server: ForkServer, folder: Path, *, alone: bool = True) 
 
 def _alone(program: Path, *flags: str) -> int:
     return subprocess.run(
-        [sys.executable, "-I", "-c", ALONE, str(PLANTED), str(program), *flags], capture_output=True, check=False, timeout=300,
+        [sys.executable, "-I", "-c", ALONE, str(PLANTED), str(program), *flags],
+        capture_output=True,
+        check=False,
+        timeout=300,
         env=os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},  # or torch looks for our entry point
-    ).returncode  # fmt: skip
+    ).returncode
 
 
 def _quiet(_: object) -> None:
@@ -130,7 +146,12 @@ def _quiet(_: object) -> None:
 
 
 def rows(
-    seeds: list[int], server: ForkServer, jobs: int, tell: Callable[[Row], None], until: float = float("inf"), *,
+    seeds: list[int],
+    server: ForkServer,
+    jobs: int,
+    tell: Callable[[Row], None],
+    until: float = float("inf"),
+    *,
     alone: bool = True,
 ) -> list[Row]:
     """The examples, some at a time, each told as it comes; no new one after `until` (time.monotonic)."""
@@ -153,7 +174,9 @@ def main() -> int:
     options.add_argument("--examples", type=int, default=500)
     options.add_argument("--minutes", type=float, default=60.0, help="no new example after so long")
     options.add_argument("--jobs", type=int, default=2)
-    options.add_argument("--rows", type=Path, default=Path(".cache/property.jsonl"), help="a line per example; else it goes on")
+    options.add_argument(
+        "--rows", type=Path, default=Path(".cache/property.jsonl"), help="a line per example; else it goes on"
+    )
     chosen = options.parse_args()
     chosen.rows.parent.mkdir(parents=True, exist_ok=True)
     known = [Row(**json.loads(line)) for line in chosen.rows.read_text().splitlines()] if chosen.rows.exists() else []
@@ -175,7 +198,10 @@ def main() -> int:
         known += rows(missing, server, chosen.jobs, tell, until)
     wrong = [row for row in known if row.why]
     failing = [row for row in known if row.repro]
-    print(f"{len(known)} of {chosen.examples} examples, {len(failing)} fail inside, the property does not hold of {len(wrong)}")
+    print(
+        f"{len(known)} of {chosen.examples} examples, {len(failing)} fail inside, the property does not hold "
+        f"of {len(wrong)}"
+    )
     for what in ("inside", "repro", "entry", "fault"):
         print(f"  {what}: {dict(Counter(getattr(row, what) for row in known))}")
     return 1 if wrong else 2 if len(known) < chosen.examples else 0

@@ -1,6 +1,8 @@
-"""Random small graphs with a fault planted in an operator, silu, or in their constants, at a rung that needs no C++ compiler.
+"""Random small graphs with a fault planted in an operator, silu, or in their constants, at a rung that needs no C++
+compiler.
 
-What makes repros hard is in them: constants of no dimension and of several, views, writes in place to what is given, inputs
+What makes repros hard is in them: constants of no dimension and of several, views, writes in place to what is given,
+inputs
 that lie in one memory, graphs that return nothing.
 
 >>> gm, inputs, stage = small_graph(7)
@@ -50,7 +52,8 @@ def case_of(seed: int) -> tuple[str, fx.GraphModule, list[torch.Tensor], str]:
 
 
 def small_graph(seed: int, *, constant: bool = False) -> tuple[fx.GraphModule, list[torch.Tensor], str]:
-    """A traced graph of one to four steps around a silu, its inputs, and the stage that it is said to be of. `constant`: the
+    """A traced graph of one to four steps around a silu, its inputs, and the stage that it is said to be of.
+    `constant`: the
     first step is one with a constant."""
     rng = random.Random(seed)
     torch.manual_seed(seed)

@@ -1,4 +1,5 @@
-"""artifacts.zip: the same bytes for the same report, redacted, with the graph's own journal lines, never over another file."""
+"""artifacts.zip: the same bytes for the same report, redacted, with the graph's own journal lines, never over another
+file."""
 
 from __future__ import annotations
 

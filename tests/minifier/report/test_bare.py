@@ -1,4 +1,5 @@
-"""Programs in a server that imported torch before they are needed: exit codes, environment and end as in whole new processes."""
+"""Programs in a server that imported torch before they are needed: exit codes, environment and end as in whole new
+processes."""
 
 from __future__ import annotations
 
@@ -47,9 +48,15 @@ def program(folder: Path, text: str) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("raise SystemExit(1)", 1), ("", 0), ("import sys; sys.exit(2)", 2), ("1 / 0", 1), ("raise SystemExit('words')", 1),
-     ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", -signal.SIGSEGV)],
-)  # fmt: skip
+    [
+        ("raise SystemExit(1)", 1),
+        ("", 0),
+        ("import sys; sys.exit(2)", 2),
+        ("1 / 0", 1),
+        ("raise SystemExit('words')", 1),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", -signal.SIGSEGV),
+    ],
+)
 def test_a_program_ends_as_it_would_alone(text: str, code: int, tmp_path: Path, bare: ForkServer) -> None:
     told = verify.run_once(program(tmp_path, text), bare=bare)
     alone = subprocess.run([sys.executable, program(tmp_path, text)], capture_output=True, text=True)

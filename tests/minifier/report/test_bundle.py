@@ -1,4 +1,5 @@
-"""Which program is chosen, what is written and never overwritten, what is said when nothing fails. Processes are stand-ins."""
+"""Which program is chosen, what is written and never overwritten, what is said when nothing fails. Processes are
+stand-ins."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ Judge = Callable[[str], int]
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], list[str]]:
-    """Puts a function of the program's text in the place of fresh processes, which end with 0 without the fault; the list gathers
+    """Puts a function of the program's text in the place of fresh processes, which end with 0 without the fault; the
+    list gathers
     the programs that were run with it."""
     seen: list[str] = []
 
@@ -125,9 +127,14 @@ def test_what_has_no_plain_form_gives_an_issue_without_a_program(
 ) -> None:
     judged(lambda text: 1)
     saved = case_folder(tmp_path / "case", relu_record())
-    report = bundle.emit_report(saved, tmp_path / "out", signature=Signature("nondeterministic", "eager"), narrate=quiet)
+    report = bundle.emit_report(
+        saved, tmp_path / "out", signature=Signature("nondeterministic", "eager"), narrate=quiet
+    )
     assert report.repro is None
-    assert "no repro.py: no repro can be written for a failure of the kind 'nondeterministic' yet" in report.issue.read_text()
+    assert (
+        "no repro.py: no repro can be written for a failure of the kind 'nondeterministic' yet"
+        in report.issue.read_text()
+    )
 
 
 def test_a_hostile_graph_is_refused_before_anything_runs(tmp_path: Path, judged: Callable[[Judge], list[str]]) -> None:
@@ -153,8 +160,9 @@ def test_home_folders_leave_the_program_too(tmp_path: Path, judged: Callable[[Ju
     assert "cannot open <path>" in seen[0]
 
 
-def test_the_command_takes_what_minify_left(tmp_path: Path, judged: Callable[[Judge], list[str]],
-                                            capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+def test_the_command_takes_what_minify_left(
+    tmp_path: Path, judged: Callable[[Judge], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
     seen = judged(lambda text: 1)
     case_folder(tmp_path / "small" / "case", relu_record())
     left = {
@@ -232,7 +240,9 @@ def test_a_report_that_is_there_is_run_again_and_packed_and_nothing_is_written_a
 ) -> None:
     out = tmp_path / "small"
     case_folder(out / "case", relu_record())
-    (out / "case" / "case.json").write_text(json.dumps({"signature": msgspec.to_builtins(ACCURACY), "rung": "inductor"}))
+    (out / "case" / "case.json").write_text(
+        json.dumps({"signature": msgspec.to_builtins(ACCURACY), "rung": "inductor"})
+    )
     (out / "repro.py").write_text("import sys\nsys.exit(1)\n")
     (out / "issue.md").write_text("it is wrong\n")
     assert graphdbg(["report", str(out)]) == 2  # nobody wrote this program here

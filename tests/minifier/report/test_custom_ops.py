@@ -97,9 +97,11 @@ def test_the_registration_is_taken_with_what_it_uses(ops: ModuleType) -> None:
     assert found is not None
     assert found.imports == ("from torch import Tensor", "import math")
     assert [one.splitlines()[0] for one in found.statements] == [
-        "FACTOR = 2.0", "def twice(x):", '@torch.library.custom_op("report_tests::double", mutates_args=())',
+        "FACTOR = 2.0",
+        "def twice(x):",
+        '@torch.library.custom_op("report_tests::double", mutates_args=())',
         "@double.register_fake",
-    ]  # fmt: skip
+    ]
     text = next(candidates(case_of(using("report_tests.double.default"), NEVER))).text
     assert "STAND-IN" not in text
     assert "SECRET" not in text
@@ -111,9 +113,10 @@ def test_its_lowering_is_taken_along(ops: ModuleType) -> None:
     found = source_of("report_tests::lowered")
     assert found is not None
     assert [one.splitlines()[0] for one in found.statements] == [
-        '@torch.library.custom_op("report_tests::lowered", mutates_args=())', "def register_lowering(ops):",
+        '@torch.library.custom_op("report_tests::lowered", mutates_args=())',
+        "def register_lowering(ops):",
         "@register_lowering([torch.ops.report_tests.double, torch.ops.report_tests.lowered.default])",
-    ]  # fmt: skip
+    ]
     whole = registered(using("report_tests.lowered.default"))
     assert whole is not None
     assert whole.imports == ("from math import prod, sqrt", "from torch import Tensor")
@@ -155,8 +158,15 @@ def test_lists_and_writes() -> None:
     written = registered(record_of({"x": tensor(2)}, [put], ["x"]))
     assert written is not None
     assert '"(Tensor(w0!) a0) -> ()"' in written.block
-    inside = call("y", "higher_order.auto_functionalized_v2", {"function": "nolib.into.default"}, x=node("x"),
-                  _out_base_index=0, _all_bases=[node("x")], value=SequenceValue("tuple", [tensor(2)]))  # fmt: skip
+    inside = call(
+        "y",
+        "higher_order.auto_functionalized_v2",
+        {"function": "nolib.into.default"},
+        x=node("x"),
+        _out_base_index=0,
+        _all_bases=[node("x")],
+        value=SequenceValue("tuple", [tensor(2)]),
+    )
     functional = registered(record_of({"x": tensor(2)}, [inside], ["y"]))
     assert functional is not None
     assert '"(*, Tensor x, Tensor(w1!) out) -> ()"' in functional.block

@@ -1,4 +1,5 @@
-"""The demo's own logic, with stand-ins for its steps: it picks the failing graph and stops with a sentence where a step fails."""
+"""The demo's own logic, with stand-ins for its steps: it picks the failing graph and stops with a sentence where a step
+fails."""
 
 from __future__ import annotations
 
@@ -70,8 +71,10 @@ def test_a_step_returns_its_data(demo: Demo) -> None:
     told: list[str] = []
     demo.narrate = told.append
     assert [row["id"] for row in json.loads(demo.step(["ls", "run", "--json"]))["graphs"]] == [
-        "0_0/dynamo", "0_0/forward", "0_0/backward",
-    ]  # fmt: skip
+        "0_0/dynamo",
+        "0_0/forward",
+        "0_0/backward",
+    ]
     assert told == ["\n$ graphdbg ls run --json"]
 
 

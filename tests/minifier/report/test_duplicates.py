@@ -17,18 +17,35 @@ from .cases import ACCURACY, CRASH
 AMIN = [("call_function", "aten.amin.default"), ("call_function", "secret_lib.mine.default")]
 
 
-@pytest.mark.parametrize(("signature", "asked"), [
-    (ACCURACY, "(inductor OR torch.compile) (wrong OR incorrect OR mismatch) amin"),
-    (Signature("metadata", "compare", detail="dtype"), "(inductor OR torch.compile) (dtype OR stride OR shape) amin"),
-    (Signature("hang", "compile"), "(inductor OR torch.compile) (hang OR stuck) amin"),
-    (CRASH, 'CppCompileError "was not declared in this scope"'),
-    (Signature("crash", "compile", "RuntimeError", "Not all inputs to pattern found in match.kwargs. argname=<n>"),
-     '"Not all inputs to pattern found in match.kwargs"'),
-    (Signature("missing_error", "compare", "NotImplementedError", "\"add_stub\" not implemented for 'UInt16'",
-               detail="aten.add.Tensor"),
-     '"not implemented for" add'),
-    (Signature("crash", "compile", "KeyError", "'<name>'"), "(inductor OR torch.compile) KeyError amin"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("signature", "asked"),
+    [
+        (ACCURACY, "(inductor OR torch.compile) (wrong OR incorrect OR mismatch) amin"),
+        (
+            Signature("metadata", "compare", detail="dtype"),
+            "(inductor OR torch.compile) (dtype OR stride OR shape) amin",
+        ),
+        (Signature("hang", "compile"), "(inductor OR torch.compile) (hang OR stuck) amin"),
+        (CRASH, 'CppCompileError "was not declared in this scope"'),
+        (
+            Signature(
+                "crash", "compile", "RuntimeError", "Not all inputs to pattern found in match.kwargs. argname=<n>"
+            ),
+            '"Not all inputs to pattern found in match.kwargs"',
+        ),
+        (
+            Signature(
+                "missing_error",
+                "compare",
+                "NotImplementedError",
+                "\"add_stub\" not implemented for 'UInt16'",
+                detail="aten.add.Tensor",
+            ),
+            '"not implemented for" add',
+        ),
+        (Signature("crash", "compile", "KeyError", "'<name>'"), "(inductor OR torch.compile) KeyError amin"),
+    ],
+)
 def test_what_is_searched_for(signature: Signature, asked: str) -> None:
     link = urlsplit(search_link(identity(signature, AMIN, reduced=True), signature.message, Redactor()))
     assert (link.netloc, link.path) == ("github.com", "/pytorch/pytorch/issues")
@@ -36,7 +53,9 @@ def test_what_is_searched_for(signature: Signature, asked: str) -> None:
 
 
 def test_nothing_of_the_machine_is_in_it() -> None:
-    text = normalise.message("could not open the file /home/ann/secret/weights of layer12 at 0x7f00 in model.py:33 for ann@host")
+    text = normalise.message(
+        "could not open the file /home/ann/secret/weights of layer12 at 0x7f00 in model.py:33 for ann@host"
+    )
     failure = identity(Signature("crash", "compile", "OSError", text), [], reduced=True)
     link = search_link(failure, text, Redactor(home="/home/ann", user="ann", folders=[]))
     assert not [word for word in ("ann", "secret", "7f00", "33", "model.py") if word in link.partition("q=")[2]]

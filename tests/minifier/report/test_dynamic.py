@@ -1,4 +1,5 @@
-"""A failure that needs dynamic sizes keeps them: the repro marks the dimension that must be dynamic, and says which it is."""
+"""A failure that needs dynamic sizes keeps them: the repro marks the dimension that must be dynamic, and says which it
+is."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def test_programs_say_which_dimension() -> None:
     sentence = "x, dimension 0, must be dynamic (mark_dynamic): with fixed sizes the failure is not there."
     assert one.text.splitlines()[1] == sentence
     assert "    torch._dynamo.mark_dynamic(inputs[0], 0)  # x\n    return inputs\n" in one.text
-    assert "torch.compile(graph, backend=\"inductor\" if FAULT else \"eager\", fullgraph=True)" in one.text
+    assert 'torch.compile(graph, backend="inductor" if FAULT else "eager", fullgraph=True)' in one.text
     assert "must be" not in next(marked(first, needed=False)).text, "nothing is claimed that no run has shown"
 
 

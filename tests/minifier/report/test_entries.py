@@ -73,7 +73,9 @@ def saved(folder: Path, gm: torch.fx.GraphModule, inputs: list[torch.Tensor], st
     ("made", "rung", "fault"),
     [(joint, "inductor", "planted_partition"), (branching, "inductor", "planted_lowering"), (writing, "lazy", "")],
 )
-def test_it_enters_where_it_was_recorded(made: Callable[[Path], SavedGraph], rung: str, fault: str, tmp_path: Path) -> None:
+def test_it_enters_where_it_was_recorded(
+    made: Callable[[Path], SavedGraph], rung: str, fault: str, tmp_path: Path
+) -> None:
     graph, stand = made(tmp_path / "case"), stands_for(rung)[-1]
     case = ReproFacts(graph.record, graph.inputs_record, graph.kept, ACCURACY, rung)
     case = replace(case, imports=(fault,), off="left out") if fault else case
@@ -112,8 +114,11 @@ def test_gradients_that_arrive_are_the_same_in_every_run_where_the_inputs_are_wr
     value, store = tensor(1, requires_grad=True), MemoryTensors()
     tanh = call("tanh", "torch.tanh", node("x"), value=value)
     ones = {"x": InputRecord(name="x", value=value, stored=stored(store, struct.pack("f", 1.0), value))}
-    text = script_of(case_of(record_of({"x": value}, [tanh], ["tanh"], stage="dynamo"), ACCURACY, ones, store), "torch.compile",
-                     "literal").text  # fmt: skip
+    text = script_of(
+        case_of(record_of({"x": value}, [tanh], ["tanh"], stage="dynamo"), ACCURACY, ones, store),
+        "torch.compile",
+        "literal",
+    ).text
     assert "torch.randn(1" not in text and "tangents = [torch.randn" in text and "torch.manual_seed(0)" in text, text
 
 
@@ -127,7 +132,9 @@ def test_where_nothing_can_be_left_out_it_runs_in_eager_mode_without_the_fault()
 
 def test_what_a_clock_tells_is_looked_for_with_the_module_first() -> None:
     tanh = call("tanh", "torch.tanh", node("x"), value=tensor(4))
-    case = case_of(record_of({"x": tensor(4)}, [tanh], ["tanh"], stage="inference"), Signature("hang", "compile", size=30.0))
+    case = case_of(
+        record_of({"x": tensor(4)}, [tanh], ["tanh"], stage="inference"), Signature("hang", "compile", size=30.0)
+    )
     first, second, *_ = candidates(replace(case, imports=("planted_hang",), off="left out"))
     assert (first.case.imports, second.case.imports) == (("planted_hang",), ())
     assert "if FAULT:\n        import planted_hang" in first.text

@@ -1,4 +1,5 @@
-"""Versions by allow-list: in the style of collect_env, without importing torch, without any variable that is not named."""
+"""Versions by allow-list: in the style of collect_env, without importing torch, without any variable that is not
+named."""
 
 from __future__ import annotations
 
@@ -24,14 +25,16 @@ def test_the_section_has_what_the_form_asks_for() -> None:
 
 
 def test_only_allow_listed_variables_are_told() -> None:
-    seen = environment.settings({
-        "OMP_NUM_THREADS": "4",
-        "TORCHINDUCTOR_SECRET_URL": "https://x",
-        "TORCH_TOKEN": "abc",
-        "TRITON_KEY": "abc",
-        "TORCH_LOGS": "+dynamo",
-        "HF_TOKEN": "hf_x",
-    })  # fmt: skip
+    seen = environment.settings(
+        {
+            "OMP_NUM_THREADS": "4",
+            "TORCHINDUCTOR_SECRET_URL": "https://x",
+            "TORCH_TOKEN": "abc",
+            "TRITON_KEY": "abc",
+            "TORCH_LOGS": "+dynamo",
+            "HF_TOKEN": "hf_x",
+        }
+    )
     assert seen == {"OMP_NUM_THREADS": "4", "TORCH_LOGS": "+dynamo"}
 
 

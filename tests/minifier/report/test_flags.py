@@ -37,9 +37,14 @@ def test_a_missing_package_is_no_answer(flags: tuple[str, ...], code: int, tmp_p
 
 @pytest.mark.parametrize(
     ("command", "flags", "code"),
-    [("exit 3", (), 1), ("exit 0", (), 0), ("exit 4", (), 2), ("exit 4", ("--git-bisect",), 125),
-     ("exit 3", ("--without-fault",), 2)],
-)  # fmt: skip
+    [
+        ("exit 3", (), 1),
+        ("exit 0", (), 0),
+        ("exit 4", (), 2),
+        ("exit 4", ("--git-bisect",), 125),
+        ("exit 3", ("--without-fault",), 2),
+    ],
+)
 def test_a_command_of_the_users(command: str, flags: tuple[str, ...], code: int, tmp_path: Path) -> None:
     program = tmp_path / "repro.py"
     program.write_text(PROGRAM.format(command=command, ending="exit code 3", which="0a1b2c3d"))
@@ -60,16 +65,27 @@ def test_each_way_stands_in_the_program() -> None:
     case = case_of(relu_record())
     texts = {one.off: next(candidates(one)).text for one in offs(replace(case, workaround=WORKAROUND))}
     assert "if FAULT:\n    torch._inductor.config.cpp.inject_relu_bug" in texts["left out"]
-    assert "if not FAULT:  # the work-around\n    import torch\n    from torch._inductor.lowering" in texts["work-around"]
-    assert "--without-fault: with the work-around import torch; from" in texts["work-around"].split('"""')[1].replace("\n", " ")
+    assert (
+        "if not FAULT:  # the work-around\n    import torch\n    from torch._inductor.lowering" in texts["work-around"]
+    )
+    assert "--without-fault: with the work-around import torch; from" in texts["work-around"].split('"""')[1].replace(
+        "\n", " "
+    )
     assert 'torch.compile(graph, backend="inductor" if FAULT else "eager"' in texts["eager"]
 
 
 @pytest.mark.parametrize(
     "line",
-    ["import os", "torch._inductor.config.x = __import__('os').system('x')", "make_fallback(print(1))",
-     "torch._inductor.config.x = 1; import os", "torch.ops.load_library('x')", "", "from torch._inductor.lowering import os"],
-)  # fmt: skip
+    [
+        "import os",
+        "torch._inductor.config.x = __import__('os').system('x')",
+        "make_fallback(print(1))",
+        "torch._inductor.config.x = 1; import os",
+        "torch.ops.load_library('x')",
+        "",
+        "from torch._inductor.lowering import os",
+    ],
+)
 def test_a_text_of_a_file_is_no_work_around(line: str) -> None:
     assert plain_change(f"{WORKAROUND}\n{line}" if line else "") == ""
 
@@ -109,11 +125,15 @@ common.check_significant_strides = older
 def test_strides_on_the_cpu_are_compared_by_each_torch(before: str, tmp_path: Path) -> None:
     silu = call("silu", "aten.silu.default", node("x"), value=tensor(4, 8))
     record = record_of({"x": tensor(4, 8)}, [silu], ["silu"], ambient=Ambient(grad=False))
-    case = replace(case_of(record, Signature("metadata", "run", detail="stride"), rung="debug_nop"), imports=("planted_strides",))
+    case = replace(
+        case_of(record, Signature("metadata", "run", detail="stride"), rung="debug_nop"), imports=("planted_strides",)
+    )
     text = next(one.text for one in candidates(case) if one.case.imports)
     (tmp_path / "repro.py").write_text(before + text)
     environ = os.environ | {"PYTHONPATH": str(PLANTED)}
-    done = subprocess.run([sys.executable, str(tmp_path / "repro.py")], capture_output=True, text=True, check=False, env=environ)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "repro.py")], capture_output=True, text=True, check=False, env=environ
+    )
     assert done.returncode == 1, done.stderr
     assert "Stride mismatch" in done.stderr
 

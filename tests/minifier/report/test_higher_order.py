@@ -89,8 +89,10 @@ def test_flex_attention_has_its_buffers_in_its_functions() -> None:
 
 def test_what_a_loop_gives_back_is_copied() -> None:
     add = call("add", "aten.add.Tensor", node("i"), 1)
-    bodies = {"cond": body(["i", "y"], [call("lt", "aten.lt.Scalar", node("i"), 4)], ["lt"]),
-              "loop": body(["i", "y"], [add], ["add", "y"])}  # fmt: skip
+    bodies = {
+        "cond": body(["i", "y"], [call("lt", "aten.lt.Scalar", node("i"), 4)], ["lt"]),
+        "loop": body(["i", "y"], [add], ["add", "y"]),
+    }
     made = call(
         "made", "higher_order.while_loop", node("cond"), node("loop"), {"tuple": [node("n"), node("x")]}, {"tuple": []}
     )
@@ -115,8 +117,15 @@ def test_an_autograd_function_is_one_again() -> None:
     forward = body(["x"], [call("sin", "aten.sin.default", node("x"))], ["sin"])
     forward.nodes[-1].args = [{"tuple": [{"tuple": [node("sin")]}, {"tuple": [node("x")]}]}]
     backward = body(["grad", "x"], [call("mul", "aten.mul.Tensor", node("grad"), node("x"))], ["mul"])
-    made = call("made", higher_order.FUNCTION, node("fwd"), node("bwd"), node("x"),
-                non_differentiable_idx=[], saved_for_backward_idx=[0])  # fmt: skip
+    made = call(
+        "made",
+        higher_order.FUNCTION,
+        node("fwd"),
+        node("bwd"),
+        node("x"),
+        non_differentiable_idx=[],
+        saved_for_backward_idx=[0],
+    )
     source = program_of(with_bodies({"fwd": forward, "bwd": backward}, made, {"x": tensor(3)})).source
     assert "class region_autograd_fwd_function(torch.autograd.Function):" in source
     assert "made = region_autograd_fwd_function.apply(x)" in source

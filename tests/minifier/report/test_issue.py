@@ -17,9 +17,7 @@ from .cases import call, node, record_of, tensor
 FRAME = 'File "/home/ann/model.py", line 3, in forward\n    return x.relu()\n'
 GRAPH = record_of({"x": tensor(4, 8)}, [call("y", "aten.relu.default", node("x"))], ["y"], strings=[FRAME])
 GRAPH.graph.nodes[1].stack = 0
-REPORT = Report(
-    Path("out"), Path("out/issue.md"), entry="torch.compile", nodes=3, original_nodes=318, shown=3, times=3
-)  # fmt: skip
+REPORT = Report(Path("out"), Path("out/issue.md"), entry="torch.compile", nodes=3, original_nodes=318, shown=3, times=3)
 FACTS = IssueFacts(
     REPORT,
     GRAPH,
@@ -95,20 +93,22 @@ def test_comments_cannot_be_closed_from_inside() -> None:
 
 
 def test_a_log_keeps_its_errors_and_loses_the_warnings_of_headers() -> None:
-    log = "\n".join([
-        "Traceback:",
-        "In file included from /x/vec512.h:16:",
-        "/x/vec512.h: In instantiation of ‘void f()’:",
-        "/x/vec512.h:714:31:   required from here",
-        "/x/vec512.h:243:7: warning: overflow in conversion",
-        "  243 |       0xff,",
-        "      |       ^~~~",
-        "main.cpp: In function ‘void kernel(float*)’:",
-        "main.cpp:28:38: error: ‘compile’ was not declared in this scope",
-        "   28 | auto tmp10 = compile error!;",
-        "      |              ^~~~~~~",
-        "",
-    ])  # fmt: skip
+    log = "\n".join(
+        [
+            "Traceback:",
+            "In file included from /x/vec512.h:16:",
+            "/x/vec512.h: In instantiation of ‘void f()’:",
+            "/x/vec512.h:714:31:   required from here",
+            "/x/vec512.h:243:7: warning: overflow in conversion",
+            "  243 |       0xff,",
+            "      |       ^~~~",
+            "main.cpp: In function ‘void kernel(float*)’:",
+            "main.cpp:28:38: error: ‘compile’ was not declared in this scope",
+            "   28 | auto tmp10 = compile error!;",
+            "      |              ^~~~~~~",
+            "",
+        ]
+    )
     assert shorten(log).splitlines() == [
         "Traceback:",
         "main.cpp: In function ‘void kernel(float*)’:",

@@ -26,7 +26,9 @@ from .cases import ACCURACY, CRASH, call, case_of, node, record_of, stored, tens
 
 LINES, NODES, WIDTH = 60, 5, 130
 
-SMALL_ERROR = Signature("accuracy", "compare", size=1e-5, raw="output 0: relative error 1e-05, 3 of 64 elements far off")
+SMALL_ERROR = Signature(
+    "accuracy", "compare", size=1e-5, raw="output 0: relative error 1e-05, 3 of 64 elements far off"
+)
 FAILURES = {
     "crash": CRASH,
     "accuracy": ACCURACY,
@@ -49,9 +51,19 @@ FAILURES = {
 }
 
 
-def chain(nodes: int, dtype: str = "float32", *, grad: bool = False, cast: bool = False, ints: bool = False,
-          stage: str = "forward", device: str = "cpu", **more: Any) -> GraphRecord:  # fmt: skip
-    """x, w -> nodes, the last of them a cast to `dtype` on demand; outputs: the last one, an integer one beside it on demand."""
+def chain(
+    nodes: int,
+    dtype: str = "float32",
+    *,
+    grad: bool = False,
+    cast: bool = False,
+    ints: bool = False,
+    stage: str = "forward",
+    device: str = "cpu",
+    **more: Any,
+) -> GraphRecord:
+    """x, w -> nodes, the last of them a cast to `dtype` on demand; outputs: the last one, an integer one beside it on
+    demand."""
     value = tensor(4, 8, dtype=dtype, requires_grad=grad, device=device)
     calls = [call("y1", "aten.mul.Tensor", node("x"), node("w"), value=value)]
     for at in range(2, nodes + 1):
@@ -82,7 +94,9 @@ def dynamic(nodes: int, dtype: str = "float32", **more: Any) -> GraphRecord:
 
 def branches(nodes: int) -> GraphRecord:
     """A cond, whose two bodies have the other nodes."""
-    inner = record_of({"a": tensor(4, 8)}, [call("sin", "aten.sin.default", node("a"), value=tensor(4, 8))], ["sin"]).graph
+    inner = record_of(
+        {"a": tensor(4, 8)}, [call("sin", "aten.sin.default", node("a"), value=tensor(4, 8))], ["sin"]
+    ).graph
     bodies = [NodeRecord(name=f"{one}_graph_0", op="get_attr", target=f"{one}_graph_0") for one in ("true", "false")]
     args = [node("p"), node("true_graph_0"), node("false_graph_0"), {"tuple": [node("x")]}]
     item = call("y0", "operator.getitem", node("cond"), 0, value=tensor(4, 8))
@@ -115,7 +129,9 @@ def with_values(case: ReproFacts) -> ReproFacts:
     inputs: dict[str, InputRecord] = {}
     for at, one in enumerate(names[:2]):
         value = tensor(16, 1) if at else tensor(16, 8)
-        inputs[one.name] = InputRecord(name=one.name, value=value, stored=stored(store, bytes(64 if at else 512), value))
+        inputs[one.name] = InputRecord(
+            name=one.name, value=value, stored=stored(store, bytes(64 if at else 512), value)
+        )
     return case_of(case.record, case.failure, inputs, store)  # type: ignore[arg-type]
 
 
@@ -153,6 +169,16 @@ def test_at_most_sixty_lines(shape: str, tmp_path: Path) -> None:
     for number, text in enumerate(texts):
         (tmp_path / f"repro{number}.py").write_text(text)
     for rules in (["--select", "E,F,W,I,B,UP", "--line-length", str(WIDTH)], []):  # and what it checks by itself
-        command = [ruff, "check", "--isolated", "--no-cache", "--quiet", "--output-format", "concise", *rules, str(tmp_path)]
+        command = [
+            ruff,
+            "check",
+            "--isolated",
+            "--no-cache",
+            "--quiet",
+            "--output-format",
+            "concise",
+            *rules,
+            str(tmp_path),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[:4000]

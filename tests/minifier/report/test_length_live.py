@@ -1,4 +1,5 @@
-"""The short programs do what the long ones did: 1 with the planted bug, 0 without it, for gradients, casts, integers, symbols."""
+"""The short programs do what the long ones did: 1 with the planted bug, 0 without it, for gradients, casts, integers,
+symbols."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ SHAPES = ["plain", "cast", "integers beside", "gradient", "all of it", "dynamic"
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     """What the programs set is theirs alone."""
-    graphs, plans = torch._inductor.config.patch(fx_graph_cache=False), torch._functorch.config.patch(enable_autograd_cache=False)
+    graphs, plans = (
+        torch._inductor.config.patch(fx_graph_cache=False),
+        torch._functorch.config.patch(enable_autograd_cache=False),
+    )
     with graphs, plans, torch.enable_grad():
         yield
     torch.set_autocast_enabled("cpu", False)

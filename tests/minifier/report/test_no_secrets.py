@@ -1,4 +1,5 @@
-"""A report holds no credential and no absolute path; what was redacted opens, fails as before, and is reported and minified."""
+"""A report holds no credential and no absolute path; what was redacted opens, fails as before, and is reported and
+minified."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_arguments(arg: Any, text: str) -> None:
         ),
         (call("y", "higher_order.cond", node("x")), "y = torch.ops.higher_order.cond(x)"),
         (call("y", "view", node("x"), -1, op="call_method"), "y = x.view(-1)"),
-        (call("y", "builtins.getattr", node("x"), "shape"), 'y = x.shape'),
+        (call("y", "builtins.getattr", node("x"), "shape"), "y = x.shape"),
     ],
 )
 def test_calls(made: NodeRecord, text: str) -> None:
@@ -94,7 +94,8 @@ def test_what_is_no_plain_name_is_refused(made: NodeRecord) -> None:
 
 
 def test_os_system_is_not_a_function_of_os() -> None:
-    """A target under an unknown root can only be a torch op: `os.system` becomes torch.ops.os.system, which does not exist."""
+    """A target under an unknown root can only be a torch op: `os.system` becomes torch.ops.os.system, which does not
+    exist."""
     source = program_of(record_of({"x": tensor(2)}, [call("y", "os.system", "true")], ["y"])).source
     assert 'torch.ops.os.system("true")' in source
 

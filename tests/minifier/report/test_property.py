@@ -1,4 +1,5 @@
-"""Random graphs: what is verified inside fails in its repro, and passes there without the fault; what passes inside passes."""
+"""Random graphs: what is verified inside fails in its repro, and passes there without the fault; what passes inside
+passes."""
 
 from __future__ import annotations
 

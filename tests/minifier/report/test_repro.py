@@ -123,7 +123,9 @@ def test_another_rung_names_its_stock_backend() -> None:
 
 
 def test_a_rung_without_a_backend_is_looked_for_under_inductor_then_by_settings() -> None:
-    texts = [one.text for one in candidates(case_of(relu_record(), rung="inductor_nofuse")) if one.entry == "torch.compile"]
+    texts = [
+        one.text for one in candidates(case_of(relu_record(), rung="inductor_nofuse")) if one.entry == "torch.compile"
+    ]
     assert ["max_fusion_size" in text for text in texts] == [False, True]
     modes = [one.text for one in candidates(case_of(relu_record(), rung="lite"))]
     assert '**({"mode": "lite"} if FAULT else {"backend": "eager"})' in modes[0] and len(modes) == 3
@@ -137,11 +139,20 @@ def test_a_failure_without_a_check_is_named(kind: str) -> None:
 
 
 def test_settings_are_assigned_or_named() -> None:
-    lines, notes = config_lines({
-        "inductor": {"cpp.simdlen": 256, "max_autotune": True, "post_grad_custom_pre_pass": {"opaque": ["function", "f"]},
-                     "x": {"tuple": [1, "a"]}, "d": {"dict": [["k", {"float": "inf"}]]}, "fx_graph_cache": False},
-        "other": {"y": 1},
-    }, trusted=True)  # fmt: skip
+    lines, notes = config_lines(
+        {
+            "inductor": {
+                "cpp.simdlen": 256,
+                "max_autotune": True,
+                "post_grad_custom_pre_pass": {"opaque": ["function", "f"]},
+                "x": {"tuple": [1, "a"]},
+                "d": {"dict": [["k", {"float": "inf"}]]},
+                "fx_graph_cache": False,
+            },
+            "other": {"y": 1},
+        },
+        trusted=True,
+    )
     assert lines == [
         "torch._inductor.config.cpp.simdlen = 256",
         "torch._inductor.config.max_autotune = True",
@@ -158,7 +169,10 @@ def test_settings_are_assigned_or_named() -> None:
 
 def test_ambient_state_is_restored_where_it_differs() -> None:
     ambient = Ambient(
-        autocast={"cpu": "bfloat16", "cuda": "bfloat16"}, deterministic=True, matmul_precision="high", default_dtype="float64"
+        autocast={"cpu": "bfloat16", "cuda": "bfloat16"},
+        deterministic=True,
+        matmul_precision="high",
+        default_dtype="float64",
     )
     lines = ambient_lines(case_of(record_of({}, [], [], stage="dynamo", ambient=ambient)))
     assert lines == [

@@ -20,14 +20,24 @@ from .cases import call, case_of, node, record_of, relu_record, tensor
 NAN, INF = float("nan"), float("inf")
 
 
-def exit_code(failure: Signature, graph: Callable[..., Any], compiled: Callable[..., Any], *values: torch.Tensor,
-              record: GraphRecord | None = None) -> int:  # fmt: skip
+def exit_code(
+    failure: Signature,
+    graph: Callable[..., Any],
+    compiled: Callable[..., Any],
+    *values: torch.Tensor,
+    record: GraphRecord | None = None,
+) -> int:
     """What the program of that failure exits with."""
     case = case_of(record or relu_record(), failure)
     room: dict[str, Any] = {
-        "torch": torch, "TorchDispatchMode": TorchDispatchMode, "tree_map_only": tree_map_only, "graph": graph, "sys": sys,
-        "compiled": compiled, "make_inputs": lambda: [value.clone() for value in values],
-    }  # fmt: skip
+        "torch": torch,
+        "TorchDispatchMode": TorchDispatchMode,
+        "tree_map_only": tree_map_only,
+        "graph": graph,
+        "sys": sys,
+        "compiled": compiled,
+        "make_inputs": lambda: [value.clone() for value in values],
+    }
     ending = ending_of(case, wide=None)
     try:
         exec("\n".join(line for lines in [*ending.functions, ending.lines] for line in lines), room)
@@ -60,8 +70,10 @@ def rounds(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         ("metadata", "no alias", lambda x: (x[1:],), lambda x: (x[1:].clone(),), X),
         ("metadata", "offset", lambda x: (x.fill_(1.0)[1:],), lambda x: (x.fill_(1.0)[:-1],), X),
     ],
-)  # fmt: skip
-def test_it_tells_the_fault_and_nothing_else(kind: Any, detail: str, graph: Any, wrong: Any, value: torch.Tensor) -> None:
+)
+def test_it_tells_the_fault_and_nothing_else(
+    kind: Any, detail: str, graph: Any, wrong: Any, value: torch.Tensor
+) -> None:
     failure = Signature(kind, "compare", detail=detail, size=1.0 if kind == "accuracy" else None)
     assert exit_code(failure, graph, wrong, value) == 1
     assert exit_code(failure, graph, graph, value) == 0

@@ -1,4 +1,5 @@
-"""A repro as a test of PyTorch's kind: its text, that it fails for a bug and passes without; the compiler is hardly asked."""
+"""A repro as a test of PyTorch's kind: its text, that it fails for a bug and passes without; the compiler is hardly
+asked."""
 
 from __future__ import annotations
 
@@ -35,22 +36,34 @@ def run(text: str, compiled: str = "") -> unittest.TestResult:
     """Runs the tests of a text; `compiled` stands in for what compiles."""
     module = ModuleType("test_text")
     assert not compiled or COMPILED in text
-    exec(compile(text.replace(COMPILED, f"({compiled})") if compiled else text, "test_text.py", "exec"), module.__dict__)
+    exec(
+        compile(text.replace(COMPILED, f"({compiled})") if compiled else text, "test_text.py", "exec"), module.__dict__
+    )
     result = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromModule(module).run(result)
     assert result.testsRun == 1
     return result
 
 
-@pytest.mark.parametrize(("failure", "wrong", "right"), [
-    (ACCURACY, "lambda x: (x.relu() + 1,)", "lambda x: (x.relu(),)"),
-    (Signature("accuracy", "compare", detail="signed zero"), "lambda x: (torch.where(x > 0, x, -0.0),)",
-     "lambda x: (x.relu(),)"),
-    (Signature("nan", "compare", detail="nan"), "lambda x: (x.relu() / 0 * 0,)", "lambda x: (x.relu(),)"),
-    (Signature("metadata", "compare", detail="dtype"), "lambda x: (x.relu().double(),)", "lambda x: (x.relu(),)"),
-    (Signature("metadata", "compare", detail="stride"), "lambda x: (x.relu().t().contiguous().t(),)", "lambda x: (x.relu(),)"),
-    (Signature("metadata", "compare", detail="mutation"), "lambda x: (x.relu_(),)", "lambda x: (x.relu(),)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("failure", "wrong", "right"),
+    [
+        (ACCURACY, "lambda x: (x.relu() + 1,)", "lambda x: (x.relu(),)"),
+        (
+            Signature("accuracy", "compare", detail="signed zero"),
+            "lambda x: (torch.where(x > 0, x, -0.0),)",
+            "lambda x: (x.relu(),)",
+        ),
+        (Signature("nan", "compare", detail="nan"), "lambda x: (x.relu() / 0 * 0,)", "lambda x: (x.relu(),)"),
+        (Signature("metadata", "compare", detail="dtype"), "lambda x: (x.relu().double(),)", "lambda x: (x.relu(),)"),
+        (
+            Signature("metadata", "compare", detail="stride"),
+            "lambda x: (x.relu().t().contiguous().t(),)",
+            "lambda x: (x.relu(),)",
+        ),
+        (Signature("metadata", "compare", detail="mutation"), "lambda x: (x.relu_(),)", "lambda x: (x.relu(),)"),
+    ],
+)
 def test_it_fails_for_what_differs_from_eager_and_passes_else(failure: Signature, wrong: str, right: str) -> None:
     text = text_of(failure)
     assert len(run(text, wrong).failures) == 1
@@ -73,7 +86,7 @@ def test_a_missing_error_is_awaited_from_both() -> None:
 
 def test_settings_and_modes_are_those_of_the_test_alone() -> None:
     text = text_of(ACCURACY, relu_record())
-    assert '@torch._inductor.config.patch({"cpp.inject_relu_bug_TESTING_ONLY": \'accuracy\'})' in text
+    assert "@torch._inductor.config.patch({\"cpp.inject_relu_bug_TESTING_ONLY\": 'accuracy'})" in text
     assert "@torch.no_grad()" in text
     assert "sys" not in text and "excepthook" not in text
     before = torch.is_grad_enabled()

@@ -1,4 +1,5 @@
-"""`graphdbg verify`: other Pythons, their torch, what programs show there, and builds. A torch here is a line of Python."""
+"""`graphdbg verify`: other Pythons, their torch, what programs show there, and builds. A torch here is a line of
+Python."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ from graphdbg.minifier.report.verify import Trial
 
 from .cases import ACCURACY, relu_record
 
-SHOWS = '''import sys
+SHOWS = """import sys
 import torch
 sys.exit("BUG: as before" if torch.__version__ < "9.9" else 0)
-'''
+"""
 
 
 def python_with(path: Path, text: str | None) -> Path:
@@ -64,17 +65,26 @@ def test_a_repro_is_run_under_the_torch_that_was_named(tmp_path: Path, capsys: p
     old, new = (python_with(tmp_path / name, f"__version__ = '{name}'") for name in ("9.8", "9.9"))
     assert verify(out, "--python", old, "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["repro"], told["shown"], told["times"], told["torch"], told["codes"]) == ("shows", 3, 3, "9.8", [1, 1, 1])
+    assert (told["repro"], told["shown"], told["times"], told["torch"], told["codes"]) == (
+        "shows",
+        3,
+        3,
+        "9.8",
+        [1, 1, 1],
+    )
     assert told["output"] == "BUG: as before"
     assert verify(out / "repro.py", "--python", new) == 1
     assert f"the failure shows in 0 of 3 fresh processes under torch 9.9 of {new}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("text", "told"), [
-    (None, "it has no torch"),
-    ("raise OSError('libtorch.so is gone')", "its torch cannot be imported: OSError: libtorch.so is gone"),
-    ("import os; os.abort()", "its torch dies when it is imported"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "it has no torch"),
+        ("raise OSError('libtorch.so is gone')", "its torch cannot be imported: OSError: libtorch.so is gone"),
+        ("import os; os.abort()", "its torch dies when it is imported"),
+    ],
+)
 def test_a_torch_that_does_not_start_is_no_failure(tmp_path: Path, text: str | None, told: str) -> None:
     out = out_with(tmp_path / "small")
     python = str(python_with(tmp_path / "py", text))
@@ -88,13 +98,26 @@ def test_a_program_that_this_python_cannot_read_is_no_failure(tmp_path: Path) ->
     assert "it cannot read the program" in torch_of(str(python), out / "repro.py").problem
 
 
-@pytest.mark.parametrize(("codes", "flaky", "code"), [
-    ([1, 1, 1], False, 0), ([1, 0, 1], False, 1), ([0, 0, 0], False, 1), ([2, 2, 2], False, 4), ([1, 2, 1], False, 4),
-    ([None, None, None], False, 4), ([-11, -11, -11], False, 4), ([1, 0, 0], True, 0), ([0, 0, 0], True, 1),
-    ([0, 2, 2], False, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("codes", "flaky", "code"),
+    [
+        ([1, 1, 1], False, 0),
+        ([1, 0, 1], False, 1),
+        ([0, 0, 0], False, 1),
+        ([2, 2, 2], False, 4),
+        ([1, 2, 1], False, 4),
+        ([None, None, None], False, 4),
+        ([-11, -11, -11], False, 4),
+        ([1, 0, 0], True, 0),
+        ([0, 0, 0], True, 1),
+        ([0, 2, 2], False, 1),
+    ],
+)
 def test_exit_codes(codes: list[int | None], flaky: bool, code: int) -> None:
-    assert Shown(Path("repro.py"), TorchThere("python", "2"), [Trial(one, "", 1.0) for one in codes], flaky).exit_code == code
+    assert (
+        Shown(Path("repro.py"), TorchThere("python", "2"), [Trial(one, "", 1.0) for one in codes], flaky).exit_code
+        == code
+    )
 
 
 def test_what_was_not_written_here_needs_trust(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

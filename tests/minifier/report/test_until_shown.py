@@ -1,4 +1,5 @@
-"""A repro of a flaky failure runs itself until it shows: its exit code, what it says, and that nothing is added to a sure one."""
+"""A repro of a flaky failure runs itself until it shows: its exit code, what it says, and that nothing is added to a
+sure one."""
 
 from __future__ import annotations
 
@@ -59,7 +60,10 @@ def test_each_run_is_without_caches(tmp_path: Path) -> None:
 
 def test_the_head_tells_how_flaky_it_is() -> None:
     lines = repro(Rate(5, 8)).splitlines()
-    assert lines[2:4] == [flaky_sentence(Rate(5, 8)), "Seen on torch 2.13. --without-fault: without what `if FAULT` guards."]
+    assert lines[2:4] == [
+        flaky_sentence(Rate(5, 8)),
+        "Seen on torch 2.13. --without-fault: without what `if FAULT` guards.",
+    ]
     assert "5 of 8 runs failed" in lines[2]
     assert lines[5:10] == ["", "import os", "import subprocess", "import sys", ""]
     behind = lines.index("RUNS = 11  # fresh processes that are tried")

@@ -139,7 +139,9 @@ def test_an_index_stays_inside_its_table() -> None:
 
 def test_requires_grad_only_where_autograd_is_replayed() -> None:
     record = record_of({"x": tensor(2, requires_grad=True)}, [], [])
-    assert source_of(slots_of(record, None, {}, grad=True)[0], "seeded").expressions == ["torch.randn(2).requires_grad_()"]
+    assert source_of(slots_of(record, None, {}, grad=True)[0], "seeded").expressions == [
+        "torch.randn(2).requires_grad_()"
+    ]
     assert source_of(slots_of(record, None, {}, grad=False)[0], "seeded").expressions == ["torch.randn(2)"]
 
 

@@ -1,4 +1,5 @@
-"""bisect on a recorded model: each planted fault is named, its work-around holds, and nothing of the user's is touched."""
+"""bisect on a recorded model: each planted fault is named, its work-around holds, and nothing of the user's is
+touched."""
 
 from __future__ import annotations
 
@@ -187,9 +188,7 @@ def test_what_is_minified_is_reported_next(tmp_path: Path) -> None:
 def test_an_output_that_was_wrong_behind_another_is_the_same_failure() -> None:
     wanted = Signature("accuracy", "compare", size=3e9, raw="loss: relative error 3e+09")
     errors = {"loss": 3e9, "grad of w": 0.05, "mul_2, m.py:3": 1e-7}
-    assert same_failure(
-        wanted, errors, Signature("accuracy", "compare", size=1e9, raw="loss: relative error 1e+09")
-    )
+    assert same_failure(wanted, errors, Signature("accuracy", "compare", size=1e9, raw="loss: relative error 1e+09"))
     assert same_failure(
         wanted, errors, Signature("accuracy", "compare", size=0.05, raw="grad of w: relative error 0.05")
     )
@@ -222,14 +221,21 @@ def test_the_command_touches_nothing_of_the_users(recorded: Path, tmp_path: Path
     cache = users_cache(tmp_path / "cache")
     before = digest(cache)
     env = os.environ | {
-        "TORCHINDUCTOR_CACHE_DIR": str(cache), "PYTHONPATH": str(PLANTED), "TORCH_BISECT_BACKEND": "inductor",
-        "TORCH_BISECT_SUBSYSTEM": "lowerings", "TORCH_BISECT_MAX": "0",
-    }  # fmt: skip
+        "TORCHINDUCTOR_CACHE_DIR": str(cache),
+        "PYTHONPATH": str(PLANTED),
+        "TORCH_BISECT_BACKEND": "inductor",
+        "TORCH_BISECT_SUBSYSTEM": "lowerings",
+        "TORCH_BISECT_MAX": "0",
+    }
     command = [sys.executable, "-m", "graphdbg", "bisect", str(recorded / "0_0/joint_passed"), "--json"]
     done = subprocess.run(
         [*command, "--import", "planted_post_grad_pass"],
-        env=env, capture_output=True, text=True, cwd=tmp_path, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        env=env,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+    )
     assert done.returncode == 1, done.stderr
     data = json.loads(done.stdout)
     assert data["findings"][0]["name"] == "post_grad_custom_post_pass"
@@ -289,9 +295,14 @@ def test_ctrl_c_prints_what_was_found(recorded: Path, tmp_path: Path) -> None:
         "planted_lowering",
     ]
     running = subprocess.Popen(
-        command, env=os.environ | {"PYTHONPATH": str(PLANTED)}, cwd=tmp_path, text=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        command,
+        env=os.environ | {"PYTHONPATH": str(PLANTED)},
+        cwd=tmp_path,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert running.stderr is not None
     for line in running.stderr:
         if "all of lowerings off" in line:

@@ -1,4 +1,5 @@
-"""bisect by node on small graphs with faults planted in Inductor: the node is named with its line, and compiles are bounded."""
+"""bisect by node on small graphs with faults planted in Inductor: the node is named with its line, and compiles are
+bounded."""
 
 from __future__ import annotations
 
@@ -64,7 +65,11 @@ def plant(one_server: Lender) -> Plant:
     """Writes a module that plants a fault with settings of its own; returns what to import."""
 
     def make(name: str, **settings: object) -> str:
-        lines = ["import os", *(f"os.environ['PLANTED_{key}'] = '{value}'" for key, value in settings.items()), f"import {name}"]
+        lines = [
+            "import os",
+            *(f"os.environ['PLANTED_{key}'] = '{value}'" for key, value in settings.items()),
+            f"import {name}",
+        ]
         module = f"plants_{len(list(one_server.modules.glob('plants_*.py')))}"
         (one_server.modules / f"{module}.py").write_text("\n".join(lines) + "\n")
         return module
@@ -95,7 +100,10 @@ def net(x: torch.Tensor, *weights: torch.Tensor) -> list[torch.Tensor]:
 
 def given(layers: int) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return [torch.randn(4, 8, generator=generator), *(torch.randn(8, 8, generator=generator) / 3 for _ in range(layers))]
+    return [
+        torch.randn(4, 8, generator=generator),
+        *(torch.randn(8, 8, generator=generator) / 3 for _ in range(layers)),
+    ]
 
 
 @pytest.mark.slow
@@ -106,7 +114,9 @@ def test_a_wrong_lowering_in_a_backward_is_named_with_its_forward_node(
     backward = run.graph("0_0/backward")
     node = [one for one in backward.record.graph.nodes if one.target == "aten.sub.Tensor"][-1]
     told: list[str] = []
-    found = by_node(run.graph("0_0/dynamo"), imports=[plant("planted_node", NODE=node.name)], server=server, narrate=told.append)
+    found = by_node(
+        run.graph("0_0/dynamo"), imports=[plant("planted_node", NODE=node.name)], server=server, narrate=told.append
+    )
     assert found.status == "found"
     assert found.node is not None
     assert (found.id, found.node.name, found.alone) == ("0_0/backward", node.name, True)
@@ -119,7 +129,9 @@ def test_a_wrong_lowering_in_a_backward_is_named_with_its_forward_node(
     assert f"`{node.name}`" in found.sentence
 
 
-def test_a_wrong_lowering_is_named_and_a_verified_work_around_given(folder: Path, server: ForkServer, plant: Plant) -> None:
+def test_a_wrong_lowering_is_named_and_a_verified_work_around_given(
+    folder: Path, server: ForkServer, plant: Plant
+) -> None:
     graph = saved(folder / "node", net, *given(12))
     found = by_node(graph, imports=[plant("planted_node", NODE="mul_7")], server=server)
     assert found.node is not None
@@ -190,7 +202,9 @@ def test_code_that_does_not_compile_is_cut_out(folder: Path, server: ForkServer)
     assert found.compiles <= found.budget
 
 
-def test_a_nan_of_eagers_own_is_not_the_compilers(folder: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nan_of_eagers_own_is_not_the_compilers(
+    folder: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph = saved(folder / "nan", lambda x: [torch.log(x - 5).sum(-1) + 1], given(0)[0])
     found = by_node(graph, server=server)
     assert (found.status, found.verdict.exit_code, found.compiles) == ("nothing", 0, 1)

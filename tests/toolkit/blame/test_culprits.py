@@ -1,4 +1,5 @@
-"""What a failure names by itself: the nodes of a kernel that the compiler refused, the node being lowered, a wrong output."""
+"""What a failure names by itself: the nodes of a kernel that the compiler refused, the node being lowered, a wrong
+output."""
 
 from __future__ import annotations
 

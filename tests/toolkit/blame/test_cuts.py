@@ -11,7 +11,8 @@ from graphdbg.toolkit.blame.cuts import Narrowing, Spent
 
 
 class Chain:
-    """A chain of atoms. A fault is a set of atoms that must be compiled together; its last one is wrong, and so is the end of
+    """A chain of atoms. A fault is a set of atoms that must be compiled together; its last one is wrong, and so is the
+    end of
     what is compiled, unless that is an atom that damps.
     """
 

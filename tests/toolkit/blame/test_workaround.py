@@ -89,10 +89,13 @@ def test_a_wrong_lowering_is_left_to_eager(recorded_script: Callable[..., Path],
     assert "make_fallback(torch.ops.aten.tanh.default" in (found.verdict.workaround or "")
 
 
-@pytest.mark.parametrize(("written", "name", "nodes"), [
-    ("torch.nn.GELU()", "torch.nn.modules.activation.GELU", ["gelu"]), ("Mine()", "act (train.py)", ["gelu"]),
-])
-def test_the_function_of_a_node(written: str, name: str, nodes: list[str], recorded_script: Callable[..., Path]) -> None:
+@pytest.mark.parametrize(
+    ("written", "name", "nodes"),
+    [("torch.nn.GELU()", "torch.nn.modules.activation.GELU", ["gelu"]), ("Mine()", "act (train.py)", ["gelu"])],
+)
+def test_the_function_of_a_node(
+    written: str, name: str, nodes: list[str], recorded_script: Callable[..., Path]
+) -> None:
     from graphdbg.toolkit.rungs import rung
 
     saved = load_graph(recorded_script(GELU.replace("ACT", written), inputs="first") / "0_0/dynamo")
@@ -130,9 +133,11 @@ def test_one_function_is_left_uncompiled(
         assert lines == f"import torch\n{path} = torch.compiler.disable({path})"
     for text, code in ((script, 1), (pasted, 0), (f"{lines}\n{script}", 0)):
         ran = subprocess.run(
-            [sys.executable, "-c", f"import planted_pre_grad_crash\n{text}"], capture_output=True, text=True,
+            [sys.executable, "-c", f"import planted_pre_grad_crash\n{text}"],
+            capture_output=True,
+            text=True,
             env={**os.environ, "PYTHONPATH": str(PLANTED)},
-        )  # fmt: skip
+        )
         assert ran.returncode == code, ran.stderr
 
 

@@ -1,6 +1,8 @@
-"""Ten small models whose backwards have hooks of every kind; each maker gives (module, function of the module that gives a loss).
+"""Ten small models whose backwards have hooks of every kind; each maker gives (module, function of the module that
+gives a loss).
 
-`hook(module, log)` registers: a hook on a parameter, on an activation, pre- and post-hooks on autograd nodes, a post-accumulate
+`hook(module, log)` registers: a hook on a parameter, on an activation, pre- and post-hooks on autograd nodes, a
+post-accumulate
 hook, module hooks and a callback at the end of the backward. What they saw is in `log`.
 """
 
@@ -120,7 +122,11 @@ def autocast_unet() -> Made:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.down, self.middle, self.up = nn.Conv2d(2, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 1, 1), nn.ConvTranspose2d(4, 2, 2, 2)
+            self.down, self.middle, self.up = (
+                nn.Conv2d(2, 4, 3, 2, 1),
+                nn.Conv2d(4, 4, 3, 1, 1),
+                nn.ConvTranspose2d(4, 2, 2, 2),
+            )
 
         def forward(self, x: Tensor) -> Tensor:
             with torch.autocast("cpu", torch.bfloat16):
@@ -132,7 +138,8 @@ def autocast_unet() -> Made:
 
 
 def fan_in() -> Made:
-    """One value used three times and more, in another order than its users were made: the order of the additions shows."""
+    """One value used three times and more, in another order than its users were made: the order of the additions
+    shows."""
 
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -142,7 +149,9 @@ def fan_in() -> Made:
         def forward(self, x: Tensor) -> Tensor:
             shared = self.weight * x
             heads = [shared.sin(), shared.cos(), shared.exp(), shared.tanh(), shared * shared]
-            return (heads[3] + heads[0] * heads[4] + heads[2] * heads[1]).sum() + heads[2].mean() * heads[3].square().mean()
+            return (heads[3] + heads[0] * heads[4] + heads[2] * heads[1]).sum() + heads[2].mean() * heads[
+                3
+            ].square().mean()
 
     x = torch.randn(33)
     return Net(), lambda module: module(x)
@@ -156,7 +165,9 @@ def hook(module: nn.Module, log: list[str]) -> None:
     parameters = list(module.parameters())
     parameters[0].register_hook(lambda grad: (log.append("parameter"), grad * 2)[1])
     parameters[-1].register_hook(lambda grad: log.append("parameter, nothing returned"))
-    parameters[-1].register_post_accumulate_grad_hook(lambda parameter: log.append(f"accumulated {tuple(parameter.grad.shape)}"))  # type: ignore[union-attr]
+    parameters[-1].register_post_accumulate_grad_hook(
+        lambda parameter: log.append(f"accumulated {tuple(parameter.grad.shape)}")
+    )  # type: ignore[union-attr]
     module.register_full_backward_pre_hook(lambda module, outgoing: log.append("module, before"))
     module.register_full_backward_hook(lambda module, incoming, outgoing: log.append("module, behind"))
 

@@ -1,4 +1,5 @@
-"""Programs for AOT dispatch: name -> (function or module, what makes its arguments). One thing that AOTAutograd knows each.
+"""Programs for AOT dispatch: name -> (function or module, what makes its arguments). One thing that AOTAutograd knows
+each.
 
 >>> f, arguments = PROGRAMS["tied weights"]
 >>> joint_graph(f, *arguments())
@@ -214,12 +215,16 @@ def batch_norm() -> torch.nn.Module:
 PROGRAMS: dict[str, tuple[Any, Arguments]] = {
     "linear with batch norm": (batch_norm(), lambda: (torch.randn(3, 4),)),
     "transformer layer": (
-        torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), lambda: (torch.randn(2, 5, 8),),
+        torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True),
+        lambda: (torch.randn(2, 5, 8),),
     ),
     "nested": (nested, lambda: ({"a": leaf(2), "b": leaf(3)},)),
     "writes to an input": (writes, lambda: (leaf(2, 2), torch.ones(1))),
     "aliases": (aliases, lambda: (leaf(2, 3),)),
-    "tensor subclass": (two, lambda: (TwoTensor(torch.randn(2, 3), torch.randn(2, 3)).requires_grad_(), torch.randn(2, 3))),
+    "tensor subclass": (
+        two,
+        lambda: (TwoTensor(torch.randn(2, 3), torch.randn(2, 3)).requires_grad_(), torch.randn(2, 3)),
+    ),
     "in place": (in_place, lambda: (leaf(4),)),
     "recomputed": (recomputed, lambda: (leaf(4),)),
     "dropout": (torch.nn.Dropout(0.5), lambda: (leaf(3),)),
@@ -246,7 +251,7 @@ PROGRAMS: dict[str, tuple[Any, Arguments]] = {
     "outputs that are no tensors": (two_devices, lambda: (leaf(3), leaf(3))),
     "autograd Function": (lambda x: Cubed.apply(x).sum(), lambda: (leaf(3),)),
     "cond": (chosen, lambda: (leaf(3),)),
-}  # fmt: skip
+}
 
 
 def arguments(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

@@ -1,5 +1,6 @@
 # pyright: basic
-"""A wrapper subclass with two inner tensors, values and one scale, as float8 training has it. Its arithmetic is done unscaled.
+"""A wrapper subclass with two inner tensors, values and one scale, as float8 training has it. Its arithmetic is done
+unscaled.
 
 >>> Scaled.of(torch.randn(3))
 """
@@ -18,9 +19,14 @@ class Scaled(torch.Tensor):
     @staticmethod
     def __new__(cls, values: torch.Tensor, scale: torch.Tensor) -> Scaled:
         return torch.Tensor._make_wrapper_subclass(
-            cls, values.shape, strides=values.stride(), storage_offset=values.storage_offset(), dtype=scale.dtype,
-            device=values.device, requires_grad=False,
-        )  # fmt: skip
+            cls,
+            values.shape,
+            strides=values.stride(),
+            storage_offset=values.storage_offset(),
+            dtype=scale.dtype,
+            device=values.device,
+            requires_grad=False,
+        )
 
     def __init__(self, values: torch.Tensor, scale: torch.Tensor) -> None:
         self.values_, self.scale_ = values, scale

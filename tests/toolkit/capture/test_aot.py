@@ -60,7 +60,8 @@ def test_a_joint_graph_is_torchs_own_node_for_node(name: str) -> None:
 
 
 UNSAVED = {"prints": "RefusedError", "a hook on a value": "RuntimeError"}
-"""A print is no computation, so a case with one is not loaded; a hook needs a gradient, so it has no inference graph."""
+"""A print is no computation, so a case with one is not loaded; a hook needs a gradient, so it has no inference
+graph."""
 
 
 @pytest.mark.slow

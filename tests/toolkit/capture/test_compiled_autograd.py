@@ -1,4 +1,5 @@
-"""Backwards of programs that compile nothing: nothing changes for the program, and what is recorded says and repeats what ran."""
+"""Backwards of programs that compile nothing: nothing changes for the program, and what is recorded says and repeats
+what ran."""
 
 from __future__ import annotations
 
@@ -40,12 +41,15 @@ def same(one: Any, other: Any) -> bool:
 
 FAST = (hooked_models.mlp, hooked_models.checkpointed)
 HOOKED = [
-    pytest.param(maker, id=maker.__name__, marks=() if maker in FAST else pytest.mark.slow) for maker in hooked_models.MODELS
+    pytest.param(maker, id=maker.__name__, marks=() if maker in FAST else pytest.mark.slow)
+    for maker in hooked_models.MODELS
 ]
 
 
 @pytest.mark.parametrize("maker", HOOKED)
-def test_gradients_and_hooks_are_those_of_eager_and_the_graph_repeats_them(maker: Callable[[], hooked_models.Made]) -> None:
+def test_gradients_and_hooks_are_those_of_eager_and_the_graph_repeats_them(
+    maker: Callable[[], hooked_models.Made],
+) -> None:
     grads, log = train(maker)
     with capturing() as captures:
         watched, seen = train(maker)
@@ -61,7 +65,9 @@ def test_gradients_and_hooks_are_those_of_eager_and_the_graph_repeats_them(maker
         outputs.pop("unnamed.grad", None)  # an input of the model that wants a gradient
         assert len(outputs) == sum(grad is not None for grad in wanted)
         made = sorted((tuple(value.shape), value.double().sum().item()) for value in outputs.values())
-        assert made == sorted((tuple(value.shape), value.double().sum().item()) for value in wanted if value is not None)
+        assert made == sorted(
+            (tuple(value.shape), value.double().sum().item()) for value in wanted if value is not None
+        )
 
 
 def qualified(name: str) -> str:
@@ -347,29 +353,43 @@ def test_a_compiled_part_is_part_of_the_graph_and_hooks_that_run_no_operator_are
     with capturing() as captures:
         loss(2).backward()
     assert not captures.reasons and len(seen) == 2
-    assert all(same(one, other) for one, other in zip(wanted, [scale.grad, net.weight.grad, net.bias.grad], strict=True))
+    assert all(
+        same(one, other) for one, other in zip(wanted, [scale.grad, net.weight.grad, net.bias.grad], strict=True)
+    )
     (backward,) = captures
     with torch.no_grad():
         made = backward.module(*backward.values)
-    assert sorted(value.sum().item() for value in made) == sorted(grad.sum().item() for grad in wanted if grad is not None)
+    assert sorted(value.sum().item() for value in made) == sorted(
+        grad.sum().item() for grad in wanted if grad is not None
+    )
     cos = next(node for node in backward.module.graph.nodes if node.target is torch.ops.aten.cos.default)
-    assert cos.meta["autograd_node"].startswith("CompiledFunctionBackward (NodeCall ") and "lambda" in cos.meta["stack_trace"]
+    assert (
+        cos.meta["autograd_node"].startswith("CompiledFunctionBackward (NodeCall ")
+        and "lambda" in cos.meta["stack_trace"]
+    )
     (hook,) = backward.hooks
     assert qualified("<locals>.count") in hook["hook"] and "AccumulateGrad (NodeCall " in hook["node"]
 
 
 def test_an_empty_list_has_its_reasons() -> None:
-    with pytest.warns(UserWarning, match="no backward was recorded: the block called no backward"), capturing() as captures:
+    with (
+        pytest.warns(UserWarning, match="no backward was recorded: the block called no backward"),
+        capturing() as captures,
+    ):
         pass
     assert captures == [] and "no backward was recorded: the block called no backward" in repr(captures)
     x = torch.rand(5, requires_grad=True)
-    with pytest.warns(UserWarning, match="ProdBackward0 computes otherwise while it is watched"), capturing() as captures:
+    with (
+        pytest.warns(UserWarning, match="ProdBackward0 computes otherwise while it is watched"),
+        capturing() as captures,
+    ):
         x.prod().backward()
     assert list(captures.reasons.values()) == [1]
 
 
 def scalars_graph(device: str) -> Any:
-    """A capture's beginning: a tensor on `device`, a number that arithmetic uses and one that a hook sees, both on the CPU."""
+    """A capture's beginning: a tensor on `device`, a number that arithmetic uses and one that a hook sees, both on the
+    CPU."""
     from torch.fx import Graph
 
     mode = t.FakeTensorMode()
@@ -399,7 +419,12 @@ def test_numbers_stay_on_the_cpu_where_all_of_the_backward_is_there() -> None:
 def test_numbers_that_only_arithmetic_sees_are_moved_to_the_gpu_of_the_backward() -> None:
     graph = scalars_graph("cuda:0")
     assert cpu_scalars_to_gpu(graph) == [1]
-    assert [str(node.meta["val"].device) for node in graph.nodes if "val" in node.meta] == ["cuda:0", "cuda:0", "cpu", "cpu"]
+    assert [str(node.meta["val"].device) for node in graph.nodes if "val" in node.meta] == [
+        "cuda:0",
+        "cuda:0",
+        "cpu",
+        "cpu",
+    ]
 
 
 @pytest.mark.gpu

@@ -1,4 +1,5 @@
-"""An edited graph.py becomes a case: what is as it was stays so, what is new is computed, what cannot be has its line told."""
+"""An edited graph.py becomes a case: what is as it was stays so, what is new is computed, what cannot be has its line
+told."""
 
 from __future__ import annotations
 
@@ -24,7 +25,11 @@ GIVEN = [torch.linspace(-1, 1, 12).view(3, 4), torch.ones(4)]
 
 def branching(x: torch.Tensor, y: torch.Tensor) -> Any:
     chosen = torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos(), (x,))
-    return torch.relu(chosen * y) + torch.arange(x.shape[0], device=x.device)[:, None], torch.full((2,), 3.0), x.shape[0] * 2
+    return (
+        torch.relu(chosen * y) + torch.arange(x.shape[0], device=x.device)[:, None],
+        torch.full((2,), 3.0),
+        x.shape[0] * 2,
+    )
 
 
 def traced(function: Callable[..., Any], folder: Path) -> SavedGraph:
@@ -42,8 +47,9 @@ def known(saved: SavedGraph) -> list[tuple[Any, ...]]:
     """Names, targets and forms; which values share a storage is counted from anew."""
     return [
         (node.op, node.name, node.target, node.args, place(saved, node), str(node.value).partition(", storage=")[0])
-        for node in saved.record.graph.nodes if node.op != "output"
-    ]  # fmt: skip
+        for node in saved.record.graph.nodes
+        if node.op != "output"
+    ]
 
 
 def test_a_text_that_was_not_edited_is_the_same_graph(tmp_path: Path) -> None:
@@ -62,12 +68,20 @@ def test_a_text_that_was_not_edited_is_the_same_graph(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("aten.relu.default(", "aten.rellu.default(", r"^line \d+, relu = aten.rellu.default\(mul.*no attribute 'rellu'"),
+        (
+            "aten.relu.default(",
+            "aten.rellu.default(",
+            r"^line \d+, relu = aten.rellu.default\(mul.*no attribute 'rellu'",
+        ),
         ("aten.relu.default(mul", "aten.relu.default(mull", r"^line \d+, relu = .* NameError: name 'mull'"),
         ("aten.relu.default(mul", "aten.mm.default(mul, mul", r"^line \d+, relu = .* RuntimeError: a and b must"),
         ("class Graph(", "class Other(", "no class Graph"),
         ("    return (", "    unused = (", "forward returns nothing"),
-        ("def forward(self, x_1", "def forward(self, other, x_1", "forward takes other: the graph has no such input; it has x_1"),
+        (
+            "def forward(self, x_1",
+            "def forward(self, other, x_1",
+            "forward takes other: the graph has no such input; it has x_1",
+        ),
     ],
 )
 def test_what_cannot_be_has_its_line_told(old: str, new: str, told: str, tmp_path: Path) -> None:
@@ -94,7 +108,10 @@ def test_the_text_beside_a_graph_is_imported_as_its_variant(tmp_path: Path, caps
     computed = [(node.name, node.target) for node in variant.record.graph.nodes if node.op == "call_function"]
     assert "model.py" in place(variant, variant.record.graph.nodes[-2])  # the relu, whose line it was
     assert computed == [
-        ("mul", "aten.mul.Tensor"), ("relu_1", "aten.abs.default"), ("relu_2", "aten.sin.default"), ("relu", "aten.relu.default")
-    ]  # fmt: skip
+        ("mul", "aten.mul.Tensor"),
+        ("relu_1", "aten.abs.default"),
+        ("relu_2", "aten.sin.default"),
+        ("relu", "aten.relu.default"),
+    ]
     assert torch.equal(variant.module()(*variant.inputs())[0], torch.relu((GIVEN[0] * GIVEN[1]).abs().sin()))
     assert cli.run(["diff", str(saved.path), str(variant.path)]) == 1

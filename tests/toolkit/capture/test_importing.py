@@ -106,17 +106,26 @@ class Counting(torch.nn.Module):
 def exported() -> torch.export.ExportedProgram:
     rows = torch.export.Dim("rows")
     return torch.export.export(
-        Counting(), (torch.randn(4, 3),), {"y": torch.ones(2), "times": 3},
+        Counting(),
+        (torch.randn(4, 3),),
+        {"y": torch.ones(2), "times": 3},
         dynamic_shapes={"x": {0: rows}, "y": None, "times": None},
-    ).run_decompositions({})  # fmt: skip
+    ).run_decompositions({})
 
 
 def test_an_exported_program_is_saved_with_its_signature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = exported()
     saved = graphdbg.load_graph(graphdbg.save_graph(program, (), tmp_path / "case"))
     roles = {item.source: item.role for item in saved.record.inputs}
-    assert roles == {"linear.weight": "parameter", "linear.bias": "parameter", "seen": "buffer", "scale": "constant",
-                     "x": "user", "y": "user", "times": "user"}  # fmt: skip
+    assert roles == {
+        "linear.weight": "parameter",
+        "linear.bias": "parameter",
+        "seen": "buffer",
+        "scale": "constant",
+        "x": "user",
+        "y": "user",
+        "times": "user",
+    }
     assert [symbol.name for symbol in saved.record.symbols]
     values = saved.inputs()
     expected = program.module()(values[4], y=values[5].clone(), times=3)
@@ -124,8 +133,10 @@ def test_an_exported_program_is_saved_with_its_signature(tmp_path: Path, capsys:
     assert cli.run(["show", str(tmp_path / "case"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["outputs"]
     assert [(one["kind"], one["of"]) for one in told] == [
-        ("mutation", "seen"), ("mutation", "y"), ("user", "output[0]"),
-    ]  # fmt: skip
+        ("mutation", "seen"),
+        ("mutation", "y"),
+        ("user", "output[0]"),
+    ]
 
 
 def test_an_exported_program_without_values_needs_some(tmp_path: Path) -> None:
@@ -180,7 +191,8 @@ if kind == "minifier":
 elif kind == "ahead":
     program = torch.export.export(Model(), (x,))
     with open("ahead.py", "w") as file:
-        save_graph_repro_ep(file, "inductor", exported_program=program, config_patches={"epilogue_fusion": False}, save_dir=".")
+        patches = {"epilogue_fusion": False}
+        save_graph_repro_ep(file, "inductor", exported_program=program, config_patches=patches, save_dir=".")
 elif kind == "package":
     torch._inductor.aoti_compile_and_package(torch.export.export(Model(), (x,)), package_path="package.pt2")
 else:

@@ -75,8 +75,15 @@ if kind == "ranks":
 def run(folder: Path, kind: str, **environment: str) -> None:
     (folder / "program.py").write_text(PROGRAM)
     given = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0", "GRAPHDBG": "", **environment}
-    done = subprocess.run([sys.executable, "program.py", kind], cwd=folder, env=os.environ | given, capture_output=True,
-                          text=True, check=False, timeout=500)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "program.py", kind],
+        cwd=folder,
+        env=os.environ | given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -90,12 +97,19 @@ def test_a_trace_has_the_graphs_of_a_recording(tmp_path: Path, kind: str, capsys
     run(tmp_path, kind, TORCH_TRACE=str(tmp_path / "trace"))
     made = checked("import TRACE", f"import {tmp_path / 'trace'} -o {tmp_path / 'run'}", capsys)
     graph = f"{tmp_path / 'run'}/0_1/forward"
-    said = {name: checked(name, f"{name.partition(' ')[0]} {words}", capsys) for name, words in (
-        ("ls RUN", made["path"]), ("ls RUN --why", f"{made['path']} --why"), ("show RUN/ID", graph),
-        ("triage RUN", f"{made['path']} --max-time 60"),
-    )}  # fmt: skip
+    said = {
+        name: checked(name, f"{name.partition(' ')[0]} {words}", capsys)
+        for name, words in (
+            ("ls RUN", made["path"]),
+            ("ls RUN --why", f"{made['path']} --why"),
+            ("show RUN/ID", graph),
+            ("triage RUN", f"{made['path']} --max-time 60"),
+        )
+    }
     assert all(one["inputs"] == OF_A_TRACE for one in (made, *said.values()))
-    assert "a trace tells their layout alone" in checked("triage RUN/ID", f"triage {graph} --rungs nop", capsys)["inputs"]
+    assert (
+        "a trace tells their layout alone" in checked("triage RUN/ID", f"triage {graph} --rungs nop", capsys)["inputs"]
+    )
     if kind == "aot_eager":
         run(tmp_path, "recorded")
     else:
@@ -107,7 +121,9 @@ def test_a_trace_has_the_graphs_of_a_recording(tmp_path: Path, kind: str, capsys
     assert only <= {"joint_passed"}  # torch prints it of inference alone
     for name, nodes in made.items():
         assert nodes == recorded[name], name
-    values = {node.name: node.value for node in graphdbg.open_run(tmp_path / "run").graph("0_1/forward").record.graph.nodes}
+    values = {
+        node.name: node.value for node in graphdbg.open_run(tmp_path / "run").graph("0_1/forward").record.graph.nodes
+    }
     before = graphdbg.open_run(tmp_path / "recorded").graph("0_1/forward").record
     for node in before.graph.nodes:
         value = values[node.name]
@@ -130,7 +146,19 @@ def test_a_compile_failure_in_a_trace_is_judged_and_minified(tmp_path: Path) -> 
     assert (saved.status, "CppCompileError" in (saved.error or "")) == ("failed", True)
     assert saved.record.config["inductor"]["cpp.inject_relu_bug_TESTING_ONLY"] == "compile_error"
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "graphdbg", "minify", saved.name, "-o", str(out), "--check", "crash", "--max-time", "120"]
+    command = [
+        sys.executable,
+        "-m",
+        "graphdbg",
+        "minify",
+        saved.name,
+        "-o",
+        str(out),
+        "--check",
+        "crash",
+        "--max-time",
+        "120",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr
     assert graphdbg.load_graph(out / "case").record.graph.nodes[1].target.startswith(("aten.relu", "torch.relu"))
@@ -141,7 +169,15 @@ def test_two_ranks_are_two_processes(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     common = {"TORCH_TRACE": str(tmp_path / "trace"), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "WORLD_SIZE": "2"}
     common |= {"TORCHINDUCTOR_AUTOGRAD_CACHE": "0", "GRAPHDBG": ""}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "program.py", "ranks"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        "program.py",
+        "ranks",
+    ]
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | common, capture_output=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr
     import_trace(tmp_path / "trace", tmp_path / "run")
@@ -173,7 +209,10 @@ def entry(kind: str, payload: str = "", sum_of: str | None = None, **fields: obj
     header |= {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
     if payload:
         header["has_payload"] = hashlib.md5((sum_of or payload).encode()).hexdigest()
-    lines = [f"V0101 10:00:00.000000 7 torch/x.py:1] {json.dumps(header)}", *(f"\t{line}" for line in payload.splitlines())]
+    lines = [
+        f"V0101 10:00:00.000000 7 torch/x.py:1] {json.dumps(header)}",
+        *(f"\t{line}" for line in payload.splitlines()),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -193,7 +232,11 @@ def test_a_graph_is_read_with_symbols_lines_and_layout(tmp_path: Path) -> None:
     assert (made.graphs, made.left_out) == (1, [])
     saved = graphdbg.open_run(tmp_path / "run").graph("0_0/inference")
     assert saved.rank == 3
-    assert [node.target for node in saved.record.graph.nodes][2:5] == ["aten.sin.default", "operator.mul", "aten.view.default"]
+    assert [node.target for node in saved.record.graph.nodes][2:5] == [
+        "aten.sin.default",
+        "operator.mul",
+        "aten.view.default",
+    ]
     assert [(one.name, one.hint, one.lower) for one in saved.record.symbols] == [("s7", 5, 2)]
     assert saved.record.strings == ['  File "/home/u/model.py", line 3, in f\n    return x.sin()\n']
     assert [tuple(value.shape) for value in saved.module()(*saved.inputs())] == [(10,)]
@@ -204,9 +247,11 @@ def test_answers_say_that_values_of_inputs_are_not_known(tmp_path: Path, capsys:
     (tmp_path / "t.log").write_text(told)
     run = f"{tmp_path / 'run'}"
     for name, line in {
-        "import TRACE": f"import {tmp_path / 't.log'} -o {run}", "ls RUN": f"ls {run}", "ls RUN --time": f"ls {run} --time",
+        "import TRACE": f"import {tmp_path / 't.log'} -o {run}",
+        "ls RUN": f"ls {run}",
+        "ls RUN --time": f"ls {run} --time",
         "show RUN/ID": f"show {run}/0_0/inference",
-    }.items():  # fmt: skip
+    }.items():
         assert checked(name, line, capsys)["inputs"] == OF_A_TRACE
 
 
@@ -238,7 +283,7 @@ def test_nothing_of_a_trace_is_run(tmp_path: Path) -> None:
 )
 def test_a_trace_that_holds_nothing_says_so(
     tmp_path: Path, content: str, why: str, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+) -> None:
     (tmp_path / "t.log").write_text(content)
     assert cli.run(["import", str(tmp_path / "t.log"), "-o", str(tmp_path / "run"), "--trust"]) == 2
     assert why in capsys.readouterr().err
@@ -262,7 +307,8 @@ def test_what_a_text_may_hold() -> None:
     body = text.parse(
         'class G(M):\n  class inner_0(M):\n    def forward(self, a: "f32[][]cuda:1"):\n      b = -a\n      return b\n'
         '  def forward(self, L_x_: "bf16[2][1]cpu"):\n    l_x_ = L_x_\n    inner_0 = self.inner_0\n'
-        "    y = l_x_.to(dtype = torch.float32, device = device(type='cuda', index=0), memory_format = torch.channels_last)\n"
+        "    y = l_x_.to(dtype = torch.float32, device = device(type='cuda', index=0), memory_format = "
+        "torch.channels_last)\n"
         "    z = y[(slice(None, 1, None), Ellipsis)]\n    y += 1;  y_1 = y;  y = None\n    w = y_1.shape\n"
         "    v = torch.clamp(z, -inf, 1e-05)\n    return (v, w, None)"
     ).body
@@ -283,8 +329,13 @@ def test_functions_have_the_names_of_records() -> None:
     from graphdbg.dumps.torchside import targets
 
     private = torch._C  # pyright: ignore[reportPrivateUsage]
-    for home, path in ((private._nn, ["_C", "_nn"]), (private._special, ["_C", "_special"]), (private._fft, ["_C", "_fft"]),
-                       (private._linalg, ["_C", "_linalg"]), (torch, [])):  # fmt: skip
+    for home, path in (
+        (private._nn, ["_C", "_nn"]),
+        (private._special, ["_C", "_special"]),
+        (private._fft, ["_C", "_fft"]),
+        (private._linalg, ["_C", "_linalg"]),
+        (torch, []),
+    ):
         for name in dir(home):
             function = getattr(home, name)
             if name.startswith("_") or type(function) is not type(torch.mm):
@@ -306,5 +357,11 @@ def test_a_runnable_tells_inputs_and_settings() -> None:
     assert told.config == {"inductor": {"triton.cudagraphs": True}}
     value = told.inputs["arg1_1"]
     assert isinstance(value, TensorValue)
-    assert (value.dtype, value.shape, value.stride, value.offset, value.device) == ("float16", [2, 4], [4, 1], 2, "cuda:0")
+    assert (value.dtype, value.shape, value.stride, value.offset, value.device) == (
+        "float16",
+        [2, 4],
+        [4, 1],
+        2,
+        "cuda:0",
+    )
     assert value.storage_bytes == 40

@@ -1,4 +1,5 @@
-"""What a captured graph keeps of the function: its lines, buffers that it assigns, the order of effects, subclasses, roles."""
+"""What a captured graph keeps of the function: its lines, buffers that it assigns, the order of effects, subclasses,
+roles."""
 
 from __future__ import annotations
 
@@ -166,8 +167,14 @@ def test_show_tells_roles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     joint_graph(programs.batch_norm(), (torch.randn(3, 4),)).save(tmp_path / "case")
     assert cli.run(["show", str(tmp_path / "case")]) == 0
     out = capsys.readouterr().out
-    for text in ("parameter 0.weight", "buffer 1.running_mean", "user args[0]", "tangent of output[0]",
-                 "mutation of 1.running_var", "gradient of 1.bias"):  # fmt: skip
+    for text in (
+        "parameter 0.weight",
+        "buffer 1.running_mean",
+        "user args[0]",
+        "tangent of output[0]",
+        "mutation of 1.running_var",
+        "gradient of 1.bias",
+    ):
         assert text in out
     assert cli.run(["show", str(tmp_path / "case"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -182,11 +189,19 @@ def test_two_ranks_of_dtensors(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     ranks = [
         subprocess.Popen(
-            [sys.executable, str(HERE / "dtensor_rank.py"), str(rank), str(tmp_path / "meet"), str(tmp_path / f"case{rank}")],
-            env=environment, stderr=subprocess.PIPE, text=True,
+            [
+                sys.executable,
+                str(HERE / "dtensor_rank.py"),
+                str(rank),
+                str(tmp_path / "meet"),
+                str(tmp_path / f"case{rank}"),
+            ],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for rank in range(2)
-    ]  # fmt: skip
+    ]
     errors = [rank.communicate(timeout=300)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], errors
     for rank in range(2):

@@ -52,7 +52,9 @@ def planted_modules(one_server: Lender) -> Iterator[Path]:
     """A folder with the defects of `planted_compile` as modules."""
     shutil.copy(Path(__file__).with_name("planted_compile.py"), one_server.modules)
     for how in PLANTED:
-        (one_server.modules / f"planted_{how}.py").write_text(f"import planted_compile\n\nplanted_compile.plant({how!r})\n")
+        (one_server.modules / f"planted_{how}.py").write_text(
+            f"import planted_compile\n\nplanted_compile.plant({how!r})\n"
+        )
     sys.path.append(str(one_server.modules))  # a command looks for the modules of --import before it asks
     yield one_server.modules
     sys.path.remove(str(one_server.modules))

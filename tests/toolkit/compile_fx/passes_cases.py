@@ -23,9 +23,12 @@ IS_211 = torch.__version__.startswith("2.11")
 ADDED = tuple(PREDISPATCH[-6:])
 """Passes before dispatch that run only when a setting adds them."""
 CUSTOM = (
-    "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass",
+    "pre_grad_custom_pass",
+    "joint_custom_pre_pass",
+    "joint_custom_post_pass",
+    "post_grad_custom_pre_pass",
     "post_grad_custom_post_pass",
-)  # fmt: skip
+)
 
 
 def here(name: str) -> bool:
@@ -110,27 +113,72 @@ def _names(stage: str, *names: str) -> tuple[str, ...]:
 
 
 ALWAYS = (
-    *_names("pre_grad", "numpy_compat_normalization", "sink_cat_after_pointwise", "group_batch_fusion_passes",
-            "efficient_conv_bn_eval_pass", "apply_gumbel_max_trick_pass", "stable_topological_sort", "quant_lift_up"),
-    *_names("joint", "canonicalize_aten_ir_passes", "remove_noop_ops", "constant_fold_uniform_value", "early_patterns",
-            "attention_patterns", "softmax_patterns", "replace_random_passes", "fuse_seed_creation_pass"),
-    *_names("post_grad", "view_to_reshape", "fake_tensor_prop", "reorder_for_locality", "remove_profiler_ops",
-            "group_batch_fusion_passes", "remove_noop_ops", "remove_assert_ops", "first_patterns", "matmul_patterns",
-            "addmm_patterns", "stable_sort", "move_constructors_to_cuda", "incremental_update", "reinplace_inplaceable_ops",
-            "fix_auto_functionalized_dtype_views", "decompose_triton_kernel_wrapper_functional",
-            "decompose_auto_functionalized", "decompose_scan_to_while_loop", "decompose_map_to_while_loop"),
-)  # fmt: skip
+    *_names(
+        "pre_grad",
+        "numpy_compat_normalization",
+        "sink_cat_after_pointwise",
+        "group_batch_fusion_passes",
+        "efficient_conv_bn_eval_pass",
+        "apply_gumbel_max_trick_pass",
+        "stable_topological_sort",
+        "quant_lift_up",
+    ),
+    *_names(
+        "joint",
+        "canonicalize_aten_ir_passes",
+        "remove_noop_ops",
+        "constant_fold_uniform_value",
+        "early_patterns",
+        "attention_patterns",
+        "softmax_patterns",
+        "replace_random_passes",
+        "fuse_seed_creation_pass",
+    ),
+    *_names(
+        "post_grad",
+        "view_to_reshape",
+        "fake_tensor_prop",
+        "reorder_for_locality",
+        "remove_profiler_ops",
+        "group_batch_fusion_passes",
+        "remove_noop_ops",
+        "remove_assert_ops",
+        "first_patterns",
+        "matmul_patterns",
+        "addmm_patterns",
+        "stable_sort",
+        "move_constructors_to_cuda",
+        "incremental_update",
+        "reinplace_inplaceable_ops",
+        "fix_auto_functionalized_dtype_views",
+        "decompose_triton_kernel_wrapper_functional",
+        "decompose_auto_functionalized",
+        "decompose_scan_to_while_loop",
+        "decompose_map_to_while_loop",
+    ),
+)
 
 _SWITCHES = {
-    "auto_chunker.enable": True, "dce": True, "cpp.enable_concat_linear": True, "cpp.enable_grouped_gemm_template": True,
-    "max_autotune": True, "max_autotune_gemm_backends": "CPP,ATEN", "partitioned_scatter_enabled": True,
-    "b2b_gemm_pass": True, "_micro_pipeline_tp": True, "_fuse_ddp_communication": True, "fallback_random": True,
-    "dedup_reduce_scatters": True, "bucket_reduce_scatters_fx": "all", "bucket_all_reduces_fx": "all",
-    "bucket_all_gathers_fx": "all", "aten_distributed_optimizations.spmd_check": True,
+    "auto_chunker.enable": True,
+    "dce": True,
+    "cpp.enable_concat_linear": True,
+    "cpp.enable_grouped_gemm_template": True,
+    "max_autotune": True,
+    "max_autotune_gemm_backends": "CPP,ATEN",
+    "partitioned_scatter_enabled": True,
+    "b2b_gemm_pass": True,
+    "_micro_pipeline_tp": True,
+    "_fuse_ddp_communication": True,
+    "fallback_random": True,
+    "dedup_reduce_scatters": True,
+    "bucket_reduce_scatters_fx": "all",
+    "bucket_all_reduces_fx": "all",
+    "bucket_all_gathers_fx": "all",
+    "aten_distributed_optimizations.spmd_check": True,
     "aten_distributed_optimizations.allow_comms_decompositions": True,
     "aten_distributed_optimizations.enable_overlap_scheduling": True,
     "aten_distributed_optimizations.enable_low_contention_collectives": True,
-}  # fmt: skip
+}
 
 
 def _known(settings: dict[str, Any]) -> dict[str, Any]:
@@ -145,45 +193,91 @@ def cases() -> dict[str, Case]:
     return {
         "plain": Case(plain, small, ALWAYS),
         "patterns of split and cat": Case(
-            plain, small, _names("pre_grad", *PRE_GRAD_PATTERNS) + _names("post_grad", *POST_GRAD_PATTERNS),
-            {"pre_grad_fusion_options": {name: {} for name in PRE_GRAD_PATTERNS},
-             "post_grad_fusion_options": {name: {} for name in POST_GRAD_PATTERNS}},
+            plain,
+            small,
+            _names("pre_grad", *PRE_GRAD_PATTERNS) + _names("post_grad", *POST_GRAD_PATTERNS),
+            {
+                "pre_grad_fusion_options": {name: {} for name in PRE_GRAD_PATTERNS},
+                "post_grad_fusion_options": {name: {} for name in POST_GRAD_PATTERNS},
+            },
         ),
         "fusions of groups": Case(
-            plain, small, _names("pre_grad", *PRE_GRAD_FUSIONS) + _names("post_grad", *POST_GRAD_FUSIONS),
-            {"pre_grad_fusion_options": {name: {} for name in PRE_GRAD_FUSIONS},
-             "post_grad_fusion_options": {name: {} for name in POST_GRAD_FUSIONS}},
+            plain,
+            small,
+            _names("pre_grad", *PRE_GRAD_FUSIONS) + _names("post_grad", *POST_GRAD_FUSIONS),
+            {
+                "pre_grad_fusion_options": {name: {} for name in PRE_GRAD_FUSIONS},
+                "post_grad_fusion_options": {name: {} for name in POST_GRAD_FUSIONS},
+            },
         ),
-        "before dispatch": Case(plain, small, _names("pre_grad", *PREDISPATCH),
-                                {"is_predispatch": True, "add_pre_grad_passes": ",".join(ADDED)}),
+        "before dispatch": Case(
+            plain,
+            small,
+            _names("pre_grad", *PREDISPATCH),
+            {"is_predispatch": True, "add_pre_grad_passes": ",".join(ADDED)},
+        ),
         "the user's own": Case(
-            plain, small,
-            (*_names("pre_grad", "pre_grad_custom_pass"), *_names("joint", "joint_custom_pre_pass", "joint_custom_post_pass",
-                      "stable_topological_sort"),
-             *_names("post_grad", "post_grad_custom_pre_pass", "post_grad_custom_post_pass")),
+            plain,
+            small,
+            (
+                *_names("pre_grad", "pre_grad_custom_pass"),
+                *_names("joint", "joint_custom_pre_pass", "joint_custom_post_pass", "stable_topological_sort"),
+                *_names("post_grad", "post_grad_custom_pre_pass", "post_grad_custom_post_pass"),
+            ),
             dict.fromkeys(CUSTOM, custom_pass),
         ),
         "settings": Case(
-            plain, small,
-            (*_names("joint", "auto_chunker"),
-             *_names("post_grad", "dce", "grouped_gemm_pass", "concat_linear_woq_int4", "partitioned_scatter_optimization",
-                     "b2b_gemm_pass", "micro_pipeline_tp_pass", "fuse_ddp_communication", "chain_random_ops_ordering",
-                     "spmd_check", "decomp_comms", "dedup_reduce_scatters", "bucket_reduce_scatters", "bucket_all_reduce",
-                     "bucket_all_gathers", "stable_topological_sort", "overlap_scheduling",
-                     "replace_collectives_with_low_contention", "remove_fsdp2_unsharded_param_graph_input_usage",
-                     "reinplace_fsdp_all_gather")),
-            _known(_SWITCHES), fsdp_hooks,
+            plain,
+            small,
+            (
+                *_names("joint", "auto_chunker"),
+                *_names(
+                    "post_grad",
+                    "dce",
+                    "grouped_gemm_pass",
+                    "concat_linear_woq_int4",
+                    "partitioned_scatter_optimization",
+                    "b2b_gemm_pass",
+                    "micro_pipeline_tp_pass",
+                    "fuse_ddp_communication",
+                    "chain_random_ops_ordering",
+                    "spmd_check",
+                    "decomp_comms",
+                    "dedup_reduce_scatters",
+                    "bucket_reduce_scatters",
+                    "bucket_all_reduce",
+                    "bucket_all_gathers",
+                    "stable_topological_sort",
+                    "overlap_scheduling",
+                    "replace_collectives_with_low_contention",
+                    "remove_fsdp2_unsharded_param_graph_input_usage",
+                    "reinplace_fsdp_all_gather",
+                ),
+            ),
+            _known(_SWITCHES),
+            fsdp_hooks,
         ),
-        "offsets": Case(plain, small, _names("joint", "fuse_offset_creation_pass"), _known({"align_random_eager": True})),
+        "offsets": Case(
+            plain, small, _names("joint", "fuse_offset_creation_pass"), _known({"align_random_eager": True})
+        ),
         "a backend's own": Case(plain, small, _names("post_grad", "custom_backend_passes_*"), {}, backend_pass),
-        "freezing": Case(plain, small, _names("pre_grad", "remove_identity", "fuse_conv_bn"), {"freezing": True},
-                         torch.no_grad, "pre_grad"),
-        "permutes on a GPU": Case(
-            plain, lambda: [each.to("meta") for each in small()],
-            _names("pre_grad", "linear_permute_fusion", "permute_linear_fusion", "permute_matmul_fusion"),
-            {"permute_fusion": True}, contextlib.nullcontext, "pre_grad",
+        "freezing": Case(
+            plain,
+            small,
+            _names("pre_grad", "remove_identity", "fuse_conv_bn"),
+            {"freezing": True},
+            torch.no_grad,
+            "pre_grad",
         ),
-    }  # fmt: skip
+        "permutes on a GPU": Case(
+            plain,
+            lambda: [each.to("meta") for each in small()],
+            _names("pre_grad", "linear_permute_fusion", "permute_linear_fusion", "permute_matmul_fusion"),
+            {"permute_fusion": True},
+            contextlib.nullcontext,
+            "pre_grad",
+        ),
+    }
 
 
 def compiled(case: Case, skip: tuple[str, ...] = ()) -> Pipeline:

@@ -1,4 +1,5 @@
-"""Defects that a compile can import (`planted_raise`, ...): in the lowering of tanh, in its code, among the joint patterns."""
+"""Defects that a compile can import (`planted_raise`, ...): in the lowering of tanh, in its code, among the joint
+patterns."""
 
 # pyright: basic
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Packages ahead of time: built by our stages alone, loaded in a fresh process that has torch and nothing else, equal results."""
+"""Packages ahead of time: built by our stages alone, loaded in a fresh process that has torch and nothing else, equal
+results."""
 
 from __future__ import annotations
 
@@ -73,8 +74,15 @@ def torch_raises(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def raising(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("torch's own orchestration was called")
 
-    names = ("compile_fx", "compile_fx_inner", "fx_codegen_and_compile", "compile_fx_aot", "fw_compiler_freezing",
-             "_compile_fx_main", "_compile_fx_inner")  # fmt: skip
+    names = (
+        "compile_fx",
+        "compile_fx_inner",
+        "fx_codegen_and_compile",
+        "compile_fx_aot",
+        "fw_compiler_freezing",
+        "_compile_fx_main",
+        "_compile_fx_inner",
+    )
     for name in names:
         function = getattr(stock, name)
         inner = getattr(function, "__wrapped__", function)
@@ -92,9 +100,13 @@ def run_fresh(package: Path, args: Any, kwargs: Any, wanted: Any, folder: Path) 
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     done = subprocess.run(
-        [sys.executable, "-c", FRESH, str(package), str(values)], cwd=folder, env=env, capture_output=True, text=True,
+        [sys.executable, "-c", FRESH, str(package), str(values)],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
         stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     assert done.stdout.splitlines()[-1:] == ["equal"], done.stderr
 
 

@@ -42,7 +42,8 @@ def test_gpu_inputs_are_looked_at_unless_they_stay_aligned(device: str, static: 
 
 
 def symbolic_offset(offset: int) -> tuple[list[torch.Tensor], ShapeEnv]:
-    """A fake CUDA tensor whose storage offset is a symbol that was `offset` when traced, and one of four times the symbol."""
+    """A fake CUDA tensor whose storage offset is a symbol that was `offset` when traced, and one of four times the
+    symbol."""
     env = ShapeEnv()
     mode = FakeTensorMode(shape_env=env)
     real = torch.empty(64, offset + 1)

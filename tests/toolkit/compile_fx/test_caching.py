@@ -1,4 +1,5 @@
-"""The FX graph cache around the compile path: what it says is reported, keys are stock's, and changed code stays out of it."""
+"""The FX graph cache around the compile path: what it says is reported, keys are stock's, and changed code stays out of
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`graphdbg compile` on a recorded run: rows, kernels, differences, code, files, and every way in which a compile can end."""
+"""`graphdbg compile` on a recorded run: rows, kernels, differences, code, files, and every way in which a compile can
+end."""
 
 from __future__ import annotations
 
@@ -82,9 +83,15 @@ def test_a_folder_holds_graphs_code_kernels_and_tables(
     assert command(["compile", "run/0_0/forward", "--emit", "source", "-o", str(target)]) == 0
     made = {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()}
     assert {
-        "compile.json", "forward/before_post_grad.py", "forward/after_post_grad.py", "forward/output_code.py",
-        "forward/stages.json", "forward/kernels.json", "forward/map.json", "forward/buffers.json",
-    } <= made  # fmt: skip
+        "compile.json",
+        "forward/before_post_grad.py",
+        "forward/after_post_grad.py",
+        "forward/output_code.py",
+        "forward/stages.json",
+        "forward/kernels.json",
+        "forward/map.json",
+        "forward/buffers.json",
+    } <= made
     (kernel,) = (target / "forward" / "kernels").iterdir()
     assert (
         kernel.read_text().startswith(f"// {kernel.stem}: called 1 time, ")
@@ -230,9 +237,7 @@ def test_a_refusal_of_the_compiler_shows_the_source(here: None, capsys: pytest.C
 
 @pytest.mark.slow
 def test_an_interrupt_names_the_stage(recorded: Run, planted_modules: Path) -> None:
-    environment: dict[str, Any] = {
-        **os.environ, "PYTHONPATH": str(planted_modules), "PYTHONUNBUFFERED": "1",
-    }  # fmt: skip
+    environment: dict[str, Any] = {**os.environ, "PYTHONPATH": str(planted_modules), "PYTHONUNBUFFERED": "1"}
     words = [sys.executable, "-m", "graphdbg", "compile", "run/0_0/forward", "--import", "planted_hang"]
     with subprocess.Popen(
         words, cwd=recorded.path.parent, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -1,4 +1,5 @@
-"""Compilers that link libstdc++ statically: what they build crashes beside torch; packages of ours run, others are refused."""
+"""Compilers that link libstdc++ statically: what they build crashes beside torch; packages of ours run, others are
+refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Why something is not recorded, and what each part of a split graph is given: text and metadata alone, held against torch's."""
+"""Why something is not recorded, and what each part of a split graph is given: text and metadata alone, held against
+torch's."""
 
 from __future__ import annotations
 
@@ -20,17 +21,23 @@ STACK = '  File "/home/me/model.py", line 12, in forward\n    x.add_(1)\n'
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        (f"skipping cudagraphs due to mutated inputs (1 instances). Found from : \n {STACK}",
-         "y (model.w) is written to (model.py:12)"),
-        ("skipping cudagraphs due to skipping cudagraphs due to cpu device (add). Found from : \n" + STACK,
-         "cpu device (add) (model.py:12)"),
-        ("disabling cudagraphs due to incompatible op aten.nonzero.default Found from " + STACK,
-         "incompatible op aten.nonzero.default (model.py:12)"),
+        (
+            f"skipping cudagraphs due to mutated inputs (1 instances). Found from : \n {STACK}",
+            "y (model.w) is written to (model.py:12)",
+        ),
+        (
+            "skipping cudagraphs due to skipping cudagraphs due to cpu device (add). Found from : \n" + STACK,
+            "cpu device (add) (model.py:12)",
+        ),
+        (
+            "disabling cudagraphs due to incompatible op aten.nonzero.default Found from " + STACK,
+            "incompatible op aten.nonzero.default (model.py:12)",
+        ),
         ("complex memory overlap", "x overlaps itself (complex memory overlap)"),
         ("non-Tensor inputs", "n is no tensor"),
         ("force_disable_cudagraph_TESTING_ONLY", "force_disable_cudagraph_TESTING_ONLY"),
     ],
-)  # fmt: skip
+)
 def test_reasons_are_sentences(reason: str, expected: str) -> None:
     inputs = [torch.empty(9).as_strided((3, 3), (2, 1)), torch.empty(3), 2.5]
     assert reasons.sentence(reason, ["x", "y (model.w)", "n"], [1], inputs) == expected
@@ -39,7 +46,9 @@ def test_reasons_are_sentences(reason: str, expected: str) -> None:
 
 def test_partitions_have_the_facts_of_their_own_inputs() -> None:
     a, b = torch.ones(1), torch.ones(2)
-    whole = CallFacts(["x", "w (model.w)", "b"], (1, 2), (2,), ["px", "pw", "pb"], ["first", "second"], {"a": a, "b": b})
+    whole = CallFacts(
+        ["x", "w (model.w)", "b"], (1, 2), (2,), ["px", "pw", "pb"], ["first", "second"], {"a": a, "b": b}
+    )
     maps = [GraphPartitionMap(0, [1, 0], [None, 1], ["a"]), GraphPartitionMap(7, [None, 2, 1], [0], ["b"])]
     first, second = (part_of(whole, one) for one in maps)
     assert (first.static, first.mutated, first.stacks, first.constants) == ((0,), (), [None, "second"], {"a": a})

@@ -1,4 +1,5 @@
-"""What a recording does around the GPU, on the CPU: copies, static inputs, writes, deferral. The capture here runs the call."""
+"""What a recording does around the GPU, on the CPU: copies, static inputs, writes, deferral. The capture here runs the
+call."""
 
 from __future__ import annotations
 

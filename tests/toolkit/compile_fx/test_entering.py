@@ -76,10 +76,17 @@ def test_every_stage_can_be_the_last(recorded: Run, server: ForkServer, tmp_path
         assert until in ran and all(order(stage) <= order(until) for stage in ran - {"capture"}), until
 
 
-@pytest.mark.parametrize(("stage", "first"), [
-    ("dynamo", "pre_grad"), ("compiled_autograd", "capture"),
-    ("joint", "joint"), ("inference", "joint"), ("backward", "post_grad"), ("post_grad_forward", "lower"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stage", "first"),
+    [
+        ("dynamo", "pre_grad"),
+        ("compiled_autograd", "capture"),
+        ("joint", "joint"),
+        ("inference", "joint"),
+        ("backward", "post_grad"),
+        ("post_grad_forward", "lower"),
+    ],
+)
 def test_first_stages(stage: str, first: str) -> None:
     assert first_stage(stage) == first
 

@@ -1,4 +1,5 @@
-"""What `compile_fx` takes and returns: graphs of any output, nested inputs, settings, decompositions, and where it stops."""
+"""What `compile_fx` takes and returns: graphs of any output, nested inputs, settings, decompositions, and where it
+stops."""
 
 from __future__ import annotations
 
@@ -202,7 +203,8 @@ def test_a_compile_without_caches_uses_a_folder_of_its_own() -> None:
 
 
 def test_the_hint_about_tf32_is_given_where_torch_finds_it_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch asks for a GPU that has it, so what it asks is answered here; the hint on a real one is in the test below."""
+    """Torch asks for a GPU that has it, so what it asks is answered here; the hint on a real one is in the test
+    below."""
     from torch._inductor import compile_fx as stock
 
     told: list[str] = []

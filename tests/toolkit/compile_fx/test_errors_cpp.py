@@ -125,7 +125,10 @@ def test_a_lowering_that_writes_wrong_code(wrongly_lowered: Any) -> None:
 
 
 def test_the_first_error_of_gcc_and_clang() -> None:
-    output = "k.cpp: In function f:\nk.cpp:3:9: warning: unused\nk.cpp:37:41: error: no such thing\n  37 | x\nk.cpp:38: error: a"
+    output = (
+        "k.cpp: In function f:\nk.cpp:3:9: warning: unused\nk.cpp:37:41: error: no such thing\n  37 | x\n"
+        "k.cpp:38: error: a"
+    )
     found = first_error(output)
     assert found is not None
     assert (found.file, found.line, found.column, found.said) == ("k.cpp", 37, 41, "no such thing")

@@ -44,9 +44,16 @@ class StandInDriver:
 def kernels_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Triton kernels for CPU tensors, compiled for sm_90."""
     fields = {
-        "type": "cuda", "index": 0, "multi_processor_count": 132, "cc": 90, "major": 9, "regs_per_multiprocessor": 65536,
-        "max_threads_per_multi_processor": 2048, "max_threads_per_block": 1024, "warp_size": 32,
-    }  # fmt: skip
+        "type": "cuda",
+        "index": 0,
+        "multi_processor_count": 132,
+        "cc": 90,
+        "major": 9,
+        "regs_per_multiprocessor": 65536,
+        "max_threads_per_multi_processor": 2048,
+        "max_threads_per_block": 1024,
+        "warp_size": 32,
+    }
     known = {name: value for name, value in fields.items() if name in hints.DeviceProperties._fields}
     monkeypatch.setattr(hints.DeviceProperties, "create", classmethod(lambda cls, device: cls(**known)))
     monkeypatch.setattr(triton_helpers, "set_driver_to_gpu", lambda: None)

@@ -1,4 +1,5 @@
-"""The table of kernels: what each is made of, moves and computes, by hand where possible; and the code stays the same."""
+"""The table of kernels: what each is made of, moves and computes, by hand where possible; and the code stays the
+same."""
 
 from __future__ import annotations
 
@@ -103,9 +104,7 @@ def test_a_size_that_only_a_run_tells_is_unknown() -> None:
 def test_a_kernel_that_is_called_twice_has_a_row_for_each_call() -> None:
     found, _ = watched(lambda x, w: torch.tanh(torch.tanh(x @ w) @ w), torch.randn(8, 8), torch.randn(8, 8))
     names = [row.label for row in found.rows["inference"]]
-    assert names == [
-        "extern_kernels.mm", "cpp_fused_tanh_0", "extern_kernels.mm#2", "cpp_fused_tanh_0#2",
-    ]  # fmt: skip
+    assert names == ["extern_kernels.mm", "cpp_fused_tanh_0", "extern_kernels.mm#2", "cpp_fused_tanh_0#2"]
     assert found.maps["inference"]["tanh_1"] == ["cpp_fused_tanh_0#2"]
 
 
@@ -219,10 +218,7 @@ def test_bodies_of_cond_have_their_own_nodes_lines_and_kernels() -> None:
     def model(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         outer = torch.relu(x @ w)
         inner: torch.Tensor = torch.cond(
-            outer.sum() > 3,
-            lambda a: torch.relu(a @ w - 1) * 3,
-            lambda a: torch.relu(a + 2).exp(),
-            (outer,),
+            outer.sum() > 3, lambda a: torch.relu(a @ w - 1) * 3, lambda a: torch.relu(a + 2).exp(), (outer,)
         )
         return outer * inner
 

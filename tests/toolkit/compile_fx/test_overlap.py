@@ -56,9 +56,12 @@ def test_pairs_that_lie_beside_each_other_in_one_storage() -> None:
     memory = torch.empty(6, 6)
     left, right, all_of_it = memory[:, :3], memory[:, 3:], memory
     assert shared([left, 3, right, all_of_it, memory.view(6, 6), torch.empty(6)]) == [
-        Shared(0, 3, "overlap"), Shared(0, 4, "overlap"),
-        Shared(2, 3, "overlap"), Shared(2, 4, "overlap"), Shared(3, 4, "the same memory"),
-    ]  # fmt: skip
+        Shared(0, 3, "overlap"),
+        Shared(0, 4, "overlap"),
+        Shared(2, 3, "overlap"),
+        Shared(2, 4, "overlap"),
+        Shared(3, 4, "the same memory"),
+    ]
 
 
 def test_thousands_of_views_of_one_storage_make_no_pairs() -> None:

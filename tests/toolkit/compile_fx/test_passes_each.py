@@ -1,4 +1,5 @@
-"""Each named pass of the table runs in one of the cases, is seen there, and is left out when asked, or says why it cannot be."""
+"""Each named pass of the table runs in one of the cases, is seen there, and is left out when asked, or says why it
+cannot be."""
 
 from __future__ import annotations
 

@@ -79,8 +79,12 @@ def test_what_came_of_a_skip_is_told() -> None:
         PassReport("joint", "remove_noop_ops", skipped_because="asked for"),
         PassReport("joint", "attention_patterns", matched=[Matched("mm_pattern", 1, 2), Matched("bmm_to_mm", 3)]),
     ]
-    wanted = {("joint", "remove_noop_ops"), ("joint", "auto_chunker"), ("joint", "attention_patterns/pad_mm"),
-              ("joint", "attention_patterns/attention")}  # fmt: skip
+    wanted = {
+        ("joint", "remove_noop_ops"),
+        ("joint", "auto_chunker"),
+        ("joint", "attention_patterns/pad_mm"),
+        ("joint", "attention_patterns/attention"),
+    }
     assert told(wanted, reports) == [
         "joint.attention_patterns/attention matched nothing in this graph: nothing skipped",
         "joint.attention_patterns/pad_mm: kept from 2 matches",
@@ -90,5 +94,8 @@ def test_what_came_of_a_skip_is_told() -> None:
 
 
 def test_names_need_no_torch() -> None:
-    code = "import sys; from graphdbg.toolkit.compile_fx.passes import listing; listing(); assert 'torch' not in sys.modules"
+    code = (
+        "import sys; from graphdbg.toolkit.compile_fx.passes import listing; listing(); assert 'torch' not in "
+        "sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

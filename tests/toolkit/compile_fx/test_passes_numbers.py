@@ -1,4 +1,5 @@
-"""Compiled without optional passes, a model computes the same: forward and gradients against eager, and how to ask for it."""
+"""Compiled without optional passes, a model computes the same: forward and gradients against eager, and how to ask for
+it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from .passes_cases import here, in_place
 
 
 class Model(torch.nn.Module):
-    """Attention by hand, a matmul of one column, views, and a constant, so that most optional passes have something to do."""
+    """Attention by hand, a matmul of one column, views, and a constant, so that most optional passes have something to
+    do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,9 +58,16 @@ def test_without_all_optional_passes_the_numbers_are_eagers() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["remove_noop_ops", "joint.attention_patterns", "joint.constant_fold_uniform_value", "post_grad.addmm_patterns",
-             "post_grad.reinplace_inplaceable_ops", "pad_mm"],
-)  # fmt: skip
+    "name",
+    [
+        "remove_noop_ops",
+        "joint.attention_patterns",
+        "joint.constant_fold_uniform_value",
+        "post_grad.addmm_patterns",
+        "post_grad.reinplace_inplaceable_ops",
+        "pad_mm",
+    ],
+)
 def test_without_one_pass_the_numbers_are_eagers(name: str) -> None:
     pipeline, difference = without(name)
     assert difference < 1e-4
@@ -84,10 +93,14 @@ def like_numpy(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "name"),
-    [(asserting, "post_grad.remove_assert_ops"), (recording, "post_grad.remove_profiler_ops"),
-     (in_place, "post_grad.reinplace_inplaceable_ops"), (in_place, "remove_noop_ops"),
-     (like_numpy, "pre_grad.numpy_compat_normalization")],
-)  # fmt: skip
+    [
+        (asserting, "post_grad.remove_assert_ops"),
+        (recording, "post_grad.remove_profiler_ops"),
+        (in_place, "post_grad.reinplace_inplaceable_ops"),
+        (in_place, "remove_noop_ops"),
+        (like_numpy, "pre_grad.numpy_compat_normalization"),
+    ],
+)
 def test_nodes_that_a_pass_would_have_taken_lower_to_the_same(model: Callable[..., Any], name: str) -> None:
     x, y = torch.randn(4, 8), torch.randn(4, 8)
     pipeline = Pipeline(skip=(name,))

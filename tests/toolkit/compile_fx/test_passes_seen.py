@@ -1,4 +1,5 @@
-"""What passes are seen to do: each that runs has a name of the table, a planted rewrite shows, and watching changes nothing."""
+"""What passes are seen to do: each that runs has a name of the table, a planted rewrite shows, and watching changes
+nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The table against torch itself: each registered pattern and each option has its row, and no row is of something torch lacks."""
+"""The table against torch itself: each registered pattern and each option has its row, and no row is of something torch
+lacks."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from .passes_cases import here
 
 
 def groups() -> dict[tuple[str, str], Any]:
-    """(stage, torch's name) -> the patterns that are registered, for those that are groups. Registers Inductor's own first."""
+    """(stage, torch's name) -> the patterns that are registered, for those that are groups. Registers Inductor's own
+    first."""
     from torch._inductor.fx_passes import b2b_gemm, joint_graph, post_grad, pre_grad, replace_random
 
     joint_graph.lazy_init(torch.device("cpu"))
@@ -35,6 +37,7 @@ def groups() -> dict[tuple[str, str], Any]:
 
 def test_each_registered_pattern_can_be_asked_for_by_its_name() -> None:
     from graphdbg.toolkit.blame.switching import pattern_name
+
     count = 0
     for (stage, name), group in groups().items():
         (found,) = resolve(f"{stage}.{name}")
@@ -75,8 +78,10 @@ def test_each_observer_in_torchs_source_has_a_row(stage: str) -> None:
     from torch._inductor.fx_passes import joint_graph, post_grad, pre_grad
 
     function = {
-        "pre_grad": pre_grad.pre_grad_passes, "joint": joint_graph.joint_graph_passes, "post_grad": post_grad.post_grad_passes,
-    }[stage]  # fmt: skip
+        "pre_grad": pre_grad.pre_grad_passes,
+        "joint": joint_graph.joint_graph_passes,
+        "post_grad": post_grad.post_grad_passes,
+    }[stage]
     source = inspect.getsource(function)
     source += inspect.getsource(pre_grad.fuse_fx) if stage == "pre_grad" else ""
     named = re.findall(r'GraphTransformObserver\(\s*\w+, "(\w+)"', source)

@@ -133,7 +133,9 @@ def _codes_of_function(function: Callable[..., Any], compile_it: Callable[..., A
 
 
 @pytest.mark.parametrize(
-    "cell", [Cell("embedding_bag", "train"), pytest.param(Cell("lstm", "infer-dynamic"), marks=pytest.mark.slow)], ids=str
+    "cell",
+    [Cell("embedding_bag", "train"), pytest.param(Cell("lstm", "infer-dynamic"), marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_works_while_torchs_orchestration_raises(cell: Cell) -> None:
     stock = codes_of(cell, STOCK)

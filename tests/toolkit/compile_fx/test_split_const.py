@@ -1,4 +1,5 @@
-"""The constant part of a graph, split off by torch: what may not be folded stays in the rest, with all that follows from it."""
+"""The constant part of a graph, split off by torch: what may not be folded stays in the rest, with all that follows
+from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Small models that between them have what breaks compilers: attention, buffers that change, cells, bags, routing, tied weights.
+"""Small models that between them have what breaks compilers: attention, buffers that change, cells, bags, routing, tied
+weights.
 
 >>> model, inputs = BUILD["transformer"]()
 """
@@ -118,7 +119,9 @@ def built(name: str, rows: int = 4, seed: int = 0) -> tuple[nn.Module, tuple[Any
     return BUILD[name](rows)
 
 
-def step(model: nn.Module, call: Callable[..., torch.Tensor], inputs: tuple[Any, ...], seed: int = 7) -> list[torch.Tensor]:
+def step(
+    model: nn.Module, call: Callable[..., torch.Tensor], inputs: tuple[Any, ...], seed: int = 7
+) -> list[torch.Tensor]:
     """One training step: the output, all gradients in the order of the parameters, all buffers."""
     model.zero_grad(set_to_none=True)
     torch.manual_seed(seed)

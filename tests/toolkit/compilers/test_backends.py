@@ -1,4 +1,5 @@
-"""Compilers as backends of torch.compile: training and inference, static and dynamic sizes, lazy graph modules, autocast, tied
+"""Compilers as backends of torch.compile: training and inference, static and dynamic sizes, lazy graph modules,
+autocast, tied
 weights, buffers that change, checkpointing."""
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def check(backend: str, name: str, dynamic: bool, lazy: bool, *, all_ways: bool)
     torch._dynamo.reset()
     with torch._dynamo.config.patch(use_lazy_graph_module=lazy):
         compiled = torch.compile(model, backend=backend, dynamic=dynamic)
-        wanted = twin if name != "checkpointed" else torch.compile(twin, backend="aot_eager")  # another dropout than eager's
+        wanted = (
+            twin if name != "checkpointed" else torch.compile(twin, backend="aot_eager")
+        )  # another dropout than eager's
         for values in (inputs, other):
             for _ in range(2):
                 torch.testing.assert_close(step(model, compiled, values), step(twin, wanted, values))
@@ -96,13 +99,18 @@ def fails(**kwargs: Any) -> str:
 
 def test_options_and_modes_that_a_backend_does_not_have_are_told() -> None:
     assert fails(options={"depth": 3}) == "the backend graphdbg_nop has no option 'depth': it has none"
-    assert fails(mode="max-autotune").startswith("the backend graphdbg_nop has no modes: mode='max-autotune' was asked for")
+    assert fails(mode="max-autotune").startswith(
+        "the backend graphdbg_nop has no modes: mode='max-autotune' was asked for"
+    )
     with pytest.raises(Exception, match="has no option 'path': it has file, graph_id, coloured"):
         Backend("graphdbg_print").arguments({"path": "x"})
 
 
 def test_names_need_no_torch_until_they_are_used() -> None:
-    body = "import sys, graphdbg.toolkit.compilers as c, graphdbg.toolkit.compilers.backends\nassert 'torch' not in sys.modules\n"
+    body = (
+        "import sys, graphdbg.toolkit.compilers as c, graphdbg.toolkit.compilers.backends\nassert 'torch' not in "
+        "sys.modules\n"
+    )
     subprocess.run([sys.executable, "-c", body], check=True, timeout=120)
 
 
@@ -163,6 +171,8 @@ def test_leaf_modules_and_their_state_are_left_as_they_are() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.9)).train()
     gm = torch.fx.symbolic_trace(model)
     x = torch.ones(2, 3)
-    torch.testing.assert_close(ts_compile(gm, [x])([x]), model[0](x))  # frozen, hence without dropout, as functorch does
+    torch.testing.assert_close(
+        ts_compile(gm, [x])([x]), model[0](x)
+    )  # frozen, hence without dropout, as functorch does
     assert gm.training
     assert model[1].training

@@ -32,7 +32,9 @@ def test_forward_and_backward_lie_in_numbered_folders_that_run(tmp_path: Path) -
         saved = load_graph(folder / name)
         assert saved.stage == name[2:]
         assert [one.shape for one in saved.inputs() if isinstance(one, torch.Tensor)]
-    done = subprocess.run([sys.executable, folder / "1_forward" / "graph.py"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, folder / "1_forward" / "graph.py"], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert "torch.float32 (4, 3) stride (1, 4)" in done.stdout
 
@@ -46,9 +48,13 @@ def test_the_command_that_is_printed_is_one_that_shrinks(tmp_path: Path) -> None
     words = shlex.split(command)
     assert words[:2] == ["graphdbg", "minify"]
     done = subprocess.run(
-        [sys.executable, "-m", "graphdbg", *words[1:], "--max-time", "60"], capture_output=True, text=True, cwd=tmp_path,
-        timeout=200, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        [sys.executable, "-m", "graphdbg", *words[1:], "--max-time", "60"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=200,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 1, done.stderr  # a case that does not fail
     assert "does not fail" in done.stderr
 
@@ -90,6 +96,8 @@ def test_the_folder_is_there_when_the_compiler_fails(tmp_path: Path) -> None:
 
     out = io.StringIO()
     with pytest.raises(RuntimeError, match="broken on purpose"):
-        debug_compile.to(tmp_path / "new", compiler=broken, stream=out)(make_fx(torch.sin)(torch.ones(3)), [torch.ones(3)])
+        debug_compile.to(tmp_path / "new", compiler=broken, stream=out)(
+            make_fx(torch.sin)(torch.ones(3)), [torch.ones(3)]
+        )
     assert (tmp_path / "new" / "1_inference" / "graph.json").is_file()
     assert "--rung inductor" in out.getvalue()

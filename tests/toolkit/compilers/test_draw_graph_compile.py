@@ -25,7 +25,10 @@ def operands() -> tuple[torch.Tensor, torch.Tensor]:
 def test_forward_and_backward_are_drawn_and_the_result_is_eagers(
     operands: tuple[torch.Tensor, torch.Tensor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    forward, backward = draw_graph_compile(tmp_path / "fw"), draw_graph_compile(tmp_path / "sub" / "bw.png", clear_meta=False)
+    forward, backward = (
+        draw_graph_compile(tmp_path / "fw"),
+        draw_graph_compile(tmp_path / "sub" / "bw.png", clear_meta=False),
+    )
     wrapped = aot_function(function, fw_compiler=forward, bw_compiler=backward)
     torch.testing.assert_close(wrapped(*operands), function(*operands))
     wrapped(*operands).backward()
@@ -110,7 +113,9 @@ def test_a_graph_too_large_is_drawn_by_module_even_without_meta(tmp_path: Path) 
     assert (compiler.drawn[0].view, compiler.drawn[0].nodes) == ("by-module", 402)
 
 
-def test_what_cannot_be_drawn_is_refused_before_anything_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_drawn_is_refused_before_anything_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(UsageError, match=r"its suffix is '\.bmp'"):
         draw_graph_compile(tmp_path / "fw.bmp")
     monkeypatch.setattr(render, "renderers", list)
@@ -119,9 +124,11 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_compiled(tmp_path: P
 
 
 def test_a_picture_that_fails_does_not_stop_the_program(
-    operands: tuple[torch.Tensor, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    operands: tuple[torch.Tensor, torch.Tensor],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     (tmp_path / "dot").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "dot").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))

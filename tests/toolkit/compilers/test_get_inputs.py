@@ -1,4 +1,5 @@
-"""Inputs from saved metadata: layout, aliasing, values and dtypes as recorded; functorch's pickles read without running them."""
+"""Inputs from saved metadata: layout, aliasing, values and dtypes as recorded; functorch's pickles read without running
+them."""
 
 from __future__ import annotations
 
@@ -41,7 +42,11 @@ def test_layout_and_aliasing_are_as_recorded(tmp_path: Path) -> None:
     inputs = get_inputs(saved(tmp_path, [overlapping, view, other, 7, torch.randn(1).expand(3, 2)]))
     for made, wanted in zip(inputs, [overlapping, view, other, 7, torch.empty(1).expand(3, 2)], strict=True):
         if isinstance(wanted, torch.Tensor):
-            assert (made.shape, made.stride(), made.storage_offset()) == (wanted.shape, wanted.stride(), wanted.storage_offset())
+            assert (made.shape, made.stride(), made.storage_offset()) == (
+                wanted.shape,
+                wanted.stride(),
+                wanted.storage_offset(),
+            )
         else:
             assert made == wanted
     assert inputs[0].untyped_storage().data_ptr() == inputs[1].untyped_storage().data_ptr()
@@ -49,10 +54,24 @@ def test_layout_and_aliasing_are_as_recorded(tmp_path: Path) -> None:
 
 
 DTYPES = [
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64,
-    torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.bfloat16, torch.float32, torch.float64,
-    torch.complex64, torch.complex128,
-]  # fmt: skip
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+]
 
 
 def test_every_dtype_family_keeps_its_range_and_the_seed_decides(tmp_path: Path) -> None:
@@ -95,7 +114,12 @@ def pickled(tmp_path: Path, content: Any) -> Path:
 
 
 def test_functorch_files_are_read(tmp_path: Path) -> None:
-    tensors = [torch.randn(3, 4).t(), torch.nn.Parameter(torch.randn(2)), torch.ones(3, dtype=torch.int32), torch.ones(2) > 0]
+    tensors = [
+        torch.randn(3, 4).t(),
+        torch.nn.Parameter(torch.randn(2)),
+        torch.ones(3, dtype=torch.int32),
+        torch.ones(2) > 0,
+    ]
     path = pickled(tmp_path, [*map(meta, tensors), (int,), (float,)])
     made = get_inputs(path)
     for one, wanted in zip(made[:4], tensors, strict=True):
@@ -134,7 +158,9 @@ class Malicious:
 def test_a_malicious_pickle_is_refused_by_name_and_never_run(tmp_path: Path, place: str) -> None:
     target = tmp_path / "was_here"
     bad = Malicious(target)
-    path = pickled(tmp_path, bad if place == "alone" else [(torch.Tensor, bad, (1,), torch.float32, torch.device("cpu"))])
+    path = pickled(
+        tmp_path, bad if place == "alone" else [(torch.Tensor, bad, (1,), torch.float32, torch.device("cpu"))]
+    )
     with pytest.raises(RefusedError, match=r"it asks for (posix|nt)\.system"):
         get_inputs(path)
     assert not target.exists()
@@ -143,7 +169,11 @@ def test_a_malicious_pickle_is_refused_by_name_and_never_run(tmp_path: Path, pla
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"no pickle", pickle.dumps([(torch.Tensor, torch.Size([1]))]), pickle.dumps({"a": 1}), pickle.dumps([3]),
+        b"",
+        b"no pickle",
+        pickle.dumps([(torch.Tensor, torch.Size([1]))]),
+        pickle.dumps({"a": 1}),
+        pickle.dumps([3]),
         pickle.dumps([(torch.Tensor, ("x",), (1,), torch.float32, torch.device("cpu"))]),
         b"\x80\x04cbuiltins\nint\n(\x8c\x0599999tR.",  # calls int
         b"\x80\x04cbuiltins\neval\n(\x8c\x031+1tR.",
@@ -151,7 +181,7 @@ def test_a_malicious_pickle_is_refused_by_name_and_never_run(tmp_path: Path, pla
         pickle.dumps([(torch.Tensor, torch.Size([1 << 50]), (1,), torch.float32, torch.device("cpu"))]),
         pickle.dumps([(Elsewhere, torch.Size([1]), (1,), torch.float32, torch.device("cpu"))]),
     ],
-)  # fmt: skip
+)
 def test_anything_else_is_one_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.input"
     path.write_bytes(content)

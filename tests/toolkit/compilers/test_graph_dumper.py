@@ -1,4 +1,5 @@
-"""graph_dumper_aot: joint, forward, backward and inference graphs as one run, whoever writes into it at the same time."""
+"""graph_dumper_aot: joint, forward, backward and inference graphs as one run, whoever writes into it at the same
+time."""
 
 from __future__ import annotations
 
@@ -62,8 +63,11 @@ def test_what_the_process_starts_later_is_not_told_of_the_run(trained: Path) -> 
 def test_all_stages_are_saved_and_ran(trained: Path) -> None:
     rows = open_run(trained).rows
     assert [(row.stage, row.status) for row in rows] == [
-        ("joint", "compiled"), ("forward", "ran"), ("backward", "ran"), ("inference", "ran"),
-    ]  # fmt: skip
+        ("joint", "compiled"),
+        ("forward", "ran"),
+        ("backward", "ran"),
+        ("inference", "ran"),
+    ]
     words = [sys.executable, "-m", "graphdbg", "ls", trained, "--stages"]
     listed = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert listed.stdout.count("backward") == 2
@@ -94,7 +98,10 @@ def test_a_joint_graph_keeps_its_two_parts(trained: Path) -> None:
     out = joint.module()(*primals, *tangents)
     model, inputs = built("convnet")
     wanted = step(model, model, inputs)[1]
-    assert any(isinstance(value, torch.Tensor) and value.shape == wanted.shape and torch.allclose(value, wanted) for value in out)
+    assert any(
+        isinstance(value, torch.Tensor) and value.shape == wanted.shape and torch.allclose(value, wanted)
+        for value in out
+    )
 
 
 def test_recompiles_and_symbols_without_example_inputs(tmp_path: Path) -> None:
@@ -109,7 +116,9 @@ def test_recompiles_and_symbols_without_example_inputs(tmp_path: Path) -> None:
     assert {row.stage for row in run.rows} == {"joint", "forward", "backward"}
     forward = next(saved for saved in run.graphs() if saved.stage == "forward")
     values = get_inputs(forward.path)
-    assert any(isinstance(value, torch.Tensor) and torch.equal(value, torch.arange(3)) for value in values)  # an index is kept
+    assert any(
+        isinstance(value, torch.Tensor) and torch.equal(value, torch.arange(3)) for value in values
+    )  # an index is kept
     assert forward.record.symbols
 
 
@@ -172,11 +181,13 @@ def test_two_threads_write_one_run(tmp_path: Path) -> None:
 def test_two_ranks_write_one_run(tmp_path: Path, program: str, stages: list[str]) -> None:
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", program, tmp_path], env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"},
-            stderr=subprocess.PIPE, text=True,
+            [sys.executable, "-c", program, tmp_path],
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"},
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for rank in range(2)
-    ]  # fmt: skip
+    ]
     told = [process.communicate(timeout=200)[1] for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0]
     assert told[0].startswith(f"graphdbg: graphs are saved in {tmp_path / 'net'}; list them with graphdbg ls ")

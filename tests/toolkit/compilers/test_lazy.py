@@ -1,4 +1,5 @@
-"""Graphs through the lazy TorchScript backend: results, memory and in-place updates as in eager, and who cannot be taken."""
+"""Graphs through the lazy TorchScript backend: results, memory and in-place updates as in eager, and who cannot be
+taken."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ FORMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bfloat16": (lambda x: (x + 1.5, x.float()), (X.bfloat16(),)),
     "complex": (lambda x: x * 2, (torch.ones(3, dtype=torch.complex64),)),
     "a number as input": (lambda x, n, f: (x * n + f, n), (X, 3, 2.5)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -121,8 +122,16 @@ def test_an_argument_comes_back_as_itself() -> None:
     assert second is x
 
 
-@pytest.mark.parametrize("draw", [torch.rand_like, torch.randn_like, lambda x: torch.rand(4) + x, torch.bernoulli,
-                                  lambda x: torch.native_dropout(x, 0.5, True)[0]])  # fmt: skip
+@pytest.mark.parametrize(
+    "draw",
+    [
+        torch.rand_like,
+        torch.randn_like,
+        lambda x: torch.rand(4) + x,
+        torch.bernoulli,
+        lambda x: torch.native_dropout(x, 0.5, True)[0],
+    ],
+)
 def test_random_numbers_are_drawn_in_each_run_as_by_eager(draw: Callable[..., Any]) -> None:
     given = X.sigmoid()
     gm = make_fx(draw)(given)
@@ -206,17 +215,25 @@ def test_a_fallback_inside_an_inner_graph_is_named_by_its_own_node() -> None:
 
 SHARED = torch.arange(12.0)
 REFUSED: dict[str, tuple[Callable[..., Any], list[Any], str]] = {
-    "shared": (lambda x, y: (x.add_(1), y * 2), [SHARED.view(3, 4), SHARED.view(4, 3)], "shares its memory with another input"),
+    "shared": (
+        lambda x, y: (x.add_(1), y * 2),
+        [SHARED.view(3, 4), SHARED.view(4, 3)],
+        "shares its memory with another input",
+    ),
     "sparse": (lambda x: x * 2, [torch.eye(3).to_sparse()], "an input is sparse"),
     "device": (lambda x: x * 2, [torch.ones(3, device="meta")], "an input is on meta"),
     "conjugate": (lambda x: x * 2, [torch.ones(3, dtype=torch.complex64).conj()], "conjugate view"),
     "item": (lambda x: x * x.sum().item(), [X], "aten::_local_scalar_dense has no lazy kernel"),
     "nonzero": (lambda x: x.nonzero(), [X], "aten::nonzero has no lazy kernel"),
-    "multinomial": (lambda x: x.multinomial(2), [X.sigmoid()], "aten::multinomial has no lazy kernel (node multinomial)"),
+    "multinomial": (
+        lambda x: x.multinomial(2),
+        [X.sigmoid()],
+        "aten::multinomial has no lazy kernel (node multinomial)",
+    ),
     "set": (lambda x, y: x.set_(y), [X.clone(), X.clone()], "gives an input other memory"),
     "reinterpreted": (lambda x: x.view(torch.int32), [X], "seen as another dtype"),
     "mistake": (lambda x: x.mm(x), [X], "mm cannot be traced (node mm)"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -33,12 +33,15 @@ def test_bytes_kept_are_reported_against_the_default_partition() -> None:
     for one, other in zip(ours, others, strict=True):
         torch.testing.assert_close(one.grad, other)
     report = fused.saved_bytes
-    # By default the sum and the exponential are kept, 256 numbers of 4 bytes each; the cut computes the exponential again.
+    # By default the sum and the exponential are kept, 256 numbers of 4 bytes each; the cut computes the exponential
+    # again.
     assert (report.saved, report.saved_by_default) == (1024, 2048)
     (row,) = report.rows
     assert (row.kept.results, row.default.results, row.kept.input_bytes) == (1, 2, 0)
     assert stream.getvalue() == f"{report}\n"
-    assert ": 1.0 KiB kept from forward to backward in 1 tensor (default partition: 2.0 KiB in 2), and 0 B of" in str(report)
+    assert ": 1.0 KiB kept from forward to backward in 1 tensor (default partition: 2.0 KiB in 2), and 0 B of" in str(
+        report
+    )
 
 
 def test_keyword_arguments_win() -> None:

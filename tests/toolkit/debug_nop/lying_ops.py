@@ -1,6 +1,7 @@
 """Custom ops whose fake function or schema says something else than they do, and a program that calls twenty of them.
 
-Importing registers the ops (namespace `lying`). Each planted line of `Twenty` ends in a comment with the name of the plant.
+Importing registers the ops (namespace `lying`). Each planted line of `Twenty` ends in a comment with the name of the
+plant.
 """
 
 from __future__ import annotations

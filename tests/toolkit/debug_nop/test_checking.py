@@ -99,7 +99,7 @@ def test_the_quick_checks_of_later_runs_notice_too() -> None:
     library = torch.library.Library("lying", "FRAGMENT")
     name = "sometimes"
     library.define(f"{name}(Tensor x) -> Tensor")
-    library.impl(name, lambda x: (x.t().contiguous().t() if flags["lie"] else x.clone()), "CPU")
+    library.impl(name, lambda x: x.t().contiguous().t() if flags["lie"] else x.clone(), "CPU")
     torch.library.register_fake(f"lying::{name}", lambda x: torch.empty_like(x), lib=library)
     gm = traced(lambda x: torch.cos(torch.ops.lying.sometimes(x + 1)), torch.randn(4, 4))
     run = checked(gm)
@@ -108,7 +108,10 @@ def test_the_quick_checks_of_later_runs_notice_too() -> None:
     assert run.findings == []
     flags["lie"] = True
     run([torch.randn(4, 4)])
-    assert [(finding.op, finding.origin) for finding in run.findings] == [("lying::sometimes", True), ("aten.cos.default", False)]
+    assert [(finding.op, finding.origin) for finding in run.findings] == [
+        ("lying::sometimes", True),
+        ("aten.cos.default", False),
+    ]
 
 
 def test_a_graph_that_fails_is_still_checked_to_its_end() -> None:
@@ -136,8 +139,11 @@ def test_a_lie_that_an_earlier_lie_hides_is_an_origin_too() -> None:
     run = checked(gm)
     run([torch.randn(4, 6)])
     assert [(finding.node, finding.origin) for finding in run.findings] == [
-        ("like", True), ("mul", False), ("like_1", True), ("cos", False),
-    ]  # fmt: skip
+        ("like", True),
+        ("mul", False),
+        ("like_1", True),
+        ("cos", False),
+    ]
 
 
 def test_numbers_are_compared_with_their_expressions() -> None:

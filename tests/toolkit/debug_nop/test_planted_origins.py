@@ -14,13 +14,27 @@ from graphdbg.toolkit.debug_nop.findings import NodeMismatch, folded, origins, t
 from . import lying_ops
 
 PLANTED = {
-    "size forward": "size", "dtype forward": "dtype", "stride forward": "stride", "stride again forward": "stride",
-    "offset forward": "offset", "device forward": "device", "alias forward": "alias", "copy forward": "alias",
-    "mutation forward": "mutation", "second forward": "stride",
-    "size backward": "size", "dtype backward": "dtype", "stride backward": "stride", "offset backward": "offset",
-    "device backward": "device", "alias backward": "alias", "copy backward": "alias", "mutation backward": "mutation",
-    "second backward": "stride", "both backward": "stride",
-}  # fmt: skip
+    "size forward": "size",
+    "dtype forward": "dtype",
+    "stride forward": "stride",
+    "stride again forward": "stride",
+    "offset forward": "offset",
+    "device forward": "device",
+    "alias forward": "alias",
+    "copy forward": "alias",
+    "mutation forward": "mutation",
+    "second forward": "stride",
+    "size backward": "size",
+    "dtype backward": "dtype",
+    "stride backward": "stride",
+    "offset backward": "offset",
+    "device backward": "device",
+    "alias backward": "alias",
+    "copy backward": "alias",
+    "mutation backward": "mutation",
+    "second backward": "stride",
+    "both backward": "stride",
+}
 """Plant (a comment on its line in lying_ops.py) -> the property that is wrong there."""
 
 

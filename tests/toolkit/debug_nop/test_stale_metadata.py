@@ -1,4 +1,5 @@
-"""Metadata that a pass left behind: values of a captured graph are altered, and each is found as an origin of its own."""
+"""Metadata that a pass left behind: values of a captured graph are altered, and each is found as an origin of its
+own."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def captured(mode: str) -> tuple[fx.GraphModule, list[torch.Tensor]]:
 
 
 def _alter(gm: fx.GraphModule, target: str, change: Callable[[Any], Any]) -> str:
-    node = next(node for node in gm.graph.nodes if node.op == "call_function" and str(node.target).startswith(f"aten.{target}"))
+    node = next(
+        node for node in gm.graph.nodes if node.op == "call_function" and str(node.target).startswith(f"aten.{target}")
+    )
     value = node.meta["val"]
     with value.fake_mode:
         node.meta["val"] = change(value)
@@ -82,7 +85,9 @@ def test_what_follows_from_a_stale_value_is_folded_under_it() -> None:
     gm, inputs = captured("fake")
     relu = _alter(gm, "relu", lambda v: v.to(torch.float64))
     for node in gm.graph.nodes:  # a pass that propagates from there makes its users wrong as well
-        if node.op == "call_function" and str(node.target).startswith(("aten.slice", "aten.add", "aten.sin", "aten.cos")):
+        if node.op == "call_function" and str(node.target).startswith(
+            ("aten.slice", "aten.add", "aten.sin", "aten.cos")
+        ):
             node.meta["val"] = node.meta["val"].to(torch.float64)
     run = checked(gm, inputs)
     run(list(inputs))
@@ -100,7 +105,9 @@ def test_a_saved_graph_keeps_what_is_wrong_with_it(tmp_path: Any) -> None:
     altered = [_alter(gm, "t", ALTERED[5][2]), _alter(gm, "sin", ALTERED[2][2])]
     graphdbg.save_graph(gm, inputs, tmp_path / "case")
     found = task({"path": str(tmp_path / "case"), "seed": 0, "device": None, "imports": []})
-    origins = [row["node"] for row in found["findings"] if any(one["cause"] != "inherited" for one in row["mismatches"])]
+    origins = [
+        row["node"] for row in found["findings"] if any(one["cause"] != "inherited" for one in row["mismatches"])
+    ]
     assert origins == altered
 
 

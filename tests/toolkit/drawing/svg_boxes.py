@@ -109,5 +109,8 @@ def _texts(group: ElementTree.Element) -> list[Text]:
 
 def _around(places: list[Rectangle]) -> Rectangle:
     return Rectangle(
-        min(p.left for p in places), min(p.top for p in places), max(p.right for p in places), max(p.bottom for p in places)
+        min(p.left for p in places),
+        min(p.top for p in places),
+        max(p.right for p in places),
+        max(p.bottom for p in places),
     )

@@ -171,9 +171,11 @@ def test_no_renderer_at_all_is_said_with_what_to_install(
 
 
 def test_a_graph_of_10000_nodes_is_drawn_by_module(large_run: Path, tmp_path: Path) -> None:
-    """In a process of its own, without `dot` on PATH; torch is not imported. How long it takes is for the benchmark to say."""
+    """In a process of its own, without `dot` on PATH; torch is not imported. How long it takes is for the benchmark to
+    say."""
     program = (
-        "import sys; from graphdbg.cli import run; code = run(sys.argv[1:]); assert 'torch' not in sys.modules; sys.exit(code)"
+        "import sys; from graphdbg.cli import run; code = run(sys.argv[1:]); assert 'torch' not in "
+        "sys.modules; sys.exit(code)"
     )
     (tmp_path / "bin").mkdir()
     words = [sys.executable, "-c", program, "draw", f"{large_run}/0_0/forward", "-o", "x.svg", "--json"]

@@ -33,7 +33,9 @@ VIEWS: dict[str, Callable[[Run], View]] = {
     "transformer forward": lambda run: nodes.whole(of_saved(run.graph("0_0/forward"))),
     "transformer backward": lambda run: nodes.whole(of_saved(run.graph("0_0/backward"))),
     "transformer both": lambda run: partners.side_by_side(*partners.of(run.graph("0_0/forward"))),
-    "transformer both by module": lambda run: partners.side_by_side(*partners.of(run.graph("0_0/backward")), by_module=True),
+    "transformer both by module": lambda run: partners.side_by_side(
+        *partners.of(run.graph("0_0/backward")), by_module=True
+    ),
     "convnet joint": lambda run: nodes.whole(of_saved(run.graph("1_0/joint"))),
     "convnet joint halves": lambda run: partners.side_by_side(*partners.of(run.graph("1_0/joint")), by_module=True),
     "convnet by module": lambda run: overview.overview(of_saved(run.graph("1_0/forward"))),
@@ -85,7 +87,9 @@ def test_every_text_fits_its_box_and_hides_no_other(drawn: tuple[View, Picture])
 
 def test_labels_of_edges_lie_on_no_box_and_on_no_other_label(drawn: tuple[View, Picture]) -> None:
     view, found = drawn
-    assert len(found.labels) >= sum(bool(edge.label) for edge in view.edges) * 0.9  # edges between the same boxes share a title
+    assert (
+        len(found.labels) >= sum(bool(edge.label) for edge in view.edges) * 0.9
+    )  # edges between the same boxes share a title
     both = itertools.product(found.labels.items(), found.boxes.items())
     assert [(label, box) for (label, one), (box, two) in both if one.place.overlaps(two.place, 2)] == []
     pairs = itertools.combinations(found.labels.items(), 2)

@@ -1,4 +1,5 @@
-"""What the views hold: groups, modules, neighbourhoods, forward and backward joined, families. No picture is rendered here."""
+"""What the views hold: groups, modules, neighbourhoods, forward and backward joined, families. No picture is rendered
+here."""
 
 from __future__ import annotations
 
@@ -23,17 +24,35 @@ from ...dumps.graph_text import graph, tensor
 from ...dumps.layered import layered
 
 FAMILY = {
-    "aten.addmm.default": "matmul", "torch.nn.functional.linear": "matmul", "aten.convolution_backward.default": "convolution",
-    "torch.nn.functional.conv2d": "convolution", "aten.sum.dim_IntList": "reduction", "aten.mul.Tensor": "pointwise",
-    "operator.add": "pointwise", "aten.view.default": "view", "operator.getitem": "view", "aten.clone.default": "movement",
-    "prims.convert_element_type.default": "movement", "aten.embedding.default": "indexing", "aten.full.default": "creation",
-    "prims.inductor_random.default": "random", "torch.nn.functional.dropout": "random", "aten.relu_.default": "pointwise",
-    "aten._scaled_dot_product_flash_attention_for_cpu.default": "attention", "higher_order.flex_attention": "attention",
-    "higher_order.cond": "control", "_c10d_functional.all_reduce.default": "collective", "mylib.thing.default": "custom",
-    "aten.native_layer_norm.default": "normalisation", "torch.nn.functional.batch_norm": "normalisation",
-    "prims._low_memory_max_pool_with_offsets.default": "pooling", "aten.sym_size.int": "scalar",
-    "aten.linalg_vector_norm.default": "reduction", "aten.copy_.default": "movement", "aten._softmax.default": "reduction",
-}  # fmt: skip
+    "aten.addmm.default": "matmul",
+    "torch.nn.functional.linear": "matmul",
+    "aten.convolution_backward.default": "convolution",
+    "torch.nn.functional.conv2d": "convolution",
+    "aten.sum.dim_IntList": "reduction",
+    "aten.mul.Tensor": "pointwise",
+    "operator.add": "pointwise",
+    "aten.view.default": "view",
+    "operator.getitem": "view",
+    "aten.clone.default": "movement",
+    "prims.convert_element_type.default": "movement",
+    "aten.embedding.default": "indexing",
+    "aten.full.default": "creation",
+    "prims.inductor_random.default": "random",
+    "torch.nn.functional.dropout": "random",
+    "aten.relu_.default": "pointwise",
+    "aten._scaled_dot_product_flash_attention_for_cpu.default": "attention",
+    "higher_order.flex_attention": "attention",
+    "higher_order.cond": "control",
+    "_c10d_functional.all_reduce.default": "collective",
+    "mylib.thing.default": "custom",
+    "aten.native_layer_norm.default": "normalisation",
+    "torch.nn.functional.batch_norm": "normalisation",
+    "prims._low_memory_max_pool_with_offsets.default": "pooling",
+    "aten.sym_size.int": "scalar",
+    "aten.linalg_vector_norm.default": "reduction",
+    "aten.copy_.default": "movement",
+    "aten._softmax.default": "reduction",
+}
 
 
 @pytest.mark.parametrize("target", FAMILY)
@@ -48,11 +67,16 @@ def test_inputs_and_methods_have_families_too() -> None:
     assert family("call_function", "operator.mul", is_scalar=True) == "scalar"
 
 
-@pytest.mark.parametrize(("text", "path"), [
-    ("L['self']._modules['blocks']._modules['0']._parameters['weight']", "blocks.0.weight"),
-    ("L['self'].blocks.0.attention", "blocks.0.attention"), ("L['fn']", ""), ("L['self']._orig_mod.up", "up"),
-    ("G['model'].layers[3].mlp", "layers.3.mlp"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("L['self']._modules['blocks']._modules['0']._parameters['weight']", "blocks.0.weight"),
+        ("L['self'].blocks.0.attention", "blocks.0.attention"),
+        ("L['fn']", ""),
+        ("L['self']._orig_mod.up", "up"),
+        ("G['model'].layers[3].mlp", "layers.3.mlp"),
+    ],
+)
 def test_module_paths_are_written_as_people_write_them(text: str, path: str) -> None:
     assert module_path(text) == path
 
@@ -82,7 +106,9 @@ def test_groups_never_need_each_other_in_a_circle(seed: int, count: int, kinds: 
     inputs = [rng.sample(range(i), min(i, rng.randrange(3))) for i in range(count)]
     keys = [rng.choice([None, *range(kinds)]) for _ in range(count)]
     groups = plan.acyclic(keys, inputs)
-    assert sorted(index for group in groups for index in group.members) == [i for i in range(count) if keys[i] is not None]
+    assert sorted(index for group in groups for index in group.members) == [
+        i for i in range(count) if keys[i] is not None
+    ]
     assert all(keys[index] == group.key for group in groups for index in group.members)
     home = plan.homes(groups)
     ordered = plan.in_order(groups, inputs)
@@ -124,7 +150,10 @@ def edges_of(drawn: DrawnGraph, view: View) -> set[tuple[str, str]]:
     """Which boxes are joined, from the graph itself."""
     home = named(view)
     pairs = {
-        (home[drawn.nodes[used].name], home[node.name]) for node in drawn.nodes for used in node.inputs if node.name in home
+        (home[drawn.nodes[used].name], home[node.name])
+        for node in drawn.nodes
+        for used in node.inputs
+        if node.name in home
     }
     return {(a, b) for a, b in pairs if a != b}
 
@@ -161,7 +190,9 @@ def test_an_overview_of_a_real_graph_opens_modules_and_names_them(real_run: Run)
 
 
 def test_a_module_called_twice_is_two_boxes() -> None:
-    record = graph("x: [4]\na = aten.sin.default(x) [4]\nb = aten.cos.default(a) [4]\nc = aten.sin.default(b) [4]\nreturn c")
+    record = graph(
+        "x: [4]\na = aten.sin.default(x) [4]\nb = aten.cos.default(a) [4]\nc = aten.sin.default(b) [4]\nreturn c"
+    )
     drawn = of_record(record)
     for node, path in zip(drawn.nodes, ("", "one", "two", "one", ""), strict=True):
         node.modules = (Level(path, "M"),) if path else ()

@@ -1,4 +1,5 @@
-"""Imported, plants a fault in one of Inductor's own passes: `remove_noop_ops` takes a multiplication by 1.25 for one."""
+"""Imported, plants a fault in one of Inductor's own passes: `remove_noop_ops` takes a multiplication by 1.25 for
+one."""
 
 import torch
 from torch import fx

@@ -1,6 +1,8 @@
-"""Imported, plants a death of the device: a post-grad pass replaces `planted_cuda::scale` by a Triton kernel that is wrong.
+"""Imported, plants a death of the device: a post-grad pass replaces `planted_cuda::scale` by a Triton kernel that is
+wrong.
 
-`planted_cuda::scale` doubles its input, by a Triton kernel of its own, and is right in eager. PLANTED_CUDA is "illegal" (the
+`planted_cuda::scale` doubles its input, by a Triton kernel of its own, and is right in eager. PLANTED_CUDA is "illegal"
+(the
 kernel in its place writes far outside of its tensor) or "hang" (it never ends).
 """
 

@@ -1,4 +1,5 @@
-"""Imported, plants wrong code for a symbolic size: tanh of a tensor whose first size is a symbol is of twice its input."""
+"""Imported, plants wrong code for a symbolic size: tanh of a tensor whose first size is a symbol is of twice its
+input."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Imported, plants wrong code for fused nodes alone: tanh is 2 per cent too large in a kernel made from several of them."""
+"""Imported, plants wrong code for fused nodes alone: tanh is 2 per cent too large in a kernel made from several of
+them."""
 
 from typing import Any
 

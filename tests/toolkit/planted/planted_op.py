@@ -1,9 +1,14 @@
-"""Imported, plants one wrong lowering out of several kinds; PLANTED_KIND names it, PLANTED_NODE the node where it needs one.
+"""Imported, plants one wrong lowering out of several kinds; PLANTED_KIND names it, PLANTED_NODE the node where it needs
+one.
 
-argmax: the node's argmax is an argmin. slice: the node's slice begins one element late. var: the node's variance is divided by
-n - 1. shape: a multiplication of last dimension 24 is 3 per cent too large. constant: adding 0.625 adds 0.65. vector: the
-vectorised exp of its argument's 0.99, the scalar one is right. fused: a product is 4 per cent too large where it is compiled
-into one expression with the sigmoid of the node. nan: the node's square root is of its argument less 5. raise: lowering the
+argmax: the node's argmax is an argmin. slice: the node's slice begins one element late. var: the node's variance is
+divided by
+n - 1. shape: a multiplication of last dimension 24 is 3 per cent too large. constant: adding 0.625 adds 0.65. vector:
+the
+vectorised exp of its argument's 0.99, the scalar one is right. fused: a product is 4 per cent too large where it is
+compiled
+into one expression with the sigmoid of the node. nan: the node's square root is of its argument less 5. raise: lowering
+the
 node's relu fails. segfault: it kills the process.
 """
 
@@ -89,7 +94,9 @@ _PATCHES: dict[str, tuple[Any, Callable[..., Any]]] = {
 }
 
 if KIND == "vector":
-    cpp.CppVecOverrides.exp = staticmethod(lambda x, _right=cpp.CppVecOverrides.exp: _right(f"({x} * decltype({x})(0.99))"))
+    cpp.CppVecOverrides.exp = staticmethod(
+        lambda x, _right=cpp.CppVecOverrides.exp: _right(f"({x} * decltype({x})(0.99))")
+    )
 else:
     _op, _wrong = _PATCHES[KIND]
     lowerings[_op] = lambda *args, _right=lowerings[_op], **kwargs: _wrong(_right, *args, **kwargs)

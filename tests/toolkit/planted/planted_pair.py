@@ -1,6 +1,8 @@
-"""Imported, plants a wrong post-grad pass on pairs of nodes: a product of what was computed for it alone loses 2 per cent.
+"""Imported, plants a wrong post-grad pass on pairs of nodes: a product of what was computed for it alone loses 2 per
+cent.
 
-PLANTED_FIRST is what the product is of (aten.sigmoid.default), PLANTED_COUNT which of the pairs, by the number in the name of the
+PLANTED_FIRST is what the product is of (aten.sigmoid.default), PLANTED_COUNT which of the pairs, by the number in the
+name of the
 first node; -1 is all of them.
 """
 

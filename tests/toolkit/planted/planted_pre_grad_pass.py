@@ -1,4 +1,5 @@
-"""Imported, plants a wrong pre-grad pass: a custom pass that turns each tanh of a Dynamo graph into a slightly larger one."""
+"""Imported, plants a wrong pre-grad pass: a custom pass that turns each tanh of a Dynamo graph into a slightly larger
+one."""
 
 import torch
 from torch import fx

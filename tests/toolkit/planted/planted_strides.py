@@ -1,4 +1,5 @@
-"""Imported, plants a kernel that breaks its promise: silu gives values in another order of memory than its fake kernel says."""
+"""Imported, plants a kernel that breaks its promise: silu gives values in another order of memory than its fake kernel
+says."""
 
 import torch
 

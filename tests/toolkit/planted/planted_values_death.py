@@ -1,4 +1,5 @@
-"""A child that reports two values and is then killed, in place of `node_values.child`; for what becomes of the rows before."""
+"""A child that reports two values and is then killed, in place of `node_values.child`; for what becomes of the rows
+before."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""Imported, plants wrong code generation of vectors alone: the vectorised C++ for tanh is too large, the scalar right."""
+"""Imported, plants wrong code generation of vectors alone: the vectorised C++ for tanh is too large, the scalar
+right."""
 
 from torch._inductor.codegen import cpp
 

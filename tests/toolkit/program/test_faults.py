@@ -1,5 +1,6 @@
 """Faults of Dynamo and AOTAutograd outside the graphs, and of graphs, found beside eager. The programs are those of
-tests/bench/planted_calls.py, with a backend that compiles in no time, and the shadow alone unless a test says otherwise."""
+tests/bench/planted_calls.py, with a backend that compiles in no time, and the shadow alone unless a test says
+otherwise."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def shadowed(tmp_path: Path, program: str, fault: str = "", backend: str = "eage
     case = called_programs.Case(fault, quick, "", "", "", "")
     (tmp_path / "found").mkdir()
     environment = os.environ | {VARIABLE: str(tmp_path / "found"), OPTIONS: json.dumps(options)}
-    done = subprocess.run(planted_calls.laid(case, tmp_path), cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        planted_calls.laid(case, tmp_path), cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return read(tmp_path / "found" / FILE)
 

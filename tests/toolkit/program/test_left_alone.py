@@ -104,7 +104,9 @@ def test_a_function_of_which_dynamo_makes_no_graph_is_named(tmp_path: Path) -> N
 
     with graphdbg.shadow(tmp_path / "found") as found:
         torch.compile(step, backend="eager")(torch.ones(3))
-    assert found.calls[0].notes == ["Dynamo makes no graph of it: what runs is eager (TORCH_LOGS=graph_breaks says why)"]
+    assert found.calls[0].notes == [
+        "Dynamo makes no graph of it: what runs is eager (TORCH_LOGS=graph_breaks says why)"
+    ]
     assert found.verdict.verdict == "ok"
 
 

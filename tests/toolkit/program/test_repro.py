@@ -13,7 +13,7 @@ from graphdbg.toolkit.program.run import triage_program
 from graphdbg.toolkit.program.source import CannotSayError, Source
 from graphdbg.toolkit.program.start import Start
 
-GUARD = '''
+GUARD = """
 import torch
 from torch._dynamo import guards
 real = guards.GuardBuilder.EQUALS_MATCH
@@ -29,7 +29,7 @@ def step(x):
 x = torch.ones(8, 8)
 for scale in (2, 3):
     step(x)
-'''
+"""
 
 
 def test_values_become_text_that_makes_them_again() -> None:

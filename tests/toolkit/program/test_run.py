@@ -1,4 +1,5 @@
-"""`triage -- CMD` runs the program once, leaves its output alone, and says which call departs from eager, and on which rung."""
+"""`triage -- CMD` runs the program once, leaves its output alone, and says which call departs from eager, and on which
+rung."""
 
 from __future__ import annotations
 
@@ -38,7 +39,18 @@ def asked(tmp_path: Path, text: str, *options: str) -> tuple[int, dict[str, Any]
     """The exit code, the JSON and what the program printed, and what it prints alone."""
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(text))
-    words = [sys.executable, "-m", "graphdbg", "triage", "--json", "--full", *options, "--", sys.executable, str(script)]
+    words = [
+        sys.executable,
+        "-m",
+        "graphdbg",
+        "triage",
+        "--json",
+        "--full",
+        *options,
+        "--",
+        sys.executable,
+        str(script),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout), done.stderr
@@ -51,14 +63,18 @@ def test_a_healthy_program_agrees_and_prints_what_it_prints_alone(tmp_path: Path
     assert [call["number"] for call in found["calls"]] == [0, 1, 2, 4]  # the last compiles anew
     rungs = [row["rung"] for row in found["calls"][0]["rows"] if not row["part"]]
     assert rungs == ["eager", "dynamo", "aot_eager"]
-    assert any(row["part"] == "backward" and row["value"].startswith("gradient of") for row in found["calls"][0]["rows"])
+    assert any(
+        row["part"] == "backward" and row["value"].startswith("gradient of") for row in found["calls"][0]["rows"]
+    )
     alone = subprocess.run([sys.executable, str(tmp_path / "train.py")], capture_output=True, text=True, check=True)
     assert alone.stdout in stderr  # with --json it goes there
 
 
 def test_a_backend_that_is_wrong_is_named_with_function_value_and_size(tmp_path: Path) -> None:
     text = PROGRAM.format(backend="wrong").replace("4, 4)", "4, 4, device='cpu')").replace("4))", "4, device='cpu'))")
-    text = text.replace("for number", "torch.set_default_device('meta')  # what of ours follows it holds nothing\nfor number")
+    text = text.replace(
+        "for number", "torch.set_default_device('meta')  # what of ours follows it holds nothing\nfor number"
+    )
     code, found, _ = asked(tmp_path, text)
     assert (code, found["verdict"], found["kind"], found["first_failing"]) == (1, "fails", "wrong_numbers", "wrong")
     assert found["reason"].startswith("Sequential.forward() (train.py:10), call 0: result is off by 0.5")
@@ -101,12 +117,14 @@ def test_a_script_that_is_not_there_is_a_wrong_path(tmp_path: Path) -> None:
     [
         (["train.py"], "graphdbg triage -- python train.py"),
         (["train.py", "--steps", "3"], "graphdbg triage -- python train.py --steps 3"),
-        (["--limit", "9", "--calls", "4", "train.py", "-n", "a b"],
-         "graphdbg triage --limit 9 --calls 4 -- python train.py -n 'a b'"),
+        (
+            ["--limit", "9", "--calls", "4", "train.py", "-n", "a b"],
+            "graphdbg triage --limit 9 --calls 4 -- python train.py -n 'a b'",
+        ),
         (["python", "train.py", "-x"], "graphdbg triage -- python train.py -x"),
         (["tool", "-x"], "graphdbg triage -- ./tool -x"),
     ],
-)  # fmt: skip
+)
 def test_a_command_without_dashes_gets_the_line_that_triages_it(
     words: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

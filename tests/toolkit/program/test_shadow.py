@@ -120,6 +120,9 @@ def test_an_error_of_eagers_backward_that_a_compile_raises_is_no_fault_of_it(tmp
     def step(x: torch.Tensor) -> torch.Tensor:
         return (x.sin() * x.exp().mul_(2)).sum()  # exp needs its result
 
-    with graphdbg.shadow(tmp_path / "found") as found, pytest.raises(Exception, match="modified by an inplace operation"):
+    with (
+        graphdbg.shadow(tmp_path / "found") as found,
+        pytest.raises(Exception, match="modified by an inplace operation"),
+    ):
         torch.compile(step, backend="aot_eager")(torch.ones(3, requires_grad=True))
     assert found.verdict.verdict == "ok" and "in its backward" in found.calls[0].rows[-1].verdict.reason, found.summary

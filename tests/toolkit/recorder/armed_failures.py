@@ -1,9 +1,12 @@
-"""Failures of armed programs at random steps, each to a verified repro: crash, NaN, an assertion against eager, a segfault.
+"""Failures of armed programs at random steps, each to a verified repro: crash, NaN, an assertion against eager, a
+segfault.
 
     python tests/toolkit/recorder/armed_failures.py FOLDER [--first 0] [--count 100] [--jobs 2] [--max-time 120]
 
-One line of FOLDER/results.jsonl for each: what the repro said (`repro`: shows), the verdict, and what was told of inputs that
-were overwritten. Resumable: a failure that has its line is not run again. Exits with 1 when fewer than 95 of 100 have a repro.
+One line of FOLDER/results.jsonl for each: what the repro said (`repro`: shows), the verdict, and what was told of
+inputs that
+were overwritten. Resumable: a failure that has its line is not run again. Exits with 1 when fewer than 95 of 100 have a
+repro.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ def tried(folder: Path, kind: str, seed: int, max_time_s: float) -> dict[str, An
     graphdbg = [sys.executable, "-m", "graphdbg"]
 
     def run(*command: str, limit_s: float = 500) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=limit_s, check=False)
+        return subprocess.run(
+            command, cwd=work, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
+        )
 
     began = time.monotonic()
     trained = run(sys.executable, str(SCRIPTS / "armed_training.py"), kind, str(seed))
@@ -41,11 +46,23 @@ def tried(folder: Path, kind: str, seed: int, max_time_s: float) -> dict[str, An
     runs = sorted(work.glob("graphdbg-armed-*"))
     found: dict[str, Any] = {"kind": kind, "seed": seed, "code": trained.returncode, "told": told[:6]}
     if runs:
-        words = ("minify", runs[0].name, "-o", "small", "--import", "armed_fault", "--max-time", str(max_time_s), "--json")
+        words = (
+            "minify",
+            runs[0].name,
+            "-o",
+            "small",
+            "--import",
+            "armed_fault",
+            "--max-time",
+            str(max_time_s),
+            "--json",
+        )
         done = run(*graphdbg, *words)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         last = json.loads(lines[-1]) if lines else {}
-        found |= {key: last.get(key) for key in ("verdict", "layer", "reason", "repro", "nodes")} | {"failure": last.get("kind")}
+        found |= {key: last.get(key) for key in ("verdict", "layer", "reason", "repro", "nodes")} | {
+            "failure": last.get("kind")
+        }
         found |= {"minify": done.returncode, "said": "" if last.get("repro") == "shows" else done.stderr[-600:]}
     else:
         found["said"] = (trained.stderr + listed.stderr)[-400:]

@@ -46,7 +46,13 @@ class Runner:
     def _run(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[bytes]:
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(self.cache), **variables}
         return subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, timeout=400, stdin=subprocess.DEVNULL, check=False
+            command,
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            timeout=400,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
 
     def python(self, *words: str, **variables: str) -> Done:
@@ -64,8 +70,11 @@ class Runner:
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory, warm_inductor_cache: Path) -> Iterator[Runner]:
-    """A fresh working folder for one test module, and the cache of this worker's recorded programs, which keeps binaries."""
-    cache = warm_inductor_cache.with_name(f"{warm_inductor_cache.name}-recorded-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}")
+    """A fresh working folder for one test module, and the cache of this worker's recorded programs, which keeps
+    binaries."""
+    cache = warm_inductor_cache.with_name(
+        f"{warm_inductor_cache.name}-recorded-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+    )
     cache.mkdir(exist_ok=True)
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -3,7 +3,8 @@
     python tests/toolkit/recorder/stages_table.py                    # some minutes on the CPU
     python tests/toolkit/recorder/stages_table.py --device cuda --replay
 
-Records scripts/stages.py with two backends and compares what it prints with a plain run. docs/torch-versions.md is made of
+Records scripts/stages.py with two backends and compares what it prints with a plain run. docs/torch-versions.md is made
+of
 these lines; run it with another Python to try another torch. Must not know any version of torch itself.
 """
 
@@ -51,7 +52,9 @@ def record(folder: Path, backend: str, device: str) -> Path:
     run = folder / backend
     done = python(folder, "-m", "graphdbg", "dump", "-o", str(run), "--", str(SCRIPT), backend, device)
     if done.stdout != plain.stdout:
-        raise SystemExit(f"{backend}: recorded, the script prints something else\n{done.stdout}\nplain:\n{plain.stdout}")
+        raise SystemExit(
+            f"{backend}: recorded, the script prints something else\n{done.stdout}\nplain:\n{plain.stdout}"
+        )
     for line in done.stderr.splitlines():
         if "not recorded" in line:
             print(f"{backend}: {line}")
@@ -88,7 +91,8 @@ def reasons(runs: dict[str, Path]) -> Iterator[str]:
 
 
 def replays(folder: Path, run: Path) -> Iterator[str]:
-    """How many graphs of a run of Inductor's give the same numbers and compile to the same code; then those that do not."""
+    """How many graphs of a run of Inductor's give the same numbers and compile to the same code; then those that do
+    not."""
     rows = json.loads(python(folder, "-m", "graphdbg", "replay", str(run), "--json", fails=True).stdout)["graphs"]
     bad = [row for row in rows if not row["ok"] or row["fidelity"] != "same"]
     yield f"{'replayed the same':24}{f'{len(rows) - len(bad)} of {len(rows)}':>18}"

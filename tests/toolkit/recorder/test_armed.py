@@ -1,4 +1,5 @@
-"""Armed processes: what is written when a call raised, when something was noticed later, and after a death; what stays behind."""
+"""Armed processes: what is written when a call raised, when something was noticed later, and after a death; what stays
+behind."""
 
 from __future__ import annotations
 

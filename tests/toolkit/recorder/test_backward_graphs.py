@@ -1,4 +1,5 @@
-"""`graphdbg dump --compiled-autograd` on a script that compiles nothing: the script is as it was, its backwards are graphs."""
+"""`graphdbg dump --compiled-autograd` on a script that compiles nothing: the script is as it was, its backwards are
+graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def plain(runner):
 def run(runner, plain):
     from .conftest import SCRIPTS
 
-    done = runner.dump("backwards", "--inputs", "first", "--compiled-autograd", "--", str(SCRIPTS / "eager_backward.py"))
+    done = runner.dump(
+        "backwards", "--inputs", "first", "--compiled-autograd", "--", str(SCRIPTS / "eager_backward.py")
+    )
     assert done.code == 0, done.stderr
     return done
 

@@ -158,7 +158,9 @@ def test_after_a_step_what_still_runs_is_recorded_with_its_inputs(runner: Runner
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("option", "kept"), [("--after-step=5", {"0_0", "1_0"}), ("--when=nan", {"0_0", "0_1", "1_0"})])
+@pytest.mark.parametrize(
+    ("option", "kept"), [("--after-step=5", {"0_0", "1_0"}), ("--when=nan", {"0_0", "0_1", "1_0"})]
+)
 def test_a_step_that_is_compiled_whole_stays_whole_and_is_counted(runner: Runner, option: str, kept: set[str]) -> None:
     done = runner.dump("whole" + option, option, "--", str(SCRIPTS / "whole_step.py"))
     assert (done.code, done.stdout) == (0, runner.script("whole_step.py").stdout), done.stderr

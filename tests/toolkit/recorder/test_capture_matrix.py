@@ -1,4 +1,5 @@
-"""Rows of the capture matrix: recorded in one process, loaded, run and replayed in another (tests/bench/capture_matrix.py)."""
+"""Rows of the capture matrix: recorded in one process, loaded, run and replayed in another
+(tests/bench/capture_matrix.py)."""
 
 from __future__ import annotations
 

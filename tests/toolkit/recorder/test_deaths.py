@@ -1,4 +1,5 @@
-"""Bad ends: the program's exit code and output stay its own, every captured graph loads, and `ls` says what happened."""
+"""Bad ends: the program's exit code and output stay its own, every captured graph loads, and `ls` says what
+happened."""
 
 from __future__ import annotations
 
@@ -35,9 +36,15 @@ def _start(runner, *words):
     """A running process of its own group, with its output in pipes."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(runner.cache)}
     return subprocess.Popen(
-        words, cwd=runner.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
+        words,
+        cwd=runner.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def test_every_kind_of_death_is_seen_from_outside(runner):
@@ -50,9 +57,14 @@ def test_every_kind_of_death_is_seen_from_outside(runner):
     assert (parent.status, parent.code) == ("ended", 0)
     seen = [(ending.status, ending.signal or ending.code) for ending in endings]
     expected = [
-        ("killed", "SIGSEGV"), ("killed", "SIGABRT"), ("failed", 9), ("ended", 0), ("killed", "SIGKILL"), ("killed", "SIGTERM"),
+        ("killed", "SIGSEGV"),
+        ("killed", "SIGABRT"),
+        ("failed", 9),
+        ("ended", 0),
+        ("killed", "SIGKILL"),
+        ("killed", "SIGTERM"),
         ("failed", 1),
-    ]  # fmt: skip
+    ]
     assert seen == expected
     assert endings[-1].process.uncaught == "MemoryError"
     assert len(deaths.lines(run.processes)) == 6

@@ -44,5 +44,7 @@ def test_nodes_of_adopted_graphs_are_encoded_once(tmp_path: Path, monkeypatch: p
     assert len(saved) == 5
     for local in amended:
         record = saved[local].record
-        assert record.compile_kwargs["is_inference"] is True and "user_visible_output_idxs" in record.graph.nodes[-1].meta
+        assert (
+            record.compile_kwargs["is_inference"] is True and "user_visible_output_idxs" in record.graph.nodes[-1].meta
+        )
         assert (saved[local].path / GRAPH_FILE).read_bytes() == encode(record)

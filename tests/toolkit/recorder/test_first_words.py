@@ -71,19 +71,29 @@ def test_each_thing_is_told_once_and_they_are_limited() -> None:
 
 def test_a_module_that_can_be_imported_is_named() -> None:
     assert "--import mypass brings it back" in unsaved.lines([SETTING])[0]
-    own = unsaved.lines([{**SETTING, "module": "__main__", "what": "__main__.P", "file": "/home/ann/train.py", "line": 3}])[0]
+    own = unsaved.lines(
+        [{**SETTING, "module": "__main__", "what": "__main__.P", "file": "/home/ann/train.py", "line": 3}]
+    )[0]
     assert "(P, train.py:3)" in own
     assert "unless --trust brings it back from its recorded source" in own
 
 
 @pytest.mark.parametrize(
     ("value", "what"),
-    [(mine, "mine"), (functools.partial(mine), "mine"), (Pass(), "Pass"), ([1, "a", Pass()], "Pass"), ({"a": mine}, "mine")],
+    [
+        (mine, "mine"),
+        (functools.partial(mine), "mine"),
+        (Pass(), "Pass"),
+        ([1, "a", Pass()], "Pass"),
+        ({"a": mine}, "mine"),
+    ],
 )
 def test_the_function_or_class_is_named(value: Any, what: str) -> None:
     told: list[dict[str, Any]] = []
     session: Any = SimpleNamespace(note=lambda message, **fields: told.append(fields))
-    record: Any = SimpleNamespace(config={"inductor": {"a": {"opaque": ["x", "x"]}, "b": 1, "trace.log": {"opaque": ["x", "x"]}}})
+    record: Any = SimpleNamespace(
+        config={"inductor": {"a": {"opaque": ["x", "x"]}, "b": 1, "trace.log": {"opaque": ["x", "x"]}}}
+    )
     unsaved.note_settings(session, {"inductor": {"a": value, "b": 1}}, record)
     (note,) = told
     assert note["unsaved"] == "setting inductor.a"

@@ -48,7 +48,9 @@ def test_an_assert_on_the_device_leaves_the_inputs_of_its_step(runner):
     assert done.code == plain.code != 0
     assert "those of" in done.stderr and "are kept" in done.stderr, done.stderr
     inputs = graphdbg.open_run(done.run).graph("0_0/forward").inputs()
-    rows = [value for value in inputs if isinstance(value, torch.Tensor) and value.dtype is torch.int64 and value.numel()]
+    rows = [
+        value for value in inputs if isinstance(value, torch.Tensor) and value.dtype is torch.int64 and value.numel()
+    ]
     assert any(int(value.max()) == 10**6 for value in rows)
 
 
@@ -59,6 +61,8 @@ def test_last_inputs_of_a_killed_gpu_run_equal_what_it_saved(runner, inputs):
     done = runner.dump(f"gpu-kill-{inputs}", "--inputs", inputs, "--", script, "kill")
     assert done.code == 137, done.stderr
     wanted = torch.load(runner.folder / "killed.pt", map_location="cuda")
-    values = [value for value in graphdbg.open_run(done.run).graph("0_0/forward").inputs() if isinstance(value, torch.Tensor)]
+    values = [
+        value for value in graphdbg.open_run(done.run).graph("0_0/forward").inputs() if isinstance(value, torch.Tensor)
+    ]
     found = [any(one.shape == value.shape and torch.equal(one, value) for one in values) for value in wanted]
     assert all(found) == (inputs == "last")

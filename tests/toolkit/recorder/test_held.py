@@ -1,4 +1,5 @@
-"""Held inputs: the last ones, and those of the step that went wrong, of real training runs that end in all sorts of ways."""
+"""Held inputs: the last ones, and those of the step that went wrong, of real training runs that end in all sorts of
+ways."""
 
 from __future__ import annotations
 
@@ -40,7 +41,10 @@ def test_a_nan_at_step_37_leaves_a_forward_and_a_backward_that_give_it(plain, ba
     assert backward.code == 0, backward.stderr
     assert backward.stdout == plain.stdout
     assert _kept(backward) == {("0_0/dynamo", 37), ("0_0/forward", 37), ("0_0/backward", 37)}
-    assert "NaN first in 0_0/backward (outputs" in backward.stderr and "execution 37, step 37; its inputs and" in backward.stderr
+    assert (
+        "NaN first in 0_0/backward (outputs" in backward.stderr
+        and "execution 37, step 37; its inputs and" in backward.stderr
+    )
     run = graphdbg.open_run(backward.run)
     seen = run.graph("0_0/forward").inputs_record
     assert (seen.execution, seen.step, seen.reason) == (37, 37, "nan")
@@ -67,7 +71,11 @@ def test_the_report_of_a_replay_says_whose_nan_it_is(runner):
     assert "NaN first in 0_0/forward (outputs" in done.stderr, done.stderr
     assert _kept(done) >= {("0_0/forward", 37), ("0_0/backward", 37)}
     told = runner.python("-m", "graphdbg", "replay", "--rung", "nop", "forward/0_0/forward").stdout.decode()
-    assert "nan        NaN in " in told and "NaN in output" not in told and "eager gives NaN too: not the compiler's" in told
+    assert (
+        "nan        NaN in " in told
+        and "NaN in output" not in told
+        and "eager gives NaN too: not the compiler's" in told
+    )
 
 
 @pytest.mark.slow
@@ -77,15 +85,19 @@ def test_usual_nan_and_infinite_masks_hide_nothing(runner):
     assert found == [(1, "0_0/forward"), (37, "0_0/forward")]
     folder = graphdbg.open_run(done.run).graph("0_0/backward").path
     assert {path.name.removesuffix(".gz") for path in folder.glob("inputs*")} == {
-        "inputs.json", "inputs.1.json", "inputs.37.json",
-    }  # fmt: skip
+        "inputs.json",
+        "inputs.1.json",
+        "inputs.37.json",
+    }
     assert graphdbg.open_run(done.run).graph("0_0/backward").inputs_record.execution == 37
 
 
 @pytest.mark.slow
 def test_no_nan_no_finding_and_too_large_inputs_are_told(runner):
     plain = runner.script("nan.py", "clean", **AOT)
-    done = runner.dump("clean", "--when", "nan,error", "--inputs", "last", "--held-limit", "12K", "--", NAN, "clean", **AOT)
+    done = runner.dump(
+        "clean", "--when", "nan,error", "--inputs", "last", "--held-limit", "12K", "--", NAN, "clean", **AOT
+    )
     assert (done.code, done.stdout) == (0, plain.stdout)
     assert not _notes(done, "found")
     assert "are not held: they take" in done.stderr
@@ -130,7 +142,9 @@ def test_the_last_inputs_survive_kill_9(runner, wrapped, capsys):
     for name, value in wanted.items():
         if name != "y":
             assert any(value.shape == one.shape and torch.equal(value, one) for one in values), name
-    assert any(tuple(value.shape) == (16, 8) for value in run.graph("0_0/backward").inputs() if isinstance(value, torch.Tensor))
+    assert any(
+        tuple(value.shape) == (16, 8) for value in run.graph("0_0/backward").inputs() if isinstance(value, torch.Tensor)
+    )
     replayed = graphdbg.replay(forward, rung="eager").outputs
     assert any(one is not None and one.shape == wanted["y"].shape and torch.equal(one, wanted["y"]) for one in replayed)
 

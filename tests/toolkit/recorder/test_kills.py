@@ -1,4 +1,5 @@
-"""kill -9 at random moments of a run that compiles 30 graphs: what the journal calls captured loads, and the next run starts."""
+"""kill -9 at random moments of a run that compiles 30 graphs: what the journal calls captured loads, and the next run
+starts."""
 
 from __future__ import annotations
 

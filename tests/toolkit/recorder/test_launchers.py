@@ -1,4 +1,5 @@
-"""Processes that others start: ranks of launchers, children of multiprocessing, jobs without a wrapper, Inductor's workers."""
+"""Processes that others start: ranks of launchers, children of multiprocessing, jobs without a wrapper, Inductor's
+workers."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def _endings(run):
 def _graph_files(run, rank, restart=0):
     (process,) = [p for p in run.processes if p.rank == rank and p.record.restart == restart]
     names = ("graph.json", "graph.json.gz", "graph.py", "graph.py.gz")
-    return {str(p.relative_to(process.path)): p.read_bytes() for p in process.path.glob("graphs/*/*/*") if p.name in names}
+    return {
+        str(p.relative_to(process.path)): p.read_bytes() for p in process.path.glob("graphs/*/*/*") if p.name in names
+    }
 
 
 @pytest.mark.slow
@@ -44,7 +47,9 @@ def test_two_ranks_of_which_one_is_killed(runner):
         assert sorted(g.local_id.partition("/")[2] for g in run.graphs() if g.rank == rank) == sorted(stages)
     assert {g.status for g in run.graphs() if g.stage in ("forward", "backward")} == {"ran"}
     files = _graph_files(run, 0)
-    assert files and files == _graph_files(run, 1), "what differs between ranks lies in inputs, journal and process.json"
+    assert files and files == _graph_files(run, 1), (
+        "what differs between ranks lies in inputs, journal and process.json"
+    )
     endings = _endings(run)
     assert (endings["rank1"].status, endings["rank1"].signal) == ("killed", "SIGKILL")
     assert endings["rank0"].status in ("killed", "failed")  # torchrun ends it, if its own error does not do so first
@@ -241,7 +246,12 @@ def _is_left_alone(done):
     found = json.loads(done.stdout)
     assert "torch" in found["modules"]
     ours = {name for name in found["modules"] if name.startswith("graphdbg")}
-    assert ours <= {"graphdbg", "graphdbg.toolkit", "graphdbg.toolkit.recorder", "graphdbg.toolkit.recorder.autoload"}, ours
+    assert ours <= {
+        "graphdbg",
+        "graphdbg.toolkit",
+        "graphdbg.toolkit.recorder",
+        "graphdbg.toolkit.recorder.autoload",
+    }, ours
     assert found["hooks"] == []
 
 
@@ -249,9 +259,14 @@ def test_a_kernel_that_never_exits_can_be_read_while_it_lives(runner):
     """A notebook: lines come one by one, and the process is killed in the end."""
     environment = {**os.environ, "GRAPHDBG": "notebook", "TORCHINDUCTOR_CACHE_DIR": str(runner.cache)}
     kernel = subprocess.Popen(
-        [sys.executable, "-i", "-q"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        cwd=runner.folder, env=environment,
-    )  # fmt: skip
+        [sys.executable, "-i", "-q"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=runner.folder,
+        env=environment,
+    )
     try:
         kernel.stdin.write("import torch\nf = torch.compile(lambda x: x.sin() + 1, backend='aot_eager')\n")
         kernel.stdin.write("print('value', f(torch.ones(1)).shape)\n")

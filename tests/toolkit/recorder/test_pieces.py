@@ -1,4 +1,5 @@
-"""`graphdbg.observe`, and pipelines that compile by themselves: vLLM's pieces, a traced trainer, a package made ahead of time."""
+"""`graphdbg.observe`, and pipelines that compile by themselves: vLLM's pieces, a traced trainer, a package made ahead
+of time."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def without_detach(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def graphdbg_says(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "graphdbg", *words], cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "graphdbg", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 def test_unrecorded_it_returns_what_it_is_given() -> None:
@@ -52,8 +55,10 @@ def test_stages_of_a_pipeline_are_graphs_of_one_compile(tmp_path: Path, capsys: 
         graphdbg.observe(gm, stage="inference", model="other")
     run = graphdbg.open_run(tmp_path / "run")
     assert [(row.id, row.word) for row in run.rows] == [
-        ("x0_0/inference", "traced"), ("x0_0/inference.1", "after_detach"), ("x1_0/inference", "inference"),
-    ]  # fmt: skip
+        ("x0_0/inference", "traced"),
+        ("x0_0/inference.1", "after_detach"),
+        ("x1_0/inference", "inference"),
+    ]
     first, second, _ = run.graphs()
     assert first.module().code.split("\n", 3)[3] == code.split("\n", 3)[3]
     assert all(torch.equal(a, b) for a, b in zip(second.inputs(), inputs, strict=True))

@@ -9,8 +9,14 @@ import pytest
 import graphdbg
 
 KINDS = (
-    "static", "dynamic@aot_eager", "autocast@aot_eager", "graph_break@aot_eager", "own_backend", "own_pass", "mutation",
-)  # fmt: skip
+    "static",
+    "dynamic@aot_eager",
+    "autocast@aot_eager",
+    "graph_break@aot_eager",
+    "own_backend",
+    "own_pass",
+    "mutation",
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +61,16 @@ def test_cold_and_warm_hold_the_same_graphs(runner, plain, cold):
 
 
 def test_every_stage_of_a_training_step_is_there(cold):
-    training = {"dynamo", "pre_grad", "joint", "joint_passed", "forward", "backward", "post_grad_forward", "post_grad_backward"}
+    training = {
+        "dynamo",
+        "pre_grad",
+        "joint",
+        "joint_passed",
+        "forward",
+        "backward",
+        "post_grad_forward",
+        "post_grad_backward",
+    }
     inference = {"dynamo", "pre_grad", "inference", "joint_passed", "post_grad_inference"}
     graphs = cold.graphs()
     assert {f"0_0/{stage}" for stage in training} <= graphs
@@ -89,7 +104,10 @@ def test_summary_counts_and_names_the_next_commands(cold):
 
 
 def test_keep_cache_names_what_the_caches_hid(kept):
-    assert "0_0: the joint, forward, backward and inference graphs not recorded, hidden by the AOTAutograd cache" in kept.stderr
+    assert (
+        "0_0: the joint, forward, backward and inference graphs not recorded, hidden by the AOTAutograd cache"
+        in kept.stderr
+    )
     early = {"0_0/pre_grad", "0_1/pre_grad"}  # before 2.12 torch looks into the cache after these passes, not before
     assert kept.graphs() - early == {"0_0/dynamo", "0_1/dynamo"}
 
@@ -141,7 +159,9 @@ def test_generated_code_lies_beside_the_graph(cold):
 
 def test_options_and_own_pass_are_in_the_configuration(cold):
     run = graphdbg.open_run(cold.run)
-    configs = [saved.record.config.get("inductor", {}) for saved in run.graphs() if saved.stage in ("dynamo", "forward")]
+    configs = [
+        saved.record.config.get("inductor", {}) for saved in run.graphs() if saved.stage in ("dynamo", "forward")
+    ]
     changed = [config for config in configs if "post_grad_custom_post_pass" in config]
     assert len(changed) == 2
     assert all(config["epilogue_fusion"] is False for config in changed)
@@ -198,4 +218,6 @@ def test_unusual_ways_to_compile(runner):
     assert "not recorded, " not in done.stderr, done.stderr
     graphs = done.graphs()
     assert {"x0_0/inference", "x0_0/post_grad_inference", "x1_0/inference"} <= graphs
-    assert not any(path.endswith("joint.3") for path in graphs), "joint graphs of nested regions have no entry of their own"
+    assert not any(path.endswith("joint.3") for path in graphs), (
+        "joint graphs of nested regions have no entry of their own"
+    )

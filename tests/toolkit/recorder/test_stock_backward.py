@@ -1,4 +1,5 @@
-"""A program that has compiled autograd on itself: its backwards are recorded whole, can be loaded, and say why they exist."""
+"""A program that has compiled autograd on itself: its backwards are recorded whole, can be loaded, and say why they
+exist."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def test_the_graph_that_aotautograd_made_of_it_is_made_again(run):
 
     with torch.no_grad():
         again = inference_graph(saved.module(), saved.inputs(seed=0))
-    recorded = [node.target for node in opened.graph("ca0_1_0/inference").record.graph.nodes if node.op == "call_function"]
+    recorded = [
+        node.target for node in opened.graph("ca0_1_0/inference").record.graph.nodes if node.op == "call_function"
+    ]
     made = [str(node.target) for node in again.module.graph.nodes if node.op == "call_function"]
     assert made == recorded
 
@@ -53,10 +56,19 @@ def test_nodes_have_their_autograd_nodes_and_compiled_parts_are_inside(run, runn
     part = [node for name, node in nodes.items() if name.startswith("aot0_")]
     assert part and all(node["autograd_node"] == "CompiledFunctionBackward0 (NodeCall 6)" for node in part), part
     origins = {node.get("autograd_node", "").partition(" ")[0] for node in told["nodes"]}
-    assert {"MeanBackward0", "PowBackward0", "MmBackward0", "SinBackward0", "torch::autograd::AccumulateGrad"} <= origins
+    assert {
+        "MeanBackward0",
+        "PowBackward0",
+        "MmBackward0",
+        "SinBackward0",
+        "torch::autograd::AccumulateGrad",
+    } <= origins
     hooks = {hook["hook"].partition(" ")[0]: hook for hook in told["hooks"]}
     assert hooks["__main__.clip"]["operators"] == 1 and hooks["__main__.count"]["operators"] == 0
-    assert hooks["__main__.count"]["kind"] == "tensor_pre_hook" and "AccumulateGrad (NodeCall " in hooks["__main__.count"]["node"]
+    assert (
+        hooks["__main__.count"]["kind"] == "tensor_pre_hook"
+        and "AccumulateGrad (NodeCall " in hooks["__main__.count"]["node"]
+    )
     log = graphdbg.open_run(run.run).graph(FIRST).path / "code" / "compiled_autograd.txt"
     assert "class CompiledAutograd0(" in log.read_text() and "SinBackward0 (NodeCall 5)" in log.read_text()
 

@@ -136,8 +136,15 @@ def test_nan_is_found_and_infinities_are_not_nan(dtype):
 
 def test_a_held_copy_says_what_observe_says(tmp_path):
     base = torch.arange(20.0)
-    inputs = [base[2:8], base.view(4, 5).t(), 3, torch.nn.Parameter(torch.randn(2)), torch.empty(0, 3), float("nan"),
-              torch.randn(3, dtype=torch.complex64).conj()]  # fmt: skip
+    inputs = [
+        base[2:8],
+        base.view(4, 5).t(),
+        3,
+        torch.nn.Parameter(torch.randn(2)),
+        torch.empty(0, 3),
+        float("nan"),
+        torch.randn(3, dtype=torch.complex64).conj(),
+    ]
     names = [f"a{index}" for index in range(len(inputs))]
     nodes = [NodeRecord(name=name, op="placeholder", target=name) for name in names]
     graph, sink = GraphRecord(format=FORMAT, id="0_0/forward", stage="forward", graph=GraphBody(nodes)), MemoryTensors()
@@ -157,7 +164,9 @@ def test_a_held_copy_says_what_observe_says(tmp_path):
             assert file == got
             store = TensorStore(tmp_path / "tensors")
             lent, damage = held.of_graph(path, tmp_path, "alive", store)
-            assert (lent, damage) == (got, "") and store.get(lent.inputs[0].stored.storage) and not store.folder.exists()
+            assert (
+                (lent, damage) == (got, "") and store.get(lent.inputs[0].stored.storage) and not store.folder.exists()
+            )
     copy.drop()
     assert not path.exists()
 

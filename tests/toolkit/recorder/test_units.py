@@ -62,7 +62,9 @@ def test_inductor_workers_are_left_alone():
 def test_ranks_and_environment_come_from_an_allow_list():
     assert rank_and_restart({}) == (None, 0)
     assert rank_and_restart({"RANK": "3", "TORCHELASTIC_RESTART_COUNT": "1"}) == (3, 1)
-    assert environment({"WANDB_API_KEY": "secret", "TORCH_TOKEN": "secret", "OMP_NUM_THREADS": "2"}) == {"OMP_NUM_THREADS": "2"}
+    assert environment({"WANDB_API_KEY": "secret", "TORCH_TOKEN": "secret", "OMP_NUM_THREADS": "2"}) == {
+        "OMP_NUM_THREADS": "2"
+    }
 
 
 def test_import_hook_calls_back_once_and_restores_the_loader(tmp_path, monkeypatch):

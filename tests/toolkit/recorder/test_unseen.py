@@ -1,4 +1,5 @@
-"""Dynamo does not see the recorder: what it counts is the same with and without a recording (tests/bench/unseen_matrix.py)."""
+"""Dynamo does not see the recorder: what it counts is the same with and without a recording
+(tests/bench/unseen_matrix.py)."""
 
 from __future__ import annotations
 
@@ -34,8 +35,10 @@ list(unseen_matrix.matrix([("eager_backward_inside", "aot_eager")]))
 def different(rows: Path, *words: str) -> dict[str, list[str]]:
     done = subprocess.run(
         [sys.executable, str(BENCH / "unseen_matrix.py"), "--out", str(rows), *words],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)["different"]
 
@@ -47,7 +50,9 @@ def test_a_compiled_training_step_is_counted_alike(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_it_would_be_seen() -> None:
-    done = subprocess.run([sys.executable, "-c", ALONE, str(BENCH), "without"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, str(BENCH), "without"], capture_output=True, text=True, check=True
+    )
     assert "Dynamo saw [" in done.stderr and "Capturer" in done.stderr
 
 
@@ -115,7 +120,9 @@ class Minus(torch.optim.Optimizer):
                 parameter.sub_(parameter.grad)
 
 
-@pytest.mark.skipif(not hasattr(torch._dynamo.config, "ignore_logging_functions"), reason="this torch traces every hook")
+@pytest.mark.skipif(
+    not hasattr(torch._dynamo.config, "ignore_logging_functions"), reason="this torch traces every hook"
+)
 def test_a_step_that_is_compiled_holds_nothing_of_ours(tmp_path: Path) -> None:
     weight = torch.ones(3, requires_grad=True)
     optimizer = Minus([weight], {})

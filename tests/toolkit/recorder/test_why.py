@@ -55,8 +55,9 @@ def test_a_graph_break_has_its_reason_its_line_and_the_way_to_it(parent):
     assert (broken.title, broken.then) == ("Failed to trace builtin operator", "resumed")
     assert "`print`" in broken.explanation
     assert [(place.line, place.function) for place in broken.stack] == [
-        (_line("x = self.speak(x)"), "forward"), (_line('print("spoken")'), "speak"),
-    ]  # fmt: skip
+        (_line("x = self.speak(x)"), "forward"),
+        (_line('print("spoken")'), "speak"),
+    ]
     assert broken.stack[-1].code == 'print("spoken")'
 
 
@@ -102,7 +103,9 @@ def test_what_could_not_be_compiled_says_why(parent):
         return
     assert _function(parent, "nothing").compiles[0].nothing.startswith("No ops traced")
     if sys.version_info >= (3, 11):  # before, Dynamo is not asked about generators
-        assert ("generator", "generator functions cannot be compiled") in [(item.name, item.reason) for item in parent.skipped]
+        assert ("generator", "generator functions cannot be compiled") in [
+            (item.name, item.reason) for item in parent.skipped
+        ]
 
 
 def test_threads_nested_compiles_and_resets_are_told_apart(parent):
@@ -110,7 +113,9 @@ def test_threads_nested_compiles_and_resets_are_told_apart(parent):
     assert [(item.kind, item.thread) for item in worker.compiles] == [("first", "worker-a"), ("reset", "")]
     outer = _function(parent, "outer")
     assert [item.kind for item in outer.compiles] == ["first", "resumed"]
-    assert not [function for function in parent.functions if function.name == "inner"], "inlined into the outer function"
+    assert not [function for function in parent.functions if function.name == "inner"], (
+        "inlined into the outer function"
+    )
 
 
 def test_ranges_and_conditions_of_dynamic_shapes(parent):
@@ -130,7 +135,9 @@ def test_every_graph_has_a_reason(recorded, parent):
 def test_a_child_process_tells_its_own(recorded):
     processes = why.of_run(graphdbg.open_run(recorded.run)).processes
     assert len(processes) == 2
-    assert [function.name for function in min(processes, key=lambda process: len(process.functions)).functions] == ["worker"]
+    assert [function.name for function in min(processes, key=lambda process: len(process.functions)).functions] == [
+        "worker"
+    ]
 
 
 def test_the_text_fits_80_columns_and_says_the_most_frequent_first(recorded, parent, capsys):

@@ -1,10 +1,13 @@
-"""Lightning, transformers' Trainer and Accelerate, unmodified: the same losses and graphs alone, dumped and armed; a planted
+"""Lightning, transformers' Trainer and Accelerate, unmodified: the same losses and graphs alone, dumped and armed; a
+planted
 fault of an armed training to its repro.
 
     python tests/toolkit/recorder/trainers.py OUT [--max-time 240] NAME...
 
-The Python that runs it has the libraries. A row for each NAME on stdout; 1 when one falls short. `graphs`: those that the
-imported trace of the training alone and its recording have both; `equal`: of these, those with the same nodes; `judged`: what
+The Python that runs it has the libraries. A row for each NAME on stdout; 1 when one falls short. `graphs`: those that
+the
+imported trace of the training alone and its recording have both; `equal`: of these, those with the same nodes;
+`judged`: what
 `triage` says of the recording.
 """
 
@@ -71,7 +74,10 @@ def main() -> int:
     rows = [row(asked.out.resolve() / name, name, asked.max_time) for name in asked.names]
     for one in rows:
         print(json.dumps(one))
-    right = [one["same losses"] and one["graphs"] == one["equal"] and one.get("repro") == "shows" and one["relu"] for one in rows]
+    right = [
+        one["same losses"] and one["graphs"] == one["equal"] and one.get("repro") == "shows" and one["relu"]
+        for one in rows
+    ]
     return int(not all(right))
 
 

@@ -1,4 +1,5 @@
-"""Each rung of Inductor enters at the stage where a graph was recorded: on a real run, what lies before is not run again."""
+"""Each rung of Inductor enters at the stage where a graph was recorded: on a real run, what lies before is not run
+again."""
 
 from __future__ import annotations
 
@@ -53,8 +54,10 @@ def record(folder: Path, device: str) -> Path:
     (folder / "train.py").write_text(SCRIPT)
     subprocess.run(
         [sys.executable, "-m", "graphdbg", "dump", "-o", "run", "train.py", device],
-        cwd=folder, check=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        cwd=folder,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
     return folder / "run"
 
 

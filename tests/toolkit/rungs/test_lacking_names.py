@@ -36,7 +36,10 @@ def test_a_rung_is_skipped_and_says_which(name: str, monkeypatch: pytest.MonkeyP
     outcome = judge(CASE, HIDDEN[name])
     assert outcome.verdict.skipped and outcome.signature is None
     assert outcome.text.startswith("skipped, because ")
-    assert f"torch {torch.__version__} has no torch._inductor.compile_fx.renamed_{name}, which is needed by " in outcome.text
+    assert (
+        f"torch {torch.__version__} has no torch._inductor.compile_fx.renamed_{name}, which is needed by "
+        in outcome.text
+    )
 
 
 def test_a_module_that_is_gone_is_said_too(monkeypatch: pytest.MonkeyPatch) -> None:

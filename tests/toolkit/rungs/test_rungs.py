@@ -121,7 +121,9 @@ def test_a_joint_graph_of_another_backend() -> None:
 
     weights = X.clone().requires_grad_()
     aot_function(model, fw_compiler=nop, partition_fn=catch)(X, weights).sum().backward()
-    outcome = judge(Live(caught[0], [X, weights.detach(), X], ReplaySpec("joint", {"num_fwd_outputs": 1})), "decomposed")
+    outcome = judge(
+        Live(caught[0], [X, weights.detach(), X], ReplaySpec("joint", {"num_fwd_outputs": 1})), "decomposed"
+    )
     assert outcome.text == "ok", outcome
     assert outcome.notes == [RETRACED]
 

@@ -1,4 +1,5 @@
-"""The rung `triton_interpret`: models at each stage, with symbols and under autocast, judged beside eager and float64."""
+"""The rung `triton_interpret`: models at each stage, with symbols and under autocast, judged beside eager and
+float64."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ def test_dropout_is_judged_by_its_numbers() -> None:
 
     def drop(x: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
         kept = inductor_prims.random([64, 8], inductor_prims.lookup_seed(seeds, 0), "rand") > 0.5
-        return torch.where(kept, x * 2, 0.0) + inductor_prims.random([64, 8], inductor_prims.lookup_seed(seeds, 1), "randn")
+        return torch.where(kept, x * 2, 0.0) + inductor_prims.random(
+            [64, 8], inductor_prims.lookup_seed(seeds, 1), "randn"
+        )
 
     gm = make_fx(drop)(torch.randn(64, 8), torch.tensor([7, -9]))
     outcome = judge(Live(gm, [torch.randn(64, 8), torch.tensor([7, -9])], ReplaySpec("forward")), "triton_interpret")

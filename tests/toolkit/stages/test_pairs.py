@@ -1,4 +1,5 @@
-"""A wrong pass of the user's, set inside the script's main(), is named with the node that it rewrote; a right one is not."""
+"""A wrong pass of the user's, set inside the script's main(), is named with the node that it rewrote; a right one is
+not."""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ EFFECTS = """
 import torch
 
 def f(x):
-    return torch.linalg.cholesky(x @ x.t() + 3 * torch.eye(4)).sum()  # its check of the result is an effect, with a token
+    # cholesky's check of its result is an effect, with a token
+    return torch.linalg.cholesky(x @ x.t() + 3 * torch.eye(4)).sum()
 
 torch.compile(f)(torch.randn(4, 6, requires_grad=True)).backward()
 """

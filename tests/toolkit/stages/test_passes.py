@@ -1,4 +1,5 @@
-"""Wrong passes of the user's that are harder to see, a wrong decomposition and a wrong partition are named with the node and the
+"""Wrong passes of the user's that are harder to see, a wrong decomposition and a wrong partition are named with the
+node and the
 line, without their code; the same programs with nothing wrong in them are not."""
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ HALF = (
     "(half, torch.float32)),)"
 )
 FLIP = (
-    "with graph.inserting_before(node): flipped = graph.call_function(torch.ops.aten.permute.default, (node.args[1], [1, 0])); "
+    "with graph.inserting_before(node): flipped = graph.call_function(torch.ops.aten.permute.default, "
+    "(node.args[1], [1, 0])); "
     "flipped.meta = dict(node.args[1].meta); node.args = (node.args[0], flipped)"
 )
 EPS = ATEN + "add.Tensor and node.args[1] == 1e-05"
@@ -66,7 +68,14 @@ BACKWARD = ATEN + "sub.Tensor and any(one.name.startswith('tangents') for one in
 SIGMOID = "node.target = torch.ops.aten.sigmoid.default"
 ROWS = {
     "cast": ("post_grad_custom_pre_pass", ATEN + "tanh.default", HALF, False, "", "tanh"),
-    "transposed": ("joint_custom_pre_pass", ATEN + "mm.default and node.args[1].op == 'placeholder'", FLIP, True, "", "mm"),
+    "transposed": (
+        "joint_custom_pre_pass",
+        ATEN + "mm.default and node.args[1].op == 'placeholder'",
+        FLIP,
+        True,
+        "",
+        "mm",
+    ),
     "eps": ("joint_custom_post_pass", EPS, "node.args = (node.args[0], 1e-01)", False, "", "add"),
     "dynamic": ("post_grad_custom_post_pass", DYNAMIC, SIGMOID, False, ", dynamic=True", "tanh"),
     "backward": ("post_grad_custom_post_pass", BACKWARD, "node.args = (node.args[1], node.args[0])", True, "", "sub"),
@@ -78,7 +87,9 @@ ROWS = {
 def dumped(script: Path, text: str) -> Path:
     script.write_text(text)
     run = script.parent / "run"
-    subprocess.run([sys.executable, "-m", "graphdbg", "dump", "-o", str(run), str(script)], check=True, cwd=script.parent)
+    subprocess.run(
+        [sys.executable, "-m", "graphdbg", "dump", "-o", str(run), str(script)], check=True, cwd=script.parent
+    )
     return run
 
 
@@ -146,9 +157,10 @@ main()
 SILU = "g * (s := torch.sigmoid(x)) * (1 + x * ({one} - s))"
 HARDSWISH = "x * torch.clamp(x + 3, 0, 6) / {six}"
 DECOMPOSITIONS = {
-    "forward": ("hardswish", "x", HARDSWISH.format(six=5), 15), "backward": ("silu_backward", "g, x", SILU.format(one=2), 16),
+    "forward": ("hardswish", "x", HARDSWISH.format(six=5), 15),
+    "backward": ("silu_backward", "g, x", SILU.format(one=2), 16),
     "right": ("silu_backward", "g, x", SILU.format(one=1), 0),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", rows("backward", DECOMPOSITIONS))
@@ -196,8 +208,9 @@ main()
 """
 PARTITIONS = {
     "backward": (1, "mul.Tensor", "node.args = (node.args[0], node.args[0])"),
-    "forward": (0, "sin.default", "node.target = torch.ops.aten.cos.default"), "right": (0, "sin.default", "pass"),
-}  # fmt: skip
+    "forward": (0, "sin.default", "node.target = torch.ops.aten.cos.default"),
+    "right": (0, "sin.default", "pass"),
+}
 
 
 @pytest.mark.parametrize("name", rows("", PARTITIONS))

@@ -84,8 +84,10 @@ def test_at_a_terminal_a_prompt_in_a_child_has_it_all_at_hand(tmp_path: Path, se
         nonlocal said
         typed = [
             b"torch.equal(value, inputs['mm'].relu()), torch.equal(gm(*graph_inputs)[0], value)\n",
-            b"f'made {node.name} ' + type(gm).__name__, eager['mm'].shape\n", b"import os; 'child', os.getpid()\n",
-            b"type(gm.grap\t)\n", b"\x04",
+            b"f'made {node.name} ' + type(gm).__name__, eager['mm'].shape\n",
+            b"import os; 'child', os.getpid()\n",
+            b"type(gm.grap\t)\n",
+            b"\x04",
         ]
         while typed or not said.endswith(b"end"):
             said += os.read(person, 4096)

@@ -102,7 +102,10 @@ def test_the_command_prints_a_table_a_sentence_and_json(
 
     def climb(saved: object, **options: object) -> Triage:
         seen.append(options)
-        rows = [RungResult("eager", OK, 1e-7, 0.1, eager_error=1e-7), RungResult("inductor", WRONG, 0.03, 1.0, eager_error=1e-7)]
+        rows = [
+            RungResult("eager", OK, 1e-7, 0.1, eager_error=1e-7),
+            RungResult("inductor", WRONG, 0.03, 1.0, eager_error=1e-7),
+        ]
         rows[1].signature, rows[1].signature_id = Signature("accuracy", "compare", size=0.03), "0123abcd"
         return concluded(Triage(rows, "inductor", inputs="recorded inputs"), load_graph(recorded / "0_0/dynamo"))
 
@@ -121,7 +124,16 @@ def test_the_command_prints_a_table_a_sentence_and_json(
     assert [one.get("signature_id") for one in (found, *found["rows"])] == ["0123abcd", None, "0123abcd"]
     assert done.stdout.startswith("FAILS: wrong numbers (compiler: inductor)\n")
     assert [row["rung"] for row in found["rows"]] == ["eager", "inductor"]
-    assert set(found["rows"][0]) >= {"rung", "verdict", "error", "seconds", "eager_error", "peak_bytes", "reason", "signature"}
+    assert set(found["rows"][0]) >= {
+        "rung",
+        "verdict",
+        "error",
+        "seconds",
+        "eager_error",
+        "peak_bytes",
+        "reason",
+        "signature",
+    }
 
 
 def test_the_ladder_climbs_what_the_run_used(recorded: Path) -> None:
@@ -173,10 +185,11 @@ def test_each_verdict_has_its_word(outcome: Outcome, said: str) -> None:
 def test_torchscript_alone_is_no_first_failing_rung(recorded: Path, server: ForkServer) -> None:
     ladder = Ladder(load_graph(recorded / "0_0/inference"), server, How(), max_time_s=0.5)
     ladder.rows = {
-        "eager": RungResult("eager"), "torchscript": RungResult("torchscript", WRONG, 0.5),
+        "eager": RungResult("eager"),
+        "torchscript": RungResult("torchscript", WRONG, 0.5),
         "inductor": RungResult("inductor", OK, 1e-7),
         "triton_interpret": RungResult("triton_interpret", verdict.skipped("Triton is not installed")),
-    }  # fmt: skip
+    }
     assert ladder.climb("aot_inductor", all=False).verdict.skipped
     found = ladder.found()
     assert found.first_failing is None
@@ -189,12 +202,13 @@ def test_graphs_are_ranked_by_failure_then_by_error_over_eagers() -> None:
         return GraphRow("inductor", record, error, id=id, stage="forward", **more)
 
     rows = [
-        row("fine", OK, 1e-7, eager_error=1e-7), row("rough", OK, 9e-7, eager_error=1e-7),
+        row("fine", OK, 1e-7, eager_error=1e-7),
+        row("rough", OK, 9e-7, eager_error=1e-7),
         row("large", WRONG, 3.0, signature=Signature("accuracy", size=3.0)),
         row("late", verdict.cannot_tell("", verdict.NOT_JUDGED)),
         row("dead", verdict.died(Signature("signal", "run"), "inductor")),
         row("small", WRONG, 0.1, signature=Signature("accuracy", size=0.1)),
-    ]  # fmt: skip
+    ]
     assert [row.id for row in sorted(rows, key=rank)] == ["dead", "large", "small", "late", "rough", "fine"]
 
 

@@ -1,4 +1,5 @@
-"""Values under a rung on small graphs: eager beside float64, compiled ones by extra outputs, what is said of the difference."""
+"""Values under a rung on small graphs: eager beside float64, compiled ones by extra outputs, what is said of the
+difference."""
 
 from __future__ import annotations
 
@@ -142,7 +143,11 @@ def test_the_rows_before_a_kill_stay(tmp_path: Path, server: ForkServer, monkeyp
 
 
 def test_how_two_failures_compare() -> None:
-    wrong, crash, eager = Signature("accuracy", "compare", size=0.1), Signature("crash", "run"), Signature("error", "eager")
+    wrong, crash, eager = (
+        Signature("accuracy", "compare", size=0.1),
+        Signature("crash", "run"),
+        Signature("error", "eager"),
+    )
     pairs = [(None, None), (None, wrong), (wrong, None), (wrong, wrong), (wrong, crash), (eager, None)]
     assert [relation(*pair) for pair in pairs] == ["right", "new", "gone", "same", "other", "unknown"]
 
@@ -151,7 +156,9 @@ def objects(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_the_commands_print_an_object_a_line(tmp_path: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_print_an_object_a_line(
+    tmp_path: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for asking in ("node_values.reading", "triage.ladder"):
         monkeypatch.setattr(f"graphdbg.toolkit.{asking}.opened", lambda *given: contextlib.nullcontext(server))
     graph = saved(tmp_path / "case", net, X, W)
@@ -169,8 +176,22 @@ def test_the_commands_print_an_object_a_line(tmp_path: Path, server: ForkServer,
 
     text = CliRunner().invoke(replay_command.replay, [path, "--values", "--rung", "eager"])
     assert text.exit_code == 0, text.output
-    assert text.stdout.splitlines()[0].split() == ["node", "dtype", "min", "max", "mean", "nan", "inf", "error", "eager's"]
+    assert text.stdout.splitlines()[0].split() == [
+        "node",
+        "dtype",
+        "min",
+        "max",
+        "mean",
+        "nan",
+        "inf",
+        "error",
+        "eager's",
+    ]
     assert "No value is bad by itself. Largest error to float64" in text.stdout
-    document = json.loads(CliRunner().invoke(replay_command.replay, [path, "--values", "--rung", "eager", "--json"]).stdout)
-    streamed = objects(CliRunner().invoke(replay_command.replay, [path, "--values", "--rung", "eager", "--json-lines"]).stdout)
+    document = json.loads(
+        CliRunner().invoke(replay_command.replay, [path, "--values", "--rung", "eager", "--json"]).stdout
+    )
+    streamed = objects(
+        CliRunner().invoke(replay_command.replay, [path, "--values", "--rung", "eager", "--json-lines"]).stdout
+    )
     assert [row["name"] for row in document["rows"]] == [line["name"] for line in streamed if line["event"] == "value"]

@@ -51,19 +51,29 @@ class Observed(TritonInterpret):
 
 
 def graph(function: Callable[..., Any], *inputs: Any, mode: str = "real") -> torch.fx.GraphModule:
-    """The graph of a function as Inductor traces it for inference. `mode`: "fake" for operators that cannot run here."""
+    """The graph of a function as Inductor traces it for inference. `mode`: "fake" for operators that cannot run
+    here."""
     return make_fx(function, decomposition_table=select_decomp_table(), tracing_mode=mode)(*inputs)
 
 
 def run(
-    function: Callable[..., Any], *inputs: Any, seen: Seen | None = None, traced: Sequence[Any] = (), mode: str = "real",
+    function: Callable[..., Any],
+    *inputs: Any,
+    seen: Seen | None = None,
+    traced: Sequence[Any] = (),
+    mode: str = "real",
     **settings: Any,
-) -> list[Any]:  # fmt: skip
-    """The outputs of its kernels, and what has become of the inputs behind them. `settings` of Inductor, dots as `__`; `traced`:
+) -> list[Any]:
+    """The outputs of its kernels, and what has become of the inputs behind them. `settings` of Inductor, dots as `__`;
+    `traced`:
     inputs to trace it with, where eager refuses those that it is run with."""
     gm = graph(function, *clone_inputs(traced or inputs), mode=mode)
     spec, rung = ReplaySpec("inference"), Observed(seen or Seen())
-    with no_caches(), config.patch({name.replace("__", "."): value for name, value in settings.items()}), rung.around(gm, spec):
+    with (
+        no_caches(),
+        config.patch({name.replace("__", "."): value for name, value in settings.items()}),
+        rung.around(gm, spec),
+    ):
         compiled = rung.build(gm, shared_fakes(gm, inputs, False)[0], spec)
         given = clone_inputs(inputs)
         return [*compiled(list(given)), *given]

@@ -56,7 +56,11 @@ def _low_precision(body: str, choose: random.Random) -> str | None:
 
 def _not_written(body: str, choose: random.Random) -> str | None:
     found = _sites(body, r"tl\.store\(.*, (?P<mask>xmask)(?= |\))")
-    return _replaced(body, choose.choice(found), "mask", f"xmask & (xindex % {choose.choice((2, 3, 5))} == 0)") if found else None
+    return (
+        _replaced(body, choose.choice(found), "mask", f"xmask & (xindex % {choose.choice((2, 3, 5))} == 0)")
+        if found
+        else None
+    )
 
 
 def _one_address(body: str, choose: random.Random) -> str | None:

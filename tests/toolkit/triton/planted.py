@@ -94,7 +94,8 @@ def captured(function: Callable[..., Any], make: Callable[[], Sequence[Any]]) ->
 
 @dataclass(frozen=True)
 class Fault:
-    """`old` becomes `new` in a kernel, once. To be told: `kind`, parts of the kernel's line and of the user's, a node."""
+    """`old` becomes `new` in a kernel, once. To be told: `kind`, parts of the kernel's line and of the user's, a
+    node."""
 
     graph_name: str
     old: str
@@ -117,31 +118,63 @@ class Fault:
 
 FAULTS = {
     "load past the end": Fault(
-        "pointwise", "tl.load(in_ptr1 + (x0), xmask)", "tl.load(in_ptr1 + (x0 + 1), xmask)", "load", "in_ptr1 + (x0 + 1)", "add",
+        "pointwise",
+        "tl.load(in_ptr1 + (x0), xmask)",
+        "tl.load(in_ptr1 + (x0 + 1), xmask)",
+        "load",
+        "in_ptr1 + (x0 + 1)",
+        "add",
         "(x + y)",
     ),
-    "store past the end": Fault(
-        "pointwise", "tmp6, xmask)", "tmp6, None)", "store", "tl.store(out_ptr0", "mul", "* 2",
-    ),
+    "store past the end": Fault("pointwise", "tmp6, xmask)", "tmp6, None)", "store", "tl.store(out_ptr0", "mul", "* 2"),
     "half is not written": Fault(
-        "chain", "tl.store(out_ptr0 + (x0), tmp1, xmask)", "tl.store(out_ptr0 + (x0), tmp1, xmask & (x0 < 300))", "uninitialised",
-        "x0 < 300", "sigmoid", "sigmoid", kernel="_0",
+        "chain",
+        "tl.store(out_ptr0 + (x0), tmp1, xmask)",
+        "tl.store(out_ptr0 + (x0), tmp1, xmask & (x0 < 300))",
+        "uninitialised",
+        "x0 < 300",
+        "sigmoid",
+        "sigmoid",
+        kernel="_0",
     ),
     "two programs at one place": Fault(
-        "pointwise", "tl.store(out_ptr0 + (x0), tmp6", "tl.store(out_ptr0 + (x0 % 300), tmp6", "write-write", "x0 % 300",
-        "mul", "* 2",
+        "pointwise",
+        "tl.store(out_ptr0 + (x0), tmp6",
+        "tl.store(out_ptr0 + (x0 % 300), tmp6",
+        "write-write",
+        "x0 % 300",
+        "mul",
+        "* 2",
     ),
     "a neighbour is read that changes in place": Fault(
-        "chain", "tl.load(in_out_ptr0 + (x0), xmask)", "tl.load(in_out_ptr0 + ((x0 + 1) % xnumel), xmask)", "read-write",
-        "in_out_ptr0", "tanh", "tanh()", kernel="_1",
+        "chain",
+        "tl.load(in_out_ptr0 + (x0), xmask)",
+        "tl.load(in_out_ptr0 + ((x0 + 1) % xnumel), xmask)",
+        "read-write",
+        "in_out_ptr0",
+        "tanh",
+        "tanh()",
+        kernel="_1",
     ),
     "an index that overflows": Fault(
-        "turned", "20*y0)", "20*y0 + y0*1073741824*4)", "overflow", "in_ptr0", "add", "x.t() + y",
+        "turned", "20*y0)", "20*y0 + y0*1073741824*4)", "overflow", "in_ptr0", "add", "x.t() + y"
     ),
     "a logarithm of less than nothing": Fault(
-        "logarithm", "tmp4 = tl_math.log(tmp3)", "tmp4 = tl_math.log(tmp3 - 2)", "nan", "tl_math.log", "log", "torch.log",
+        "logarithm",
+        "tmp4 = tl_math.log(tmp3)",
+        "tmp4 = tl_math.log(tmp3 - 2)",
+        "nan",
+        "tl_math.log",
+        "log",
+        "torch.log",
     ),
     "an index beyond the table": Fault(
-        "embed", "tl.where(tmp3, tmp2, tmp0)", "tl.where(tmp3, tmp2, tmp0 + 90)", "assert", "tl.device_assert", "index", "w[i]",
+        "embed",
+        "tl.where(tmp3, tmp2, tmp0)",
+        "tl.where(tmp3, tmp2, tmp0 + 90)",
+        "assert",
+        "tl.device_assert",
+        "index",
+        "w[i]",
     ),
-}  # fmt: skip
+}

@@ -1,4 +1,5 @@
-"""A small graph whose kernels are a reduction and a pointwise one in place that is launched twice, and its saved launches."""
+"""A small graph whose kernels are a reduction and a pointwise one in place that is launched twice, and its saved
+launches."""
 
 from __future__ import annotations
 

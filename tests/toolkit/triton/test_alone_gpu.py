@@ -1,4 +1,5 @@
-"""Kernels launched on a GPU: they agree, a wrong one differs, one that dies leaves the others, ceilings are what the GPU does."""
+"""Kernels launched on a GPU: they agree, a wrong one differs, one that dies leaves the others, ceilings are what the
+GPU does."""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ def test_other_dtypes_agree(dtype: torch.dtype, tmp_path: Path, children: ForkSe
         assert judged.ok, judged
 
 
-def test_a_kernel_that_computes_something_else_differs(launches: Launches, tmp_path: Path, children: ForkServer) -> None:
+def test_a_kernel_that_computes_something_else_differs(
+    launches: Launches, tmp_path: Path, children: ForkServer
+) -> None:
     first = "tl.store(out_ptr0 + (0 * "
     wrong = _with_source(launches, 2, tmp_path / "wrong", lambda text: text.replace("tl.store(out_ptr0 + (", first))
     judged = alone(wrong, wrong.launches[2], children, None)
@@ -93,7 +96,9 @@ def test_a_kernel_that_computes_something_else_differs(launches: Launches, tmp_p
     assert row.eager is not None and not row.eager.ok
 
 
-def test_an_illegal_access_ends_one_child_and_the_others_go_on(launches: Launches, tmp_path: Path, children: ForkServer) -> None:
+def test_an_illegal_access_ends_one_child_and_the_others_go_on(
+    launches: Launches, tmp_path: Path, children: ForkServer
+) -> None:
     far = "tl.store(in_out_ptr0 + 4398046511104 + ("
     wild = _with_source(launches, 0, tmp_path / "wild", lambda text: text.replace("tl.store(in_out_ptr0 + (", far))
     judged = [alone(wild, one, children, None) for one in wild.launches]

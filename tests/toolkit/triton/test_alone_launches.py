@@ -34,7 +34,7 @@ def test_each_launch_is_there_with_what_it_touches(launches: Launches) -> None:
         ("triton_poi_fused_0", 1, 2, (16, 1, 1)),
         ("triton_poi_fused_0", 2, 2, (16, 1, 1)),
         ("triton_per_fused_1", 1, 1, (64, 1, 1)),
-    ]  # fmt: skip
+    ]
     total = launches.launches[-1]
     assert (total.bytes_read, total.bytes_written, total.flops) == (64 * 63 * 4, 64 * 4, 64 * 63)
     assert [(one.argument, one.node, bool(one.eager), bool(one.truth)) for one in total.written] == [
@@ -112,7 +112,9 @@ def test_a_single_wrong_integer_differs_from_eager(tmp_path: Path) -> None:
 def test_the_saved_configuration_is_the_only_one(launches: Launches, tmp_path: Path) -> None:
     launch = launches.launches[0]
     with pretending(target_of("cuda:90")):
-        assert [one.kwargs for one in restricted(_loaded(launches, launch, tmp_path), launch).configs] == [{"XBLOCK": 256}]
+        assert [one.kwargs for one in restricted(_loaded(launches, launch, tmp_path), launch).configs] == [
+            {"XBLOCK": 256}
+        ]
         launch.blocks = {"XBLOCK": 64}  # one that Inductor would not choose
         (config,) = restricted(_loaded(launches, launch, tmp_path), launch).configs
     launch.blocks = {"XBLOCK": 256}
@@ -195,7 +197,9 @@ def test_a_changed_source_and_changed_values_are_refused(launches: Launches, tmp
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     with pytest.raises(GraphdbgError, match="the file is damaged"):
         known.tensors.get(launch.storages[0].before)
-    (folder / "launches.json").write_text('{"version": 9, "graph": "", "target": "", "torch": "", "triton": "", "which": []}')
+    (folder / "launches.json").write_text(
+        '{"version": 9, "graph": "", "target": "", "torch": "", "triton": "", "which": []}'
+    )
     with pytest.raises(GraphdbgError, match="version 9"):
         open_launches(folder)
 

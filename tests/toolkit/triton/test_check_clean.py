@@ -52,7 +52,7 @@ def hashes(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     "name", [one if one in ("chain", "rows") else pytest.param(one, marks=pytest.mark.slow) for one in INPUTS]
-)  # fmt: skip
+)
 def test_kernels_as_inductor_wrote_them(name: str) -> None:
     from graphdbg.toolkit.triton.checking.run import checked
 

@@ -25,10 +25,27 @@ from .planted import captured, embed
 
 def test_a_finding_names_its_place_in_the_kernel_in_the_graph_and_in_the_program() -> None:
     one = KernelFault(
-        "load", "triton_poi_fused_index_2", 4, (17, 0, 0), 14, "tmp3 = tl.load(in_ptr1 + (tmp2), xmask)", 29, 3, 31, 12, 1,
-        "in_ptr1", "arg2_1", "arg2_1", "float32", [1000, 64], 64128, 64000, ["index", "add_1"],
+        "load",
+        "triton_poi_fused_index_2",
+        4,
+        (17, 0, 0),
+        14,
+        "tmp3 = tl.load(in_ptr1 + (tmp2), xmask)",
+        29,
+        3,
+        31,
+        12,
+        1,
+        "in_ptr1",
+        "arg2_1",
+        "arg2_1",
+        "float32",
+        [1000, 64],
+        64128,
+        64000,
+        ["index", "add_1"],
         [UserLine("model.py:41", "x = self.embed[idx]")],
-    )  # fmt: skip
+    )
     found = Checked([one], [], 6, [], 9, 3, 1.2, 4.92)
     assert text(found, "run/0_0/forward").splitlines() == [
         "run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not checked: 1 finding",
@@ -44,7 +61,8 @@ def test_a_finding_names_its_place_in_the_kernel_in_the_graph_and_in_the_program
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`right`, and `wrong`, whose indices are beyond its table: eager refuses it, and the kernel reads what is not there."""
+    """`right`, and `wrong`, whose indices are beyond its table: eager refuses it, and the kernel reads what is not
+    there."""
     made = tmp_path_factory.mktemp("graphs")
     gm, inputs, _ = captured(embed, lambda: [torch.randn(100, 64), torch.randint(0, 100, (31,))])
     live.save_graph(gm, inputs, made / "right")
@@ -63,7 +81,9 @@ def test_eager_need_not_run(folder: Path) -> None:
     found = msgspec.convert(task(payload), Checked)
     assert {one.kind for one in found.findings} == {"load", "assert"}
     assert any("eager itself fails at node index" in one for one in found.unchecked)
-    with pytest.raises(UsageError, match="there is no kernel triton_poi_fused_cos_0: the graph has triton_poi_fused_index_mul_0"):
+    with pytest.raises(
+        UsageError, match="there is no kernel triton_poi_fused_cos_0: the graph has triton_poi_fused_index_mul_0"
+    ):
         task({**payload, "kernel": "triton_poi_fused_cos_0"})
 
 

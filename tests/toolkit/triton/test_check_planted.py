@@ -13,9 +13,7 @@ from .planted import FAULTS, Fault
 FAST = ("load past the end", "half is not written", "two programs at one place", "a logarithm of less than nothing")
 
 
-@pytest.mark.parametrize(
-    "name", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in FAULTS]
-)  # fmt: skip
+@pytest.mark.parametrize("name", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in FAULTS])
 def test_a_planted_fault_is_reported_with_its_place(name: str) -> None:
     from graphdbg.toolkit.triton.checking.run import checked
 

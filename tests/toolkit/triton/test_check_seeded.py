@@ -1,4 +1,5 @@
-"""Faults that a seed puts into kernels are found: at the changed line, or, where only numbers are wrong, by the buffer."""
+"""Faults that a seed puts into kernels are found: at the changed line, or, where only numbers are wrong, by the
+buffer."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def _checked(case: Graph, name: str, seed: int) -> tuple[list[str], Checked]:
 
     def edit(kernel: str, source: str) -> str:
         made = mutated(source, name, seed)
-        changed.extend(new.strip() for old, new in zip(source.splitlines(), made.splitlines(), strict=True) if old != new)
+        changed.extend(
+            new.strip() for old, new in zip(source.splitlines(), made.splitlines(), strict=True) if old != new
+        )
         return made
 
     return changed, checked(Live(*case), edit=edit, plain=False)

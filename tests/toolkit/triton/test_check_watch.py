@@ -1,5 +1,6 @@
 # pyright: basic
-"""What is seen of small kernels: races and what orders them, memory of other widths, NaN that is born and such that is not."""
+"""What is seen of small kernels: races and what orders them, memory of other widths, NaN that is born and such that is
+not."""
 
 from __future__ import annotations
 
@@ -35,7 +36,15 @@ def checked(
     for place in fresh:
         checking.allocated(tensors[place])
     launch = Launch(
-        function.__name__, 0, arguments, set(constants), (grid, 1, 1), None, {}, function, SimpleNamespace(inductor_meta={})
+        function.__name__,
+        0,
+        arguments,
+        set(constants),
+        (grid, 1, 1),
+        None,
+        {},
+        function,
+        SimpleNamespace(inductor_meta={}),
     )
     with interpreted(), checking_builder(checking):
         launch.memory = Memory(checking.before(launch))

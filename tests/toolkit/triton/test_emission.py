@@ -45,7 +45,16 @@ def command(arguments: list[str]) -> int:
 @pytest.fixture(scope="module")
 def emitted(case: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("emitted") / "out"
-    arguments = ["compile", str(case), "--emit", "source,ttir,ttgir,llir,ptx,cubin", "--target", "cuda:90", "-o", str(out)]
+    arguments = [
+        "compile",
+        str(case),
+        "--emit",
+        "source,ttir,ttgir,llir,ptx,cubin",
+        "--target",
+        "cuda:90",
+        "-o",
+        str(out),
+    ]
     assert command(arguments) == 0
     return out
 
@@ -98,7 +107,10 @@ def test_a_wrong_kernel_name_is_told_with_those_there_are(case: Path, capsys: py
     assert "no kernel is called 'nosuch': there are triton_" in capsys.readouterr().err
 
 
-SOURCE = "k = async_compile.triton('k', '''\nimport triton\n# kernel path: /a/b.py\nx = {'backend_hash': 'AB', 'n': 1}\n''')\n"
+SOURCE = (
+    "k = async_compile.triton('k', '''\nimport triton\n# kernel path: /a/b.py\nx = {'backend_hash': 'AB', 'n': "
+    "1}\n''')\n"
+)
 
 
 def test_sources_are_compared_without_what_names_a_machine() -> None:

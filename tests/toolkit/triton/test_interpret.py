@@ -1,4 +1,5 @@
-"""Kinds of kernels that Inductor writes, interpreted beside eager: what a kernel is tried for is asserted of its source."""
+"""Kinds of kernels that Inductor writes, interpreted beside eager: what a kernel is tried for is asserted of its
+source."""
 
 from __future__ import annotations
 
@@ -51,24 +52,32 @@ CASES: dict[str, Case] = {
     "int8": case(lambda x: [x + x, x * 3, x.to(torch.int32) - 1], torch.randint(-128, 127, (50,), dtype=torch.int8)),
     "int64 large": case(lambda x: [x * 3, x // 7, x % 11, x >> 3], torch.tensor([2**62, -(2**62), 2**53 + 1, -5])),
     "bfloat16": case(
-        lambda x, y: [x + y, x * y, (x.exp() + 1).log(), x.float()], *(rand(9, 7, dtype=torch.bfloat16) for _ in "ab"),
+        lambda x, y: [x + y, x * y, (x.exp() + 1).log(), x.float()], *(rand(9, 7, dtype=torch.bfloat16) for _ in "ab")
     ),
     "float16": case(lambda x, y: [x + y, x * y, x.softmax(-1)], *(rand(9, 7, dtype=torch.float16) for _ in "ab")),
     "complex views": case(lambda x: [torch.view_as_real(x) * 2, x.real + x.imag], COMPLEX),
     "complex": case(lambda x: [x + x, x * 2, x.conj().resolve_conj(), x.abs()], COMPLEX),
     "to 8-bit floats": case(
-        lambda x: [x.to(torch.float8_e4m3fn), (x * 2).to(torch.float8_e5m2), (x > 0).to(torch.float8_e5m2)], EIGHT,
+        lambda x: [x.to(torch.float8_e4m3fn), (x * 2).to(torch.float8_e5m2), (x > 0).to(torch.float8_e5m2)], EIGHT
     ),
-    "from 8-bit floats": case(lambda x, y: [x.float() * 2, y.to(torch.bfloat16) + 1, y.half()], EVERY.view(torch.float8_e4m3fn),
-                              EVERY.view(torch.float8_e5m2)),
+    "from 8-bit floats": case(
+        lambda x, y: [x.float() * 2, y.to(torch.bfloat16) + 1, y.half()],
+        EVERY.view(torch.float8_e4m3fn),
+        EVERY.view(torch.float8_e5m2),
+    ),
     "cat": case(lambda x, y: torch.cat([x.sin(), y.cos(), x * y[:, :5]], 1), rand(6, 5), rand(6, 9)),
     "stack": case(lambda x, y: torch.stack([x, y * 2], -1), rand(6, 5), rand(6, 5)),
     "pad": case(lambda x: [nn.pad(x, (1, 2, 3, 0), value=2.0), nn.pad(x, (2, 2), mode="reflect")], rand(3, 4, 5)),
     "upsample": case(
-        lambda x: [nn.interpolate(x, scale_factor=2.0, mode="nearest"), nn.interpolate(x, size=(9, 7), mode="bilinear")],
+        lambda x: [
+            nn.interpolate(x, scale_factor=2.0, mode="nearest"),
+            nn.interpolate(x, size=(9, 7), mode="bilinear"),
+        ],
         rand(2, 3, 5, 4),
     ),
-    "pooling": case(lambda x: [nn.max_pool2d(x, 3, 2, 1), nn.avg_pool2d(x, 2), nn.adaptive_avg_pool2d(x, 3)], rand(2, 3, 9, 9)),
+    "pooling": case(
+        lambda x: [nn.max_pool2d(x, 3, 2, 1), nn.avg_pool2d(x, 2), nn.adaptive_avg_pool2d(x, 3)], rand(2, 3, 9, 9)
+    ),
     "flip and roll": case(lambda x: [x.flip(0), x.roll(2, 1), x.tril(1), x.unfold(1, 3, 2)], rand(6, 8)),
     # reductions
     "persistent": case(lambda x: [x.sum(-1), x.amax(-1), x.softmax(-1)], rand(37, 65), holds="R0_BLOCK: tl.constexpr"),
@@ -84,7 +93,9 @@ CASES: dict[str, Case] = {
     "argmax": case(lambda x: [x.argmax(-1), x.argmin(0), *x.max(-1), *x.min(0)], rand(20, 30).round()),
     "any and all": case(lambda x: [(x > 2).any(-1), (x > -2).all(0), (x > 0).sum()], rand(20, 30)),
     "product": case(lambda x: [x.prod(-1), (x * 2).to(torch.int64).prod(0)], rand(6, 9)),
-    "xor": case(lambda x: [x.sum(0, dtype=torch.int64), x.amax(0)], torch.randint(-100, 100, (33, 5), dtype=torch.int32)),
+    "xor": case(
+        lambda x: [x.sum(0, dtype=torch.int64), x.amax(0)], torch.randint(-100, 100, (33, 5), dtype=torch.int32)
+    ),
     "logsumexp": case(lambda x: [x.logsumexp(-1), x.log_softmax(0)], rand(20, 30)),
     "online softmax": case(lambda x: x.softmax(-1), rand(4, 5000)),
     "bfloat16 sum": case(lambda x: [x.sum(-1), x.softmax(-1), x.mean(0)], rand(20, 300, dtype=torch.bfloat16)),
@@ -100,33 +111,42 @@ CASES: dict[str, Case] = {
     "cummax": case(lambda x: [*x.cummax(-1), *x.cummin(0)], rand(5, 20).round()),
     "looped scan": case(lambda x: x.cumsum(-1), rand(3, 5000)),
     "split scan": case(lambda x: x.cumsum(0), rand(70_000).double(), holds="exclusive_scan_decoupled_lookback"),
-    "sort": case(lambda x: [*x.sort(stable=True, dim=-1), x.argsort(stable=True, dim=0, descending=True)], rand(6, 31).round()),
+    "sort": case(
+        lambda x: [*x.sort(stable=True, dim=-1), x.argsort(stable=True, dim=0, descending=True)], rand(6, 31).round()
+    ),
     "topk": case(lambda x: x.sin().topk(3, -1)[0] * 2, rand(6, 31)),
     # indirect
     "gather": case(
-        lambda x, at: [x.gather(1, at), x[at[:, 0]], x.index_select(0, at[0])], rand(8, 9), torch.randint(0, 8, (8, 4)),
+        lambda x, at: [x.gather(1, at), x[at[:, 0]], x.index_select(0, at[0])], rand(8, 9), torch.randint(0, 8, (8, 4))
     ),
     "embedding": case(lambda table, at: nn.embedding(at, table), rand(11, 6), torch.randint(0, 11, (4, 3))),
     "scatter add": case(lambda x, at, y: x.scatter_add(0, at, y), rand(16), BINS, rand(200)),
     "scatter reduce": case(
-        lambda x, at, y: [x.scatter_reduce(0, at, y, "amax"), x.scatter(0, at[:1], 2.0)], rand(16), BINS, rand(200),
+        lambda x, at, y: [x.scatter_reduce(0, at, y, "amax"), x.scatter(0, at[:1], 2.0)], rand(16), BINS, rand(200)
     ),
     "index put": case(
-        lambda x, at, y: x.index_put((at,), y, accumulate=True), rand(16, 3), BINS, rand(200, 3), holds="atomic_add",
+        lambda x, at, y: x.index_put((at,), y, accumulate=True), rand(16, 3), BINS, rand(200, 3), holds="atomic_add"
     ),
     "index put float16": case(
-        lambda x, at, y: x.index_put((at,), y, accumulate=True), torch.zeros(16, dtype=torch.float16), BINS,
-        torch.ones(200, dtype=torch.float16), holds="atomic_add",
+        lambda x, at, y: x.index_put((at,), y, accumulate=True),
+        torch.zeros(16, dtype=torch.float16),
+        BINS,
+        torch.ones(200, dtype=torch.float16),
+        holds="atomic_add",
     ),
     "index put bfloat16": case(
-        lambda x, at, y: x.index_put((at,), y, accumulate=True), torch.zeros(16, dtype=torch.bfloat16), BINS,
+        lambda x, at, y: x.index_put((at,), y, accumulate=True),
+        torch.zeros(16, dtype=torch.bfloat16),
+        BINS,
         torch.ones(200, dtype=torch.bfloat16),
     ),
     "index put int64": case(
-        lambda x, at, y: x.index_put((at,), y, accumulate=True), torch.zeros(16, dtype=torch.int64), BINS, BINS * 3,
+        lambda x, at, y: x.index_put((at,), y, accumulate=True), torch.zeros(16, dtype=torch.int64), BINS, BINS * 3
     ),
     "masked fill": case(lambda x, m: [x.masked_fill(m, -1.0), torch.where(m, x, 0)], rand(8, 9), rand(8, 9) > 0),
-    "bucketize": case(lambda x, e: [torch.bucketize(x, e), torch.searchsorted(e, x)], rand(40), torch.linspace(-1, 1, 7)),
+    "bucketize": case(
+        lambda x, e: [torch.bucketize(x, e), torch.searchsorted(e, x)], rand(40), torch.linspace(-1, 1, 7)
+    ),
     "one hot": case(lambda at: (at[:, None] == torch.arange(16)).float().mean(0), BINS),
     # inputs that change, and that share memory
     "changed in place": case(lambda x, y: x.add_(y).mul_(2), rand(6, 7), rand(6, 7)),
@@ -136,12 +156,15 @@ CASES: dict[str, Case] = {
     "mm": case(lambda x, y: (x @ y).relu(), rand(8, 9), rand(9, 7)),
     "conv": case(lambda x, w, b: nn.conv2d(x, w, b, padding=1).relu(), rand(2, 4, 7, 7), rand(6, 4, 3, 3), rand(6)),
     "conv, channels last": case(
-        lambda x, w: nn.conv2d(x, w).relu() + 1, rand(2, 4, 7, 7).to(memory_format=torch.channels_last),
+        lambda x, w: nn.conv2d(x, w).relu() + 1,
+        rand(2, 4, 7, 7).to(memory_format=torch.channels_last),
         rand(6, 4, 3, 3).to(memory_format=torch.channels_last),
     ),
     "transposed conv": case(lambda x, w: nn.conv_transpose2d(x, w, stride=2) * 2, rand(2, 4, 5, 5), rand(4, 3, 2, 2)),
     "conv, depthwise": case(lambda x, w: nn.conv2d(x, w, groups=4).sin(), rand(2, 4, 7, 7), rand(4, 1, 3, 3)),
-    "attention": case(lambda q, k, v: nn.scaled_dot_product_attention(q.sin(), k, v), *(rand(2, 2, 8, 16) for _ in "qkv")),
+    "attention": case(
+        lambda q, k, v: nn.scaled_dot_product_attention(q.sin(), k, v), *(rand(2, 2, 8, 16) for _ in "qkv")
+    ),
 }
 TEMPLATES = {"max_autotune_gemm": True, "max_autotune_gemm_backends": "TRITON", "max_autotune_conv_backends": "TRITON"}
 HALF = torch.bfloat16
@@ -171,37 +194,69 @@ CASES |= {
     # templates
     "mm template": case(lambda x, y: x @ y, rand(40, 64), rand(64, 48), holds="def triton_tem", **TEMPLATES),
     "addmm template": case(
-        lambda x, y, b: torch.addmm(b, x, y).relu() * 2, rand(40, 64), rand(64, 48), rand(48), holds="tl.dot", **TEMPLATES,
+        lambda x, y, b: torch.addmm(b, x, y).relu() * 2,
+        rand(40, 64),
+        rand(64, 48),
+        rand(48),
+        holds="tl.dot",
+        **TEMPLATES,
     ),
     "bmm template": case(lambda x, y: x @ y, rand(3, 20, 32), rand(3, 32, 24), holds="tl.dot", **TEMPLATES),
     "bfloat16 template": case(
-        lambda x, y: nn.gelu(x @ y / 8), rand(40, 64, dtype=HALF), rand(64, 48, dtype=HALF), holds="tl.dot", **TEMPLATES,
+        lambda x, y: nn.gelu(x @ y / 8), rand(40, 64, dtype=HALF), rand(64, 48, dtype=HALF), holds="tl.dot", **TEMPLATES
     ),
     "int8 template": case(
-        lambda x, y: torch._int_mm(x, y) * 2, *(torch.randint(-9, 9, size, dtype=torch.int8) for size in ((32, 64), (64, 48))),
-        holds="tl.dot", **TEMPLATES,
+        lambda x, y: torch._int_mm(x, y) * 2,
+        *(torch.randint(-9, 9, size, dtype=torch.int8) for size in ((32, 64), (64, 48))),
+        holds="tl.dot",
+        **TEMPLATES,
     ),
     "conv template": case(
-        lambda x, w: nn.conv2d(x, w, padding=1), rand(1, 16, 8, 8), rand(16, 16, 3, 3), holds="tl.dot", **TEMPLATES,
+        lambda x, w: nn.conv2d(x, w, padding=1), rand(1, 16, 8, 8), rand(16, 16, 3, 3), holds="tl.dot", **TEMPLATES
     ),
     # other ways to write a kernel
-    "cooperative": case(lambda x: x.sum(), rand(300, 400), holds="x_grid_barrier", triton__force_cooperative_reductions=True),
+    "cooperative": case(
+        lambda x: x.sum(), rand(300, 400), holds="x_grid_barrier", triton__force_cooperative_reductions=True
+    ),
     "cooperative rows": case(
-        lambda x: [*torch.var_mean(x, -1), x.amax(-1)], rand(3, 40_000), holds="x_grid_barrier",
+        lambda x: [*torch.var_mean(x, -1), x.amax(-1)],
+        rand(3, 40_000),
+        holds="x_grid_barrier",
         triton__force_cooperative_reductions=True,
     ),
     "mixed order": case(lambda x: [x.sum(0), x.sum(1)], rand(1024, 64), triton__mix_order_reduction=True),
     "block pointers": case(lambda x, y: [x + y.t(), x.sum(0)], rand(64, 64), rand(64, 64), triton__use_block_ptr=True),
     "tensor descriptors": case(
-        lambda x, y: [x + y, x.sum(1)], rand(64, 64), rand(64, 64), triton__use_tensor_descriptor=True,
+        lambda x, y: [x + y, x.sum(1)],
+        rand(64, 64),
+        rand(64, 64),
+        triton__use_tensor_descriptor=True,
         assume_aligned_inputs=True,
     ),
 }
 FAST = (
-    "foreach", "addmm template", "cooperative",
-    "two tiles", "bfloat16", "complex views", "cat", "pad", "looped", "split", "welford", "argmax", "NaN", "cumsum", "split scan",
-    "sort", "scatter add", "index put float16", "changed in place", "conv, channels last", "attention",
-)  # fmt: skip
+    "foreach",
+    "addmm template",
+    "cooperative",
+    "two tiles",
+    "bfloat16",
+    "complex views",
+    "cat",
+    "pad",
+    "looped",
+    "split",
+    "welford",
+    "argmax",
+    "NaN",
+    "cumsum",
+    "split scan",
+    "sort",
+    "scatter add",
+    "index put float16",
+    "changed in place",
+    "conv, channels last",
+    "attention",
+)
 
 
 @pytest.mark.parametrize("name", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in CASES])

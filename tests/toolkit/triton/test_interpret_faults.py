@@ -48,7 +48,9 @@ def says_not(source, target, BLOCK: tl.constexpr):  # type: ignore[no-untyped-de
 
 @triton.jit
 def odd_assembly(target):  # type: ignore[no-untyped-def]
-    value = tl.inline_asm_elementwise("brev.b32 $0, $1;", "=r,r", [tl.load(target)], dtype=tl.int32, is_pure=True, pack=1)
+    value = tl.inline_asm_elementwise(
+        "brev.b32 $0, $1;", "=r,r", [tl.load(target)], dtype=tl.int32, is_pure=True, pack=1
+    )
     tl.store(target, value)
 
 

@@ -92,9 +92,14 @@ def symbols() -> dict[str, list[str]]:
     """Function of Triton's library -> its symbols."""
     tree = ast.parse((Path(triton.__file__).parent / "language" / "extra" / "cuda" / "libdevice.py").read_text())
     return {
-        one.name: [node.value for node in ast.walk(one) if isinstance(node, ast.Constant) and str(node.value).startswith("__nv")]
-        for one in tree.body if isinstance(one, ast.FunctionDef)
-    }  # fmt: skip
+        one.name: [
+            node.value
+            for node in ast.walk(one)
+            if isinstance(node, ast.Constant) and str(node.value).startswith("__nv")
+        ]
+        for one in tree.body
+        if isinstance(one, ast.FunctionDef)
+    }
 
 
 def test_a_missing_library_function_is_named() -> None:
@@ -107,6 +112,11 @@ def test_inline_assembly_of_inductor_is_in_the_table_and_other_is_refused_by_its
     emitted = re.findall(r'"([a-z0-9.]+ \$0, \$1[^"]*;)"', source)
     for text in emitted:
         assembly.function(text)
-    for text in ("cvt.rn.bf16x2.f32 $0, $1, $2;", "{ add.f32 $0, $1, $2; }", "fma.rz.f32 $0, $1, $2, $3;", "sub.f32 $0, $2, $1;"):
+    for text in (
+        "cvt.rn.bf16x2.f32 $0, $1, $2;",
+        "{ add.f32 $0, $1, $2; }",
+        "fma.rz.f32 $0, $1, $2, $3;",
+        "sub.f32 $0, $2, $1;",
+    ):
         with pytest.raises(assembly.MissingInstruction, match=re.escape(text.split()[0])):
             assembly.function(text)

@@ -21,7 +21,11 @@ aten = torch.ops.aten
 torch.manual_seed(0)
 Q, K, V, G = (torch.randn(2, 3, 8, 16) for _ in range(4))
 BIAS = torch.randn(2, 3, 8, 8)
-OWN = {"flash": (Q, K, V, 0.0, True), "efficient": (Q, K, V, BIAS, True, 0.0, True), "cudnn": (Q, K, V, BIAS, True, 0.0, True)}
+OWN = {
+    "flash": (Q, K, V, 0.0, True),
+    "efficient": (Q, K, V, BIAS, True, 0.0, True),
+    "cudnn": (Q, K, V, BIAS, True, 0.0, True),
+}
 
 
 @pytest.mark.parametrize("kind", OWN)
@@ -73,8 +77,23 @@ def test_each_finds_its_arguments_among_those_of_its_operator() -> None:
             assert name.endswith("backward") == bool({"grad_out", "grad_out_"} & there and "out" in there), name
     names = {name: [one.name for one in getattr(aten, name).default._schema.arguments] for name in KERNELS}
     assert names["cudnn_batch_norm"] == [
-        "input", "weight", "bias", "running_mean", "running_var", "training", "exponential_average_factor", "epsilon",
-    ]  # fmt: skip
+        "input",
+        "weight",
+        "bias",
+        "running_mean",
+        "running_var",
+        "training",
+        "exponential_average_factor",
+        "epsilon",
+    ]
     assert names["cudnn_batch_norm_backward"] == [
-        "input", "grad_output", "weight", "running_mean", "running_var", "save_mean", "save_var", "epsilon", "reserveSpace",
-    ]  # fmt: skip
+        "input",
+        "grad_output",
+        "weight",
+        "running_mean",
+        "running_var",
+        "save_mean",
+        "save_var",
+        "epsilon",
+        "reserveSpace",
+    ]

@@ -1,4 +1,5 @@
-"""`graphdbg kernel`: lists, saves, interprets; says what it lacks; runs nothing that lies in a folder without --trust."""
+"""`graphdbg kernel`: lists, saves, interprets; says what it lacks; runs nothing that lies in a folder without
+--trust."""
 
 from __future__ import annotations
 
@@ -41,8 +42,10 @@ def test_a_folder_is_listed_without_running_anything(launches: Launches, capsys:
     assert cli.run(["kernel", str(launches.folder), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["launches"]
     assert [(row["kernel"], row["call"], row["grid"]) for row in rows] == [
-        ("triton_poi_fused_0", 1, [16, 1, 1]), ("triton_poi_fused_0", 2, [16, 1, 1]), ("triton_per_fused_1", 1, [64, 1, 1]),
-    ]  # fmt: skip
+        ("triton_poi_fused_0", 1, [16, 1, 1]),
+        ("triton_poi_fused_0", 2, [16, 1, 1]),
+        ("triton_per_fused_1", 1, [64, 1, 1]),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,10 @@ def test_a_folder_is_listed_without_running_anything(launches: Launches, capsys:
     [
         (["triton_per_fused_1"], "a kernel is a program. Read it, then run graphdbg kernel"),
         (["--all"], "--all --trust"),
-        (["nothing", "--trust"], "there is no kernel 'nothing': there are: triton_poi_fused_0 (#1 to #2), triton_per_fused_1"),
+        (
+            ["nothing", "--trust"],
+            "there is no kernel 'nothing': there are: triton_poi_fused_0 (#1 to #2), triton_per_fused_1",
+        ),
         (["--all", "nothing", "--trust"], "exclude each other"),
         (["--save", "elsewhere"], "is a folder of launches"),
     ],
@@ -68,7 +74,9 @@ def test_a_folder_that_is_there_is_not_written_over(case: Path, capsys: pytest.C
     assert "exists already" in capsys.readouterr().err
 
 
-def test_saving_needs_no_gpu_and_says_what_to_do_next(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_saving_needs_no_gpu_and_says_what_to_do_next(
+    case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "launches"
     assert cli.run(["kernel", str(case), "triton_per_fused_1", "--save", str(folder), "--target", "cuda:80"]) == 0
     captured = capsys.readouterr()
@@ -104,7 +112,9 @@ def test_a_wrong_result_exits_with_1(launches: Launches, tmp_path: Path, capsys:
 
 @NO_GPU
 @pytest.mark.slow
-def test_without_a_gpu_a_kernel_is_not_run_and_another_way_is_named(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_gpu_a_kernel_is_not_run_and_another_way_is_named(
+    case: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(["kernel", str(case), "triton_per_fused_1"]) == 3
     said = capsys.readouterr().err
     assert "no GPU here" in said and "--save DIR writes launches; on a GPU machine: graphdbg kernel DIR --trust" in said

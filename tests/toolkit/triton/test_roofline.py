@@ -55,17 +55,25 @@ def test_the_peak_is_that_of_the_units_that_a_kernel_uses(source: str, dtypes: l
 
 
 def test_the_report_of_one_launch() -> None:
-    judged = JudgedLaunch("triton_red_fused_sum_1", 4, 1, 1, (512, 1, 1), "XBLOCK=64 warps=8 stages=1", "a GPU", ["sum_1"])
+    judged = JudgedLaunch(
+        "triton_red_fused_sum_1", 4, 1, 1, (512, 1, 1), "XBLOCK=64 warps=8 stages=1", "a GPU", ["sum_1"]
+    )
     right = Against(0.0, 7.6e-6, True)
     judged.arguments = [Argument("out_ptr0", "buf3", "sum_1", "f32[4096]", right, Against(3.1e-7, 1e-5, True))]
     judged.place = placed(21.4e-6, 67_100_000, 16_800_000, "fp32", LIMITS)
     assert report(judged, LIMITS).splitlines() == [
         "triton_red_fused_sum_1, launch 1 of 1, grid (512,1,1), XBLOCK=64 warps=8 stages=1   a GPU",
-        "out_ptr0 = buf3 = node sum_1  f32[4096]  interpreter 0 (tolerance 7.6e-06) · eager 3.1e-07 (tolerance 1e-05)   ok",
+        "out_ptr0 = buf3 = node sum_1  f32[4096]  interpreter 0 (tolerance 7.6e-06) · eager 3.1e-07 "
+        "(tolerance 1e-05)   ok",
         "time      21.4 us (do_bench, median)",
-        "bytes     64.0 MiB -> 3.14 TB/s, 78% of 4.00 TB/s measured here     FLOPs 16.8M, 0.25 per byte, 1.6% of the fp32 peak"
+        "bytes     64.0 MiB -> 3.14 TB/s, 78% of 4.00 TB/s measured here     FLOPs 16.8M, 0.25 per byte, "
+        "1.6% of the fp32 peak"
         " -> memory bound",
     ]
     assert judged.ok
     judged.arguments[0].interpreter = Against(0.5, 7.6e-6, False, "3 of 4096 elements far off")
-    assert not judged.ok and "3 of 4096 elements far off" in report(judged) and report(judged).splitlines()[1].endswith("DIFFERS")
+    assert (
+        not judged.ok
+        and "3 of 4096 elements far off" in report(judged)
+        and report(judged).splitlines()[1].endswith("DIFFERS")
+    )

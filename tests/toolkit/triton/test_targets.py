@@ -22,10 +22,15 @@ def test_a_chip_is_named_in_several_ways(text: str) -> None:
     assert target.text() == "cuda:90 (H100, 132 SMs)"
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("cuda:0", "a target is cuda: and a compute capability"), ("hip:gfx942", "NVIDIA GPUs only"), ("cuda:99", "9.9"),
-    ("", "names no target"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("cuda:0", "a target is cuda: and a compute capability"),
+        ("hip:gfx942", "NVIDIA GPUs only"),
+        ("cuda:99", "9.9"),
+        ("", "names no target"),
+    ],
+)
 def test_what_is_no_chip_is_told_with_those_that_are(text: str, why: str) -> None:
     with pytest.raises(UsageError) as raised:
         target_of(text)
@@ -39,6 +44,10 @@ def test_the_default_is_a_known_chip() -> None:
 
 def test_the_assemblers_report_is_read() -> None:
     assert resources_of(REPORT, shared=1000) == {
-        "registers": 255, "stack": 40, "spill_stores": 36, "spill_loads": 24, "shared": 1016,
-    }  # fmt: skip
+        "registers": 255,
+        "stack": 40,
+        "spill_stores": 36,
+        "spill_loads": 24,
+        "shared": 1016,
+    }
     assert resources_of("ptxas fatal   : Unresolved extern function 'foo'") == {}

@@ -23,12 +23,16 @@ sys.exit(2 if done.returncode else int("nan" in done.stdout))
 def graphdbg(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "graphdbg", *words]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=280, env=environment)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=280, env=environment
+    )
 
 
 @pytest.mark.slow
 def test_from_the_recording_to_the_repro(tmp_path: Path) -> None:
-    graphdbg(tmp_path, "dump", "-o", "run", "--inputs", "first", "--", sys.executable, str(EXAMPLE), "--plant", "overflow")
+    graphdbg(
+        tmp_path, "dump", "-o", "run", "--inputs", "first", "--", sys.executable, str(EXAMPLE), "--plant", "overflow"
+    )
     shown = graphdbg(tmp_path, "show", "run/0_0/inference", "--kernel", "softmax_kernel").stdout
     assert "def softmax_kernel(" in shown
     assert "grid (24, 1, 1)" in shown
@@ -50,14 +54,18 @@ def test_from_the_recording_to_the_repro(tmp_path: Path) -> None:
     program = (tmp_path / "small" / "case" / "graph.py").read_text()
     assert program.count("softmax_kernel, (") <= 1
     assert "def softmax_kernel(" in program
-    alone = subprocess.run([sys.executable, "-I", "small/repro.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    alone = subprocess.run(
+        [sys.executable, "-I", "small/repro.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert alone.returncode == 1
     assert "mean nan" in alone.stdout
 
 
 @pytest.mark.slow
 def test_an_access_out_of_bounds_is_named_where_it_happens(tmp_path: Path) -> None:
-    done = graphdbg(tmp_path, "dump", "-o", "run", "--inputs", "first", "--", sys.executable, str(EXAMPLE), "--plant", "mask")
+    done = graphdbg(
+        tmp_path, "dump", "-o", "run", "--inputs", "first", "--", sys.executable, str(EXAMPLE), "--plant", "mask"
+    )
     assert done.returncode == 1
     replayed = graphdbg(tmp_path, "replay", "run/0_0/inference", "--rung", "eager", "--trust").stdout
     assert "store out of bounds: element 288 of out, whose storage has 288" in replayed

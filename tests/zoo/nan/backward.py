@@ -5,13 +5,16 @@ from torch import nn
 
 torch.manual_seed(0)
 
+
 class Norm(nn.Module):
     def __init__(self):
         super().__init__()
         self.lin = nn.Linear(8, 8)
+
     def forward(self, x):
         h = self.lin(x)
         return h.pow(2).sum(-1).sqrt().sum()
+
 
 net = Norm()
 with torch.no_grad():

@@ -5,12 +5,15 @@ from torch import nn
 
 torch.manual_seed(0)
 
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.lin = nn.Linear(8, 8)
+
     def forward(self, x):
         return torch.log(1.5 - x.abs() * self.lin.weight.mean(0).abs().exp()).sum()
+
 
 model = torch.compile(Net())
 opt = torch.optim.SGD(model.parameters(), 0.001)

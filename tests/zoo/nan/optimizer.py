@@ -7,9 +7,11 @@ torch.manual_seed(0)
 model = nn.Linear(8, 8)
 opt = torch.optim.RMSprop(model.parameters(), lr=0.1, eps=0.0)
 
+
 @torch.compile
 def step():
     opt.step()
+
 
 for _ in range(3):
     x = torch.randn(4, 8)

@@ -10,5 +10,6 @@ def f(x):
     t = e * 2
     return (t / s).mean()
 
+
 torch.manual_seed(0)
 print(f(torch.randn(4, 8)))

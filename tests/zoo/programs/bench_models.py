@@ -1,6 +1,7 @@
-"""A model of the benchmarks, in training, inference, training at several sizes, under bf16 autocast, or in low precision.
+"""A model of the benchmarks, in training, inference, training at several sizes, under bf16 autocast, or in low
+precision.
 
-    python bench_models.py gpt_block train|infer|dynamic|bf16|bfloat16|float16
+python bench_models.py gpt_block train|infer|dynamic|bf16|bfloat16|float16
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Functions of tensors: views and writes, indices, integers, complex numbers, transforms of torch.func, control flow.
 
-    python functions.py hessian
+python functions.py hessian
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ def overlapping_views() -> None:
 
 
 def expanded_and_unfolded() -> None:
-    _call(lambda x: x.expand(3, 4, 5).unfold(2, 2, 1).sum(-1) + x[None].as_strided((3, 4, 4), (0, 5, 1)), torch.randn(4, 5))
+    _call(
+        lambda x: x.expand(3, 4, 5).unfold(2, 2, 1).sum(-1) + x[None].as_strided((3, 4, 4), (0, 5, 1)),
+        torch.randn(4, 5),
+    )
 
 
 def resized_output() -> None:
@@ -88,7 +91,9 @@ def index_put_accumulated() -> None:
 def scatters() -> None:
     def f(x: Tensor, index: Tensor) -> Tensor:
         start = torch.ones(4, 5)
-        kinds = [start.scatter_reduce(0, index, x, kind, include_self=False) for kind in ("sum", "amax", "mean", "prod")]
+        kinds = [
+            start.scatter_reduce(0, index, x, kind, include_self=False) for kind in ("sum", "amax", "mean", "prod")
+        ]
         return torch.stack([*kinds, start.scatter_add(0, index, x)])
 
     _call(f, torch.rand(6, 5), torch.randint(0, 4, (6, 5)))
@@ -131,7 +136,11 @@ def sorted_and_chosen() -> None:
 
 def searched_and_counted() -> None:
     def f(x: Tensor, edges: Tensor) -> tuple[Tensor, ...]:
-        return torch.bucketize(x, edges), torch.searchsorted(edges, x, right=True), torch.bincount(edges.long(), minlength=9)
+        return (
+            torch.bucketize(x, edges),
+            torch.searchsorted(edges, x, right=True),
+            torch.bincount(edges.long(), minlength=9),
+        )
 
     _call(f, torch.rand(5) * 8, torch.arange(8.0))
 
@@ -151,7 +160,10 @@ def small_integers() -> None:
 
 
 def booleans() -> None:
-    _call(lambda x, y: ((x > 0) & (y > 0) | x.isnan(), (x > y).any(0), (x == y).all(), (x > 0).sum()), *torch.randn(2, 3, 4))
+    _call(
+        lambda x, y: ((x > 0) & (y > 0) | x.isnan(), (x > y).any(0), (x == y).all(), (x > 0).sum()),
+        *torch.randn(2, 3, 4),
+    )
 
 
 def complex_product() -> None:
@@ -186,8 +198,15 @@ def reductions() -> None:
 
 
 def random_numbers() -> None:
-    _call(lambda x: (torch.rand_like(x), torch.randint(0, 9, (4,)), torch.randn(3) + x[:3, 0], torch.bernoulli(x.sigmoid())),
-          torch.randn(4, 4))  # fmt: skip
+    _call(
+        lambda x: (
+            torch.rand_like(x),
+            torch.randint(0, 9, (4,)),
+            torch.randn(3) + x[:3, 0],
+            torch.bernoulli(x.sigmoid()),
+        ),
+        torch.randn(4, 4),
+    )
 
 
 def vmapped() -> None:
@@ -227,7 +246,11 @@ def conditional() -> None:
 def looped() -> None:
     from torch._higher_order_ops.while_loop import while_loop
 
-    _call(lambda n, x: while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (n, x)), torch.tensor(0), torch.randn(3))
+    _call(
+        lambda n, x: while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (n, x)),
+        torch.tensor(0),
+        torch.randn(3),
+    )
 
 
 def flex_sliding() -> None:
@@ -258,7 +281,9 @@ def inference_mode() -> None:
 
 
 def wrapped_outputs() -> None:
-    _call(lambda x, named: {"a": [x + 1, None], "b": (named["y"].sum(), 3)}, torch.randn(3), {"y": torch.randn(2), "z": 4})
+    _call(
+        lambda x, named: {"a": [x + 1, None], "b": (named["y"].sum(), 3)}, torch.randn(3), {"y": torch.randn(2), "z": 4}
+    )
 
 
 def empty_and_scalar() -> None:

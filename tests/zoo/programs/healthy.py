@@ -1,6 +1,6 @@
 """A program of the metadata checker's benchmark, called at its sizes, with a backward where it has one.
 
-    python healthy.py lstm
+python healthy.py lstm
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Layers and losses, each in a short training step or in inference.
 
-    python layers.py group_norm
+python layers.py group_norm
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def conv2d_strided() -> None:
 
 
 def conv3d() -> None:
-    _train(nn.Sequential(nn.Conv3d(1, 4, 3), nn.InstanceNorm3d(4, affine=True), nn.AvgPool3d(2)), torch.randn(1, 1, 6, 6, 6))
+    _train(
+        nn.Sequential(nn.Conv3d(1, 4, 3), nn.InstanceNorm3d(4, affine=True), nn.AvgPool3d(2)),
+        torch.randn(1, 1, 6, 6, 6),
+    )
 
 
 def conv_transposed() -> None:
@@ -133,7 +136,9 @@ def cross_attention_causal() -> None:
 
 def attention_float_mask() -> None:
     bias = nn.Parameter(torch.zeros(1, 2, 4, 4))
-    _train(lambda x: F.scaled_dot_product_attention(x, x, x, attn_mask=bias), torch.randn(1, 2, 4, 8, requires_grad=True))
+    _train(
+        lambda x: F.scaled_dot_product_attention(x, x, x, attn_mask=bias), torch.randn(1, 2, 4, 8, requires_grad=True)
+    )
 
 
 def switch_experts() -> None:
@@ -183,9 +188,12 @@ def many_losses() -> None:
     def f(x: Tensor, words: Tensor, hot: Tensor) -> Tensor:
         y = layer(x)
         return (
-            F.nll_loss(y.log_softmax(-1), words) + F.binary_cross_entropy_with_logits(y, hot) + F.multi_margin_loss(y, words)
-            + F.poisson_nll_loss(y, hot) + F.kl_div(y.log_softmax(-1), hot.softmax(-1), reduction="batchmean")
-        )  # fmt: skip
+            F.nll_loss(y.log_softmax(-1), words)
+            + F.binary_cross_entropy_with_logits(y, hot)
+            + F.multi_margin_loss(y, words)
+            + F.poisson_nll_loss(y, hot)
+            + F.kl_div(y.log_softmax(-1), hot.softmax(-1), reduction="batchmean")
+        )
 
     _train(f, torch.randn(5, 4), torch.randint(0, 3, (5,)), torch.rand(5, 3))
 
@@ -205,7 +213,9 @@ def ctc() -> None:
 
 def activations() -> None:
     def f(x: Tensor) -> Tensor:
-        return sum((act(x) for act in (F.elu, F.selu, F.mish, F.hardswish, F.softsign, F.logsigmoid, F.leaky_relu, F.relu6)), x)
+        return sum(
+            (act(x) for act in (F.elu, F.selu, F.mish, F.hardswish, F.softsign, F.logsigmoid, F.leaky_relu, F.relu6)), x
+        )
 
     _train(f, torch.randn(4, 5, requires_grad=True))
 

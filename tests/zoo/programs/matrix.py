@@ -1,6 +1,6 @@
 """A row of the capture matrix, run once.
 
-    python matrix.py cond
+python matrix.py cond
 """
 
 from __future__ import annotations

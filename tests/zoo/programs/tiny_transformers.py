@@ -1,6 +1,7 @@
-"""Tiny models of `transformers` with random weights, one training step or inference each. Left out where it is not installed.
+"""Tiny models of `transformers` with random weights, one training step or inference each. Left out where it is not
+installed.
 
-    python tiny_transformers.py bert
+python tiny_transformers.py bert
 """
 
 from __future__ import annotations
@@ -60,7 +61,11 @@ def distilbert() -> None:
 
 
 def electra() -> None:
-    _step(_made("ElectraForPreTraining", **WIDTH, vocab_size=64, embedding_size=16), input_ids=_words(), labels=_words() % 2)
+    _step(
+        _made("ElectraForPreTraining", **WIDTH, vocab_size=64, embedding_size=16),
+        input_ids=_words(),
+        labels=_words() % 2,
+    )
 
 
 def gpt2() -> None:
@@ -94,14 +99,30 @@ def mixtral() -> None:
 
 
 def t5() -> None:
-    model = _made("T5ForConditionalGeneration", vocab_size=64, d_model=32, d_kv=16, d_ff=48, num_layers=2, num_heads=2,
-                  decoder_start_token_id=0)  # fmt: skip
+    model = _made(
+        "T5ForConditionalGeneration",
+        vocab_size=64,
+        d_model=32,
+        d_kv=16,
+        d_ff=48,
+        num_layers=2,
+        num_heads=2,
+        decoder_start_token_id=0,
+    )
     _step(model, input_ids=_words(), labels=_words(length=5))
 
 
 def t5_cached() -> None:
-    model = _made("T5ForConditionalGeneration", vocab_size=64, d_model=32, d_kv=16, d_ff=48, num_layers=1, num_heads=2,
-                  decoder_start_token_id=0).eval()  # fmt: skip
+    model = _made(
+        "T5ForConditionalGeneration",
+        vocab_size=64,
+        d_model=32,
+        d_kv=16,
+        d_ff=48,
+        num_layers=1,
+        num_heads=2,
+        decoder_start_token_id=0,
+    ).eval()
     with torch.no_grad():
         torch.compile(model)(input_ids=_words(), decoder_input_ids=_words(length=4), use_cache=True)
 
@@ -121,7 +142,11 @@ def vit() -> None:
 
 def resnet() -> None:
     sizes = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "num_labels": 3}
-    _step(_made("ResNetForImageClassification", **sizes), pixel_values=torch.randn(2, 3, 16, 16), labels=torch.tensor([0, 2]))
+    _step(
+        _made("ResNetForImageClassification", **sizes),
+        pixel_values=torch.randn(2, 3, 16, 16),
+        labels=torch.tensor([0, 2]),
+    )
 
 
 def clip_text() -> None:

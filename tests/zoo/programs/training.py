@@ -1,6 +1,7 @@
-"""Training as people write it: optimizers, schedules, checkpoints, functions with a backward of their own, breaks, recompiles.
+"""Training as people write it: optimizers, schedules, checkpoints, functions with a backward of their own, breaks,
+recompiles.
 
-    python training.py compiled_adamw
+python training.py compiled_adamw
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ def _net() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
 
 
-def _fit(model: Callable[..., Tensor], parameters: Any, steps: int = 3, sizes: tuple[int, ...] = (5,), rate: float = 0.1) -> None:
+def _fit(
+    model: Callable[..., Tensor], parameters: Any, steps: int = 3, sizes: tuple[int, ...] = (5,), rate: float = 0.1
+) -> None:
     optimizer = torch.optim.SGD(list(parameters), lr=rate, momentum=0.9)
     for step in range(steps):
         optimizer.zero_grad()

@@ -1,6 +1,7 @@
 """Compiled autograd: the whole backward of an ordinary `loss.backward()` as one graph.
 
-Torch's own AutogradCompilerInstance captures; ours are the contexts, the passes that can be seen and left out (`passes.PASSES`),
+Torch's own AutogradCompilerInstance captures; ours are the contexts, the passes that can be seen and left out
+(`passes.PASSES`),
 and the tape that writes what really ran. Importing this package imports no torch.
 
 >>> with capturing() as captures:
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
     from .passes import PASSES
 
 _HOMES = {
-    "enable": "contexts", "disable": "contexts", "reset": "contexts", "capturing": "capturer", "Backward": "capturer",
+    "enable": "contexts",
+    "disable": "contexts",
+    "reset": "contexts",
+    "capturing": "capturer",
+    "Backward": "capturer",
     "PASSES": "passes",
-}  # fmt: skip
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,14 +1,17 @@
 # pyright: basic
 """Backwards of a running script, recorded one by one: every top-level `backward()` or `autograd.grad()`.
 
-A backward that is new (another structure, other sizes) is captured by torch's compiled autograd, whose graph is looked at and
+A backward that is new (another structure, other sizes) is captured by torch's compiled autograd, whose graph is looked
+at and
 not run; then the eager engine runs it, as it would have, under a tape. So gradients, hooks and callbacks are the eager
-engine's own, once each, and the order of additions too, which a run of the captured graph would change. All others just run.
+engine's own, once each, and the order of additions too, which a run of the captured graph would change. All others just
+run.
 
 >>> with capturing() as captures:
 ...     loss.backward()
 >>> [(item.source, item.role) for item in captures[0].inputs_described]
-[('the gradient that the backward began with', 'tangent'), ('MulBackward0 (NodeCall 2)', 'saved'), ('net.0.weight', 'parameter')]
+[('the gradient that the backward began with', 'tangent'), ('MulBackward0 (NodeCall 2)', 'saved'), ('net.0.weight',
+'parameter')]
 """
 
 from __future__ import annotations
@@ -41,12 +44,16 @@ MAX_SIZES = 4
 
 @dataclass
 class Backward:
-    """One recorded backward. `module` is a flat ATen graph; `values` are its inputs before it ran, in placeholder order, None
+    """One recorded backward. `module` is a flat ATen graph; `values` are its inputs before it ran, in placeholder
+    order, None
     where they were not kept; `outputs` says of what each output is the gradient.
 
-    `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by number,
-    `forward` the forward as they tell it (`places.forward_of`); `reason` says why it was recorded again; `fixed` counts numbers
-    that were read from tensors, `hooks` are those that ran, operators or not; `shared` names inputs of one memory that is written
+    `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by
+    number,
+    `forward` the forward as they tell it (`places.forward_of`); `reason` says why it was recorded again; `fixed` counts
+    numbers
+    that were read from tensors, `hooks` are those that ran, operators or not; `shared` names inputs of one memory that
+    is written
     to, which a replay keeps apart; `error` is what the backward raised.
     """
 
@@ -94,7 +101,8 @@ class _Look:
 
 @dataclass
 class _New:
-    """A backward that is to be recorded: its autograd nodes in order, why again, what it shares with others of its kind."""
+    """A backward that is to be recorded: its autograd nodes in order, why again, what it shares with others of its
+    kind."""
 
     order: list[Any]
     reason: str
@@ -117,19 +125,25 @@ class _Here(threading.local):
 
 
 class Capturer:
-    """Records backwards. `begun(number, captured)` is called before the first run of a new one, `made(backward)` after it,
+    """Records backwards. `begun(number, captured)` is called before the first run of a new one, `made(backward)` after
+    it,
     `kept(name, value)` with each input before anything writes to it. `skip` names passes to leave out.
     """
 
     def __init__(
-        self, made: Callable[[Backward], None], *, begun: Callable[[int, Any], None] = lambda number, captured: None,
-        kept: Callable[[str, torch.Tensor], None] = lambda name, value: None, skip: Collection[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        made: Callable[[Backward], None],
+        *,
+        begun: Callable[[int, Any], None] = lambda number, captured: None,
+        kept: Callable[[str, torch.Tensor], None] = lambda name, value: None,
+        skip: Collection[str] = (),
+    ) -> None:
         self.made, self.begun, self.kept = made, begun, kept
         self.left_out: Counter[str] = Counter()
         self.seen: dict[Any, list[Any]] = {}
         self._last: dict[Any, torch.fx.GraphModule] = {}
-        """What was recorded last of one structure, parameters and dtypes: the next sizes may make it a graph with symbols."""
+        """What was recorded last of one structure, parameters and dtypes: the next sizes may make it a graph with
+        symbols."""
         self._symbolic: set[Any] = set()
         self.quiet = 0
         """Backwards since the last new one."""
@@ -188,7 +202,13 @@ class Capturer:
         if known is not None and len(known) >= MAX_SIZES:
             self.left_out[f"its sizes changed more than {MAX_SIZES - 1} times"] += 1
             return None
-        reason = "" if not self.seen else "another autograd graph" if known is None else _other_sizes(structure, known[-1], sizes)
+        reason = (
+            ""
+            if not self.seen
+            else "another autograd graph"
+            if known is None
+            else _other_sizes(structure, known[-1], sizes)
+        )
         self.seen.setdefault(structure, []).append(sizes)
         return _New(order, reason, alike)
 
@@ -259,11 +279,25 @@ class Capturer:
                 self._symbolic.add(run.new.alike)
                 gm, reason = common, f"{reason}; what differs is a symbol now"
         self._last[run.new.alike] = gm
-        self.made(Backward(
-            run.number, gm, names.described(gm), [None] * len(gm.graph.find_nodes(op="placeholder")), sources, look.told.nodes,
-            forward_of(order, names.source), look.told.passes, look.graph, look.why_not, reason, tape.fixed,
-            tape.shared_and_written(), run.hooks, run.error,
-        ))  # fmt: skip
+        self.made(
+            Backward(
+                run.number,
+                gm,
+                names.described(gm),
+                [None] * len(gm.graph.find_nodes(op="placeholder")),
+                sources,
+                look.told.nodes,
+                forward_of(order, names.source),
+                look.told.passes,
+                look.graph,
+                look.why_not,
+                reason,
+                tape.fixed,
+                tape.shared_and_written(),
+                run.hooks,
+                run.error,
+            )
+        )
 
 
 def _outputs(tape: Tape, names: BackwardNames, returned: Any) -> tuple[list[Any], list[str]]:
@@ -283,7 +317,9 @@ def _outputs(tape: Tape, names: BackwardNames, returned: Any) -> tuple[list[Any]
 
 def _other_sizes(structure: Any, before: Any, now: Any) -> str:
     for number, ((old, _), (new, _)) in enumerate(zip(before, now, strict=True)):
-        if old != new and len(old) != len(new):  # of a node that accumulates: the parameter's, and the gradient's that is there
+        if old != new and len(old) != len(
+            new
+        ):  # of a node that accumulates: the parameter's, and the gradient's that is there
             found = "a" if len(new) > len(old) else "no"
             return f"{structure[number][0]} (NodeCall {number + 1}) finds {found} gradient this time"
         if old != new:
@@ -296,7 +332,8 @@ def _text(sizes: Any) -> str:
 
 
 class Captures(list[Backward]):
-    """The recorded backwards. `reasons` says of those that were not recorded why not, and how many there were of each; where
+    """The recorded backwards. `reasons` says of those that were not recorded why not, and how many there were of each;
+    where
     there is none at all, why that is.
     """
 
@@ -312,7 +349,8 @@ class Captures(list[Backward]):
 
 @contextmanager
 def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[Captures]:
-    """Records every new top-level backward in the block into the list it gives. `keep`: copies of the inputs are kept in
+    """Records every new top-level backward in the block into the list it gives. `keep`: copies of the inputs are kept
+    in
     `values`. Warns when the block ended and nothing was recorded, and says why, as the list's `reasons` do.
 
     `skip` names passes of `passes.PASSES` to leave out.
@@ -350,7 +388,8 @@ def interposed(owner: Capturer) -> Iterator[None]:
 
 
 _OTHERWISE_UNDER_A_MODE = frozenset({"ProdBackward0", "ProdBackward1", "CumprodBackward0"})
-"""Derivative formulas that take another way when any dispatch mode is active (`isTensorSubclassLike` in FunctionsManual.cpp),
+"""Derivative formulas that take another way when any dispatch mode is active (`isTensorSubclassLike` in
+FunctionsManual.cpp),
 with other last bits. 52 formulas were compared on 2.11.0 and 2.13.0."""
 
 
@@ -360,7 +399,9 @@ def _not_to_be_watched(nodes: Iterable[Any]) -> str:
         if node.name() in _OTHERWISE_UNDER_A_MODE:
             return f"{node.name()} computes otherwise while it is watched"
         part = _part_of(node)
-        if part is not None and (getattr(part, "_lazy_backward_info", None) is None or not hasattr(part, "_backward_impl")):
+        if part is not None and (
+            getattr(part, "_lazy_backward_info", None) is None or not hasattr(part, "_backward_impl")
+        ):
             return "torch kept no graph of a compiled part of it (one from a cache, or of a double backward)"
     return ""
 

@@ -1,8 +1,11 @@
 # pyright: basic
-"""The passes over a captured backward, in torch's order, each one visible: how many nodes it moved or removed, and its time.
+"""The passes over a captured backward, in torch's order, each one visible: how many nodes it moved or removed, and its
+time.
 
-A capture has its hooks and gradient accumulations at the end, where the tracer put them; the passes bring them to where the
-eager engine has them. `accumulate_grad` and `cpu_scalars_to_gpu` are written here, the others are torch's own methods. Each
+A capture has its hooks and gradient accumulations at the end, where the tracer put them; the passes bring them to where
+the
+eager engine has them. `accumulate_grad` and `cpu_scalars_to_gpu` are written here, the others are torch's own methods.
+Each
 can be left out by name. Must not change what a node computes.
 
 >>> [name for name, _ in PASSES]
@@ -61,7 +64,8 @@ def observed(name: str, run: Callable[..., Any], graph: fx.Graph, reports: list[
 
 
 def _moved(before: list[fx.Node], after: list[fx.Node]) -> int:
-    """The least number of nodes that have to move to turn one order into the other (a longest increasing subsequence stays)."""
+    """The least number of nodes that have to move to turn one order into the other (a longest increasing subsequence
+    stays)."""
     import bisect
 
     place = {node: index for index, node in enumerate(after)}
@@ -75,7 +79,8 @@ def _moved(before: list[fx.Node], after: list[fx.Node]) -> int:
 def accumulate_grad_in_eager_order(graph: fx.Graph) -> None:
     """Puts each `accumulate_grad_` right behind the last value that it needs, as the eager engine does.
 
-    The tracer leaves them at the end of the graph: every gradient would stay alive until then, and hooks that read `p.grad` would
+    The tracer leaves them at the end of the graph: every gradient would stay alive until then, and hooks that read
+    `p.grad` would
     run too late.
     """
     for node in graph.find_nodes(op="call_function", target=t.call_accumulate_grad):
@@ -93,7 +98,8 @@ def accumulate_grad_in_eager_order(graph: fx.Graph) -> None:
 def cpu_scalars_to_gpu(graph: fx.Graph) -> list[int]:
     """The places of inputs that are numbers on the CPU, used by torch's own arithmetic alone, in a backward on a GPU.
 
-    One tensor on the CPU keeps the whole graph out of a CUDA graph. Scalars that hooks or custom Functions see stay where
+    One tensor on the CPU keeps the whole graph out of a CUDA graph. Scalars that hooks or custom Functions see stay
+    where
     they are. The values of those nodes are moved; the caller moves the inputs at run time.
     """
     items = [node for node in next(iter(graph.nodes)).users if _is_item(node)]
@@ -136,7 +142,8 @@ def _is_plain_op(target: Any) -> bool:
 
 
 class CaptureRecord:
-    """What a capture tells: torch's number for it, autograd nodes by number (in the order of their calls), reasons for compiling
+    """What a capture tells: torch's number for it, autograd nodes by number (in the order of their calls), reasons for
+    compiling
     again, the reports of the passes, and the places of inputs that are moved to the GPU.
     """
 
@@ -151,8 +158,10 @@ class CaptureRecord:
 def watched(begun: Callable[[CaptureRecord], None], skip: Collection[str] = ()) -> type:
     """A class for `enable(instance=)` that calls `begun` when a capture begins, and leaves out the passes in `skip`.
 
-    Torch's C++ engine calls its methods, which differ between versions; only those are overridden that come after the capture,
-    and those that tell something. An error in one of the others would leave the autograd graph unusable, so ours only note.
+    Torch's C++ engine calls its methods, which differ between versions; only those are overridden that come after the
+    capture,
+    and those that tell something. An error in one of the others would leave the autograd graph unusable, so ours only
+    note.
     """
 
     class Watched(t.AutogradCompilerInstance):

@@ -1,9 +1,12 @@
 # pyright: basic
-"""Where a backward is: the autograd node at work, its number in the capture, the hook, and the user's lines of the forward.
+"""Where a backward is: the autograd node at work, its number in the capture, the hook, and the user's lines of the
+forward.
 
-The engine says which node runs. The number is that of torch's capture, which walks depth first, each node once all that feed
+The engine says which node runs. The number is that of torch's capture, which walks depth first, each node once all that
+feed
 it are done; `walk` goes the same way over `next_functions`. Source of the order: `_compiled_autograd_impl` in
-torch/csrc/dynamo/python_compiled_autograd.cpp. The forward's lines are those that anomaly mode keeps, where that was on.
+torch/csrc/dynamo/python_compiled_autograd.cpp. The forward's lines are those that anomaly mode keeps, where that was
+on.
 
 >>> [node and node.name() for node in walk(edges)][:3]
 [None, 'SumBackward0', 'MulBackward0']
@@ -32,9 +35,10 @@ from ... import torch_private as t
 from ...unseen import at_work
 
 _OURS = str(Path(__file__).parent)
-_BETWEEN = tuple(f"{torch.__path__[0]}/{name}" for name in (
-    "_compile.py", "_ops.py", "autograd/function.py", "utils/_python_dispatch.py", "_dynamo/eval_frame.py",
-))  # fmt: skip
+_BETWEEN = tuple(
+    f"{torch.__path__[0]}/{name}"
+    for name in ("_compile.py", "_ops.py", "autograd/function.py", "utils/_python_dispatch.py", "_dynamo/eval_frame.py")
+)
 """Torch's own frames between the engine and a hook, and between an operator and the mode that sees it."""
 _ENGINE_CALL = "_engine_run_backward"
 _TORCH = str(Path(torch.__path__[0]))
@@ -44,7 +48,8 @@ _HOOK_FILES = tuple(f"{_TORCH}/{name}" for name in ("utils/hooks.py", "autograd/
 
 @dataclass
 class TapePlace:
-    """The autograd node ("MulBackward0 (NodeCall 3)"), the hook or custom Function whose Python runs, the forward's lines,
+    """The autograd node ("MulBackward0 (NodeCall 3)"), the hook or custom Function whose Python runs, the forward's
+    lines,
     the sequence number; where it accumulates a gradient the node itself and a name for the gradient.
     """
 
@@ -85,9 +90,11 @@ class TapePlaces:
 
 
 class Calls:
-    """The hooks that the engine calls while this is entered, those too that run no operator; callbacks at the end as well.
+    """The hooks that the engine calls while this is entered, those too that run no operator; callbacks at the end as
+    well.
 
-    The interpreter tells of calls (`sys.setprofile`). Nothing is told where the program has a profiler of its own there, or where
+    The interpreter tells of calls (`sys.setprofile`). Nothing is told where the program has a profiler of its own
+    there, or where
     Dynamo is at work, which passes over what runs under a profiler.
     """
 
@@ -120,11 +127,14 @@ class Calls:
         if event == "call" and _is_engine(frame.f_back) and _may_be_hook(frame.f_code.co_filename):
             node = t.current_autograd_node()
             kind = {} if node is not None else {"kind": "at the end of the backward"}
-            self.found.append({"hook": _called_name(frame), **kind, "node": self._places.label(node) if node is not None else ""})
+            self.found.append(
+                {"hook": _called_name(frame), **kind, "node": self._places.label(node) if node is not None else ""}
+            )
 
 
 def walk(roots: Sequence[Any]) -> list[Any]:
-    """The autograd nodes in the order in which a backward from these edges is captured; the first, the root, is None."""
+    """The autograd nodes in the order in which a backward from these edges is captured; the first, the root, is
+    None."""
     feeding: dict[Any, int] = {}
     seen: set[Any] = set()
     stack: list[Any] = []
@@ -153,7 +163,8 @@ def walk(roots: Sequence[Any]) -> list[Any]:
 def roots_of(outputs: Sequence[Any]) -> list[Any]:
     """The autograd nodes that `backward(outputs)` begins with."""
     return [
-        value.node if hasattr(value, "node") else torch.autograd.graph.get_gradient_edge(value).node for value in outputs
+        value.node if hasattr(value, "node") else torch.autograd.graph.get_gradient_edge(value).node
+        for value in outputs
     ]
 
 
@@ -168,20 +179,25 @@ def shape_of(order: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     structure: list[Any] = []
     sizes: list[Any] = []
     for node in order[1:]:
-        structure.append((node.name(), tuple((numbers.get(following, -1), slot) for following, slot in node.next_functions)))
+        structure.append(
+            (node.name(), tuple((numbers.get(following, -1), slot) for following, slot in node.next_functions))
+        )
         sizes.append((_fed_sizes(node), _told_apart_by(node)))
     return tuple(structure), tuple(sizes)
 
 
 def forward_of(order: Sequence[Any], called: Callable[[Any], str]) -> list[tuple[str, int, list[int], list[int]]]:
-    """The forward as its autograd nodes tell it, in its order: (operator or parameter, number, numbers of what it was made from,
+    """The forward as its autograd nodes tell it, in its order: (operator or parameter, number, numbers of what it was
+    made from,
     sizes of its result). A parameter is made from nothing.
     """
     numbers = {node: number for number, node in enumerate(order) if node is not None}
     rows: list[tuple[str, int, list[int], list[int]]] = []
     for node, number in reversed(numbers.items()):
         variable = getattr(node, "variable", None)
-        name = called(variable) if variable is not None else re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
+        name = (
+            called(variable) if variable is not None else re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
+        )
         made_from = [numbers[other] for other, _ in node.next_functions if other in numbers]
         rows.append((name, number, made_from, list(next(iter(_fed_sizes(node)), ()))))
     return rows
@@ -200,7 +216,8 @@ def forward_lines(node: Any) -> str:
 
 
 def _python() -> str:
-    """The Python that the engine called and that runs now: a hook or a custom Function's backward, by name; empty for none."""
+    """The Python that the engine called and that runs now: a hook or a custom Function's backward, by name; empty for
+    none."""
     found: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -227,7 +244,9 @@ def _may_be_hook(file: str) -> bool:
 def _called_name(frame: FrameType) -> str:
     code = frame.f_code
     module = str(frame.f_globals.get("__name__", ""))
-    return f"{module}.{getattr(code, 'co_qualname', code.co_name)} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+    return (
+        f"{module}.{getattr(code, 'co_qualname', code.co_name)} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+    )
 
 
 def _feed(nodes: Sequence[Any], feeding: dict[Any, int], ready: list[Any]) -> None:
@@ -246,7 +265,8 @@ def _sequence(node: Any) -> int:
 
 
 def _fed_sizes(node: Any) -> tuple[tuple[int, ...], ...]:
-    """The sizes of the gradients that an autograd node takes; for one that accumulates, those of the parameter, and of the
+    """The sizes of the gradients that an autograd node takes; for one that accumulates, those of the parameter, and of
+    the
     gradient that is there.
     """
     variable = getattr(node, "variable", None)
@@ -265,10 +285,13 @@ def _told_apart_by(node: Any) -> tuple[Any, ...]:
 
 
 class BackwardNames:
-    """What the inputs of a captured backward are called and what they are for. `roots` are the gradients that it begins with.
+    """What the inputs of a captured backward are called and what they are for. `roots` are the gradients that it begins
+    with.
 
-    A parameter is known by its name in its module (a view of it too), an old gradient by its parameter, the gradient that the
-    backward began with as `grad_output`, a saved activation by the autograd node that used it first; what a hook or a custom
+    A parameter is known by its name in its module (a view of it too), an old gradient by its parameter, the gradient
+    that the
+    backward began with as `grad_output`, a saved activation by the autograd node that used it first; what a hook or a
+    custom
     Function holds is a constant.
     """
 
@@ -325,9 +348,12 @@ class BackwardNames:
 
 
 def parameters() -> list[tuple[str, torch.Tensor]]:
-    """Every parameter that a module holds, with its path; where several outermost modules hold some, after the name of the
+    """Every parameter that a module holds, with its path; where several outermost modules hold some, after the name of
+    the
     class."""
-    modules = [item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module) and "_modules" in vars(item)]
+    modules = [
+        item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module) and "_modules" in vars(item)
+    ]
     inner = {id(child) for module in modules for child in vars(module)["_modules"].values()}
     held = [_named(module) for module in modules if id(module) not in inner]
     outer = [(kind, found) for kind, found in held if found]

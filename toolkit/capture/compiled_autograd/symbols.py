@@ -1,9 +1,12 @@
 # pyright: basic
 """One graph with symbolic sizes from two recorded ones of the same operators with different sizes.
 
-Each size that changed between the two becomes a symbol, or an expression over symbols found before it (a multiple, a product of
-two, a sum with a number); the numbers in arguments that changed become the same expressions. Then the graph is run on fake
-tensors: every value must get the recorded shape at both recorded sizes and no symbol may become a number, else there is no such
+Each size that changed between the two becomes a symbol, or an expression over symbols found before it (a multiple, a
+product of
+two, a sum with a number); the numbers in arguments that changed become the same expressions. Then the graph is run on
+fake
+tensors: every value must get the recorded shape at both recorded sizes and no symbol may become a number, else there is
+no such
 graph. Two points do not prove an expression; what Inductor compiles from it is guarded by it.
 
 >>> gm = with_symbols(first.module, second.module)      # hints are the second's sizes; a text where it does not work
@@ -59,7 +62,9 @@ class Sizes:
         first, second = pair
         chosen: list[tuple[int, ...]] = [(number,) for number in range(len(self.symbols))]
         chosen += itertools.combinations_with_replacement(range(len(self.symbols)), 2)
-        products = [(numbers, *(math.prod(self.symbols[n][side] for n in numbers) for side in (0, 1))) for numbers in chosen]
+        products = [
+            (numbers, *(math.prod(self.symbols[n][side] for n in numbers) for side in (0, 1))) for numbers in chosen
+        ]
         for numbers, one, other in products:
             if one and other and first % one == 0 and second % other == 0 and first // one == second // other:
                 return Expression(first // one, numbers)
@@ -123,7 +128,9 @@ class _Common:
             self.values.append(self.env.create_symintnode(symbol, hint=second, source=source))
 
     def _node(self, one: fx.Node, other: fx.Node) -> None:
-        if one.op != other.op or (one.op != "placeholder" and one.target is not other.target and one.target != other.target):
+        if one.op != other.op or (
+            one.op != "placeholder" and one.target is not other.target and one.target != other.target
+        ):
             raise _NoSymbols(f"{one.name} and {other.name} have different operators")
         if one.op == "placeholder":
             self._placeholder(one, other)

@@ -1,9 +1,12 @@
 # pyright: basic
 """A graph of what really ran: every ATen operator of one backward of the eager engine, with its values' metadata.
 
-A TorchDispatchMode below autograd. Each operator runs once, as it would have run, on the values that were there, and a node is
-written for it. What no node made (weights, saved activations, a tensor that a hook holds) becomes a placeholder at its first use,
-before anything in this backward wrote to it. Holds no tensor: values are found again by weak references. A number read from a
+A TorchDispatchMode below autograd. Each operator runs once, as it would have run, on the values that were there, and a
+node is
+written for it. What no node made (weights, saved activations, a tensor that a hook holds) becomes a placeholder at its
+first use,
+before anything in this backward wrote to it. Holds no tensor: values are found again by weak references. A number read
+from a
 tensor (`.item()`) is what it was in this run, `fixed` counts those; random numbers (a checkpoint draws them
 again, from a state of its own) are inputs.
 
@@ -31,7 +34,8 @@ from .places import TapePlace
 class Tape(t.TorchDispatchMode):
     """Writes the operators that run while it is active.
 
-    `where()` is the place in the backward; `name_of(value, place)` proposes a name for a placeholder, `kept(name, value)` is
+    `where()` is the place in the backward; `name_of(value, place)` proposes a name for a placeholder, `kept(name,
+    value)` is
     called with it at its first use.
     """
 
@@ -43,9 +47,11 @@ class Tape(t.TorchDispatchMode):
         return True
 
     def __init__(
-        self, where: Callable[[], TapePlace], name_of: Callable[[torch.Tensor, TapePlace], str],
+        self,
+        where: Callable[[], TapePlace],
+        name_of: Callable[[torch.Tensor, TapePlace], str],
         kept: Callable[[str, torch.Tensor], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.graph = fx.Graph()
         self.root = torch.nn.Module()
@@ -77,7 +83,8 @@ class Tape(t.TorchDispatchMode):
         return made
 
     def part(self, module: fx.GraphModule, args: Sequence[Any], run: Callable[[], Sequence[Any]]) -> Any:
-        """Runs a compiled part of the backward, whose kernels no operator tells, and writes the graph it was compiled from."""
+        """Runs a compiled part of the backward, whose kernels no operator tells, and writes the graph it was compiled
+        from."""
         place = self._guarded(self._where) or TapePlace()
         given = self._guarded(lambda: [self._part_input(value, TapePlace(place.node)) for value in args])
         self._paused = True
@@ -104,7 +111,8 @@ class Tape(t.TorchDispatchMode):
                 self._bind(value, node)
 
     def hold(self, value: Any) -> fx.Node:
-        """A node for what is no tensor and is called or passed on: the body of a higher-order operator, a process group."""
+        """A node for what is no tensor and is called or passed on: the body of a higher-order operator, a process
+        group."""
         name = f"held_{self._bodies}"
         self._bodies += 1
         setattr(self.root, name, value)
@@ -167,7 +175,8 @@ class Tape(t.TorchDispatchMode):
         self._views[_view_key(value)] = _weak_storage(value), node
 
     def _found(self, value: torch.Tensor) -> fx.Node | None:
-        """The node of a value, or of another tensor object that is the same view of the same memory: each node of autograd
+        """The node of a value, or of another tensor object that is the same view of the same memory: each node of
+        autograd
         unpacks what it saved into an object of its own.
         """
         node = self._nodes.get(value)
@@ -184,7 +193,9 @@ class Tape(t.TorchDispatchMode):
         def argument(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
                 return self._node_of(value, place)
-            if isinstance(value, (fx.GraphModule, torch.ScriptObject)):  # the body of a higher-order operator, a process group
+            if isinstance(
+                value, (fx.GraphModule, torch.ScriptObject)
+            ):  # the body of a higher-order operator, a process group
                 return self.hold(value)
             return value
 
@@ -192,9 +203,11 @@ class Tape(t.TorchDispatchMode):
 
     def _input(self, value: torch.Tensor, place: TapePlace) -> fx.Node:
         first = next(iter(self.graph.nodes), None)
-        where = self.graph.inserting_after(self._last_input) if self._last_input is not None else (
-            self.graph.inserting_before(first) if first is not None else self.graph.inserting_after()
-        )  # fmt: skip
+        where = (
+            self.graph.inserting_after(self._last_input)
+            if self._last_input is not None
+            else (self.graph.inserting_before(first) if first is not None else self.graph.inserting_after())
+        )
         with where:
             node = self.graph.placeholder(self._name_of(value, place))
         self._last_input = node
@@ -230,7 +243,8 @@ class Tape(t.TorchDispatchMode):
 
 
 class _Part(fx.Interpreter):
-    """Copies the graph of a compiled part into a tape's, with this run's sizes as numbers. `given`: node and fake value of each
+    """Copies the graph of a compiled part into a tape's, with this run's sizes as numbers. `given`: node and fake value
+    of each
     input.
     """
 

@@ -19,16 +19,27 @@ from ....dumps.opening import opened
 from ....dumps.wording import counted
 
 _PREFIX = re.compile(rb"(?:\[rank(\d+)\]:)?[VIWEC]\d{4} [\d:.]+ \S+ [^\]]*\] (?=\{)")
-_COMMON = frozenset({
-    "rank", "frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "has_payload", "stack", "process", "pathname",
-})  # fmt: skip
+_COMMON = frozenset(
+    {
+        "rank",
+        "frame_id",
+        "frame_compile_id",
+        "attempt",
+        "compiled_autograd_id",
+        "has_payload",
+        "stack",
+        "process",
+        "pathname",
+    }
+)
 _PASSED_OVER = frozenset({"chromium_event", "inductor_output_code", "dynamo_cpp_guards_str", "dynamo_guards"})
 _RANK = re.compile(r"_rank_(\d+)_")
 
 
 @dataclass
 class TraceLine:
-    """One line: what it tells (`name` is that of an artifact), under which compile ("0/1_2", "" for none), and its payload."""
+    """One line: what it tells (`name` is that of an artifact), under which compile ("0/1_2", "" for none), and its
+    payload."""
 
     kind: str
     name: str
@@ -94,7 +105,9 @@ def read(path: Path) -> Trace:
     except OSError as error:
         raise UnreadableError(f"cannot read {path}", error.strerror or str(error)) from error
     if bad:
-        trace.damage.append(f"{path.name}: passed over {counted(bad, 'line')} that a trace does not have, or that is cut off")
+        trace.damage.append(
+            f"{path.name}: passed over {counted(bad, 'line')} that a trace does not have, or that is cut off"
+        )
     return trace
 
 

@@ -1,4 +1,5 @@
-"""One process as its trace tells it: which graphs it compiled, in their order, with what is known of their inputs, how each
+"""One process as its trace tells it: which graphs it compiled, in their order, with what is known of their inputs, how
+each
 compile ended, and why it came to be.
 
 >>> made = Process(0); made.take(trace.entries); [graph.stage for graph in made.graphs]
@@ -21,10 +22,16 @@ from . import runnable, text
 from .lines import TraceLine
 
 _STAGES = {
-    "dynamo_output_graph": "dynamo", "after_pre_grad_graph": "pre_grad", "aot_joint_graph": "joint",
-    "aot_forward_graph": "forward", "aot_backward_graph": "backward", "aot_inference_graph": "inference",
-    "after_joint_graph": "joint_passed", "inductor_post_grad_graph": "post_grad", "compiled_autograd_graph": "compiled_autograd",
-}  # fmt: skip
+    "dynamo_output_graph": "dynamo",
+    "after_pre_grad_graph": "pre_grad",
+    "aot_joint_graph": "joint",
+    "aot_forward_graph": "forward",
+    "aot_backward_graph": "backward",
+    "aot_inference_graph": "inference",
+    "after_joint_graph": "joint_passed",
+    "inductor_post_grad_graph": "post_grad",
+    "compiled_autograd_graph": "compiled_autograd",
+}
 _INNER = ("joint_passed", "inference", "forward", "backward")
 _WITH_EXAMPLES = ("dynamo", "pre_grad")
 _BREAK = re.compile(r"Graph Break Reason: (?:Encountered graph break when [^\n]*\n)?")
@@ -33,7 +40,8 @@ _PLAIN_INPUT = re.compile(r"PlainAOTInput\(idx=(\d+)\)")
 
 @dataclass
 class TraceGraph:
-    """One graph of a trace: what is said of it, and how its compile ended ("captured" where the trace does not tell)."""
+    """One graph of a trace: what is said of it, and how its compile ended ("captured" where the trace does not
+    tell)."""
 
     stage: str
     compile_id: str
@@ -60,7 +68,8 @@ class _Compile:
 
 
 class Process:
-    """Takes the entries of one process. `said` are journal events of kind "why"; graphs stand between them in their order."""
+    """Takes the entries of one process. `said` are journal events of kind "why"; graphs stand between them in their
+    order."""
 
     def __init__(self, rank: int | None) -> None:
         self.rank = rank
@@ -101,13 +110,17 @@ class Process:
     def _graph(self, compiled: _Compile, stage: str, entry: TraceLine, name: str) -> None:
         try:
             if not entry.whole:
-                raise UnreadableError("its text", "it is cut off or was changed: it does not fit the sum that torch wrote")
+                raise UnreadableError(
+                    "its text", "it is cut off or was changed: it does not fit the sum that torch wrote"
+                )
             graph = TraceGraph(stage, entry.compile_id, text.parse(entry.payload))
         except UnreadableError as error:
             self._left(entry, name, error)
             return
         if stage == "post_grad":
-            like = next((one for one in reversed(compiled.graphs) if one.stage in _INNER and one.names == graph.names), None)
+            like = next(
+                (one for one in reversed(compiled.graphs) if one.stage in _INNER and one.names == graph.names), None
+            )
             inner = like.stage if like else stage_of(graph.names)
             graph.stage = f"post_grad_{'inference' if inner == 'joint_passed' else inner}"
             graph.config = like.config if like else {}
@@ -141,10 +154,16 @@ class Process:
         number = frame.get("filename")
         base = entry.compile_id.partition("_")[0]
         name = compile_name(base)
-        self.told.append({
-            "what": "frame", "compile": name, "function": frame.get("name"), "line": frame.get("line"),
-            "file": self._files.get(number, "") if isinstance(number, int) else "", "cached": int(base.rpartition("/")[2] or 0),
-        })  # fmt: skip
+        self.told.append(
+            {
+                "what": "frame",
+                "compile": name,
+                "function": frame.get("name"),
+                "line": frame.get("line"),
+                "file": self._files.get(number, "") if isinstance(number, int) else "",
+                "cached": int(base.rpartition("/")[2] or 0),
+            }
+        )
         if reasons := self._why.pop(base, None):
             self.told.append({"what": "recompile", "compile": name, "reasons": reasons, "of": len(reasons)})
 
@@ -163,10 +182,15 @@ class Process:
         backed = entry.kind == "create_symbol"
         positive = backed and lower is not None and lower > 0
         compiled.symbols[name] = SymbolRecord(
-            name, hint if backed else None, lower, upper, backed, str(fields.get("source") or ""),
+            name,
+            hint if backed else None,
+            lower,
+            upper,
+            backed,
+            str(fields.get("source") or ""),
             "" if name.startswith("z") else "integer positive" if positive else "integer",
             order=-1 if backed else len(compiled.symbols),
-        )  # fmt: skip
+        )
 
     def _tensor(self, compiled: _Compile, entry: TraceLine) -> None:
         fields = entry.fields
@@ -184,9 +208,16 @@ class Process:
         stack = [[place[1], int(place[2]), "", ""]] if place else []
         name, reason = compile_name(entry.compile_id), _BREAK.sub("", rest.partition("\nUser code traceback")[0])
         self._broken += 1
-        self.told.append({
-            "what": "break", "compile": name, "then": "resumed", "stack": stack, "text": reason, "text_id": self._broken,
-        })  # fmt: skip
+        self.told.append(
+            {
+                "what": "break",
+                "compile": name,
+                "then": "resumed",
+                "stack": stack,
+                "text": reason,
+                "text_id": self._broken,
+            }
+        )
 
     def _ended(self, compiled: _Compile, entry: TraceLine) -> None:
         fields, backward = entry.fields, entry.kind.startswith("bwd")
@@ -213,24 +244,39 @@ class Process:
         stages = {one.stage for one in compiled.graphs}
         trains = not stages & {"inference", "joint_passed"} or bool(stages & {"joint", "forward"})
         return GraphRecord(
-            format=FORMAT, id=local, stage=stage, compile_id=graph.compile_id or None, graph=body,
-            versions={"torch": self.torch} if self.torch else {}, inputs=list(_inputs(graph, compiled)),
+            format=FORMAT,
+            id=local,
+            stage=stage,
+            compile_id=graph.compile_id or None,
+            graph=body,
+            versions={"torch": self.torch} if self.torch else {},
+            inputs=list(_inputs(graph, compiled)),
             symbols=[compiled.symbols.get(name) or SymbolRecord(name, backed=False) for name in names],
-            strings=graph.text.strings, compile_kwargs=_kwargs(graph, compiled), config=graph.config,
+            strings=graph.text.strings,
+            compile_kwargs=_kwargs(graph, compiled),
+            config=graph.config,
             ambient=Ambient(grad=stage in _WITH_EXAMPLES and trains),
-        )  # fmt: skip
+        )
 
 
 _HANDLERS = {
-    "dynamo_start": Process._started, "recompile_reasons": Process._recompiled, "create_symbol": Process._symbol,
-    "create_unbacked_symbol": Process._symbol, "describe_tensor": Process._tensor, "describe_source": Process._source,
-    "dynamo_graph_break_reason": Process._broke, "compilation_metrics": Process._ended, "bwd_compilation_metrics": Process._ended,
-}  # fmt: skip
+    "dynamo_start": Process._started,
+    "recompile_reasons": Process._recompiled,
+    "create_symbol": Process._symbol,
+    "create_unbacked_symbol": Process._symbol,
+    "describe_tensor": Process._tensor,
+    "describe_source": Process._source,
+    "dynamo_graph_break_reason": Process._broke,
+    "compilation_metrics": Process._ended,
+    "bwd_compilation_metrics": Process._ended,
+}
 
 
 def of_runnable(told: runnable.Runnable, compile_id: str, stage: str = "") -> TraceGraph:
     """The graph of an fx_graph_runnable alone: the layout of its inputs is known, of other values it is not."""
-    graph = TraceGraph(stage or stage_of([node.name for node in told.graph.inputs]), compile_id, told.graph, told.config)
+    graph = TraceGraph(
+        stage or stage_of([node.name for node in told.graph.inputs]), compile_id, told.graph, told.config
+    )
     for node in graph.text.inputs:
         node.value = told.inputs.get(node.name)
     return graph
@@ -252,19 +298,29 @@ def _refine(graph: TraceGraph, told: runnable.Runnable) -> None:
         if isinstance(value, TensorValue) and isinstance(seen, TensorValue):
             if seen.storage in shared:
                 value.storage = seen.storage
-            if all(isinstance(size, int) for size in (*value.shape, *value.stride)):  # else it is one of the symbols' too
+            if all(
+                isinstance(size, int) for size in (*value.shape, *value.stride)
+            ):  # else it is one of the symbols' too
                 value.offset = seen.offset
                 value.storage_bytes = seen.storage_bytes if seen.storage in shared or seen.offset else None
 
 
 def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
     """What is known of each input: what the user calls it, and what it is for."""
-    dynamo = next((one for one in compiled.graphs if one.stage == "dynamo" and one.compile_id == graph.compile_id), None)
+    dynamo = next(
+        (one for one in compiled.graphs if one.stage == "dynamo" and one.compile_id == graph.compile_id), None
+    )
     first = [compiled.sources.get(node.target) for node in dynamo.text.inputs] if dynamo else []
     for node in graph.text.inputs:
         plain = _PLAIN_INPUT.fullmatch(str(node.meta.get("desc") or ""))
         at = int(plain[1]) if plain else len(first)
-        found = compiled.sources.get(node.target) if graph.stage in _WITH_EXAMPLES else first[at] if at < len(first) else None
+        found = (
+            compiled.sources.get(node.target)
+            if graph.stage in _WITH_EXAMPLES
+            else first[at]
+            if at < len(first)
+            else None
+        )
         if found is not None:
             source, tensor = found
             role = "parameter" if tensor.get("is_parameter") else "buffer" if "._buffers[" in source else "user"
@@ -283,7 +339,9 @@ def _kwargs(graph: TraceGraph, compiled: _Compile) -> dict[str, Arg]:
     stage = graph.stage.removeprefix("post_grad_")
     if stage in ("forward", "backward", "inference") and (stage != graph.stage or stage != "inference"):
         return {"is_backward": stage == "backward", "is_inference": stage == "inference"}
-    dynamo = next((one for one in compiled.graphs if one.stage == "dynamo" and one.compile_id == graph.compile_id), None)
+    dynamo = next(
+        (one for one in compiled.graphs if one.stage == "dynamo" and one.compile_id == graph.compile_id), None
+    )
     made: dict[str, Arg] = {}
     if dynamo is not None and stage != "dynamo":
         made = {"num_example_inputs": len(dynamo.names), "num_orig_model_outputs": len(dynamo.text.results)}

@@ -27,7 +27,8 @@ _FOLDER = re.compile(r"(?:.*__)?(\d+)_(forward|backward|inference)_(\d+)(?:\.\d+
 
 @dataclass
 class ImportedRun:
-    """What was made: the run's folder, what it was made of, how many graphs of how many processes, and one sentence for each
+    """What was made: the run's folder, what it was made of, how many graphs of how many processes, and one sentence for
+    each
     thing that was left out."""
 
     path: str
@@ -52,7 +53,8 @@ def debug_in(path: Path) -> list[Path]:
 
 
 def is_one(path: Path) -> bool:
-    """Whether a path is meant to be taken here: a folder, a file that begins as a trace does, or one that is named like one."""
+    """Whether a path is meant to be taken here: a folder, a file that begins as a trace does, or one that is named like
+    one."""
     return path.is_dir() or (path.is_file() and (path.suffix == ".log" or lines.is_trace(path)))
 
 
@@ -78,10 +80,13 @@ def import_trace(path: Path, out: Path) -> ImportedRun:
     if not processes:
         raise UsageError(f"{path} was not imported", _why_nothing(path, bool(traces or folders), left), _how_to_trace())
     record = RunRecord(
-        format=FORMAT, command=["graphdbg", "import", path.name], inputs_policy=FROM_TRACE, world_size=max(1, len(processes)),
+        format=FORMAT,
+        command=["graphdbg", "import", path.name],
+        inputs_policy=FROM_TRACE,
+        world_size=max(1, len(processes)),
         versions={"torch": version} if (version := next((made.torch for made in processes if made.torch), "")) else {},
         stages=[stage for stage in STAGES if any(graph.stage == stage for made in processes for graph in made.graphs)],
-    )  # fmt: skip
+    )
     run, count = RunWriter.create(out, record), 0
     for made in processes:
         count += _write(run, made, path.name, left)
@@ -91,21 +96,30 @@ def import_trace(path: Path, out: Path) -> ImportedRun:
 
 def _why_nothing(path: Path, known: bool, left: list[str]) -> str:
     if known:
-        return "; ".join(["no graph in it can be read", *left[:3]]) if left else "there is no graph in it: nothing was compiled"
+        return (
+            "; ".join(["no graph in it can be read", *left[:3]])
+            if left
+            else "there is no graph in it: nothing was compiled"
+        )
     if path.is_file():
         return "it is empty" if not path.stat().st_size else "it does not begin as a structured trace does"
     return f"it holds no structured trace (*.log) and no {_RUNNABLE}"
 
 
 def _how_to_trace() -> str:
-    return "TORCH_TRACE=FOLDER before a program's command makes a trace; where it can run again, record it: graphdbg dump SCRIPT"
+    return (
+        "TORCH_TRACE=FOLDER before a program's command makes a trace; where it can run again, record it: "
+        "graphdbg dump SCRIPT"
+    )
 
 
 def _write(run: RunWriter, made: Process, source: str, left: list[str]) -> int:
     """Writes what is known of one process; returns how many graphs."""
     writer = run.process("trace" if made.rank is None else f"rank{made.rank}_trace", rank=made.rank)
     ids: list[tuple[TraceGraph, str]] = []
-    writer.journal.event("note", message=f"read from {source}, which says of inputs their layout alone: values are made up")
+    writer.journal.event(
+        "note", message=f"read from {source}, which says of inputs their layout alone: values are made up"
+    )
     for one in made.told:
         if isinstance(one, dict):
             writer.journal.event("why", **one)
@@ -147,4 +161,7 @@ def _of_folders(folders: list[Path]) -> Process:
 def told(made: ImportedRun) -> str:
     """What was made, in one line."""
     where = f" of {counted(made.processes, 'process', 'processes')}" if made.processes > 1 else ""
-    return f"{made.kind}: {counted(made.graphs, 'graph')}{where}; inputs are known by their layout alone, values are made up"
+    return (
+        f"{made.kind}: {counted(made.graphs, 'graph')}{where}; inputs are known by their layout alone, values "
+        "are made up"
+    )

@@ -1,4 +1,5 @@
-"""What an fx_graph_runnable tells beside its graph: the settings in force, the layout of each input, the hints of its symbols.
+"""What an fx_graph_runnable tells beside its graph: the settings in force, the layout of each input, the hints of its
+symbols.
 
 It is a script that torch wrote; its assignments and the calls in its `load_args` are read, nothing of it runs.
 
@@ -76,7 +77,12 @@ def _inputs(function: ast.FunctionDef, hints: dict[str, int]) -> list[Value | No
         if not isinstance(call, ast.Call):
             continue
         kind, named = dotted(call.func)[-1:], {word.arg: word.value for word in call.keywords}
-        if kind == ["storage"] and isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and len(call.args) > 1:
+        if (
+            kind == ["storage"]
+            and isinstance(one, ast.Assign)
+            and isinstance(one.targets[0], ast.Name)
+            and len(call.args) > 1
+        ):
             device = literal(named["device"]) if "device" in named else {"device": "cpu"}
             place = str(device["device"]) if isinstance(device, dict) else "cpu"
             storages[one.targets[0].id] = len(storages), _size(call.args[1], hints), intern(place)
@@ -91,18 +97,23 @@ def _inputs(function: ast.FunctionDef, hints: dict[str, int]) -> list[Value | No
 
 def _tensor(
     call: ast.Call, named: dict[str | None, ast.expr], storage: tuple[int, int, str], hints: dict[str, int]
-) -> TensorValue:  # fmt: skip
+) -> TensorValue:
     shape = _sizes(call.args[1], hints)
     given = call.args[2] if len(call.args) > 2 else named.get("stride")
     dtype = literal(named["dtype"]) if "dtype" in named else {"dtype": "float32"}
     said = {name: ast.unparse(named[name]) == "True" for name in ("requires_grad", "is_leaf") if name in named}
     number, size, device = storage
     return TensorValue(
-        str(dtype["dtype"]) if isinstance(dtype, dict) else "float32", [*shape],
+        str(dtype["dtype"]) if isinstance(dtype, dict) else "float32",
+        [*shape],
         [*(_contiguous(shape) if given is None else _sizes(given, hints))],
-        _size(named["storage_offset"], hints) if "storage_offset" in named else 0, device,
-        requires_grad=said.get("requires_grad", False), storage=number, storage_bytes=size, leaf=said.get("is_leaf", False),
-    )  # fmt: skip
+        _size(named["storage_offset"], hints) if "storage_offset" in named else 0,
+        device,
+        requires_grad=said.get("requires_grad", False),
+        storage=number,
+        storage_bytes=size,
+        leaf=said.get("is_leaf", False),
+    )
 
 
 def _sizes(node: ast.expr, hints: dict[str, int]) -> list[int]:

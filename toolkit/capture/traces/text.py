@@ -1,6 +1,7 @@
 """The text of a printed graph (`print_readable`, the class in an fx_graph_runnable) as the body of a record.
 
-The text is parsed, never run: what it calls is looked up by name when the graph is loaded. A value's layout comes from the
+The text is parsed, never run: what it calls is looked up by name when the graph is loaded. A value's layout comes from
+the
 annotation, the user's line from the comment above, what an input or output is for from the comment beside it.
 
 >>> graph = parse('class G(Module):\\n  def forward(self, x: "f32[2][1]cpu"):\\n    y = torch.sin(x)\\n    return (y,)')
@@ -30,13 +31,23 @@ _OPERATORS: dict[type[ast.AST], str] = {
 _IN_PLACE = {"and_": "iand", "or_": "ior"}
 _MEMORY_FORMATS = frozenset({"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"})
 _LAYOUTS = frozenset({"strided", "jagged", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"})
-_BOUND_NN = frozenset({
-    "avg_pool2d", "avg_pool3d", "gelu", "linear", "log_sigmoid", "one_hot", "scaled_dot_product_attention", "softplus",
-    "softshrink",
-})  # fmt: skip
+_BOUND_NN = frozenset(
+    {
+        "avg_pool2d",
+        "avg_pool3d",
+        "gelu",
+        "linear",
+        "log_sigmoid",
+        "one_hot",
+        "scaled_dot_product_attention",
+        "softplus",
+        "softshrink",
+    }
+)
 _BOUND = frozenset({
     "adaptive_avg_pool1d", "avg_pool1d", "bilinear", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_tbc",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "hardshrink", "native_channel_shuffle",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "hardshrink",
+    "native_channel_shuffle",
     "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu",
 })  # fmt: skip
 """Functions that torch.nn.functional has from elsewhere as they are; a record names them there."""
@@ -52,7 +63,8 @@ _CLASS = re.compile(r"^(\s*class )<[^>]*>", re.MULTILINE)
 
 @dataclass
 class GraphText:
-    """A graph that was read: its body, the texts that its nodes refer to, and whether the layout of every input is known."""
+    """A graph that was read: its body, the texts that its nodes refer to, and whether the layout of every input is
+    known."""
 
     body: GraphBody
     strings: list[str] = field(default_factory=list[str])
@@ -220,7 +232,11 @@ class _Reader:
         elif isinstance(one, ast.AugAssign):
             name = _OPERATORS[type(one.op)]
             used = self._reference(one.target)
-            self.pending = (used, f"operator.{_IN_PLACE.get(name, 'i' + name)}", [{"node": used}, self.argument(one.value)])
+            self.pending = (
+                used,
+                f"operator.{_IN_PLACE.get(name, 'i' + name)}",
+                [{"node": used}, self.argument(one.value)],
+            )
         elif isinstance(one, ast.Return):
             self._output(one)
         elif not isinstance(one, ast.Pass):

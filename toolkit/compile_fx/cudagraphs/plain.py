@@ -1,9 +1,11 @@
 """Our own CUDA graph of one call: inputs in memory of their own, a warm-up on a side stream, the recording, its replay.
 
-Static inputs stay where they are; all others are copied to where they were recorded. Outputs are the same memory in each
+Static inputs stay where they are; all others are copied to where they were recorded. Outputs are the same memory in
+each
 call: the next call writes over them. An input that is written to is restored after the warm-up and handed back after
 each replay, so that one call writes once. Must not record inputs on the CPU (their values would stay) nor copies of two
-inputs that overlap (they would part). What is prepared once is prepared once: a copy in each call is one operation per input,
+inputs that overlap (they would part). What is prepared once is prepared once: a copy in each call is one operation per
+input,
 and one for all of those that are plain.
 
 >>> run = Recording(call, [x, weight], static=[1])
@@ -42,7 +44,8 @@ def on_cuda(call: Call, inputs: list[Any]) -> tuple[Callable[[], None], Sequence
     here.wait_stream(beside)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    # Workspaces of matrix products are taken anew while recording, from the recording's own memory: those of the warm-up
+    # Workspaces of matrix products are taken anew while recording, from the recording's own memory: those of the
+    # warm-up
     # are freed as soon as anybody clears them, as torch's trees do, and a replay would write to memory that is gone.
     _clear_workspaces()
     with torch.cuda.graph(graph, stream=beside, capture_error_mode="thread_local"):
@@ -60,7 +63,8 @@ def refusal(inputs: Sequence[Any], static: Collection[int], mutated: Collection[
         if copied and (first in mutated or second in mutated):
             written = first if first in mutated else second
             return (
-                f"{name_at(names, first)} and {name_at(names, second)} overlap and {name_at(names, written)} is written to: "
+                f"{name_at(names, first)} and {name_at(names, second)} overlap and {name_at(names, written)} "
+                "is written to: "
                 "copies of them would part"
             )
     return ""
@@ -75,16 +79,25 @@ def on_the_cpu(inputs: Sequence[Any], names: Sequence[Any] = ()) -> str:
 
 
 class Recording:
-    """One recorded call; call it with a list of inputs, which it empties. Raises UsageError for a static input that has moved.
+    """One recorded call; call it with a list of inputs, which it empties. Raises UsageError for a static input that has
+    moved.
 
-    `static` are indices of inputs that stay where they are (a misaligned one is copied all the same), `mutated` of those
+    `static` are indices of inputs that stay where they are (a misaligned one is copied all the same), `mutated` of
+    those
     that are written to. `check_sizes`: look at sizes and static inputs in each call (Inductor's `size_asserts`).
     """
 
     def __init__(
-        self, call: Call, inputs: Sequence[Any], static: Collection[int] = (), *, mutated: Collection[int] = (),
-        names: Sequence[Any] = (), check_sizes: bool = True, capture: Capture = on_cuda,
-    ) -> None:  # fmt: skip
+        self,
+        call: Call,
+        inputs: Sequence[Any],
+        static: Collection[int] = (),
+        *,
+        mutated: Collection[int] = (),
+        names: Sequence[Any] = (),
+        check_sizes: bool = True,
+        capture: Capture = on_cuda,
+    ) -> None:
         started = time.perf_counter()
         tensors = [index for index, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
         self.names, self.check_sizes, self.count = names, check_sizes, len(inputs)
@@ -130,7 +143,9 @@ class Recording:
     def _check(self, inputs: list[Any]) -> None:
         if len(inputs) != self.count:
             raise UsageError(
-                "the recorded CUDA graph cannot be replayed", f"it takes {counted(self.count, 'input')} and got {len(inputs)}", ""
+                "the recorded CUDA graph cannot be replayed",
+                f"it takes {counted(self.count, 'input')} and got {len(inputs)}",
+                "",
             )
         for index, place in zip(self.static, self._places, strict=True):
             if inputs[index].data_ptr() != place:
@@ -153,7 +168,8 @@ def _clear_workspaces() -> None:
 class Target:
     """Memory of its own for one input, and how values get into it and back.
 
-    Expanded dimensions are written once. What overlaps beyond that is copied as memory, with the strides as they were: element by
+    Expanded dimensions are written once. What overlaps beyond that is copied as memory, with the strides as they were:
+    element by
     element it would depend on the order.
     """
 

@@ -1,6 +1,8 @@
-"""Why CUDA graphs are not used, in a sentence: torch's reasons without their stacks, with the input's name and the user's line.
+"""Why CUDA graphs are not used, in a sentence: torch's reasons without their stacks, with the input's name and the
+user's line.
 
-Pure text and metadata. A reason that is not known here is told in torch's words. The operators, tags and the mask rule of
+Pure text and metadata. A reason that is not known here is told in torch's words. The operators, tags and the mask rule
+of
 `unfit_nodes` are those by which Inductor decides where it splits a graph; what runs on the CPU it splits off, too.
 
 >>> sentence("skipping cudagraphs due to mutated inputs (1 instances). Found from : ...", ["x"], [0])
@@ -26,10 +28,14 @@ _KEPT = "graphdbg_reason"
 
 
 def sentence(
-    reason: str, names: Sequence[Any] = (), mutated: Collection[int] = (), inputs: Sequence[Any] = (),
+    reason: str,
+    names: Sequence[Any] = (),
+    mutated: Collection[int] = (),
+    inputs: Sequence[Any] = (),
     devices: Collection[str] = ("cuda",),
-) -> str:  # fmt: skip
-    """One of torch's reasons. `mutated` are the inputs that are written to and may not be; `devices` are those of the graph."""
+) -> str:
+    """One of torch's reasons. `mutated` are the inputs that are written to and may not be; `devices` are those of the
+    graph."""
     text = reason
     while (shorter := _PREFIX.sub("", text)) != text:
         text = shorter

@@ -1,11 +1,14 @@
 """Puts CUDA graphs on a compiled graph: on the whole call, on each partition, or what the user's policy makes of it.
 
 Which recording it is, torch's trees or ours, says `triton.cudagraph_trees`, as in stock. Must not decide whether: that
-is the stage. A call with fake inputs goes to the code itself and records nothing; a recording is made at the first call with
-real inputs, once per thread, and once per value of integer inputs. A part of a split graph may take values that another part
+is the stage. A call with fake inputs goes to the code itself and records nothing; a recording is made at the first call
+with
+real inputs, once per thread, and once per value of integer inputs. A part of a split graph may take values that another
+part
 made: these are no inputs of the graph, they have no name of the user's and nothing is known of them.
 
-Torch's trees warm up at the first call and record at the second, and record again when a static input has moved. All of that is
+Torch's trees warm up at the first call and record at the second, and record again when a static input has moved. All of
+that is
 torch's; here it is called, and told that a backward runs although it is not recorded.
 
 >>> facts = facts_of(compiled, constants, names)
@@ -47,7 +50,8 @@ def facts_of(compiled: Any, constants: dict[str, Any], names: Sequence[Any]) -> 
 
 
 def prepare(compiled: Any, inputs: Sequence[Any], forward_device: Any) -> None:
-    """Without trees sizes are fixed, which adds guards; a forward tells its backward on which device it was recorded."""
+    """Without trees sizes are fixed, which adds guards; a forward tells its backward on which device it was
+    recorded."""
     if not t.inductor_config.triton.cudagraph_trees:
         for value in inputs:
             if isinstance(value, torch.SymInt):
@@ -61,11 +65,17 @@ def put_on_by(policy: Any, compiled: Any, facts: CallFacts, inputs: Sequence[Any
     """What the user's policy makes of the whole call."""
     kwargs = compiled.fx_kwargs
     compiled.current_callable = policy.cudagraphify(
-        compiled.current_callable, inputs, facts.static, device_index=_device(compiled), stack_traces=facts.stacks,
-        is_backward=kwargs["is_backward"], is_inference=kwargs["is_inference"],
-        constants=tuple((facts.constants or {}).values()), placeholders=facts.placeholders,
+        compiled.current_callable,
+        inputs,
+        facts.static,
+        device_index=_device(compiled),
+        stack_traces=facts.stacks,
+        is_backward=kwargs["is_backward"],
+        is_inference=kwargs["is_inference"],
+        constants=tuple((facts.constants or {}).values()),
+        placeholders=facts.placeholders,
         mutated_input_idxs=facts.mutated,
-    )  # fmt: skip
+    )
 
 
 def put_on_partitions(compiled: Any, facts: CallFacts, tell: Tell) -> int:
@@ -136,9 +146,7 @@ def part_of(whole: CallFacts, one: Any) -> CallFacts:
         names=[InputName(between[i]) if at is None else name_at(whole.names, at) for i, at in enumerate(inputs)],
         static=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.static),
         mutated=tuple(i for i, at in enumerate(inputs) if at is not None and at in whole.mutated),
-        placeholders=[
-            _name_alone(between[i]) if at is None else whole.placeholders[at] for i, at in enumerate(inputs)
-        ],
+        placeholders=[_name_alone(between[i]) if at is None else whole.placeholders[at] for i, at in enumerate(inputs)],
         stacks=[None if at is None else whole.stacks[at] for at in one.output_index_mapping],
         constants={name: known[name] for name in one.constant_names},
     )
@@ -149,16 +157,26 @@ def _name_alone(name: str) -> Any:
     return t.PlaceholderInfo(name=name, stack_trace=None, users=[], mutating_use_stack_trace=None)
 
 
-def recorder(call: Call, facts: CallFacts, device_index: int, is_backward: bool, is_inference: bool) -> Callable[..., Call]:
+def recorder(
+    call: Call, facts: CallFacts, device_index: int, is_backward: bool, is_inference: bool
+) -> Callable[..., Call]:
     """What makes a tree's function of real inputs. The compile that it belongs to is the one that runs now."""
     compile_id = t.CompileContext.current_compile_id()
 
     def make(inputs: list[Any]) -> Call:
         return t.cudagraphify_impl(
-            call, inputs, facts.static, device_index=device_index, stack_traces=list(facts.stacks),
-            is_backward=is_backward, is_inference=is_inference, constants=tuple((facts.constants or {}).values()),
-            placeholders=facts.placeholders, mutated_input_idxs=facts.mutated, compile_id=compile_id,
-        )  # fmt: skip
+            call,
+            inputs,
+            facts.static,
+            device_index=device_index,
+            stack_traces=list(facts.stacks),
+            is_backward=is_backward,
+            is_inference=is_inference,
+            constants=tuple((facts.constants or {}).values()),
+            placeholders=facts.placeholders,
+            mutated_input_idxs=facts.mutated,
+            compile_id=compile_id,
+        )
 
     return make
 

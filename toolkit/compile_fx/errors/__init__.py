@@ -1,8 +1,11 @@
 """Errors of the compile path, told: what failed, why, what to do, in which kernel, for which nodes, at which line.
 
-`explain` looks at an exception of torch's; `told` does so for a failing stage and leaves the account on the exception: as its
-attribute, and from Python 3.11 on as a note, which tracebacks show below the error. Nothing else of the exception changes. Torch
-wraps errors in others; the note moves to the outermost, so that it is shown once. Must not import torch before there is an error.
+`explain` looks at an exception of torch's; `told` does so for a failing stage and leaves the account on the exception:
+as its
+attribute, and from Python 3.11 on as a note, which tracebacks show below the error. Nothing else of the exception
+changes. Torch
+wraps errors in others; the note moves to the outermost, so that it is shown once. Must not import torch before there is
+an error.
 
 >>> told(error, work, "load").kind
 'C++ compile error'
@@ -50,11 +53,13 @@ FAMILIES: tuple[tuple[tuple[str, ...], Family], ...] = (
     ),
     ((), passes.of_a_pass),
 )
-"""Asked in this order, for errors that are or wrap a class of one of these names (none: for all); the first account counts."""
+"""Asked in this order, for errors that are or wrap a class of one of these names (none: for all); the first account
+counts."""
 
 
 def explain(error: BaseException, work: Work | None, stage: str) -> Explained:
-    """The account of an error that a stage raised. `work` is the stage's, None where there was none yet; changes nothing.
+    """The account of an error that a stage raised. `work` is the stage's, None where there was none yet; changes
+    nothing.
 
     An account is never the reason that the error itself is lost: where making one fails, the account says so.
     """
@@ -81,7 +86,8 @@ def told(error: BaseException, work: Work | None, stage: str) -> Explained:
 
 
 def carried(error: BaseException) -> Explained | None:
-    """The account that an error, or one that it wraps, has already; the error has it afterwards. None where there is none."""
+    """The account that an error, or one that it wraps, has already; the error has it afterwards. None where there is
+    none."""
     for one in chain_of(error):
         known = getattr(one, _RECORD, None)
         if isinstance(known, Explained):

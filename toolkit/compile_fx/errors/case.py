@@ -1,7 +1,9 @@
-"""The account of a failure of a compile, as a record and as text, and what it is made from: an exception with all that it wraps,
+"""The account of a failure of a compile, as a record and as text, and what it is made from: an exception with all that
+it wraps,
 the frames it came through, the work of its stage, and the nodes that it is about.
 
-Frames keep their local variables while the exception lives: that is how the node being lowered and the pass being run are known.
+Frames keep their local variables while the exception lives: that is how the node being lowered and the pass being run
+are known.
 Must not import torch before there is an error: reports cross processes.
 
 >>> case = Case.of(error, work, "lower")
@@ -29,7 +31,8 @@ _NODES_SHOWN = 12
 
 
 class NodeAt(NamedTuple):
-    """A node of the graph: its name, its operator, and the user's line ("model.py:12") with its code, "" where none is known."""
+    """A node of the graph: its name, its operator, and the user's line ("model.py:12") with its code, "" where none is
+    known."""
 
     node: str
     op: str
@@ -41,9 +44,12 @@ class NodeAt(NamedTuple):
 class Explained:
     """What is known of a failure.
 
-    `kind` is a few words for the family ("C++ compile error", "unsupported operator", ...). `what` failed, `why`, and what to
-    do (`fix`). `nodes`: those that failed, innermost first, or that stand behind `kernel`. `excerpt`: source around `line` of
-    `file` with a marker. `compiler_line`: the compiler's own first error. `pass_name`: the pass that raised. `message`: the
+    `kind` is a few words for the family ("C++ compile error", "unsupported operator", ...). `what` failed, `why`, and
+    what to
+    do (`fix`). `nodes`: those that failed, innermost first, or that stand behind `kernel`. `excerpt`: source around
+    `line` of
+    `file` with a marker. `compiler_line`: the compiler's own first error. `pass_name`: the pass that raised. `message`:
+    the
     original text, whole.
     """
 
@@ -112,7 +118,8 @@ class ErrorContext:
 
     @classmethod
     def of(cls, error: BaseException, work: Work | None, stage: str) -> ErrorContext:
-        """Unwraps an error. An exception that only happened to be handled when another was raised counts as wrapped, too."""
+        """Unwraps an error. An exception that only happened to be handled when another was raised counts as wrapped,
+        too."""
         chain = chain_of(error)
         frames: list[FrameType] = []
         for one in chain:
@@ -127,7 +134,8 @@ class ErrorContext:
         return None
 
     def text(self) -> str:
-        """The texts of the whole chain, and with them what a compile worker wrote about the error of its own process."""
+        """The texts of the whole chain, and with them what a compile worker wrote about the error of its own
+        process."""
         return "\n".join(str(one) for one in self.chain)
 
     def cause(self) -> BaseException:
@@ -140,7 +148,8 @@ class ErrorContext:
         return cause
 
     def said(self) -> str:
-        """The first lines of the cause, with its type where it is no plain sentence; of a worker's error the last line."""
+        """The first lines of the cause, with its type where it is no plain sentence; of a worker's error the last
+        line."""
         cause = self.cause()
         lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
         if type(cause).__name__ == "SubprocException" and lines:
@@ -177,13 +186,22 @@ class ErrorContext:
         """Frames from where it was raised outwards."""
         return reversed(self.frames)
 
-    def told(self, kind: str, what: str, why: str = "", fix: str = "", *, nodes: list[NodeAt] | None = None,
-             **more: Any) -> Explained:  # fmt: skip
+    def told(
+        self, kind: str, what: str, why: str = "", fix: str = "", *, nodes: list[NodeAt] | None = None, **more: Any
+    ) -> Explained:
         """An account with what every account has."""
         return Explained(
-            kind, what, why, fix, self.stage, self.work.part if self.work is not None else "",
-            type(self.cause()).__name__, str(self.error), nodes or [], **more,
-        )  # fmt: skip
+            kind,
+            what,
+            why,
+            fix,
+            self.stage,
+            self.work.part if self.work is not None else "",
+            type(self.cause()).__name__,
+            str(self.error),
+            nodes or [],
+            **more,
+        )
 
 
 def _work_of(frames: list[FrameType]) -> Work | None:
@@ -212,8 +230,17 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 
 _LOCALS = (
-    "n", "node", "snode", "scheduler_node", "template_node", "current_node", "fx_node", "match", "m", "node_schedule",
-)  # fmt: skip
+    "n",
+    "node",
+    "snode",
+    "scheduler_node",
+    "template_node",
+    "current_node",
+    "fx_node",
+    "match",
+    "m",
+    "node_schedule",
+)
 _GRAPH_LINE = re.compile(r"^#\s+%(\w+) : .*?= (call_\w+|PlaceHolder)(?:\[target=([\w.]+)\])?", re.MULTILINE)
 _BUFFER = re.compile(r"\b(buf\d+)\b")
 
@@ -221,14 +248,17 @@ _BUFFER = re.compile(r"\b(buf\d+)\b")
 def at(node: Any) -> NodeAt:
     """A node of torch.fx as it is told."""
     target = node.target
-    own = isinstance(target, str) or type(target).__module__ == "torch._ops"  # such an operator prints as aten.add.Tensor
+    own = (
+        isinstance(target, str) or type(target).__module__ == "torch._ops"
+    )  # such an operator prints as aten.add.Tensor
     op = str(target) if own else str(getattr(target, "__name__", target))
     line, code = user_frame(node.stack_trace or "")
     return NodeAt(node.name, node.op if node.op in ("placeholder", "output") else op, line, code)
 
 
 def running(frames: Sequence[FrameType]) -> list[Any]:
-    """The node of torch.fx that was run, lowered, scheduled or matched in these frames; nodes that enclose it come behind it.
+    """The node of torch.fx that was run, lowered, scheduled or matched in these frames; nodes that enclose it come
+    behind it.
 
     Interpreters first, then locals of frames that are nodes or made from nodes.
     """
@@ -247,7 +277,8 @@ def running(frames: Sequence[FrameType]) -> list[Any]:
 
 
 def interpreter(frames: Sequence[FrameType]) -> Any:
-    """The innermost interpreter of a graph that was running, which has the values of nodes in `env`; None where none was."""
+    """The innermost interpreter of a graph that was running, which has the values of nodes in `env`; None where none
+    was."""
     for frame in reversed(frames):
         if _interpreted(frame) is not None:
             return frame.f_locals.get("self")
@@ -323,7 +354,8 @@ def _comment_above(text: str, kernel: str) -> str:
 
 
 def _writing(work: Work, text: str, kernel: str) -> list[Any]:
-    """Nodes behind the buffers that calls of a kernel name first: whatever is named by an earlier call was made there."""
+    """Nodes behind the buffers that calls of a kernel name first: whatever is named by an earlier call was made
+    there."""
     seen: set[str] = set()
     mine: set[str] = set()
     calls = re.compile(

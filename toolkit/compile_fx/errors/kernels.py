@@ -1,4 +1,5 @@
-"""A kernel in C++ or Triton that its compiler refused: the first error, the source around it, the kernel and its nodes; code that
+"""A kernel in C++ or Triton that its compiler refused: the first error, the source around it, the kernel and its nodes;
+code that
 is no Python, a kernel that needs more than the GPU has.
 
 Triton compiles here or in a worker process, whose error arrives as text. Must not import Triton.
@@ -55,18 +56,31 @@ def cpp_refused(case: ErrorContext, error: Any) -> Explained:
         linker = _LINKER.search(output)
         line = linker[0].strip() if linker else next((one for one in output.splitlines()[::-1] if one.strip()), "")
         return case.told(
-            "C++ compile error", failed, line or "the compiler stopped without a message",
-            "look at its command in the error's text, and run it by hand", compiler_line=line,
-        )  # fmt: skip
+            "C++ compile error",
+            failed,
+            line or "the compiler stopped without a message",
+            "look at its command in the error's text, and run it by hand",
+            compiler_line=line,
+        )
     place = _in_source(found, output, sources)
     source = _read(place.file)
-    inside = enclosing_function(source, place.line)  # a file of one kernel calls it `kernel`; the wrapper knows its name
+    inside = enclosing_function(
+        source, place.line
+    )  # a file of one kernel calls it `kernel`; the wrapper knows its name
     kernel = inside if inside and inside != "kernel" else kernel_of(generated(case.work), source)
     return case.told(
-        "C++ compile error", f"the C++ compiler refused the kernel {kernel}" if kernel else failed, found.said,
-        _FIX, nodes=of_kernel(case.work, kernel), kernel=kernel, file=place.file, line=place.line, column=place.column,
-        excerpt=excerpt(source, place.line, place.column), compiler_line=found.whole,
-    )  # fmt: skip
+        "C++ compile error",
+        f"the C++ compiler refused the kernel {kernel}" if kernel else failed,
+        found.said,
+        _FIX,
+        nodes=of_kernel(case.work, kernel),
+        kernel=kernel,
+        file=place.file,
+        line=place.line,
+        column=place.column,
+        excerpt=excerpt(source, place.line, place.column),
+        compiler_line=found.whole,
+    )
 
 
 def _in_source(found: SourceError, output: str, sources: list[str]) -> SourceError:
@@ -131,11 +145,14 @@ def resources(case: ErrorContext, _: Any) -> Explained | None:
         return None
     kernel = _named(case, "")
     return case.told(
-        "kernel too large", f"the Triton kernel {kernel} does not fit the GPU".replace("  ", " "), f"out of resource: {found[1]}",
+        "kernel too large",
+        f"the Triton kernel {kernel} does not fit the GPU".replace("  ", " "),
+        f"out of resource: {found[1]}",
         "make it smaller: torch._inductor.config.max_fusion_size = 8, or realize_reads_threshold = 1; "
         "or leave the fusion out (rung inductor_nofuse)",
-        nodes=of_kernel(case.work, kernel), kernel=kernel,
-    )  # fmt: skip
+        nodes=of_kernel(case.work, kernel),
+        kernel=kernel,
+    )
 
 
 def not_python(case: ErrorContext, _: Any) -> Explained | None:
@@ -152,10 +169,18 @@ def not_python(case: ErrorContext, _: Any) -> Explained | None:
     kernel = kernel_of(generated(case.work), source) or _named(case, "")
     what = f"the source of the Triton kernel {kernel} is no Python" if kernel else "the generated code is no Python"
     return case.told(
-        _TRITON if kernel else "generated code is no Python", what, said, _FIX, nodes=of_kernel(case.work, kernel),
-        kernel=kernel, file=file, line=line, column=column, excerpt=excerpt(source, line, column),
+        _TRITON if kernel else "generated code is no Python",
+        what,
+        said,
+        _FIX,
+        nodes=of_kernel(case.work, kernel),
+        kernel=kernel,
+        file=file,
+        line=line,
+        column=column,
+        excerpt=excerpt(source, line, column),
         compiler_line=f"{file}:{line}:{f'{column}:' if column else ''} SyntaxError: {said}",
-    )  # fmt: skip
+    )
 
 
 def _told(case: ErrorContext, kernel: str, said: str, source: str, line: int | None, column: int | None) -> Explained:
@@ -163,10 +188,17 @@ def _told(case: ErrorContext, kernel: str, said: str, source: str, line: int | N
     first = said.splitlines()[0] if said else "no reason is given"
     at = f"{kernel or 'kernel'}:{line}:{column}: " if line is not None else ""
     return case.told(
-        _TRITON, f"Triton could not compile the kernel {kernel}".rstrip(), first, _FIX,
-        nodes=of_kernel(case.work, kernel), kernel=kernel, line=line, column=column,
-        excerpt=excerpt(source, line, column) if line is not None else "", compiler_line=f"{at}error: {first}",
-    )  # fmt: skip
+        _TRITON,
+        f"Triton could not compile the kernel {kernel}".rstrip(),
+        first,
+        _FIX,
+        nodes=of_kernel(case.work, kernel),
+        kernel=kernel,
+        line=line,
+        column=column,
+        excerpt=excerpt(source, line, column) if line is not None else "",
+        compiler_line=f"{at}error: {first}",
+    )
 
 
 def _is_import(case: ErrorContext) -> bool:
@@ -193,7 +225,8 @@ def _named(case: ErrorContext, source: str) -> str:
 
 
 def _after_caret(text: str) -> tuple[str, str]:
-    """Message and source of what stands behind "at 3:7:" in a worker's text: the message is the line below the caret."""
+    """Message and source of what stands behind "at 3:7:" in a worker's text: the message is the line below the
+    caret."""
     caret = re.search(r"^ *\^\n", text, re.MULTILINE)
     if caret is None:
         return "", text
@@ -215,7 +248,8 @@ _FUNCTION = re.compile(
 
 
 def excerpt(source: str, line: int, column: int | None = None, around: int = 3, tail: int | None = None) -> str:
-    """Numbered lines around a line, which is marked; `column` counts from 1 and gets a caret. "" when there is no such line."""
+    """Numbered lines around a line, which is marked; `column` counts from 1 and gets a caret. "" when there is no such
+    line."""
     lines = source.split("\n")
     if not 1 <= line <= len(lines):
         return ""

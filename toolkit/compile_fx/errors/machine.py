@@ -1,5 +1,7 @@
-"""Errors of the machine or the process, not of the graph: memory, disk, recursion, a compile worker that hangs or dies, a
-compiler that is not there, a GPU that is too old (for bfloat16 torch then leaves the graph uncompiled without an error).
+"""Errors of the machine or the process, not of the graph: memory, disk, recursion, a compile worker that hangs or dies,
+a
+compiler that is not there, a GPU that is too old (for bfloat16 torch then leaves the graph uncompiled without an
+error).
 
 >>> memory(case, None).kind
 'out of memory'
@@ -29,9 +31,11 @@ def memory(case: ErrorContext, _: Any) -> Explained | None:
     disk = next((one for one in case.chain if isinstance(one, OSError) and one.errno == errno.ENOSPC), None)
     if disk is not None or (case.find("CppCompileError") and "No space left on device" in case.text()):
         return case.told(
-            "disk full", f"the disk was full in the stage {case.stage}", case.said(),
+            "disk full",
+            f"the disk was full in the stage {case.stage}",
+            case.said(),
             "free some of it, or set TORCHINDUCTOR_CACHE_DIR to a folder elsewhere",
-        )  # fmt: skip
+        )
     one = case.find("MemoryError", "OutOfMemoryError")
     compiler = case.find("CppCompileError")
     said = next((line for line in _lines(case, compiler) if _MEMORY.search(line)), None)
@@ -44,8 +48,8 @@ def memory(case: ErrorContext, _: Any) -> Explained | None:
         else "use fewer compile workers (TORCHINDUCTOR_COMPILE_THREADS=1), or a machine with more memory"
     )
     return case.told(
-        "out of memory", f"memory ran out in the stage {case.stage}", said or case.said(), fix, nodes=case.nodes,
-    )  # fmt: skip
+        "out of memory", f"memory ran out in the stage {case.stage}", said or case.said(), fix, nodes=case.nodes
+    )
 
 
 def recursion(case: ErrorContext, _: Any) -> Explained | None:
@@ -55,12 +59,13 @@ def recursion(case: ErrorContext, _: Any) -> Explained | None:
     code, times = Counter(frame.f_code for frame in case.frames).most_common(1)[0]
     where = f"{code.co_name} ({Path(code.co_filename).name}:{code.co_firstlineno})"
     return case.told(
-        "recursion", f"the stage {case.stage} recursed too deep",
+        "recursion",
+        f"the stage {case.stage} recursed too deep",
         f"{where} was entered {counted(times, 'time')}; {case.said()}",
         "raise the limit before the compile (sys.setrecursionlimit(20000)) if the graph is deep; "
         "otherwise it is a defect of that function",
         nodes=case.nodes,
-    )  # fmt: skip
+    )
 
 
 def worker(case: ErrorContext, _: Any) -> Explained | None:
@@ -71,17 +76,21 @@ def worker(case: ErrorContext, _: Any) -> Explained | None:
         kernel = (late[1] or "") if late else ""
         of = f" of {kernel}" if kernel else ""
         return case.told(
-            "compile timed out", f"the compile{of} took too long in the stage {case.stage}", case.said(),
+            "compile timed out",
+            f"the compile{of} took too long in the stage {case.stage}",
+            case.said(),
             "look for a compiler that hangs (TORCHINDUCTOR_COMPILE_THREADS=1 compiles in this process), "
             "or raise TORCHINDUCTOR_COMPILE_WORKER_WAIT_TIMEOUT",
             kernel=kernel,
-        )  # fmt: skip
+        )
     if "compilation subprocess exited unexpectedly" in text or case.find("BrokenProcessPool"):
         return case.told(
-            "compile worker died", f"a compile worker ended in the stage {case.stage}", case.said(),
+            "compile worker died",
+            f"a compile worker ended in the stage {case.stage}",
+            case.said(),
             "set TORCHINDUCTOR_COMPILE_THREADS=1 to see the crash in this process; "
             "where the machine ran out of memory, dmesg says so",
-        )  # fmt: skip
+        )
     return None
 
 
@@ -101,19 +110,22 @@ def no_cpp_compiler(case: ErrorContext, error: Any) -> Explained:
     """No C++ compiler; a compile goes on as far as its code without one."""
     tried = re.findall(r"'([^']+)'", str(error)) or re.findall(r"Compiler: (\S+) is not found", str(error))
     return case.told(
-        _NO_COMPILER, f"no C++ compiler: the stage {case.stage} needs one for kernels on the CPU",
+        _NO_COMPILER,
+        f"no C++ compiler: the stage {case.stage} needs one for kernels on the CPU",
         f"{' and '.join(tried) or 'g++'} cannot be run (CXX, torch._inductor.config.cpp.cxx)",
         "install one (apt-get install g++, conda install gxx, xcode-select --install) or set CXX to it; "
         "graphdbg compile with --until codegen works without",
-    )  # fmt: skip
+    )
 
 
 def no_triton(case: ErrorContext, error: Any) -> Explained:
     """No Triton."""
     return case.told(
-        _NO_COMPILER, f"no Triton: the stage {case.stage} needs it for kernels on the GPU", "it is not installed, or too old",
+        _NO_COMPILER,
+        f"no Triton: the stage {case.stage} needs it for kernels on the GPU",
+        "it is not installed, or too old",
         "pip install triton, in the version that this torch names (pip show torch)",
-    )  # fmt: skip
+    )
 
 
 def no_program(case: ErrorContext, error: Any) -> Explained | None:
@@ -122,9 +134,11 @@ def no_program(case: ErrorContext, error: Any) -> Explained | None:
     if not re.search(r"(?:^|/)(?:nvcc|ptxas|ld|g\+\+|gcc|clang(?:\+\+)?|cl|hipcc)(?:-[\d.]+)?$", name):
         return None
     return case.told(
-        _NO_COMPILER, f"the stage {case.stage} could not run {name}", "there is no such program",
+        _NO_COMPILER,
+        f"the stage {case.stage} could not run {name}",
+        "there is no such program",
         f"install it, or name another one; what calls it: {case.said()}",
-    )  # fmt: skip
+    )
 
 
 def bf16(case: ErrorContext, error: Any) -> Explained | None:
@@ -139,18 +153,23 @@ def bf16(case: ErrorContext, error: Any) -> Explained | None:
         else "it takes or returns bfloat16"
     )
     return case.told(
-        "bfloat16 on an old GPU", f"bfloat16 cannot be compiled for {gpu}",
-        f"{held}, and this GPU has no bfloat16 of its own, so torch gives the graph up (SkipFrame) and runs it uncompiled",
-        "use float16 or float32 on it, or a GPU of compute capability 8.0 or more", nodes=_nodes(case, values),
-    )  # fmt: skip
+        "bfloat16 on an old GPU",
+        f"bfloat16 cannot be compiled for {gpu}",
+        f"{held}, and this GPU has no bfloat16 of its own, so torch gives the graph up (SkipFrame) and runs "
+        "it uncompiled",
+        "use float16 or float32 on it, or a GPU of compute capability 8.0 or more",
+        nodes=_nodes(case, values),
+    )
 
 
 def too_old(case: ErrorContext, error: Any) -> Explained:
     """Triton has no code for a GPU below 7.0."""
     return case.told(
-        "GPU too old for Triton", "the graph cannot be compiled for this GPU", str(error),
+        "GPU too old for Triton",
+        "the graph cannot be compiled for this GPU",
+        str(error),
         "use a GPU of compute capability 7.0 or more, the CPU, or torch.compile with backend aot_eager",
-    )  # fmt: skip
+    )
 
 
 def _gpu(case: ErrorContext) -> str:

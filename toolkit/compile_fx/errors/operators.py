@@ -1,4 +1,5 @@
-"""Operators that the path cannot take: no fake kernel, no lowering, no call in their place; values known at run time alone;
+"""Operators that the path cannot take: no fake kernel, no lowering, no call in their place; values known at run time
+alone;
 operands on different devices, with the inputs from which they come.
 
 >>> no_fake(case, None).fix
@@ -27,18 +28,26 @@ def depends_on_data(case: ErrorContext, error: Any) -> Explained:
         "DataDependentOutputException": "set torch._dynamo.config.capture_scalar_outputs = True",
     }
     return case.told(
-        "depends on data", f"{case.op} cannot be compiled{case.where}",
+        "depends on data",
+        f"{case.op} cannot be compiled{case.where}",
         f"its result depends on values that are known at run time alone: {_first(error)}",
-        settings.get(type(error).__name__, "say what is known of the value by torch._check(...)"), nodes=case.nodes,
-    )  # fmt: skip
+        settings.get(type(error).__name__, "say what is known of the value by torch._check(...)"),
+        nodes=case.nodes,
+    )
 
 
 def not_lowered(case: ErrorContext, error: Any) -> Explained:
     """Inductor has no rule for it, and calls none as it is."""
     op = case.op
     if type(error).__name__ == "MissingOperatorWithDecomp":
-        why = "Inductor has no lowering for it and calls none as it is (implicit_fallbacks is off), but torch can decompose it"
-        fix = "add it to torch._inductor.decomposition.decompositions, or give compile_fx a table with it (decompositions=)"
+        why = (
+            "Inductor has no lowering for it and calls none as it is (implicit_fallbacks is off), but torch can "
+            "decompose it"
+        )
+        fix = (
+            "add it to torch._inductor.decomposition.decompositions, or give compile_fx a table with it "
+            "(decompositions=)"
+        )
     else:
         why = (
             "Inductor has no lowering for it and calls none as it is (torch._inductor.config.implicit_fallbacks is off)"
@@ -57,11 +66,13 @@ def no_fake(case: ErrorContext, _: Any) -> Explained | None:
     if error is None and (plain is None or not _NO_FAKE.search(str(plain))):
         return None
     return case.told(
-        _UNSUPPORTED, f"{case.op} has no fake kernel{case.where}",
+        _UNSUPPORTED,
+        f"{case.op} has no fake kernel{case.where}",
         "tracing needs the shape, dtype and strides of its result without running it",
-        f'register one: @torch.library.register_fake("{_schema_name(case.op)}"), or a decomposition into operators that have one',
+        f'register one: @torch.library.register_fake("{_schema_name(case.op)}"), or a decomposition into '
+        "operators that have one",
         nodes=case.nodes,
-    )  # fmt: skip
+    )
 
 
 def aliases(case: ErrorContext, _: Any) -> Explained | None:
@@ -70,10 +81,12 @@ def aliases(case: ErrorContext, _: Any) -> Explained | None:
     if error is None:
         return None
     return case.told(
-        _UNSUPPORTED, f"{case.op} cannot be made functional{case.where}", _first(error),
+        _UNSUPPORTED,
+        f"{case.op} cannot be made functional{case.where}",
+        _first(error),
         "define it with torch.library.custom_op(..., mutates_args=...), which returns nothing that aliases an argument",
         nodes=case.nodes,
-    )  # fmt: skip
+    )
 
 
 def no_fallback(case: ErrorContext, _: Any) -> Explained | None:
@@ -81,12 +94,13 @@ def no_fallback(case: ErrorContext, _: Any) -> Explained | None:
     if not any(_makes_fallback(frame) for frame in case.frames):
         return None
     return case.told(
-        _UNSUPPORTED, f"{case.op} cannot be called from generated code{case.where}",
+        _UNSUPPORTED,
+        f"{case.op} cannot be called from generated code{case.where}",
         f"it has no lowering, and a fallback is not possible: {case.said()}",
         "give it a functional form (torch.library.custom_op), a decomposition, "
         f"or a lowering: @torch._inductor.lowering.register_lowering(torch.ops.{case.op})",
         nodes=case.nodes,
-    )  # fmt: skip
+    )
 
 
 def no_operator(case: ErrorContext, _: Any) -> Explained | None:
@@ -95,9 +109,12 @@ def no_operator(case: ErrorContext, _: Any) -> Explained | None:
     if found is None:
         return None
     return case.told(
-        _UNSUPPORTED, f"{found[1]} has no lowering{case.where}", "it is no ATen operator, and Inductor has no rule for it",
-        "trace the graph to ATen operators first (rung or stage capture), or register a lowering for it", nodes=case.nodes,
-    )  # fmt: skip
+        _UNSUPPORTED,
+        f"{found[1]} has no lowering{case.where}",
+        "it is no ATen operator, and Inductor has no rule for it",
+        "trace the graph to ATen operators first (rung or stage capture), or register a lowering for it",
+        nodes=case.nodes,
+    )
 
 
 def _makes_fallback(frame: Any) -> bool:
@@ -120,7 +137,8 @@ def _first(error: BaseException) -> str:
 
 
 _SAID = re.compile(
-    r"same device|different devices?\b|two (?:different )?devices|device mismatch|devices? (?:must|should) (?:match|be the same)",
+    r"same device|different devices?\b|two (?:different )?devices|device mismatch|devices? (?:must|should) "
+    r"(?:match|be the same)",
     re.IGNORECASE,
 )
 
@@ -136,12 +154,14 @@ def mixed(case: ErrorContext, _: Any) -> Explained | None:
     told = [f"{operand.name} is on {device}{_from(operand, device, run_by)}" for operand, device in where]
     devices = list(dict.fromkeys(device for _, device in where))
     return case.told(
-        "device mismatch", f"{case.op} cannot be compiled (node {node.name}): its operands are on different devices",
+        "device mismatch",
+        f"{case.op} cannot be compiled (node {node.name}): its operands are on different devices",
         ", ".join(told) if len(devices) > 1 else f"{case.said()} ({', '.join(told)})",
-        f"move them to one device before the model is compiled, {' or '.join(devices)}" if len(devices) > 1
+        f"move them to one device before the model is compiled, {' or '.join(devices)}"
+        if len(devices) > 1
         else "move all of them to one device before the model is compiled",
         nodes=case.nodes,
-    )  # fmt: skip
+    )
 
 
 def _device(node: Any, run_by: Any) -> str:

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from ..passes import NamedPass
 
 _GROUPS = {
-    "pre_grad_passes": "pre_grad", "_run_pre_dispatch_passes": "pre_grad", "joint_graph_passes": "joint",
+    "pre_grad_passes": "pre_grad",
+    "_run_pre_dispatch_passes": "pre_grad",
+    "joint_graph_passes": "joint",
     "post_grad_passes": "post_grad",
-}  # fmt: skip
+}
 
 
 def of_a_pass(case: ErrorContext, _: Any) -> Explained | None:
@@ -33,9 +35,14 @@ def of_a_pass(case: ErrorContext, _: Any) -> Explained | None:
     at = _at(case.nodes)
     own = f" ({function})" if function and function not in name else ""
     return case.told(
-        "pass failed", f"the pass {name}{own} failed{at}", case.said(), _way_out(name), nodes=case.nodes, pass_name=name,
+        "pass failed",
+        f"the pass {name}{own} failed{at}",
+        case.said(),
+        _way_out(name),
+        nodes=case.nodes,
+        pass_name=name,
         **_raised(case),
-    )  # fmt: skip
+    )
 
 
 def anything(case: ErrorContext) -> Explained:
@@ -46,15 +53,22 @@ def anything(case: ErrorContext) -> Explained:
     at = _at(case.nodes)
     if case.find("LoweringException") is not None and case.nodes:
         return case.told(
-            "lowering failed", f"the lowering of {case.op} failed{at}", case.said(),
-            "ask graphdbg bisect whether a fallback of this operator avoids it; minify makes the smallest graph that fails",
-            nodes=case.nodes, **_raised(case),
-        )  # fmt: skip
+            "lowering failed",
+            f"the lowering of {case.op} failed{at}",
+            case.said(),
+            "ask graphdbg bisect whether a fallback of this operator avoids it; minify makes the smallest "
+            "graph that fails",
+            nodes=case.nodes,
+            **_raised(case),
+        )
     return case.told(
-        "stage failed", f"the stage {case.stage} failed{at}", case.said(),
-        "ask graphdbg bisect for the pass or setting behind it, minify for the smallest graph that fails", nodes=case.nodes,
+        "stage failed",
+        f"the stage {case.stage} failed{at}",
+        case.said(),
+        "ask graphdbg bisect for the pass or setting behind it, minify for the smallest graph that fails",
+        nodes=case.nodes,
         **_raised(case),
-    )  # fmt: skip
+    )
 
 
 def pass_named(case: ErrorContext) -> tuple[str, str] | None:

@@ -20,7 +20,8 @@ from .table import PASSES, NamedPass
 
 
 def told(skip: Collection[tuple[str, str]], reports: Collection[PassReport]) -> list[str]:
-    """A sentence for each pass to be skipped: how often it was, or that it never ran. `reports`: of the whole compile."""
+    """A sentence for each pass to be skipped: how often it was, or that it never ran. `reports`: of the whole
+    compile."""
     return [_told(stage, name, reports) for stage, name in sorted(skip)]
 
 
@@ -43,8 +44,18 @@ def _of_family(stage: str, group: str, name: str) -> bool:
 
 
 __all__ = [
-    "PASSES", "REWRITING", "Matched", "NamedPass", "PassReport", "asked", "known", "listing", "names", "resolve", "told",
-]  # fmt: skip
+    "PASSES",
+    "REWRITING",
+    "Matched",
+    "NamedPass",
+    "PassReport",
+    "asked",
+    "known",
+    "listing",
+    "names",
+    "resolve",
+    "told",
+]
 
 
 @dataclass
@@ -61,7 +72,8 @@ class Matched:
 class PassReport:
     """One run of one pass.
 
-    `graph`: path of the graph inside the stage's, "" for that itself (`true_graph_0` is a body of cond). `inside`: the pass
+    `graph`: path of the graph inside the stage's, "" for that itself (`true_graph_0` is a body of cond). `inside`: the
+    pass
     that ran it. `seconds` includes passes inside. `removed` and `added` count operators; `rewired` nodes that got other
     arguments; `reordered`: nodes that stayed stand in another order. Values in `meta` are not compared.
     """

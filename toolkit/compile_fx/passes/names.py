@@ -1,4 +1,5 @@
-"""Names of passes as people write them, to the passes meant: `post_grad.remove_noop_ops`, or bare for every stage that has one.
+"""Names of passes as people write them, to the passes meant: `post_grad.remove_noop_ops`, or bare for every stage that
+has one.
 
 A pattern of a group is `joint.attention_patterns/pointless_convert`, or bare where its name is known. Stages are also
 understood as `graphdbg bisect` prints them (`post_grad_passes.remove_noop_ops`). Must not import torch.
@@ -23,8 +24,10 @@ REWRITING = ("pre_grad", "joint", "post_grad")
 """The stages that consist of passes."""
 _STAGES = {
     **{name: name for name in REWRITING},
-    "pre_grad_passes": "pre_grad", "joint_graph_passes": "joint", "post_grad_passes": "post_grad",
-}  # fmt: skip
+    "pre_grad_passes": "pre_grad",
+    "joint_graph_passes": "joint",
+    "post_grad_passes": "post_grad",
+}
 
 
 def names(stage: str | None = None) -> list[str]:
@@ -33,7 +36,8 @@ def names(stage: str | None = None) -> list[str]:
 
 
 def listing() -> str:
-    """All passes as text, a line each: the name, other names, what it does, when it runs, and whether it can be skipped."""
+    """All passes as text, a line each: the name, other names, what it does, when it runs, and whether it can be
+    skipped."""
     return "\n".join(_line(one) for one in PASSES.values())
 
 
@@ -46,7 +50,8 @@ def known(stage: str, name: str) -> NamedPass | None:
 
 
 def resolve(name: str) -> list[tuple[str, str]]:
-    """(stage, name) of each pass meant, a pattern as (stage, group/pattern). Raises UsageError for a name that is none."""
+    """(stage, name) of each pass meant, a pattern as (stage, group/pattern). Raises UsageError for a name that is
+    none."""
     stage, bare = _split(name)
     stages = (stage,) if stage else REWRITING
     group, slash, pattern = bare.partition("/")
@@ -64,7 +69,8 @@ def resolve(name: str) -> list[tuple[str, str]]:
 
 
 def asked(skip: Iterable[str]) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
-    """What to skip as (stages, passes). Raises UsageError for unknown names and for passes that no graph can do without.
+    """What to skip as (stages, passes). Raises UsageError for unknown names and for passes that no graph can do
+    without.
 
     Where a bare name means several passes, those that can be skipped are, if there is one.
     """

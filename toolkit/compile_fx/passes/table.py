@@ -1,6 +1,8 @@
-"""The named passes of pre_grad, joint and post_grad, in the order in which they run. Names are torch's own where they tell.
+"""The named passes of pre_grad, joint and post_grad, in the order in which they run. Names are torch's own where they
+tell.
 
-Where they do not (`pass_pattern_0` is in two stages, group fusions are called `post_grad_custom_pre_pass`), the pass has a
+Where they do not (`pass_pattern_0` is in two stages, group fusions are called `post_grad_custom_pre_pass`), the pass
+has a
 readable name here and torch's is its alias. Read on torch 2.11.0 and 2.13.0. Must not import torch.
 
 >>> PASSES["joint", "softmax_patterns"].aliases
@@ -16,7 +18,8 @@ from dataclasses import dataclass
 class NamedPass:
     """One pass. `needed`: why it cannot be skipped; with `needed_for` only in a graph that has one of these operators.
 
-    `when`: what turns it on, "" where it always runs. `patterns`: names of the patterns that a group of them tries, with `*`.
+    `when`: what turns it on, "" where it always runs. `patterns`: names of the patterns that a group of them tries,
+    with `*`.
     `only`: the torch that has it, "" for all that were checked.
     """
 
@@ -50,31 +53,75 @@ _RANDOM = ("aten.rand.default", "aten.randn.default", "aten.native_dropout.defau
 _PAD_MM = ("mm_pattern*", "addmm_pattern*", "bmm_pattern*")
 
 PRE_GRAD_PATTERNS = (
-    "normalization_pass", "remove_split_with_size_one_pass", "merge_getitem_cat_pass", "merge_stack_tahn_unbind_pass",
-    "merge_splits_pass", "mutate_cat_pass", "split_cat_pass", "unbind_stack_pass", "split_cat_to_slices_pass",
-    "unbind_cat_to_view_pass", "split_stack_to_cats_pass", "unbind_stack_to_slices_pass",
-    "move_reshape_out_of_split_stack_pass", "einsum_to_pointwise_pass",
-)  # fmt: skip
+    "normalization_pass",
+    "remove_split_with_size_one_pass",
+    "merge_getitem_cat_pass",
+    "merge_stack_tahn_unbind_pass",
+    "merge_splits_pass",
+    "mutate_cat_pass",
+    "split_cat_pass",
+    "unbind_stack_pass",
+    "split_cat_to_slices_pass",
+    "unbind_cat_to_view_pass",
+    "split_stack_to_cats_pass",
+    "unbind_stack_to_slices_pass",
+    "move_reshape_out_of_split_stack_pass",
+    "einsum_to_pointwise_pass",
+)
 PRE_GRAD_FUSIONS = (
-    "batch_linear_lhs", "batch_linear", "batch_layernorm", "batch_tanh", "batch_sigmoid", "batch_relu", "batch_detach",
-    "batch_nan_to_num", "batch_clamp", "batch_dropout",
-)  # fmt: skip
+    "batch_linear_lhs",
+    "batch_linear",
+    "batch_layernorm",
+    "batch_tanh",
+    "batch_sigmoid",
+    "batch_relu",
+    "batch_detach",
+    "batch_nan_to_num",
+    "batch_clamp",
+    "batch_dropout",
+)
 POST_GRAD_PATTERNS = (
-    "normalization_aten_pass", "decompose_mm_pass", "unbind_stack_aten_pass", "shape_padding_multiplier",
-    "pad_aten_mm_pass", "split_cat_aten_pass", "select_cat_aten_pass", "move_view_after_cat_aten_pass",
-)  # fmt: skip
+    "normalization_aten_pass",
+    "decompose_mm_pass",
+    "unbind_stack_aten_pass",
+    "shape_padding_multiplier",
+    "pad_aten_mm_pass",
+    "split_cat_aten_pass",
+    "select_cat_aten_pass",
+    "move_view_after_cat_aten_pass",
+)
 POST_GRAD_FUSIONS = (
-    "batch_linear_post_grad", "group_linear", "batch_aten_tanh", "batch_aten_sigmoid", "batch_aten_relu",
-    "batch_aten_add", "batch_aten_sub", "batch_aten_div", "batch_aten_mul",
-)  # fmt: skip
+    "batch_linear_post_grad",
+    "group_linear",
+    "batch_aten_tanh",
+    "batch_aten_sigmoid",
+    "batch_aten_relu",
+    "batch_aten_add",
+    "batch_aten_sub",
+    "batch_aten_div",
+    "batch_aten_mul",
+)
 PREDISPATCH = (
-    "normalization_pass_aten", "normalize_node_kwargs_pass", "remove_noop_pass", "relu_nan_to_num",
-    "fuse_chunk_reshape_concat_pass", "fuse_chunk_squeeze_cat_pass", "merge_concats_pass", "fuse_split_linear_add_pass",
-    "remove_reshape_pass", "fuse_parallel_linear_pass", "remove_split_ops_pass", "stack_to_unsqueeze_pass",
-    "fuse_chunk_reshape_unsqueeze_concat_pass", "fuse_split_getitem_squeeze_cat", "use_triton_dot_compress",
-    "use_triton_lce_replace_simple_LCE", "use_triton_lce_replace_normal_LCE", "use_matmul_fuse_lce_replace_first_LCE",
+    "normalization_pass_aten",
+    "normalize_node_kwargs_pass",
+    "remove_noop_pass",
+    "relu_nan_to_num",
+    "fuse_chunk_reshape_concat_pass",
+    "fuse_chunk_squeeze_cat_pass",
+    "merge_concats_pass",
+    "fuse_split_linear_add_pass",
+    "remove_reshape_pass",
+    "fuse_parallel_linear_pass",
+    "remove_split_ops_pass",
+    "stack_to_unsqueeze_pass",
+    "fuse_chunk_reshape_unsqueeze_concat_pass",
+    "fuse_split_getitem_squeeze_cat",
+    "use_triton_dot_compress",
+    "use_triton_lce_replace_simple_LCE",
+    "use_triton_lce_replace_normal_LCE",
+    "use_matmul_fuse_lce_replace_first_LCE",
     "use_matmul_lce_replace_normal_LCE",
-)  # fmt: skip
+)
 
 
 def _optional(stage: str, names: tuple[str, ...], does: str) -> tuple[NamedPass, ...]:
@@ -122,7 +169,8 @@ _JOINT = (
     NamedPass("joint", "softmax_patterns", "softmax of scaled values without overflow", aliases=("pass_pattern_1",),
               patterns=("mul_softmax_pattern", "div_softmax_pattern")),
     NamedPass("joint", "replace_random_passes", "random operators to Inductor's own generator",
-              needed="lowering has no rule for random operators of eager; fallback_random=True keeps them in both places",
+              needed="lowering has no rule for random operators of eager; fallback_random=True keeps them in both "
+              "places",
               needed_for=_RANDOM, patterns=("replace_random", "replace_randint")),
     NamedPass("joint", "fuse_seed_creation_pass", "one tensor for all seeds, inside replace_random_passes",
               needed=_NO_RULE.format("a single seed"), needed_for=("prims.inductor_seed.default",)),

@@ -1,8 +1,11 @@
 """Sees and skips single passes while a stage runs on this thread.
 
-Torch's functions are replaced by ones that ask for this thread's watch (`torch_private.replacing`). A watch compares the graph
-before and after a pass by its nodes' identities: it reads the graph and changes nothing. Nothing public tells of a single pass:
-torch has `config.disabled_passes`, which compares parts of names and is one for all stages, and its bisector, which works through
+Torch's functions are replaced by ones that ask for this thread's watch (`torch_private.replacing`). A watch compares
+the graph
+before and after a pass by its nodes' identities: it reads the graph and changes nothing. Nothing public tells of a
+single pass:
+torch has `config.disabled_passes`, which compares parts of names and is one for all stages, and its bisector, which
+works through
 files and environment variables. What a torch lacks is left out.
 
 >>> with watched("joint", reports, skip={("joint", "remove_noop_ops")}):
@@ -41,7 +44,8 @@ Snapshot = list[tuple[Any, Any, Any, Any]]
 
 
 def snapshot(gm: Any) -> Snapshot:
-    """(node, target, args, kwargs) of each node, in order. Arguments compare by identity: fx makes new ones on each change."""
+    """(node, target, args, kwargs) of each node, in order. Arguments compare by identity: fx makes new ones on each
+    change."""
     graph = getattr(gm, "graph", gm)
     return [(node, node.target, node.args, node.kwargs) for node in graph.nodes]
 
@@ -134,9 +138,10 @@ class StageWatch:
         in_way = [node.name for node in nodes if str(node.target) in row.needed_for]
         if in_way:
             raise UsageError(
-                f"the pass {row.full_name} cannot be skipped for this graph", f"{row.needed} (node {in_way[0]})",
+                f"the pass {row.full_name} cannot be skipped for this graph",
+                f"{row.needed} (node {in_way[0]})",
                 "leave it in",
-            )  # fmt: skip
+            )
 
 
 def compare(report: PassReport, before: Snapshot, after: Snapshot) -> None:
@@ -206,7 +211,8 @@ def at_graph(gm: Any, path: str) -> contextlib.AbstractContextManager[None]:
 
 
 def _seen(asks: Callable[..., tuple[str, Any, Any] | None], original: Function) -> Function:
-    """A pass behind this thread's watch: `asks(watch, *args)` gives its name, its graph and what it returns when skipped."""
+    """A pass behind this thread's watch: `asks(watch, *args)` gives its name, its graph and what it returns when
+    skipped."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         watch = current()
@@ -261,8 +267,10 @@ _SUBSYSTEMS = {"pre_grad_passes": "pre_grad", "joint_graph_passes": "joint", "po
 class PassCall(NamedTuple):
     """A pass that is called by name from a module, with no observer: replaced there.
 
-    `gives`: what it returns when it is skipped, "graph" for the first argument, "count" for 0. `inside`: the pass that calls it.
-    `torchs`: its row of the table, where that has another name. `switch`: the setting without which torch does not import it.
+    `gives`: what it returns when it is skipped, "graph" for the first argument, "count" for 0. `inside`: the pass that
+    calls it.
+    `torchs`: its row of the table, where that has another name. `switch`: the setting without which torch does not
+    import it.
     """
 
     stage: str
@@ -274,29 +282,39 @@ class PassCall(NamedTuple):
 
 
 _CALLS = (
-    PassCall("post_grad", "view_to_reshape"), PassCall("post_grad", "fake_tensor_prop"),
+    PassCall("post_grad", "view_to_reshape"),
+    PassCall("post_grad", "fake_tensor_prop"),
     PassCall("post_grad", "incremental_update", torchs="FakeTensorUpdater.incremental_update"),
-    PassCall("pre_grad", "numpy_compat_normalization"), PassCall("pre_grad", "sink_cat_after_pointwise", "graph"),
-    PassCall("pre_grad", "linear_permute_fusion", "graph"), PassCall("pre_grad", "permute_linear_fusion", "graph"),
-    PassCall("pre_grad", "permute_matmul_fusion", "graph"), PassCall("pre_grad", "remove_identity", "graph"),
-    PassCall("pre_grad", "fuse_conv_bn", "graph"), PassCall("pre_grad", "stable_topological_sort", torchs="pre_grad_sort"),
+    PassCall("pre_grad", "numpy_compat_normalization"),
+    PassCall("pre_grad", "sink_cat_after_pointwise", "graph"),
+    PassCall("pre_grad", "linear_permute_fusion", "graph"),
+    PassCall("pre_grad", "permute_linear_fusion", "graph"),
+    PassCall("pre_grad", "permute_matmul_fusion", "graph"),
+    PassCall("pre_grad", "remove_identity", "graph"),
+    PassCall("pre_grad", "fuse_conv_bn", "graph"),
+    PassCall("pre_grad", "stable_topological_sort", torchs="pre_grad_sort"),
     PassCall("pre_grad", "quant_lift_up"),
-    PassCall("joint", "canonicalize_aten_ir_passes"), PassCall("joint", "replace_random_passes", "count"),
+    PassCall("joint", "canonicalize_aten_ir_passes"),
+    PassCall("joint", "replace_random_passes", "count"),
     PassCall("joint", "fuse_seed_creation_pass", "count", "replace_random_passes"),
     PassCall("joint", "fuse_offset_creation_pass", "count", "replace_random_passes"),
     PassCall("joint", "stable_topological_sort", torchs="joint_sort"),
-    PassCall("post_grad", "remove_fsdp2_unsharded_param_graph_input_usage"), PassCall("post_grad", "concat_linear_woq_int4"),
-    PassCall("post_grad", "micro_pipeline_tp_pass"), PassCall("post_grad", "stable_topological_sort", torchs="post_grad_sort"),
+    PassCall("post_grad", "remove_fsdp2_unsharded_param_graph_input_usage"),
+    PassCall("post_grad", "concat_linear_woq_int4"),
+    PassCall("post_grad", "micro_pipeline_tp_pass"),
+    PassCall("post_grad", "stable_topological_sort", torchs="post_grad_sort"),
     PassCall("joint", "auto_chunker", "graph", torchs="auto_chunk", switch="auto_chunker.enable"),
     PassCall("post_grad", "grouped_gemm_pass", switch="cpp.enable_grouped_gemm_template"),
     PassCall("post_grad", "spmd_check", switch="aten_distributed_optimizations.spmd_check"),
-)  # fmt: skip
+)
 
 
 def calls() -> Iterator[tuple[PassCall, Any, str]]:
     """Passes called by name, as far as this torch has them, each with the module or class and the attribute."""
     for call in _CALLS:
-        if (not call.switch or setting("inductor", call.switch)[1]) and t.optional(call.torchs or call.name) is not None:
+        if (not call.switch or setting("inductor", call.switch)[1]) and t.optional(
+            call.torchs or call.name
+        ) is not None:
             yield call, *t.home(call.torchs or call.name)
 
 
@@ -312,10 +330,7 @@ def stage_of(observer: Any) -> str | None:
 
 def applied_bare() -> dict[int, tuple[str, str]]:
     """Groups of patterns that are applied without an observer: id -> (stage, name)."""
-    found = {
-        id(t.early_patterns): ("joint", "early_patterns"),
-        id(t.B2B_GEMM_PASS): ("post_grad", "b2b_gemm_pass"),
-    }
+    found = {id(t.early_patterns): ("joint", "early_patterns"), id(t.B2B_GEMM_PASS): ("post_grad", "b2b_gemm_pass")}
     found |= {id(group): ("pre_grad", name) for name, group in t.PRE_GRAD_PATTERNS.items()}
     return found
 

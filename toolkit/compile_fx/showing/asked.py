@@ -23,9 +23,13 @@ from ...triton.targets import CHIPS, DEFAULT, FORMS, target_of
 from ..stage import NAMES, STAGES, first_stage, order, reaches
 
 REWRITING = tuple(name for name, stage in STAGES.items() if stage.rewrites)
-_GRAPHS = {"pre_grad": ("dynamo",), "capture": ("pre_grad", "dynamo"), "joint": ("joint", "inference", "pre_grad", "dynamo"),
-           "partition": ("joint", "joint_passed", "pre_grad", "dynamo"),
-           "post_grad": ("forward", "backward", "inference", "joint", "dynamo")}  # fmt: skip
+_GRAPHS = {
+    "pre_grad": ("dynamo",),
+    "capture": ("pre_grad", "dynamo"),
+    "joint": ("joint", "inference", "pre_grad", "dynamo"),
+    "partition": ("joint", "joint_passed", "pre_grad", "dynamo"),
+    "post_grad": ("forward", "backward", "inference", "joint", "dynamo"),
+}
 _BEHIND_GRAPHS = "it makes no graph"
 _RECORDED_ON = re.compile(r"DeviceProperties\(type='cuda'[^)]*\bcc=(\d+)")
 
@@ -39,7 +43,8 @@ def entry_of(saved: SavedGraph, package: str = "") -> str:
 
 
 def sibling(saved: SavedGraph, stages: Sequence[str]) -> str:
-    """The address of a graph of the same compile that was recorded at the first of `stages` that there is; else empty."""
+    """The address of a graph of the same compile that was recorded at the first of `stages` that there is; else
+    empty."""
     if saved.run is None:
         return ""
     head = saved.local_id.rpartition("/")[0]
@@ -107,7 +112,8 @@ def check_skip(saved: SavedGraph, names: Sequence[str]) -> None:
 
 
 def check_emit(kinds: Sequence[str], target: str | None, *, device: str | None, folder: Path | None) -> list[str]:
-    """The forms of single kernels among `kinds`. Raises UsageError for kinds that are unknown, or what cannot be printed."""
+    """The forms of single kernels among `kinds`. Raises UsageError for kinds that are unknown, or what cannot be
+    printed."""
     for kind in kinds:
         if kind not in ("source", *FORMS):
             near = difflib.get_close_matches(kind, ("source", *FORMS), 1)
@@ -134,13 +140,18 @@ def target_for(saved: SavedGraph, named: str | None) -> str:
 
 
 def check_package(path: Path, others: Mapping[str, object]) -> None:
-    """Raises before anything is compiled where no package can be written to `path`, or with options that stop before its end."""
+    """Raises before anything is compiled where no package can be written to `path`, or with options that stop before
+    its end."""
     if path.suffix != ".pt2":
-        raise UsageError(f"cannot write a package to {path}", "torch loads only files whose name ends in .pt2", "add it")
+        raise UsageError(
+            f"cannot write a package to {path}", "torch loads only files whose name ends in .pt2", "add it"
+        )
     if path.exists():
         raise UsageError(f"{path} is there already", "nothing is overwritten", "name another file")
     if given := [name for name, value in others.items() if value]:
-        raise UsageError("--package runs every stage as it is", f"{given[0]} asks for something else", f"leave {given[0]} out")
+        raise UsageError(
+            "--package runs every stage as it is", f"{given[0]} asks for something else", f"leave {given[0]} out"
+        )
 
 
 def _has_backward(saved: SavedGraph) -> bool:

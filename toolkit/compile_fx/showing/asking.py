@@ -1,6 +1,8 @@
-"""Asks a child to compile a graph and keeps what it reports as one document, row by row while they come. Imports no torch.
+"""Asks a child to compile a graph and keeps what it reports as one document, row by row while they come. Imports no
+torch.
 
-The child reports before and after each stage, so that a segfault, a hang, or memory that ran out leaves every row from before
+The child reports before and after each stage, so that a segfault, a hang, or memory that ran out leaves every row from
+before
 it, and the name of the stage that did not end.
 
 >>> told = compiled(saved, Request(until="lower"), server, watch=print)
@@ -83,9 +85,13 @@ class _Telling:
         self.watch, self.request = watch, request
         record, entered = saved.record, entry_of(saved, request.package)
         self.document = CompileRecord(
-            saved.name, saved.stage, entered, recorded_with=record.versions.get("torch", ""), until=request.until or "",
+            saved.name,
+            saved.stage,
+            entered,
+            recorded_with=record.versions.get("torch", ""),
+            until=request.until or "",
             skip=list(request.skip),
-        )  # fmt: skip
+        )
         self.open: list[tuple[str, str]] = []
 
     def take(self, event: dict[str, Any]) -> None:
@@ -121,9 +127,10 @@ class _Telling:
             return
         part, stage = self.open[-1] if self.open else ("", answer.stage or "loading the graph")
         how = {
-            "signal": f"killed by {answer.signal}", "timeout": f"still in it after {self.request.limit_s:g} s",
+            "signal": f"killed by {answer.signal}",
+            "timeout": f"still in it after {self.request.limit_s:g} s",
             "memory": "memory ran out",
-        }.get(answer.status, f"ended by {answer.error.type}" if answer.error else answer.status)  # fmt: skip
+        }.get(answer.status, f"ended by {answer.error.type}" if answer.error else answer.status)
         kind = {"signal": answer.signal, "timeout": "Timeout", "memory": "OutOfMemory"}.get(answer.status, "")
         self._died(part, stage, kind or (answer.error.type if answer.error else ""), how, answer.output[-4000:])
         if answer.error is not None and self.document.error is not None:
@@ -141,7 +148,9 @@ class _Telling:
             "OutOfMemory": "close what else runs, or try --until schedule",
         }
         inside = f"{how} in {stage}" + (f" of {part}" if part else "")
-        self.document.error = CompileFailure(stage, kind, inside, part, DEATH, excerpt=output, advice=advice.get(kind, ""))
+        self.document.error = CompileFailure(
+            stage, kind, inside, part, DEATH, excerpt=output, advice=advice.get(kind, "")
+        )
         for open_part, open_stage in reversed(self.open):
             innermost = (open_part, open_stage) == (part, stage)
             why = how if innermost else f"{stage} inside it did not end"

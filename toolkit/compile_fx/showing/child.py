@@ -1,7 +1,8 @@
 # pyright: basic
 """What a child does for `graphdbg compile`: compiles a saved graph for fake inputs and tells of each stage as it goes.
 
-No tensor of the graph's inputs is made, and nothing is run; with `device` everything is moved, for which inputs are made up. Must
+No tensor of the graph's inputs is made, and nothing is run; with `device` everything is moved, for which inputs are
+made up. Must
 run in a child: a compile may not live through it. No compile cache is read or written.
 
 >>> ask("graphdbg.toolkit.compile_fx.showing.child:task", {"path": "run/0_0/forward", ...}, server=server)
@@ -56,7 +57,8 @@ _NO_DEVICE = (
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """Compiles; returns {} when all went well or a stage failed, which the events then say. Raises what a user can mend."""
+    """Compiles; returns {} when all went well or a stage failed, which the events then say. Raises what a user can
+    mend."""
     mark("load the graph")
     saved = load_graph(payload["path"])
     request = msgspec.convert(payload, Request)
@@ -72,7 +74,9 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
         until = "codegen"
         case.notes.append(f"{why}; so it stops after codegen, and --target cuda:90 shows its kernels for a GPU")
     count = sum(len(part.graph.nodes) for part in case.gm.modules() if isinstance(part, torch.fx.GraphModule))
-    tell("start", devices=devices, lacking=lacking, torch=str(torch.__version__), nodes=count, notes=case.notes, **about)
+    tell(
+        "start", devices=devices, lacking=lacking, torch=str(torch.__version__), nodes=count, notes=case.notes, **about
+    )
     began = time.perf_counter()
     try:
         with patterns_without_device() if lacking or request.target else contextlib.nullcontext():
@@ -90,7 +94,8 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _case(saved: SavedGraph, device: str | None) -> Live:
-    """The graph on fake values: recorded ones, with their symbols; of inputs of which too little is known, or moved ones, fakes
+    """The graph on fake values: recorded ones, with their symbols; of inputs of which too little is known, or moved
+    ones, fakes
     of made-up inputs."""
     if device is None:
         gm, fakes, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
@@ -140,7 +145,8 @@ def _compile(case: Live, teller: Teller, request: Request, until: str | None) ->
 
 
 class _Onto(Observer):
-    """Puts graphs onto the pretended GPU behind AOTAutograd, whose engine takes no tensors of a GPU that torch does not have."""
+    """Puts graphs onto the pretended GPU behind AOTAutograd, whose engine takes no tensors of a GPU that torch does not
+    have."""
 
     def before(self, stage: Stage, work: Work) -> None:
         if stage.name == "joint":
@@ -163,7 +169,8 @@ def _mistake(error: BaseException | None) -> GraphdbgError | None:
 
 
 def _trouble(error: BaseException, teller: Teller, lacking: Sequence[str]) -> CompileFailure:
-    """The account of an error: in which stage, of what type (the one that torch wrapped), behind which nodes, at which lines."""
+    """The account of an error: in which stage, of what type (the one that torch wrapped), behind which nodes, at which
+    lines."""
     account = carried(error) or explain(error, teller.work, teller.failed or "entering")
     inner = getattr(error, "inner_exception", None) or error
     part = teller.name_of(teller.work) if teller.work is not None else ""

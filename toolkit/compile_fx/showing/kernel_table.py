@@ -32,11 +32,16 @@ FOLDED = "folded into others by lowering: no kernel names it"
 def kernel_table(part: PartRow, *, terminal: bool = False) -> str:
     """The kernels of a part in the order of their calls, and the map between nodes and kernels in a line."""
     columns = [
-        Column("kernel", style="bold"), Column("kind", style="cyan"), Column("nodes", right=True, expendable=4),
-        Column("read", right=True, expendable=1), Column("written", right=True, expendable=1),
+        Column("kernel", style="bold"),
+        Column("kind", style="cyan"),
+        Column("nodes", right=True, expendable=4),
+        Column("read", right=True, expendable=1),
+        Column("written", right=True, expendable=1),
         Column("FLOPs", right=True, expendable=1),
-        Column("FLOP/byte", right=True, expendable=2), Column("line", style="green"), Column("fused", expendable=3),
-    ]  # fmt: skip
+        Column("FLOP/byte", right=True, expendable=2),
+        Column("line", style="green"),
+        Column("fused", expendable=3),
+    ]
     shown = part.kernels[:MOST_ROWS] if terminal else part.kernels
     table = render(columns, [_row(row, terminal) for row in shown], terminal=terminal).rstrip("\n")
     lines = [table]
@@ -55,11 +60,18 @@ def summary(node_to_kernel: Mapping[str, Sequence[str]], without: Mapping[str, s
     if not without:
         return text
     words = {
-        VIEW: ("view", "views"), DEAD: ("unused", "unused"), SIZE: ("size", "sizes"),
-        REWRITTEN: ("rewritten by post_grad", "rewritten by post_grad"), FOLDED: ("folded", "folded"),
-    }  # fmt: skip
-    counts = Counter(words.get(why, ("part of another's result", "parts of another's result")) for why in without.values())
-    return f"{text}, {len(without)} in none ({', '.join(counted(count, *word) for word, count in counts.most_common())})"
+        VIEW: ("view", "views"),
+        DEAD: ("unused", "unused"),
+        SIZE: ("size", "sizes"),
+        REWRITTEN: ("rewritten by post_grad", "rewritten by post_grad"),
+        FOLDED: ("folded", "folded"),
+    }
+    counts = Counter(
+        words.get(why, ("part of another's result", "parts of another's result")) for why in without.values()
+    )
+    return (
+        f"{text}, {len(without)} in none ({', '.join(counted(count, *word) for word, count in counts.most_common())})"
+    )
 
 
 def buffer_table(buffers: list[BufferRow]) -> str:
@@ -76,9 +88,16 @@ def _row(row: KernelRow, terminal: bool) -> list[str]:
     label = _cut(row.label) if terminal else row.label
     flops = "-" if row.flops == 0 else _about(count_text(row.flops), row)
     return [
-        label, row.kind, str(len(row.nodes)), _about(size_text(row.bytes_read), row), _about(size_text(row.bytes_written), row),
-        flops, rate, row.lines[0] if row.lines else "", names,
-    ]  # fmt: skip
+        label,
+        row.kind,
+        str(len(row.nodes)),
+        _about(size_text(row.bytes_read), row),
+        _about(size_text(row.bytes_written), row),
+        flops,
+        rate,
+        row.lines[0] if row.lines else "",
+        names,
+    ]
 
 
 def _about(amount: str, row: KernelRow) -> str:
@@ -98,13 +117,18 @@ def compiled_table(part: PartRow, *, terminal: bool = False) -> str:
     """One row for each candidate, in the order of the kernels."""
     compared = any(row.recorded for row in part.compiled)
     columns = [
-        Column("kernel", style="bold"), Column("config", expendable=1), Column("regs", right=True),
-        Column("spills", right=True), Column("shared", right=True),
-    ]  # fmt: skip
+        Column("kernel", style="bold"),
+        Column("config", expendable=1),
+        Column("regs", right=True),
+        Column("spills", right=True),
+        Column("shared", right=True),
+    ]
     if compared:
         columns.append(Column("recorded", expendable=2))
     columns.append(Column("line", style="green", expendable=3))
-    return render(columns, [_compiled(row, part.kernels, compared) for row in part.compiled], terminal=terminal).rstrip("\n")
+    return render(columns, [_compiled(row, part.kernels, compared) for row in part.compiled], terminal=terminal).rstrip(
+        "\n"
+    )
 
 
 def _compiled(row: CompiledRow, kernels: Sequence[KernelRow], compared: bool) -> list[str]:
@@ -150,7 +174,8 @@ def failed_kernels(told: CompileRecord) -> list[CompiledRow]:
 
 
 def forms_of(work: Path, told: CompileRecord, kinds: Sequence[str], kernel: str) -> str:
-    """The text forms of each kernel's first candidate, each below a comment that names it. `kernel`: only names with this."""
+    """The text forms of each kernel's first candidate, each below a comment that names it. `kernel`: only names with
+    this."""
     texts: list[str] = []
     for part in told.parts:
         for row in part.compiled:
@@ -159,7 +184,9 @@ def forms_of(work: Path, told: CompileRecord, kinds: Sequence[str], kernel: str)
             for kind in kinds:
                 if kind in _COMMENT and kind in row.files:
                     text = (work / part.part / "triton" / row.files[kind]).read_text(encoding="utf-8")
-                    texts.append(f"{_COMMENT[kind]} ---------- {row.name}  {row.config}  {kind}, {told.target}\n{text.strip()}\n")
+                    texts.append(
+                        f"{_COMMENT[kind]} ---------- {row.name}  {row.config}  {kind}, {told.target}\n{text.strip()}\n"
+                    )
     return "\n".join(texts)
 
 

@@ -30,7 +30,8 @@ class Amount(msgspec.Struct):
 
 
 class PassRow(msgspec.Struct, omit_defaults=False):
-    """One pass that ran, or was skipped, inside a stage. `graph`: of the bodies inside, "" for the stage's own. `changes`: in how
+    """One pass that ran, or was skipped, inside a stage. `graph`: of the bodies inside, "" for the stage's own.
+    `changes`: in how
     many places it changed something; `matched`: by patterns with names, and the user's lines."""
 
     name: str
@@ -49,7 +50,8 @@ class PassRow(msgspec.Struct, omit_defaults=False):
 class StageRow(msgspec.Struct):
     """One stage of one part.
 
-    `removed` and `added` count operators; `reordered`, `rewired` (nodes with other arguments) and `relaid` (nodes with another
+    `removed` and `added` count operators; `reordered`, `rewired` (nodes with other arguments) and `relaid` (nodes with
+    another
     size, stride or dtype) are what such counts do not show. `why`: why it did not run, or how it failed.
     """
 
@@ -71,9 +73,11 @@ class StageRow(msgspec.Struct):
 
 
 class KernelRow(msgspec.Struct):
-    """One call of a kernel. Nodes in the order of the graph; `lines` are the user's; `estimated`: sizes are hints of symbols.
+    """One call of a kernel. Nodes in the order of the graph; `lines` are the user's; `estimated`: sizes are hints of
+    symbols.
 
-    `bytes_read` counts each buffer from outside once, `bytes_written` each that is needed outside. `flops`: of library calls by
+    `bytes_read` counts each buffer from outside once, `bytes_written` each that is needed outside. `flops`: of library
+    calls by
     their shapes, of loops one for each arithmetic operation of the body and element. `intensity` is FLOPs by byte.
     """
 
@@ -96,10 +100,13 @@ class KernelRow(msgspec.Struct):
 
 
 class CompiledRow(msgspec.Struct):
-    """One candidate of a Triton kernel, compiled for a named GPU. `place` among its `count` candidates, from 0; None: not known.
+    """One candidate of a Triton kernel, compiled for a named GPU. `place` among its `count` candidates, from 0; None:
+    not known.
 
-    `registers` (32 bit), bytes of `stack` and of spills are those of a thread, `shared` bytes those of a block. `recorded`:
-    whether the recorded kernel of this name has this source. `files`: form -> name of its file; `report`: the assembler's.
+    `registers` (32 bit), bytes of `stack` and of spills are those of a thread, `shared` bytes those of a block.
+    `recorded`:
+    whether the recorded kernel of this name has this source. `files`: form -> name of its file; `report`: the
+    assembler's.
     """
 
     name: str

@@ -1,6 +1,7 @@
 """The command's course: compiles, prints rows as stages end, then kernels, differences, code or files; an exit code.
 
-stdout has the data and stderr what is said about it; with code on stdout the tables go to stderr. Logic of stages and kernels is
+stdout has the data and stderr what is said about it; with code on stdout the tables go to stderr. Logic of stages and
+kernels is
 elsewhere.
 
 >>> shown(saved, Request(until="lower"), Options("run/0_0/forward"))
@@ -42,7 +43,8 @@ _STACK_LINES = 10
 
 
 class ShowOptions(NamedTuple):
-    """How to show it. `name`: the graph as it was typed; `code`: print the generated code, of these `kinds` and this `kernel`."""
+    """How to show it. `name`: the graph as it was typed; `code`: print the generated code, of these `kinds` and this
+    `kernel`."""
 
     name: str
     folder: Path | None = None
@@ -100,7 +102,10 @@ class _Showing:
         if kind == "start":
             devices = ", ".join(event["devices"]) or "no tensors"
             recorded = self.saved.record.versions.get("torch", "?")
-            head = f"{self.name}: {counted(event['nodes'], 'node')}, {devices}, torch {event['torch']} (recorded {recorded})"
+            head = (
+                f"{self.name}: {counted(event['nodes'], 'node')}, {devices}, torch {event['torch']} (recorded "
+                f"{recorded})"
+            )
             self.say_row(plain(f"{head}; enters at {self.entered}; caches not used"))
             if event["target"]:
                 self.say_row(plain(f"compiled for {event['target']}; {event['assembler']}; no GPU is used"))
@@ -186,8 +191,10 @@ class _Showing:
             self._failure(told)
         elif told.lacking and reaches(self.request.until, "load"):
             less = with_flags(f"graphdbg compile {self.name} --until codegen")
-            say(f"graphdbg: {self.name} cannot be loaded here: there is no {', '.join(told.lacking)} device. "
-                f"Its code is as above; to ask for no more: {less}")  # fmt: skip
+            say(
+                f"graphdbg: {self.name} cannot be loaded here: there is no {', '.join(told.lacking)} device. "
+                f"Its code is as above; to ask for no more: {less}"
+            )
         else:
             self._next(told)
 
@@ -248,8 +255,15 @@ class _Showing:
         elif self.request.skip:
             words = [f"replay {self.name}", f"bisect {self.name}"]
         elif not self.request.diff and not self.request.package:
-            stages = [row.stage for part in told.parts for row in part.stages if row.stage in ("post_grad", "joint", "pre_grad")]
-            diff = f" --diff {stages[-1]}" if stages and not self.saved.stage.startswith("post_grad") else " --skip list"
+            stages = [
+                row.stage
+                for part in told.parts
+                for row in part.stages
+                if row.stage in ("post_grad", "joint", "pre_grad")
+            ]
+            diff = (
+                f" --diff {stages[-1]}" if stages and not self.saved.stage.startswith("post_grad") else " --skip list"
+            )
             return [with_flags(f"graphdbg compile {self.name}") + diff]
         return [with_flags(f"graphdbg {one}") for one in words]
 
@@ -295,7 +309,8 @@ def _exit_code(told: CompileRecord) -> int:
 
 
 def emitted(folder: Path, work: Path, told: CompileRecord) -> list[dict[str, Any]]:
-    """Writes the folder; what was written, with sizes. `work` holds what the child left. Raises UsageError where it exists."""
+    """Writes the folder; what was written, with sizes. `work` holds what the child left. Raises UsageError where it
+    exists."""
     with new_folder(folder) as fresh:
         for source in sorted(work.rglob("*")):
             if source.is_file() and not _of_a_diff(source):
@@ -309,8 +324,9 @@ def emitted(folder: Path, work: Path, told: CompileRecord) -> list[dict[str, Any
             (fresh / "error.txt").write_text(f"{text}\n\n{told.error.traceback}".rstrip() + "\n", encoding="utf-8")
         told.files = [
             {"path": str(folder / path.relative_to(fresh)), "bytes": path.stat().st_size}
-            for path in sorted(fresh.rglob("*")) if path.is_file()
-        ]  # fmt: skip
+            for path in sorted(fresh.rglob("*"))
+            if path.is_file()
+        ]
         (fresh / "compile.json").write_bytes(msgspec.json.encode(told))
         size = (fresh / "compile.json").stat().st_size
     told.files.insert(0, {"path": str(folder / "compile.json"), "bytes": size})
@@ -318,7 +334,8 @@ def emitted(folder: Path, work: Path, told: CompileRecord) -> list[dict[str, Any
 
 
 def source_of(work: Path, told: CompileRecord, kernel: str = "") -> str:
-    """The generated code of all parts, or of each generated kernel with this in its name, under lines with the part's name."""
+    """The generated code of all parts, or of each generated kernel with this in its name, under lines with the part's
+    name."""
     texts: list[str] = []
     for part in told.parts:
         folder = work / part.part

@@ -1,6 +1,7 @@
 """Stages as rows of text, one as each ends: amounts with units, times, what changed. Prints nothing.
 
-Where a line is too narrow for what changed, that goes on lines of its own below. Colours are rich's, and NO_COLOR turns them off.
+Where a line is too narrow for what changed, that goes on lines of its own below. Colours are rich's, and NO_COLOR turns
+them off.
 
 >>> print(StageRows(width=100).row(StageRow("forward", "lower", made=Amount(64, "buffers"), seconds=0.21)))
 forward   lower                     64 buffers      0.21 s
@@ -182,12 +183,7 @@ def difference_text(found: list[StageDifference], *, terminal: bool) -> str:
             renamed = f"; {one.view.renamed} have another name" if one.view.renamed else ""
             blocks.append(f"{styled(head, 'bold', terminal)}; nothing changed{passes}{moved}{renamed}")
             continue
-        lines = [
-            styled(f"{head}; {change_text(one.row)}", "bold", terminal),
-            "",
-            _details(one.view, terminal),
-            "",
-        ]
+        lines = [styled(f"{head}; {change_text(one.row)}", "bold", terminal), "", _details(one.view, terminal), ""]
         side_by_side = beside_text(one.beside, everything=False, terminal=terminal)
         lines += side_by_side.split("\n")[_HEAD_LINES:]
         same = sum(one.beside.row(index).mark in ("", "moved") for index in range(len(one.beside)))

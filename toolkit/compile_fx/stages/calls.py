@@ -1,5 +1,7 @@
-"""The stages around the loaded code: which inputs must start on 16 bytes (the copy itself is put on behind cudagraphs, as in
-stock), and CUDA graphs: where asked for and possible, the call is recorded and replayed; where not, the report says why.
+"""The stages around the loaded code: which inputs must start on 16 bytes (the copy itself is put on behind cudagraphs,
+as in
+stock), and CUDA graphs: where asked for and possible, the call is recorded and replayed; where not, the report says
+why.
 
 The order of what is asked is stock's: the user's partition wrapper, the policy, what lowering found, torch's bisector,
 what the compiled graph says of itself. A forward that is not recorded turns its backward's off, too.
@@ -90,7 +92,8 @@ def _call_wrapper(wrapper: Any, facts: Any, call: Any) -> Any:
 
 
 def _refused(work: Work) -> str | None:
-    """Why nothing is recorded, in a sentence; None when it can be. Turns off what the forward and the backward share."""
+    """Why nothing is recorded, in a sentence; None when it can be. Turns off what the forward and the backward
+    share."""
     compiled, box = work.compiled, work.kwargs["cudagraphs"]
     policy = getattr(t.inductor_config, "cudagraph_policy", None)
     if policy is not None and not policy.should_wrap(compiled):
@@ -148,9 +151,7 @@ def _put_on(work: Work, pipeline: Pipeline) -> None:
     else:
         work.notes.extend(_written(facts))
     at = listed(unfit_nodes(work.gm), 4)
-    work.notes.append(
-        f"recorded as {counted(count, 'graph')} {how}" + (f"; left out: {at}" if at else "")
-    )
+    work.notes.append(f"recorded as {counted(count, 'graph')} {how}" + (f"; left out: {at}" if at else ""))
 
 
 def _written(facts: CallFacts) -> list[str]:
@@ -192,6 +193,10 @@ def _nothing_left(work: Work) -> str:
 
 def _reason(work: Work, reason: str) -> str:
     compiled = work.compiled
-    static = set(compiled.fx_kwargs.get("static_input_idxs") or ()) if t.inductor_config.triton.cudagraph_trees else set[int]()
+    static = (
+        set(compiled.fx_kwargs.get("static_input_idxs") or ())
+        if t.inductor_config.triton.cudagraph_trees
+        else set[int]()
+    )
     mutated = [index for index in compiled.mutated_input_idxs if index not in static]
     return reasons.sentence(reason, names_for(work), mutated, work.inputs, compiled.device_types)

@@ -1,4 +1,5 @@
-"""The stages from graph to code: lowering (of each node a loop, a view of one, or a call of a library), scheduling, and code
+"""The stages from graph to code: lowering (of each node a loop, a view of one, or a call of a library), scheduling, and
+code
 generation: a kernel for each fused group and the wrapper that allocates and calls.
 """
 
@@ -55,7 +56,9 @@ def _common(work: Work) -> dict[str, Any]:
 
 def _constants_first(work: Work) -> dict[str, Any]:
     """Ahead of time with folding at run time: the part that only depends on constants is lowered and written apart."""
-    constants, places = t.split_const_gm(work.gm, skip_folding_node_fn=following(work.gm, _is_script_object).__contains__)
+    constants, places = t.split_const_gm(
+        work.gm, skip_folding_node_fn=following(work.gm, _is_script_object).__contains__
+    )
     read = {str(node.target) for node in constants.graph.find_nodes(op="get_attr")}
     if written := sorted(read & set(work.gm.meta.get("mutated_named_buffers", ()))):
         work.notes.append(f"computed once, though the graph writes to it: what depends on {', '.join(written)} alone")
@@ -73,7 +76,8 @@ def _constants_first(work: Work) -> dict[str, Any]:
 
 
 def following(gm: Any, first: Callable[[Any], bool]) -> set[Any]:
-    """The nodes for which `first` is true, and what follows from them: torch loses a constant made from one that is left out."""
+    """The nodes for which `first` is true, and what follows from them: torch loses a constant made from one that is
+    left out."""
     found: set[Any] = set()
     for node in gm.graph.nodes:
         if first(node) or not found.isdisjoint(node.all_input_nodes):
@@ -88,7 +92,8 @@ def _is_script_object(node: Any) -> bool:
 
 
 def _strides(lowering: Any) -> list[Any]:
-    """Strides of the outputs as texts, which are evaluated when the graph comes from a cache; None where they are not known."""
+    """Strides of the outputs as texts, which are evaluated when the graph comes from a cache; None where they are not
+    known."""
     printer = t.SymExprPrinter()
     strides: list[Any] = []
     for output in lowering.graph_outputs or ():

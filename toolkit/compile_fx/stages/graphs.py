@@ -1,7 +1,9 @@
-"""The stages from graph to graph: pre-grad passes, AOTAutograd, joint passes, the split into forward and backward, post-grad
+"""The stages from graph to graph: pre-grad passes, AOTAutograd, joint passes, the split into forward and backward,
+post-grad
 passes.
 
-Inductor's pass groups run on a graph and on the graphs inside it (bodies of cond, while_loop, invoke_subgraph and the like):
+Inductor's pass groups run on a graph and on the graphs inside it (bodies of cond, while_loop, invoke_subgraph and the
+like):
 bodies come first, as in stock; the passes themselves are torch's. Must not change their order.
 """
 
@@ -88,9 +90,14 @@ def post_grad(work: Work, pipeline: Pipeline) -> None:
     prepare(work)
     logs.trace_text("before_post_grad_graph", lambda: logs.text_of(gm))
     with t.V.set_fake_mode(work.fake_mode):
-        with t.get_cuda_device_context(gm), t.dynamo_timed(
-            "_recursive_post_grad_passes", log_pt2_compile_event=True, dynamo_compile_column_us="post_grad_pass_time_us"
-        ):  # fmt: skip
+        with (
+            t.get_cuda_device_context(gm),
+            t.dynamo_timed(
+                "_recursive_post_grad_passes",
+                log_pt2_compile_event=True,
+                dynamo_compile_column_us="post_grad_pass_time_us",
+            ),
+        ):
             _post_grad(gm, is_inference=work.kwargs.get("is_inference", False))
         t.V.debug.fx_graph_transformed(gm, inputs)
         t.post_grad_graphs_log.debug("%s", _shown("AFTER POST GRAD", gm))
@@ -98,7 +105,8 @@ def post_grad(work: Work, pipeline: Pipeline) -> None:
 
 
 def prepare(work: Work) -> None:
-    """What lowering needs of a graph whether or not the passes run: sizes, reshapes, fake values, strides of the outputs."""
+    """What lowering needs of a graph whether or not the passes run: sizes, reshapes, fake values, strides of the
+    outputs."""
     gm, inputs = work.gm, work.inputs
     if t.is_tf32_warning_applicable(gm):
         t.warn_tf32_disabled()
@@ -142,11 +150,14 @@ def _pre_grad(gm: Any, inputs: Sequence[Any], path: str = "") -> Any:
     for name in list(t.subgraph_names(gm)):
         setattr(gm, name, _pre_grad(getattr(gm, name), (), _join(path, name)))
     with at_graph(gm, path):
-        return t.pre_grad_passes(gm, inputs, t.inductor_config.add_pre_grad_passes, t.inductor_config.remove_pre_grad_passes)
+        return t.pre_grad_passes(
+            gm, inputs, t.inductor_config.add_pre_grad_passes, t.inductor_config.remove_pre_grad_passes
+        )
 
 
 def _joint(gm: Any, *, skip_invoke_subgraph: bool = False, device: Any = None, path: str = "") -> Any:
-    """Joint passes, also on graphs that they make themselves. Bodies of invoke_subgraph had theirs when they were partitioned."""
+    """Joint passes, also on graphs that they make themselves. Bodies of invoke_subgraph had theirs when they were
+    partitioned."""
     if not t.inductor_config.use_joint_graph_passes:
         return gm
     known = list(t.subgraph_names(gm, skip_invoke_subgraph))
@@ -158,7 +169,11 @@ def _joint(gm: Any, *, skip_invoke_subgraph: bool = False, device: Any = None, p
     for name in known:
         setattr(gm, name, body(gm, name))
     with at_graph(gm, path):
-        made = t.joint_graph_passes(gm, device) if t.takes("joint_graph_passes", "input_device") else t.joint_graph_passes(gm)
+        made = (
+            t.joint_graph_passes(gm, device)
+            if t.takes("joint_graph_passes", "input_device")
+            else t.joint_graph_passes(gm)
+        )
     for name in list(t.subgraph_names(made)):
         if name not in known:
             setattr(made, name, body(made, name))

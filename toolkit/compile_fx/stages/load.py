@@ -67,9 +67,13 @@ def _library(work: Work) -> tuple[Any, list[str]]:
         t.dynamo_timed("AotCodeCompiler.compile", log_pt2_compile_event=True),
     ):
         made = t.AotCodeCompiler.compile(
-            lowering, work.wrapper_code.value, work.kernel_code.value, serialized,
-            device_type=lowering.device_type, additional_files=list(dict.fromkeys(files)),
-        )  # fmt: skip
+            lowering,
+            work.wrapper_code.value,
+            work.kernel_code.value,
+            serialized,
+            device_type=lowering.device_type,
+            additional_files=list(dict.fromkeys(files)),
+        )
     return made, linked
 
 
@@ -103,9 +107,7 @@ def _loaded(work: Work) -> str:
     kinds = Counter(
         _KINDS.get(name.partition("_")[0], "other") for name in set(work.lowering.wrapper_code.src_to_kernel.values())
     )
-    text = " and ".join(
-        counted(count, f"{kind} kernel") for kind, count in sorted(kinds.items())
-    )
+    text = " and ".join(counted(count, f"{kind} kernel") for kind, count in sorted(kinds.items()))
     return f"a module with {text}" if text else "a module without kernels of its own"
 
 
@@ -152,11 +154,25 @@ def _output_code(work: Work) -> Any:
         return t.CompiledAOTI(filename=work.call, device_type=lowering.device_type)
     region = (work.compile_region_name,) if t.takes("CompiledFxGraph", "compile_region_name") else ()
     return t.CompiledFxGraph(
-        work.call, lowering, work.gm, work.output_strides, lowering.disable_cudagraphs_reason,
-        work.metrics.get_deltas(), t.counters["inductor"] - work.counters_before, cudagraphs, work.inputs,
-        kwargs.get("static_input_idxs", ()), *region, kwargs, work.inputs_to_check, work.runnable, work.post_grad_text,
-        getattr(work.module, "runner", None), provenance, stacks,
-    )  # fmt: skip
+        work.call,
+        lowering,
+        work.gm,
+        work.output_strides,
+        lowering.disable_cudagraphs_reason,
+        work.metrics.get_deltas(),
+        t.counters["inductor"] - work.counters_before,
+        cudagraphs,
+        work.inputs,
+        kwargs.get("static_input_idxs", ()),
+        *region,
+        kwargs,
+        work.inputs_to_check,
+        work.runnable,
+        work.post_grad_text,
+        getattr(work.module, "runner", None),
+        provenance,
+        stacks,
+    )
 
 
 def _provenance() -> tuple[str | None, str | None]:

@@ -1,9 +1,13 @@
-"""What each compiled graph was called with last: by reference, with proof of what has been written since, and by value where it
+"""What each compiled graph was called with last: by reference, with proof of what has been written since, and by value
+where it
 is small.
 
-Strong references hold what the program passes in, until the graph runs again or has not run for 64 calls of others; weak ones
-hold parameters and buffers, which their model holds, and what compiled code made (an activation that goes on behind a graph
-break). Small inputs from the program, and small ones that the graph writes to, are copied into a file that outlives the process,
+Strong references hold what the program passes in, until the graph runs again or has not run for 64 calls of others;
+weak ones
+hold parameters and buffers, which their model holds, and what compiled code made (an activation that goes on behind a
+graph
+break). Small inputs from the program, and small ones that the graph writes to, are copied into a file that outlives the
+process,
 before each call. Must not keep an activation alive, and must not raise into the program.
 
 >>> session.watch = calls.watch
@@ -56,8 +60,10 @@ _move = ctypes.memmove
 
 
 class Newest(NamedTuple):
-    """One call: the inputs that are held, and weak references to those of the model and to activations (None: all are held);
-    `seen` is of the tensors alone; `states` are those of the random generators, of a graph that draws numbers; `producers` made
+    """One call: the inputs that are held, and weak references to those of the model and to activations (None: all are
+    held);
+    `seen` is of the tensors alone; `states` are those of the random generators, of a graph that draws numbers;
+    `producers` made
     the activations."""
 
     sequence: int
@@ -121,7 +127,8 @@ class Calls:
         return instead_of(compiled, run)
 
     def last_step(self) -> list[ArmedGraph]:
-        """The graphs that ran since the last step, which ended with a backward, and whose calls are held: the newest first. Where
+        """The graphs that ran since the last step, which ended with a backward, and whose calls are held: the newest
+        first. Where
         no backward runs, all whose calls are held."""
         held = [one for one in self.kept if one.newest is not None and one.step == self.step]
         return sorted(held, key=lambda one: -one.sequence)
@@ -161,7 +168,8 @@ class ArmedGraph:
         self.newest: Newest | None = None
         self.sequence = self.execution = self.step = 0
         self.tensors: list[int] = []
-        """The places of inputs that are tensors; of these the model's, those that compiled code made; all that are neither."""
+        """The places of inputs that are tensors; of these the model's, those that compiled code made; all that are
+        neither."""
         self.model: list[int] = []
         self.activations: list[int] = []
         self.strong: list[int] = []
@@ -228,7 +236,11 @@ class ArmedGraph:
 
     def _producer(self, tensor: Any) -> tuple[ArmedGraph, int, int] | None:
         reference, kept, place = self.calls.produced.get(id(tensor), (None, None, 0))
-        return (kept, kept.execution, place) if kept is not None and reference is not None and reference() is tensor else None
+        return (
+            (kept, kept.execution, place)
+            if kept is not None and reference is not None and reference() is tensor
+            else None
+        )
 
     def _meets(self, inputs: tuple[Any, ...]) -> bool:
         """Looks at the first inputs: which are tensors, which are weak, what they are like."""
@@ -295,7 +307,11 @@ class ArmedGraph:
         after = Seen.of(self._tensors, values, self.calls.allowance, "")
         if not newest.seen.versions or not after.versions:
             return
-        moved = [place for place, old, new in zip(self.tensors, newest.seen.versions, after.versions, strict=True) if old != new]
+        moved = [
+            place
+            for place, old, new in zip(self.tensors, newest.seen.versions, after.versions, strict=True)
+            if old != new
+        ]
         self.written = set(moved)
         if moved:
             chosen = sorted({*(self.small.places if self.small else ()), *moved})
@@ -303,7 +319,8 @@ class ArmedGraph:
 
 
 class Small:
-    """Small inputs on the CPU, copied into a file that outlives the process: those from the program before each call, those that
+    """Small inputs on the CPU, copied into a file that outlives the process: those from the program before each call,
+    those that
     the graph writes to when there is time."""
 
     def __init__(self, kept: ArmedGraph, places: list[int]) -> None:

@@ -26,12 +26,17 @@ VARIABLE = "GRAPHDBG_ARM"
 
 
 def arm(*, minify: bool = False, max_time: float = 300.0) -> None:
-    """Keeps what this process compiles from here on, and the inputs of each graph's last call, so that a failure leaves a run.
+    """Keeps what this process compiles from here on, and the inputs of each graph's last call, so that a failure leaves
+    a run.
 
-    What is compiled before is not seen. A call that raises, or an exception that ends the program, is written as the run
-    graphdbg-armed-N when the process ends; with `minify` it is minified then too, within `max_time` seconds, by a process of its
-    own. `save_repro` writes at any time. A process that is killed leaves its ring to the next `graphdbg` command. Costs: 64 MB of
-    disk, at most; a second call only changes what is asked for. Nothing is kept while a recording (`record`, `graphdbg dump`)
+    What is compiled before is not seen. A call that raises, or an exception that ends the program, is written as the
+    run
+    graphdbg-armed-N when the process ends; with `minify` it is minified then too, within `max_time` seconds, by a
+    process of its
+    own. `save_repro` writes at any time. A process that is killed leaves its ring to the next `graphdbg` command.
+    Costs: 64 MB of
+    disk, at most; a second call only changes what is asked for. Nothing is kept while a recording (`record`, `graphdbg
+    dump`)
     goes on.
     """
     try:
@@ -86,19 +91,28 @@ def start_from_environment(value: str) -> None:
 
 
 def save_repro(
-    fn: Callable[..., Any] | None = None, *, run: str | os.PathLike[str] | None = None, minify: bool = False,
+    fn: Callable[..., Any] | None = None,
+    *,
+    run: str | os.PathLike[str] | None = None,
+    minify: bool = False,
     max_time: float = 300.0,
-) -> Path:  # fmt: skip
-    """Writes the graphs of the last step of an armed process, with the inputs of their last calls, as a run; returns its folder.
+) -> Path:
+    """Writes the graphs of the last step of an armed process, with the inputs of their last calls, as a run; returns
+    its folder.
 
-    Where a call raised, that graph alone. `fn`: only graphs of this function or module (compiled, or what was compiled). `run`: a
-    new folder; default graphdbg-armed-N here. With `minify` a process of its own minifies it, within `max_time` seconds, into
-    RUN-minified (case/, repro.py, issue.md). What was overwritten since the calls is told on stderr and in the run's journal.
+    Where a call raised, that graph alone. `fn`: only graphs of this function or module (compiled, or what was
+    compiled). `run`: a
+    new folder; default graphdbg-armed-N here. With `minify` a process of its own minifies it, within `max_time`
+    seconds, into
+    RUN-minified (case/, repro.py, issue.md). What was overwritten since the calls is told on stderr and in the run's
+    journal.
     Raises UsageError where nothing was compiled since `arm()`, nothing of `fn`, or `run` exists.
     """
     session = armed()
     if session is None:
-        raise UsageError("cannot save a repro", "this process is not armed", "call graphdbg.arm() first, or set GRAPHDBG_ARM=1")
+        raise UsageError(
+            "cannot save a repro", "this process is not armed", "call graphdbg.arm() first, or set GRAPHDBG_ARM=1"
+        )
     from .saving import said_of, save
 
     saved = save(session, fn, Path(run) if run is not None else None)

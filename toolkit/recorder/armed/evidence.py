@@ -1,7 +1,9 @@
 """Whether a tensor is still what a call was given: its version counter, its address, and a fingerprint of 64 elements.
 
-A counter proves nothing for inference tensors, for writes through `.data` and for memory that others reuse; there only a
-fingerprint of the call does. Counters are read, and fingerprints taken, as often as the time that all this may take allows:
+A counter proves nothing for inference tensors, for writes through `.data` and for memory that others reuse; there only
+a
+fingerprint of the call does. Counters are read, and fingerprints taken, as often as the time that all this may take
+allows:
 before each call of 10 ms, before some of shorter ones.
 
 >>> seen = Seen.of(tuple, [tensor], allowance, "0_0/dynamo")
@@ -52,7 +54,8 @@ class Allowance:
 
 
 class Seen(NamedTuple):
-    """Of the tensors of one call, before it: version counters (-1: none), addresses, fingerprints if there was time; all empty
+    """Of the tensors of one call, before it: version counters (-1: none), addresses, fingerprints if there was time;
+    all empty
     where there was no time at all."""
 
     versions: tuple[int, ...]
@@ -60,7 +63,9 @@ class Seen(NamedTuple):
     prints: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, pick: Callable[[Any], tuple[torch.Tensor, ...]], inputs: Sequence[Any], allowance: Allowance, key: str) -> Seen:
+    def of(
+        cls, pick: Callable[[Any], tuple[torch.Tensor, ...]], inputs: Sequence[Any], allowance: Allowance, key: str
+    ) -> Seen:
         """Looks at the tensors that `pick` takes of the inputs; `key` names what is asked about time for."""
         if not allowance.may(key):
             return NOT_SEEN
@@ -117,7 +122,8 @@ def _where(tensor: torch.Tensor) -> int:
 
 
 def fingerprint(tensor: torch.Tensor, address: int) -> Any:
-    """Four runs of 16 elements, evenly spread over the tensor: bytes, or a tensor on its device; None where they cannot be read
+    """Four runs of 16 elements, evenly spread over the tensor: bytes, or a tensor on its device; None where they cannot
+    be read
     now."""
     if address == 0 or not tensor.is_contiguous():
         return None

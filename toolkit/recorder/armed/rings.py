@@ -1,4 +1,5 @@
-"""Where rings lie, and what becomes of one whose process is gone: a run, where a compiled call, a backward or a compile was in
+"""Where rings lie, and what becomes of one whose process is gone: a run, where a compiled call, a backward or a compile
+was in
 progress. Must not import torch; a ring of a process that may live is left alone.
 
 >>> recovered()
@@ -89,8 +90,11 @@ def tell() -> None:
     for one in recovered():
         name = summary.shown_path(one.run)
         who = one.command or "a process"
-        say(f"graphdbg: {who} ended before it could write what it had compiled (killed, crashed, no room), which is in {name}; "
-            f"last at {one.graph}: {one.what}")  # fmt: skip
+        say(
+            f"graphdbg: {who} ended before it could write what it had compiled (killed, crashed, no room), "
+            f"which is in {name}; "
+            f"last at {one.graph}: {one.what}"
+        )
         say(f"graphdbg: next: graphdbg minify {name}/{one.graph}")
 
 
@@ -122,7 +126,8 @@ def _made_a_run(taken: Path, one: index.Process | None) -> Recovered | None:
 
 
 def _last(one: index.Process, mark: Path) -> tuple[str, bool, str, list[dict[str, Any]]]:
-    """The graph that a process was last at, and whether no other comes into question; what it did; the events that say so."""
+    """The graph that a process was last at, and whether no other comes into question; what it did; the events that say
+    so."""
     compiling = next((local for local, state in one.states.items() if state.status == "compiling"), None)
     if compiling is not None:
         return compiling, True, "it was being compiled", []
@@ -150,8 +155,14 @@ def _free(folder: Path) -> Path:
 
 
 def to_run(
-    ring: Path, name: str, path: Path, graphs: Iterable[str] | None, events: Iterable[dict[str, Any]], *, gone: bool = False
-) -> Path:  # fmt: skip
+    ring: Path,
+    name: str,
+    path: Path,
+    graphs: Iterable[str] | None,
+    events: Iterable[dict[str, Any]],
+    *,
+    gone: bool = False,
+) -> Path:
     """A new run at `path` of one process of a ring: its graphs, or those named; with more events in its journal.
 
     `gone`: the process died, and its held inputs go over. Raises GraphdbgError, OSError, and then leaves nothing.
@@ -168,7 +179,7 @@ def to_run(
 
 def _fill(
     ring: Path, name: str, path: Path, graphs: Iterable[str] | None, events: Iterable[dict[str, Any]], *, gone: bool
-) -> None:  # fmt: skip
+) -> None:
     folder = path / name
     left = [HELD] if not gone else []
     shutil.copytree(ring / name, folder, ignore=shutil.ignore_patterns(MARK, *left))

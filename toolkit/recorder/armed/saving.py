@@ -1,6 +1,8 @@
-"""Writes what a ring holds as a run: the graphs of the last step, or the one that raised, with the inputs of their last calls.
+"""Writes what a ring holds as a run: the graphs of the last step, or the one that raised, with the inputs of their last
+calls.
 
-Of each input: its copy where it was small, else the tensor itself if it is there still, else what the graph that made it makes
+Of each input: its copy where it was small, else the tensor itself if it is there still, else what the graph that made
+it makes
 again from its own inputs. What was written since the call is named, with who wrote it as far as that can be known.
 
 >>> save(session, None, None).notes
@@ -48,7 +50,8 @@ _MISSING = object()
 
 
 class Saved(NamedTuple):
-    """A run that was written: its graphs, the first one the most likely; what was overwritten; whether that graph raised."""
+    """A run that was written: its graphs, the first one the most likely; what was overwritten; whether that graph
+    raised."""
 
     path: Path
     graphs: list[str]
@@ -61,7 +64,9 @@ def save(session: Armed, fn: Callable[..., Any] | None, path: Path | None) -> Sa
     calls = session.calls
     failed = session.unfit
     if session.calls is None and not failed:
-        raise UsageError("cannot save a repro", "nothing was compiled since graphdbg.arm()", "arm before the first compiled call")
+        raise UsageError(
+            "cannot save a repro", "nothing was compiled since graphdbg.arm()", "arm before the first compiled call"
+        )
     new = sorted(local for local in failed - session.saved if _is_of(session, local, fn))
     failure = calls.failure if calls is not None else None
     pairs: list[tuple[ArmedGraph, Newest]] = []
@@ -74,7 +79,9 @@ def save(session: Armed, fn: Callable[..., Any] | None, path: Path | None) -> Sa
     unran = [local for local in new if local not in graphs]
     if not graphs and not unran:
         known = ", ".join(sorted(set(session.functions.values()))) or "nothing"
-        raise UsageError("cannot save a repro", "no call of such a graph is held", f"compiled since graphdbg.arm(): {known}")
+        raise UsageError(
+            "cannot save a repro", "no call of such a graph is held", f"compiled since graphdbg.arm(): {known}"
+        )
     if path is not None and path.exists():
         raise UsageError(f"cannot write {path}", "it exists, and runs are never overwritten", "give run= another name")
     path = path or free_path("graphdbg-armed", bare=False)
@@ -135,13 +142,21 @@ def _inputs(kept: ArmedGraph, newest: Newest, known: dict[ArmedGraph, Any], dept
         notes.append(f"{kept.local}: execution {newest.execution} {what}")
     for place, value in enumerate(kept.values(newest)):
         name = kept.names[place]
-        copied = kept.small.value(place, value, newest.execution) if kept.small is not None and torch.is_tensor(value) else None
+        copied = (
+            kept.small.value(place, value, newest.execution)
+            if kept.small is not None and torch.is_tensor(value)
+            else None
+        )
         if copied is not None:
             values.append(copied)
             continue
         if value is None:
             value = _made_again(producers.get(place), known, depth)
-            how = "was let go, and was made again by the graph before" if value is not _MISSING else "was let go, and is made up"
+            how = (
+                "was let go, and was made again by the graph before"
+                if value is not _MISSING
+                else "was let go, and is made up"
+            )
             notes.append(f"{kept.local}: {_called(kept, name)} {how}")
         elif looked and isinstance(value, torch.Tensor) and place in number:
             word = newest.seen.word(number[place], value)
@@ -194,7 +209,9 @@ def _made_again(producer: Any, known: dict[ArmedGraph, Any], depth: int) -> Any:
                     for device, state in newest.states:
                         if device == "cpu":
                             torch.set_rng_state(state)
-                    known[kept] = module(*[one.detach().clone() if isinstance(one, torch.Tensor) else one for one in read.values])
+                    known[kept] = module(
+                        *[one.detach().clone() if isinstance(one, torch.Tensor) else one for one in read.values]
+                    )
     made = known[kept]
     return made[place] if isinstance(made, (list, tuple)) and place < len(made) else _MISSING
 
@@ -203,7 +220,11 @@ def _write(process: Path, tensors: TensorStore, graphs: Sequence[str], read: Seq
     """inputs.json of each graph, as far as there is room; a sentence for each that could not be written."""
     left, notes = _MOST_BYTES, list[str]()
     for local, one in zip(graphs, read, strict=True):
-        size = sum(value.untyped_storage().nbytes() for value in one.values if type(value) in (torch.Tensor, torch.nn.Parameter))
+        size = sum(
+            value.untyped_storage().nbytes()
+            for value in one.values
+            if type(value) in (torch.Tensor, torch.nn.Parameter)
+        )
         policy = "last" if size <= left else "index"
         if policy == "index":
             notes.append(f"{local}: its inputs are {size_text(size)}, and are made up")
@@ -244,8 +265,10 @@ def said(session: Armed) -> list[str]:
         saved = save(session, None, None)
         said_of(session, saved, minify=session.minify, max_time=session.max_time)
     except (GraphdbgError, OSError, RuntimeError) as error:
-        return [f"graphdbg: what went wrong could not be saved here: {error}",
-                "graphdbg: next: graphdbg ls  (where files can be written: what was compiled is kept until then)"]  # fmt: skip
+        return [
+            f"graphdbg: what went wrong could not be saved here: {error}",
+            "graphdbg: next: graphdbg ls  (where files can be written: what was compiled is kept until then)",
+        ]
     return []
 
 

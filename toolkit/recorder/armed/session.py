@@ -26,7 +26,8 @@ HOOKS = {"OutputGraph.call_user_compiler"}
 
 
 class Armed(Session):
-    """`at_end`: whether what went wrong is written when the process ends; `minify`: whether it is minified then, in `max_time`
+    """`at_end`: whether what went wrong is written when the process ends; `minify`: whether it is minified then, in
+    `max_time`
     seconds."""
 
     def __init__(self, *, at_end: bool = True, minify: bool = False, max_time: float = 300.0) -> None:
@@ -39,7 +40,9 @@ class Armed(Session):
         """Graphs that could not be compiled."""
         self.written = -1
         """The call up to which all was written."""
-        super().__init__(Options(run=str(rings.fresh()), stages=["dynamo"], keep_cache=True, max_disk=RING_BYTES), join=False)
+        super().__init__(
+            Options(run=str(rings.fresh()), stages=["dynamo"], keep_cache=True, max_disk=RING_BYTES), join=False
+        )
         self.watch = self._watched
 
     def afresh(self) -> None:
@@ -112,7 +115,11 @@ class Armed(Session):
             return f"{failure.kept.local} raised {failure.error}"
         if self.unfit - self.saved:
             return f"{min(self.unfit - self.saved)} could not be compiled"
-        if self.error is not None and self._writer is not None and (self.calls is None or self.calls.sequence != self.written):
+        if (
+            self.error is not None
+            and self._writer is not None
+            and (self.calls is None or self.calls.sequence != self.written)
+        ):
             return f"the program ended with {told(self.error)}"
         return ""
 

@@ -1,5 +1,6 @@
 # pyright: basic
-"""The builder of checked runs: computes as the plain one does, and tells of signed integers that overflow and of assertions that
+"""The builder of checked runs: computes as the plain one does, and tells of signed integers that overflow and of
+assertions that
 fail.
 
 >>> with checking_builder(watch):
@@ -41,20 +42,26 @@ def _product_overflows(left: np.ndarray, right: np.ndarray, made: np.ndarray) ->
         return np.multiply(left, right, dtype=np.int64) != made
     if not left.size or not right.size:
         return np.False_
-    if max(abs(int(left.min())), abs(int(left.max()))) < _FITS and max(abs(int(right.min())), abs(int(right.max()))) < _FITS:
+    if (
+        max(abs(int(left.min())), abs(int(left.max()))) < _FITS
+        and max(abs(int(right.min())), abs(int(right.max()))) < _FITS
+    ):
         return np.False_
     return np.abs(left.astype(np.float64) * right.astype(np.float64)) >= _MOST
 
 
 class CheckingBuilder(Builder):
-    """`eye.overflowed(made, lanes)` and `eye.asserted(lanes, message)` hear of it; the class alone is put in, the builder stays
+    """`eye.overflowed(made, lanes)` and `eye.asserted(lanes, message)` hear of it; the class alone is put in, the
+    builder stays
     the one that Triton's language has."""
 
     eye: Any = None
     create_add = _told("create_add", lambda a, b, made: ((a ^ made) & (b ^ made)) < 0)
     create_sub = _told("create_sub", lambda a, b, made: ((a ^ b) & (a ^ made)) < 0)
     create_mul = _told("create_mul", _product_overflows)
-    create_shl = _told("create_shl", lambda a, b, made: made.astype(float) != a.astype(float) * np.exp2(b.astype(float)))
+    create_shl = _told(
+        "create_shl", lambda a, b, made: made.astype(float) != a.astype(float) * np.exp2(b.astype(float))
+    )
 
     def create_int_cast(self, src: Any, dst_type: Any, is_signed: Any) -> Any:
         made = super().create_int_cast(src, dst_type, is_signed)

@@ -22,7 +22,8 @@ from .findings import KernelFault, UserLine
 
 @dataclass
 class LaunchPlace:
-    """The launch that runs, with its nodes and the user's lines; `number`: the program, in the order in which they run."""
+    """The launch that runs, with its nodes and the user's lines; `number`: the program, in the order in which they
+    run."""
 
     launch: Launch
     nodes: list[str] = field(default_factory=list)
@@ -73,9 +74,16 @@ class Collected:
         return list(self._found.values())
 
     def add(
-        self, kind: str, at: LaunchPlace, access: Access | None, lanes: np.ndarray, *, line: int = 0, detail: str = "",
+        self,
+        kind: str,
+        at: LaunchPlace,
+        access: Access | None,
+        lanes: np.ndarray,
+        *,
+        line: int = 0,
+        detail: str = "",
         note: bool = False,
-    ) -> KernelFault:  # fmt: skip
+    ) -> KernelFault:
         """One more. `lanes`: those of the program that it befell."""
         line = line or at.line()
         text = at.text(line)

@@ -1,5 +1,6 @@
 # pyright: basic
-"""Kernels beside eager: whether eager's value is not finite either, and which kernel is the first whose buffer departs from it.
+"""Kernels beside eager: whether eager's value is not finite either, and which kernel is the first whose buffer departs
+from it.
 
 >>> departures(session, checking, "wrong result: ...", around)
 [Finding(kind='values', kernel='triton_per_fused_softmax_0', line=31, buffer='buf1', node='div')]
@@ -27,7 +28,8 @@ from .watching import Checking, WrapperCall
 _SEED = 0
 """Both draw from it, in the order of the graph."""
 _ROUNDINGS = 64
-"""Of a buffer's own type, by how many its elements may be off beside the largest: kernels round in another order than eager."""
+"""Of a buffer's own type, by how many its elements may be off beside the largest: kernels round in another order than
+eager."""
 
 
 def eager_beside(checking: Checking) -> None:
@@ -56,7 +58,8 @@ def eager_beside(checking: Checking) -> None:
 def departures(
     session: Interpretation | None, checking: Checking, verdict: str, around: Callable[[], AbstractContextManager[None]]
 ) -> list[KernelFault]:
-    """Runs each wrapper again and compares what kernels leave with eager's values of the nodes: the first that departs."""
+    """Runs each wrapper again and compares what kernels leave with eager's values of the nodes: the first that
+    departs."""
     found: list[KernelFault] = []
     for run in checking.runs:
         if run.wrapper is None or session is None:
@@ -112,7 +115,13 @@ class Beside(Observer):
                 return
 
     def _depart(
-        self, watch: _Stores, name: str, stored: tuple[int, Access], wanted: torch.Tensor, got: torch.Tensor, off: torch.Tensor
+        self,
+        watch: _Stores,
+        name: str,
+        stored: tuple[int, Access],
+        wanted: torch.Tensor,
+        got: torch.Tensor,
+        off: torch.Tensor,
     ) -> None:
         line, access = stored
         where = [int(one) for one in off.nonzero()[0]]

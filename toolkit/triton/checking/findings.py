@@ -36,11 +36,15 @@ class UserLine(msgspec.Struct, frozen=True):
 
 
 class KernelFault(msgspec.Struct, omit_defaults=True):
-    """One fault: all that befell one line of one kernel and one argument. `launch`, `program`, lanes: of the first time.
+    """One fault: all that befell one line of one kernel and one argument. `launch`, `program`, lanes: of the first
+    time.
 
-    `lanes`: how many of the program, from `first_lane` to `last_lane`; `programs`: how many programs in all; `count`: how many
-    times. `element`: of the argument's storage, in elements, which has `storage` of them. `node`: the one whose value the
-    buffer holds; `nodes`: all of the kernel. `eager`: whether eager's value has it too, where that was looked at. `note`: no
+    `lanes`: how many of the program, from `first_lane` to `last_lane`; `programs`: how many programs in all; `count`:
+    how many
+    times. `element`: of the argument's storage, in elements, which has `storage` of them. `node`: the one whose value
+    the
+    buffer holds; `nodes`: all of the kernel. `eager`: whether eager's value has it too, where that was looked at.
+    `note`: no
     fault by itself.
     """
 
@@ -75,8 +79,10 @@ class KernelFault(msgspec.Struct, omit_defaults=True):
 
 
 class Checked(msgspec.Struct, omit_defaults=True):
-    """What a checked run came to. `kernels`: how many were checked, of `names`. `findings` are faults, `notes` such as are none
-    by themselves; `unchecked`: what was not looked at, in sentences; `verdict`: the judge's of the results; `wrong`: that they
+    """What a checked run came to. `kernels`: how many were checked, of `names`. `findings` are faults, `notes` such as
+    are none
+    by themselves; `unchecked`: what was not looked at, in sentences; `verdict`: the judge's of the results; `wrong`:
+    that they
     are wrong, and no kernel was found to be; `cannot`: why the run did not come to its end."""
 
     findings: list[KernelFault] = []
@@ -100,7 +106,9 @@ class Checked(msgspec.Struct, omit_defaults=True):
             return cannot_tell(self.cannot)
         if self.findings:
             one = self.findings[0]
-            where = Where(one.node or next(iter(one.nodes), ""), line=one.lines[0].place if one.lines else "", name=one.kernel)
+            where = Where(
+                one.node or next(iter(one.nodes), ""), line=one.lines[0].place if one.lines else "", name=one.kernel
+            )
             return fails(_KINDS.get(one.kind), "triton_interpret", f"{one.what} in {one.kernel}", where)
         return fails("wrong_numbers", "triton_interpret", self.verdict) if self.wrong else OK
 

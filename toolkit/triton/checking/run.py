@@ -1,5 +1,6 @@
 # pyright: basic
-"""A graph's Triton kernels interpreted and checked, in this process, which a compile may change: a child does it for commands.
+"""A graph's Triton kernels interpreted and checked, in this process, which a compile may change: a child does it for
+commands.
 
 >>> found = checked(case.live())
 >>> [(one.kind, one.kernel, one.line, one.nodes) for one in found.findings]
@@ -115,8 +116,10 @@ class CheckedRung(TritonInterpret):
 def checked(
     case: Live, *, kernel: str | None = None, edit: Edit | None = None, plain: bool = True, seed: int = 0
 ) -> Checked:
-    """Compiles, interprets and checks. `kernel`: that one alone; `edit(name, source)`: another source for a kernel; `plain`:
-    also run the plain interpreter, for its time. Results are judged as `replay` judges them, and departing ones blamed on a
+    """Compiles, interprets and checks. `kernel`: that one alone; `edit(name, source)`: another source for a kernel;
+    `plain`:
+    also run the plain interpreter, for its time. Results are judged as `replay` judges them, and departing ones blamed
+    on a
     kernel."""
     from .departing import departures, eager_beside
 
@@ -136,7 +139,9 @@ def checked(
     all_found = checking.findings()
     eager_beside(checking)
     if not found.cannot and outcome.signature is not None:
-        departing = departures(rung.known, checking, outcome.text, lambda: TritonInterpret.around(rung, case.gm, case.spec))
+        departing = departures(
+            rung.known, checking, outcome.text, lambda: TritonInterpret.around(rung, case.gm, case.spec)
+        )
         told = {one.kernel for one in all_found if not one.note}
         all_found += [one for one in departing if one.kernel not in told]
     found.findings = [one for one in all_found if not one.note]
@@ -162,7 +167,9 @@ def _unjudged(rung: CheckedRung, case: Live, seed: int, refused: Outcome) -> Out
         if reason := missing(error):
             return Outcome(skipped(reason))
         signature = from_exception(error, "run")
-        return Outcome(judged(signature, rung.name, reason=f"{type(error).__name__}: {error}"[:500], detail=WHOLE), signature)
+        return Outcome(
+            judged(signature, rung.name, reason=f"{type(error).__name__}: {error}"[:500], detail=WHOLE), signature
+        )
     return Outcome(refused.verdict)
 
 

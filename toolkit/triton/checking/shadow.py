@@ -1,7 +1,9 @@
 # pyright: basic
-"""What is known of each storage while kernels run: which elements were ever written, and by which program of this launch.
+"""What is known of each storage while kernels run: which elements were ever written, and by which program of this
+launch.
 
-A storage without a shadow holds values everywhere: inputs, results of library calls. Shadows go with their storage, not with its
+A storage without a shadow holds values everywhere: inputs, results of library calls. Shadows go with their storage, not
+with its
 address: a weak reference keeps the address from being given to another.
 
 >>> shadows = Shadows()
@@ -24,7 +26,8 @@ SEVERAL = -1
 
 
 class Shadow:
-    """Of one storage, in grains of `grain` bytes. `written`: None where all of it holds values. `writer` and `reader`: program
+    """Of one storage, in grains of `grain` bytes. `written`: None where all of it holds values. `writer` and `reader`:
+    program
     + 1 of this launch, 0 for none, SEVERAL readers; None before the first."""
 
     def __init__(self, size_bytes: int, grain: int, reference: Any, *, holds: bool) -> None:
@@ -82,7 +85,9 @@ class Shadows:
         if len(self._known) % 64 == 63:
             self._known = {key: one for key, one in self._known.items() if not one.reference.expired()}
         storage = tensor.untyped_storage()
-        self._known[storage._cdata] = Shadow(storage.nbytes(), tensor.element_size(), StorageWeakRef(storage), holds=False)
+        self._known[storage._cdata] = Shadow(
+            storage.nbytes(), tensor.element_size(), StorageWeakRef(storage), holds=False
+        )
 
     def filled(self, tensor: torch.Tensor) -> None:
         """Something outside of kernels wrote all elements of a tensor."""
@@ -110,7 +115,8 @@ class Shadows:
 
 
 def _elements(shadow: Shadow, tensor: torch.Tensor) -> np.ndarray:
-    """A writable view of `written` with the tensor's own shape (a last dimension more for several grains an element)."""
+    """A writable view of `written` with the tensor's own shape (a last dimension more for several grains an
+    element)."""
     assert shadow.written is not None
     width = tensor.element_size()
     if width < shadow.grain:

@@ -34,13 +34,15 @@ _WIDTH = 8
 
 def shown(
     saved: SavedGraph, *, kernel: str | None, seed: int, limit_s: float, imports: Sequence[str], as_json: bool
-) -> int:  # fmt: skip
+) -> int:
     """0: nothing was found, 1: something was, 4: it could not be run. Raises EnvironmentLackError without Triton."""
     require_interpreter()
     with opened(None) as used:
         found = check(saved, used, kernel=kernel, seed=seed, limit_s=limit_s, imports=imports)
     graph = address(saved)
-    emit(_json(graph, saved, found) if as_json else f"{first_line(found.found)}\n\n{text(found, graph)}", as_json=as_json)
+    emit(
+        _json(graph, saved, found) if as_json else f"{first_line(found.found)}\n\n{text(found, graph)}", as_json=as_json
+    )
     for note in [] if as_json else found.unchecked:
         say(f"not checked: {note}")
     return found.found.exit_code
@@ -50,22 +52,50 @@ def _json(name: str, saved: SavedGraph, found: Checked) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(found)
     rows = [msgspec.to_builtins(one) | {"what": one.what} for one in found.findings]
     notes = [msgspec.to_builtins(one) | {"what": one.what} for one in found.notes]
-    empty: dict[str, Any] = {"cannot": "", "unchecked": [], "calls": 0, "kernels": 0, "launches": 0, "seconds_plain": None}
+    empty: dict[str, Any] = {
+        "cannot": "",
+        "unchecked": [],
+        "calls": 0,
+        "kernels": 0,
+        "launches": 0,
+        "seconds_plain": None,
+    }
     return {
-        "id": saved.id, "stage": saved.stage, "graph": name, "ok": found.ok, "headline": headline(found), "ratio": found.ratio,
-        **empty, **plain, "findings": rows, "notes": notes, "text": found.verdict, **found.found.flat(),
-    }  # fmt: skip
+        "id": saved.id,
+        "stage": saved.stage,
+        "graph": name,
+        "ok": found.ok,
+        "headline": headline(found),
+        "ratio": found.ratio,
+        **empty,
+        **plain,
+        "findings": rows,
+        "notes": notes,
+        "text": found.verdict,
+        **found.found.flat(),
+    }
 
 
 def check(
-    saved: SavedGraph, server: ForkServer, *, kernel: str | None = None, seed: int = 0, limit_s: float = 600.0,
-    imports: Sequence[str] = (), plain: bool = True,
-) -> Checked:  # fmt: skip
-    """Checks one saved graph in a child; one that dies is told of too. Raises GraphdbgError where it cannot be loaded, where
+    saved: SavedGraph,
+    server: ForkServer,
+    *,
+    kernel: str | None = None,
+    seed: int = 0,
+    limit_s: float = 600.0,
+    imports: Sequence[str] = (),
+    plain: bool = True,
+) -> Checked:
+    """Checks one saved graph in a child; one that dies is told of too. Raises GraphdbgError where it cannot be loaded,
+    where
     Triton is missing, and where there is no such kernel."""
     payload = {
-        "path": str(saved.path.absolute()), "seed": seed, "imports": list(imports), "kernel": kernel, "plain": plain,
-    }  # fmt: skip
+        "path": str(saved.path.absolute()),
+        "seed": seed,
+        "imports": list(imports),
+        "kernel": kernel,
+        "plain": plain,
+    }
     answer = ask(TASK, payload, limit_s, server=server).end()
     found = msgspec.convert(answer.value, Checked) if answer.status == "done" else Checked(cannot=how_ended(answer))
     found.peak_bytes = answer.peak_bytes
@@ -89,7 +119,9 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     found.unchecked += live.notes
     if payload["kernel"] and not found.kernels and not found.cannot:
         known = ", ".join(found.names)
-        raise UsageError(f"there is no kernel {payload['kernel']}", f"the graph has {known}", "name one, or none for all")
+        raise UsageError(
+            f"there is no kernel {payload['kernel']}", f"the graph has {known}", "name one, or none for all"
+        )
     return msgspec.to_builtins(found)
 
 
@@ -108,10 +140,13 @@ def text(found: Checked, graph: str) -> str:
 
 def headline(found: Checked) -> str:
     """One line: how much was checked, and whether all is well."""
-    amount = ", ".join((
-        counted(found.kernels, "kernel"), counted(found.launches, "launch"),
-        f"{counted(found.calls, 'library call')} not checked",
-    ))  # fmt: skip
+    amount = ", ".join(
+        (
+            counted(found.kernels, "kernel"),
+            counted(found.launches, "launch"),
+            f"{counted(found.calls, 'library call')} not checked",
+        )
+    )
     if found.cannot:
         return f"cannot check: {amount}"
     if found.wrong:
@@ -122,7 +157,8 @@ def headline(found: Checked) -> str:
 
 
 def lines_of(one: KernelFault, graph: str, number: int) -> list[str]:
-    """A finding: what and where, the kernel's line, what it accesses, nodes, the user's lines, and what to look at next."""
+    """A finding: what and where, the kernel's line, what it accesses, nodes, the user's lines, and what to look at
+    next."""
     head = f"{number} {'note: ' if one.note else ''}{one.what}"
     rows = [f"{head}   {one.kernel}, {_where(one)}"]
     if one.line:

@@ -1,9 +1,12 @@
 # pyright: basic
 """One program run once more with its values followed: where a NaN or an infinity was born, where an index overflowed.
 
-Each lane of each value may carry the number of an event. A birth is an operation whose result is not finite while its operands
-are (or NaN of none that is): constants such as -inf, and what was loaded, are not born. An event counts when it reaches a store
-of a live lane, or the address of a live access: `where` takes that of the lane it takes, a reduction that of the lanes that it
+Each lane of each value may carry the number of an event. A birth is an operation whose result is not finite while its
+operands
+are (or NaN of none that is): constants such as -inf, and what was loaded, are not born. An event counts when it reaches
+a store
+of a live lane, or the address of a live access: `where` takes that of the lane it takes, a reduction that of the lanes
+that it
 reduces.
 
 >>> followed(memory, place, collected)
@@ -30,10 +33,9 @@ from .findings import KernelFault
 CAME_IN = -1
 """Not finite when it was loaded."""
 _MOVED = frozenset(
-    f"create_{name}" for name in (
-        "expand_dims", "broadcast", "reshape", "trans", "splat", "unsplat", "cat", "join", "split", "gather",
-    )
-)  # fmt: skip
+    f"create_{name}"
+    for name in ("expand_dims", "broadcast", "reshape", "trans", "splat", "unsplat", "cat", "join", "split", "gather")
+)
 """Operations that only move lanes: they do the same with the numbers of events."""
 _LOADS = ("create_load", "create_masked_load", "create_atomic_rmw", "create_atomic_cas")
 
@@ -233,7 +235,9 @@ def events_of(handle: Any) -> np.ndarray | None:
 
 def _full(handle: Any) -> np.ndarray:
     known = events_of(handle)
-    return np.zeros(handle.data.shape, np.int32) if known is None else np.array(np.broadcast_to(known, handle.data.shape))
+    return (
+        np.zeros(handle.data.shape, np.int32) if known is None else np.array(np.broadcast_to(known, handle.data.shape))
+    )
 
 
 def _as(reduced: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -272,7 +276,8 @@ def _following(name: str) -> Any:
 
 
 FollowingBuilder = type(
-    "FollowingBuilder", (CheckingBuilder,),
+    "FollowingBuilder",
+    (CheckingBuilder,),
     {name: _following(name) for name in dir(type(BUILDER)) if name.startswith("create_") and name != "create_assert"},
-)  # fmt: skip
+)
 """The checking builder, every operation of which is told of."""

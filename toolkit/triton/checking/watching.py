@@ -1,7 +1,8 @@
 # pyright: basic
 """Sees every access of every kernel of a run and keeps what is wrong with it.
 
-Bounds are those of the real storage. What befalls values (overflowed indices, NaN and infinities) is only noticed here; the
+Bounds are those of the real storage. What befalls values (overflowed indices, NaN and infinities) is only noticed here;
+the
 program is then run once more, with values followed (`tracking`).
 
 >>> checking = Checking(wrappers)
@@ -138,10 +139,18 @@ class Checking(Observer):
             return
         kernel, line, text = by
         made = KernelFault(
-            "uninitialised", kernel, max(0, self.launches - 1), line=line, text=text, lanes=holes, node=node, programs=0,
+            "uninitialised",
+            kernel,
+            max(0, self.launches - 1),
+            line=line,
+            text=text,
+            lanes=holes,
+            node=node,
+            programs=0,
             detail=f"it leaves out {holes} of {counted(tensor.numel(), 'element')} of what {who}",
-            shape=[int(one) for one in tensor.shape], dtype=str(tensor.dtype).removeprefix("torch."),
-        )  # fmt: skip
+            shape=[int(one) for one in tensor.shape],
+            dtype=str(tensor.dtype).removeprefix("torch."),
+        )
         wrapper = self.runs[-1].wrapper
         if wrapper is not None:
             made.nodes, made.lines = wrapper.behind(kernel, max(0, self._launched[kernel] - 1))
@@ -152,7 +161,8 @@ class Checking(Observer):
         return [*self.collected.all(), *self.outside.values()]
 
     def may_run_again(self, kernel: str, line: int) -> bool:
-        """Whether a program is worth a run in which its values are followed: the first of a line, the second, fourth, eighth."""
+        """Whether a program is worth a run in which its values are followed: the first of a line, the second, fourth,
+        eighth."""
         self._again[kernel, line] += 1
         count = self._again[kernel, line]
         return count & (count - 1) == 0

@@ -26,10 +26,20 @@ from ..interpreting.session import Launch
 from .collecting import LaunchPlace
 from .findings import UserLine
 
-_SCATTERS = frozenset({
-    "index_put", "index_put_", "_unsafe_index_put", "_index_put_impl_", "scatter", "scatter_", "index_copy", "index_fill",
-    "index_copy_", "index_fill_",
-})  # fmt: skip
+_SCATTERS = frozenset(
+    {
+        "index_put",
+        "index_put_",
+        "_unsafe_index_put",
+        "_index_put_impl_",
+        "scatter",
+        "scatter_",
+        "index_copy",
+        "index_fill",
+        "index_copy_",
+        "index_fill_",
+    }
+)
 
 
 _NUMBER = re.compile(r"_\d+$")
@@ -71,11 +81,13 @@ class Wrapper:
         return found is not None and is_uninitialised(found)
 
     def scattering(self, nodes: Sequence[str]) -> str:
-        """Of some nodes the one that writes where an index says, which may name a place twice: then the graph does so itself."""
+        """Of some nodes the one that writes where an index says, which may name a place twice: then the graph does so
+        itself."""
         return next((name for name in nodes if name in self._by_name and _name(self._by_name[name]) in _SCATTERS), "")
 
     def eager(self, inputs: Sequence[Any], wanted: Collection[str]) -> dict[str, torch.Tensor]:
-        """Eager's values of some nodes of the graph behind the kernels: a copy of each, as it was when it was made. Raises
+        """Eager's values of some nodes of the graph behind the kernels: a copy of each, as it was when it was made.
+        Raises
         GraphRunError."""
         found: dict[str, torch.Tensor] = {}
 

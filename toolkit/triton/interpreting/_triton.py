@@ -1,5 +1,6 @@
 # pyright: basic
-"""The interpreter's own names inside Triton, none of them public. Read on Triton 3.6 to 3.9; a missing one is told by a sentence.
+"""The interpreter's own names inside Triton, none of them public. Read on Triton 3.6 to 3.9; a missing one is told by a
+sentence.
 
 Importing this module imports Triton.
 """
@@ -26,9 +27,10 @@ except (ImportError, AttributeError) as error:
     ) from error
 
 ROUND_TO_ZERO = ir.ROUNDING_MODE.RTZ
-_ATOMICS = {getattr(ir.ATOMIC_OP, name): name.lower() for name in (
-    "ADD", "FADD", "MIN", "UMIN", "MAX", "UMAX", "AND", "OR", "XOR", "XCHG",
-)}  # fmt: skip
+_ATOMICS = {
+    getattr(ir.ATOMIC_OP, name): name.lower()
+    for name in ("ADD", "FADD", "MIN", "UMIN", "MAX", "UMAX", "AND", "OR", "XOR", "XCHG")
+}
 
 
 _usual_numpy_type = interpreter._get_np_dtype
@@ -55,6 +57,14 @@ implicit = interpreter._implicit_cvt
 """An argument of a launch that is no tensor, as the interpreter passes it."""
 
 __all__ = [
-    "ROUND_TO_ZERO", "Handle", "InterpreterBuilder", "JITFunction", "Options", "atomic_name", "implicit", "interpreter",
-    "numpy_type", "type_of",
-]  # fmt: skip
+    "ROUND_TO_ZERO",
+    "Handle",
+    "InterpreterBuilder",
+    "JITFunction",
+    "Options",
+    "atomic_name",
+    "implicit",
+    "interpreter",
+    "numpy_type",
+    "type_of",
+]

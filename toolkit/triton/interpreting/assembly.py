@@ -57,8 +57,23 @@ def _flushed(values: np.ndarray, flush: bool) -> np.ndarray:
 _KINDS: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
 _MODIFIERS = {"rn", "approx", "ftz", "full"}
 _INSTRUCTIONS: dict[str, Callable[..., Any]] = {
-    "fma": lambda x, y, z: x * y + z, "rcp": lambda x: 1 / x, "add": np.add, "sub": np.subtract, "mul": np.multiply,
-    "div": np.divide, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "ex2": np.exp2, "lg2": np.log2, "sin": np.sin,
-    "cos": np.cos, "tanh": np.tanh, "abs": np.abs, "neg": np.negative, "max": np.fmax, "min": np.fmin, "mov": lambda x: x,
-}  # fmt: skip
+    "fma": lambda x, y, z: x * y + z,
+    "rcp": lambda x: 1 / x,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "ex2": np.exp2,
+    "lg2": np.log2,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "abs": np.abs,
+    "neg": np.negative,
+    "max": np.fmax,
+    "min": np.fmin,
+    "mov": lambda x: x,
+}
 """By the instruction's first word; in float64."""

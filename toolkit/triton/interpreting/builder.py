@@ -1,8 +1,10 @@
 # pyright: basic
-"""What Triton's interpreter computes with, mended where it is not what a GPU does: rounding, 16- and 8-bit floats, integer
+"""What Triton's interpreter computes with, mended where it is not what a GPU does: rounding, 16- and 8-bit floats,
+integer
 division, atomics, memory.
 
-A subclass of Triton's own InterpreterBuilder (3.6 to 3.9), which Triton's language calls for every operation of a kernel.
+A subclass of Triton's own InterpreterBuilder (3.6 to 3.9), which Triton's language calls for every operation of a
+kernel.
 `memory` is set while a kernel runs.
 
 >>> BUILDER.memory = Memory()
@@ -19,14 +21,7 @@ import triton.language as tl
 
 from ....dumps.errors import EnvironmentLackError
 from . import assembly, libdevice
-from ._triton import (
-    ROUND_TO_ZERO,
-    Handle,
-    InterpreterBuilder,
-    Options,
-    atomic_name,
-    numpy_type,
-)  # fmt: skip
+from ._triton import ROUND_TO_ZERO, Handle, InterpreterBuilder, Options, atomic_name, numpy_type
 from .memory import Memory
 from .rounding import CODED, is_coded, saturated, to_bits, values
 
@@ -125,7 +120,9 @@ class Builder(InterpreterBuilder):
         with np.errstate(all="ignore"):
             if kind in CODED:
                 made = op(values(lhs.data, kind), values(rhs.data, rhs.dtype.scalar))
-                return Handle(made if made.dtype == bool else to_bits(made, kind), tl.int1 if made.dtype == bool else kind)
+                return Handle(
+                    made if made.dtype == bool else to_bits(made, kind), tl.int1 if made.dtype == bool else kind
+                )
             made = op(lhs.data, rhs.data)
         dtype = numpy_type(kind)
         if made.dtype.kind != "b" and made.dtype != dtype:
@@ -170,7 +167,9 @@ class Builder(InterpreterBuilder):
     def create_ashr(self, lhs: Any, rhs: Any) -> Any:
         signed = np.dtype(f"i{lhs.data.dtype.itemsize}")
         made = lhs.data.view(signed) >> rhs.data.view(np.dtype(f"i{rhs.data.dtype.itemsize}"))
-        return Handle(made.view(lhs.data.dtype) if made.dtype.itemsize == lhs.data.dtype.itemsize else made, lhs.dtype.scalar)
+        return Handle(
+            made.view(lhs.data.dtype) if made.dtype.itemsize == lhs.data.dtype.itemsize else made, lhs.dtype.scalar
+        )
 
     def create_lshr(self, lhs: Any, rhs: Any) -> Any:
         unsigned = np.dtype(f"u{lhs.data.dtype.itemsize}")
@@ -203,15 +202,18 @@ class Builder(InterpreterBuilder):
         total = made + (values(d.data, kind) if kind in CODED else d.data)
         return Handle(to_bits(total, kind) if kind in CODED else total.astype(dtype), kind)
 
-    def create_extern_elementwise(self, name: Any, path: Any, symbol: str, arguments: list[Any], kind: Any, pure: Any) -> Any:
+    def create_extern_elementwise(
+        self, name: Any, path: Any, symbol: str, arguments: list[Any], kind: Any, pure: Any
+    ) -> Any:
         function = libdevice.function(symbol)
         with np.errstate(all="ignore"):
             made = function(*(one.data for one in arguments))
         scalar = kind.scalar
         return Handle(np.asarray(made).astype(numpy_type(scalar), copy=False), scalar)
 
-
-    def create_inline_asm(self, text: str, constraints: str, values_: list[Any], kinds: list[Any], pure: bool, pack: int) -> Any:
+    def create_inline_asm(
+        self, text: str, constraints: str, values_: list[Any], kinds: list[Any], pure: bool, pack: int
+    ) -> Any:
         if pack != 1 or len(kinds) != 1:
             raise assembly.MissingInstruction(text)
         scalar = kinds[0].scalar

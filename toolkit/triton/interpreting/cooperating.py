@@ -1,7 +1,8 @@
 # pyright: basic
 """Programs that wait for each other (cooperative reductions): each in a thread of its own, of which one runs at a time.
 
-A program runs until it waits or ends; when all have, those that wait go on. Kernels of independent programs need none of it.
+A program runs until it waits or ends; when all have, those that wait go on. Kernels of independent programs need none
+of it.
 
 >>> Programs(start, resumed).run(12)
 """

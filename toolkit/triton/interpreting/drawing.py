@@ -1,7 +1,9 @@
 # pyright: basic
-"""Random numbers of kernels as Inductor's C++ kernels draw them, so that a graph judged on the CPU has one truth for both.
+"""Random numbers of kernels as Inductor's C++ kernels draw them, so that a graph judged on the CPU has one truth for
+both.
 
-Triton's functions fold the same Philox words into other numbers. Replaced are the functions that Inductor's kernels call, for the
+Triton's functions fold the same Philox words into other numbers. Replaced are the functions that Inductor's kernels
+call, for the
 time of a judgement; everything around them runs as it is. A kernel that calls `tl.philox` itself is left alone.
 
 >>> with interpreted(), drawing_like_cpu():
@@ -28,9 +30,12 @@ _LOW = 0xFFFFFFFF
 def drawing_like_cpu() -> contextlib.AbstractContextManager[None]:
     """Open inside `interpreted()`."""
     functions: list[tuple[Any, str, Callable[..., Any]]] = [
-        (tl, "rand", _rand), (tl, "randn", _randn), (triton_helpers, "rand4x", _rand), (triton_helpers, "randn4x", _randn),
+        (tl, "rand", _rand),
+        (tl, "randn", _randn),
+        (triton_helpers, "rand4x", _rand),
+        (triton_helpers, "randn4x", _randn),
         (triton_helpers, "randint64", _randint),
-    ]  # fmt: skip
+    ]
     return all_replaced(row for row in functions if hasattr(*row[:2]))
 
 

@@ -1,7 +1,8 @@
 # pyright: basic
 """Has Triton's language compute with our builder while a context is open, in this process, without TRITON_INTERPRET.
 
-Every compiled function of Triton's standard library and of Inductor's helpers is replaced by one that runs as Python, library
+Every compiled function of Triton's standard library and of Inductor's helpers is replaced by one that runs as Python,
+library
 functions by our table, reductions by ours. Everything is put back at the end.
 
 >>> with interpreted():
@@ -144,7 +145,8 @@ def _at_compile_time(function: Any) -> Any:
 
 
 def _truth(self: Any) -> bool:
-    """A kernel's condition. Triton's own code asks an operand whether it is there (`if mask:`), and it is, whatever its value."""
+    """A kernel's condition. Triton's own code asks an operand whether it is there (`if mask:`), and it is, whatever its
+    value."""
     if sys._getframe(1).f_globals.get("__name__") in _OWN_CODE:
         return True
     BUILDER.asked += 1
@@ -169,8 +171,10 @@ def _library(scope: Any) -> None:
             scope.set_attr(generic, name, value)
 
 
-# Triton's types and shapes made once instead of for each value: most of the time of an interpreted kernel went there. Same
-# classes, same attributes; the constructors remember what they made for one element type and shape. Read on Triton 3.6.0.
+# Triton's types and shapes made once instead of for each value: most of the time of an interpreted kernel went there.
+# Same
+# classes, same attributes; the constructors remember what they made for one element type and shape. Read on Triton
+# 3.6.0.
 
 core: Any = tl.core
 _Block, _Tuple, _Constant = core.block_type, core.tuple, core.constexpr

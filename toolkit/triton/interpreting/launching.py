@@ -1,7 +1,8 @@
 # pyright: basic
 """Runs one interpreted kernel over its grid, program after program.
 
-Tensors become addresses of a fresh Memory; numbers become what the signature says. Must be called inside `interpreted()`.
+Tensors become addresses of a fresh Memory; numbers become what the signature says. Must be called inside
+`interpreted()`.
 
 >>> run(function, {"in_ptr0": x, "out_ptr0": y, "xnumel": 8, "XBLOCK": 8}, {"XBLOCK"}, (1, 1, 1), Memory())
 """
@@ -29,12 +30,17 @@ from .rewriting import rewritten
 
 
 def run(
-    function: Any, arguments: Mapping[str, Any], constants: Sequence[str] | set[str], grid: tuple[int, int, int], memory: Memory,
+    function: Any,
+    arguments: Mapping[str, Any],
+    constants: Sequence[str] | set[str],
+    grid: tuple[int, int, int],
+    memory: Memory,
     signature: Mapping[str, str] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Runs `function`, the kernel's Python function, once for each program. `constants`: names passed as they are.
 
-    `signature`: name -> Triton's type ("*fp32", "i32"), where it is known. Raises KernelError from what the kernel raises
+    `signature`: name -> Triton's type ("*fp32", "i32"), where it is known. Raises KernelError from what the kernel
+    raises
     (`memory.Fault` for an access out of bounds).
     """
     function = rewritten(function)
@@ -88,7 +94,9 @@ def located(function: Any) -> Iterator[None]:
         raise
     except Exception as error:
         code = function.__code__
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == code.co_filename]
+        lines = [
+            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == code.co_filename
+        ]
         where = f"kernel {code.co_name}"
         if lines and lines[-1] is not None:
             text = " ".join(linecache.getline(code.co_filename, lines[-1]).split())
@@ -111,5 +119,3 @@ def _passed(value: Any, kind: str, memory: Memory, name: str) -> Any:
 
 
 _SCALARS = ("i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "fp32", "fp64")
-
-

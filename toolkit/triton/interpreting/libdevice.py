@@ -1,7 +1,8 @@
 # pyright: basic
 """CUDA's library of device functions on NumPy arrays, by their symbols: `__nv_erff`, `__nv_powi`.
 
-float32 functions are computed in float64 and rounded once, so they are closer to the truth than a GPU's, whose errors of up to a
+float32 functions are computed in float64 and rounded once, so they are closer to the truth than a GPU's, whose errors
+of up to a
 few units in the last place are listed in the CUDA Math API. A symbol that is not here is named, never guessed.
 
 >>> function("__nv_rsqrtf")(np.array([4.0], np.float32))
@@ -25,7 +26,9 @@ class MissingFunction(CannotRun):
     """A function of libdevice that is not in the table."""
 
     def __init__(self, symbol: str) -> None:
-        super().__init__(f"the interpreter has no {symbol}: a kernel calls a libdevice function that is not in its table")
+        super().__init__(
+            f"the interpreter has no {symbol}: a kernel calls a libdevice function that is not in its table"
+        )
 
 
 def function(symbol: str) -> Function:
@@ -88,15 +91,19 @@ def integer(x: np.ndarray, kind: Any) -> np.ndarray:
 
 _special = torch.special
 REAL: dict[str, Function] = {
-    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan, "atan2": np.arctan2,
+    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
+    "atan2": np.arctan2,
     "atanh": np.arctanh, "cbrt": np.cbrt, "ceil": np.ceil, "copysign": np.copysign, "cos": np.cos, "cosh": np.cosh,
     "cospi": lambda x: np.cos(np.pi * np.fmod(x, 2)), "sinpi": lambda x: np.sin(np.pi * np.fmod(x, 2)),
     "cyl_bessel_i0": _torch(_special.i0), "cyl_bessel_i1": _torch(_special.i1), "erf": _torch(torch.erf),
     "erfc": _torch(torch.erfc), "erfinv": _torch(torch.erfinv), "erfcinv": _torch(lambda x: torch.erfinv(1 - x)),
-    "erfcx": _torch(_special.erfcx), "exp": np.exp, "exp10": lambda x: np.power(10.0, x), "exp2": np.exp2, "expm1": np.expm1,
-    "fabs": np.abs, "fdim": lambda x, y: np.where(np.isnan(x) | np.isnan(y), np.nan, np.maximum(x - y, 0)), "floor": np.floor,
+    "erfcx": _torch(_special.erfcx), "exp": np.exp, "exp10": lambda x: np.power(10.0, x), "exp2": np.exp2,
+    "expm1": np.expm1,
+    "fabs": np.abs, "fdim": lambda x, y: np.where(np.isnan(x) | np.isnan(y), np.nan, np.maximum(x - y, 0)),
+    "floor": np.floor,
     "fma": lambda x, y, z: x * y + z, "fmod": np.fmod, "hypot": np.hypot, "j0": _torch(_special.bessel_j0),
-    "j1": _torch(_special.bessel_j1), "ldexp": lambda x, n: np.ldexp(x, n.astype(np.int32)), "lgamma": _torch(torch.lgamma),
+    "j1": _torch(_special.bessel_j1), "ldexp": lambda x, n: np.ldexp(x, n.astype(np.int32)),
+    "lgamma": _torch(torch.lgamma),
     "log": np.log, "log10": np.log10, "log1p": np.log1p, "log2": np.log2, "logb": _logb, "nearbyint": np.rint,
     "normcdf": _torch(_special.ndtr), "normcdfinv": _torch(_special.ndtri), "pow": np.power,
     "powi": lambda x, n: np.power(x, n.astype(np.float64)),
@@ -108,7 +115,8 @@ REAL: dict[str, Function] = {
     "tgamma": _torch(lambda x: torch.exp(torch.lgamma(x)) * _sign_of_gamma(x)), "trunc": np.trunc,
     "y0": _torch(_special.bessel_y0),
     "y1": _torch(_special.bessel_y1), "norm3d": lambda x, y, z: np.sqrt(x * x + y * y + z * z),
-    "norm4d": lambda x, y, z, w: np.sqrt(x * x + y * y + z * z + w * w), "saturate": lambda x: np.nan_to_num(np.clip(x, 0, 1)),
+    "norm4d": lambda x, y, z, w: np.sqrt(x * x + y * y + z * z + w * w), "saturate": lambda x: np.nan_to_num(np.clip(x,
+    0, 1)),
     "fast_cos": np.cos, "fast_exp10": lambda x: np.power(10.0, x), "fast_exp": np.exp, "fast_fdivide": np.divide,
     "fast_log10": np.log10, "fast_log2": np.log2, "fast_log": np.log, "fast_pow": np.power, "fast_sin": np.sin,
     "fast_tan": np.tan,
@@ -153,17 +161,32 @@ def _high_half(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 WHOLE: dict[str, Function] = {
-    "abs": np.abs, "llabs": np.abs, "isnan": lambda x: np.isnan(x).astype(np.int32),
+    "abs": np.abs,
+    "llabs": np.abs,
+    "isnan": lambda x: np.isnan(x).astype(np.int32),
     "isinf": lambda x: np.isinf(x).astype(np.int32),
-    "finite": lambda x: np.isfinite(x).astype(np.int32), "isfinite": lambda x: np.isfinite(x).astype(np.int32),
+    "finite": lambda x: np.isfinite(x).astype(np.int32),
+    "isfinite": lambda x: np.isfinite(x).astype(np.int32),
     "signbit": lambda x: np.signbit(x).astype(np.int32),
-    "nextafter": lambda x, y: np.nextafter(x, y.astype(x.dtype)), "ilogb": _ilogb,
-    "llrint": lambda x: integer(np.rint(x), np.int64), "llround": lambda x: integer(_round_away(x), np.int64),
-    "popc": _count_bits, "popcll": _count_bits, "clz": _leading_zeros, "clzll": _leading_zeros, "ffs": _find_first,
-    "ffsll": _find_first, "mulhi": _high_half, "mul64hi": _high_half, "umulhi": _high_half, "umul64hi": _high_half,
-    "hadd": lambda x, y: (x & y) + ((x ^ y) >> 1), "rhadd": lambda x, y: (x | y) - ((x ^ y) >> 1),
-    "uhadd": lambda x, y: (x & y) + ((x ^ y) >> 1), "urhadd": lambda x, y: (x | y) - ((x ^ y) >> 1),
-}  # fmt: skip
+    "nextafter": lambda x, y: np.nextafter(x, y.astype(x.dtype)),
+    "ilogb": _ilogb,
+    "llrint": lambda x: integer(np.rint(x), np.int64),
+    "llround": lambda x: integer(_round_away(x), np.int64),
+    "popc": _count_bits,
+    "popcll": _count_bits,
+    "clz": _leading_zeros,
+    "clzll": _leading_zeros,
+    "ffs": _find_first,
+    "ffsll": _find_first,
+    "mulhi": _high_half,
+    "mul64hi": _high_half,
+    "umulhi": _high_half,
+    "umul64hi": _high_half,
+    "hadd": lambda x, y: (x & y) + ((x ^ y) >> 1),
+    "rhadd": lambda x, y: (x | y) - ((x ^ y) >> 1),
+    "uhadd": lambda x, y: (x & y) + ((x ^ y) >> 1),
+    "urhadd": lambda x, y: (x | y) - ((x ^ y) >> 1),
+}
 """Functions that give the type they say, or take integers."""
 
 
@@ -185,8 +208,11 @@ def _conversions() -> dict[str, Function]:
 
 BITS: dict[str, Function] = {
     **_conversions(),
-    "__nv_float_as_int": lambda x: x.view(np.int32), "__nv_float_as_uint": lambda x: x.view(np.uint32),
-    "__nv_int_as_float": lambda x: x.view(np.float32), "__nv_uint_as_float": lambda x: x.view(np.float32),
-    "__nv_double_as_longlong": lambda x: x.view(np.int64), "__nv_longlong_as_double": lambda x: x.view(np.float64),
-}  # fmt: skip
+    "__nv_float_as_int": lambda x: x.view(np.int32),
+    "__nv_float_as_uint": lambda x: x.view(np.uint32),
+    "__nv_int_as_float": lambda x: x.view(np.float32),
+    "__nv_uint_as_float": lambda x: x.view(np.float32),
+    "__nv_double_as_longlong": lambda x: x.view(np.int64),
+    "__nv_longlong_as_double": lambda x: x.view(np.float64),
+}
 """Symbols that change the type, or only read the bits another way."""

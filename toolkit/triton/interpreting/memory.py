@@ -1,8 +1,10 @@
 # pyright: basic
 """The memory that interpreted kernels see: each tensor's storage lies alone in a zone of made-up addresses.
 
-An address names its storage whatever was added to it, up to 2^43 bytes either way, so an access out of bounds is known for what
-it is, of which argument, and can neither crash nor read another tensor. Values go to and from the real storage by NumPy.
+An address names its storage whatever was added to it, up to 2^43 bytes either way, so an access out of bounds is known
+for what
+it is, of which argument, and can neither crash nor read another tensor. Values go to and from the real storage by
+NumPy.
 
 >>> memory = Memory()
 >>> pointer = memory.address(torch.zeros(4))
@@ -26,7 +28,8 @@ _LOW = np.uint64((1 << ZONE_BITS) - 1)
 
 
 class KernelMistake(ValueError):
-    """What a kernel asks for is wrong in itself: an assertion of its own fails, or an argument that it needs is not passed."""
+    """What a kernel asks for is wrong in itself: an assertion of its own fails, or an argument that it needs is not
+    passed."""
 
 
 class Fault(Exception):
@@ -39,7 +42,8 @@ class Fault(Exception):
 
 @dataclass
 class Zone:
-    """One storage. `data`: its bytes; `number` is its place among the zones; `names`: what the wrapper and the kernel call it."""
+    """One storage. `data`: its bytes; `number` is its place among the zones; `names`: what the wrapper and the kernel
+    call it."""
 
     number: int
     data: np.ndarray
@@ -56,7 +60,8 @@ class Zone:
 
 @dataclass
 class Access:
-    """One load, store or atomic of one program. `index`: elements of the zone, by lane; `live`: lanes that the mask lets through;
+    """One load, store or atomic of one program. `index`: elements of the zone, by lane; `live`: lanes that the mask
+    lets through;
     `inside`: live ones within the storage."""
 
     kind: str
@@ -85,7 +90,8 @@ class Access:
 
 
 class AccessWatch:
-    """Sees accesses. `access` comes before values are read or written; True: the fault is noted, go on without those lanes."""
+    """Sees accesses. `access` comes before values are read or written; True: the fault is noted, go on without those
+    lanes."""
 
     def access(self, access: Access) -> bool:
         """One access."""
@@ -121,7 +127,8 @@ class Memory:
         return found
 
     def address(self, tensor: torch.Tensor) -> int:
-        """The made-up address of a tensor's first element: aligned as its real one within 16 bytes of a fresh storage."""
+        """The made-up address of a tensor's first element: aligned as its real one within 16 bytes of a fresh
+        storage."""
         zone = self.zone_of(tensor)
         return ((zone.number + 1) << ZONE_BITS) + _HALF + int(tensor.storage_offset()) * tensor.element_size()
 
@@ -130,7 +137,11 @@ class Memory:
     ) -> Any:
         """Elements at addresses where the mask is set, `other` (or zeros) elsewhere."""
         addresses, mask = np.broadcast_arrays(addresses, mask)
-        result = np.zeros(addresses.shape, dtype) if other is None else np.array(np.broadcast_to(other, addresses.shape), dtype)
+        result = (
+            np.zeros(addresses.shape, dtype)
+            if other is None
+            else np.array(np.broadcast_to(other, addresses.shape), dtype)
+        )
         for access in self._accesses("load", addresses, mask, dtype, pointer, None):
             self._note(access)
             if access.zone is None:
@@ -142,7 +153,9 @@ class Memory:
                 result[access.inside] = elements[access.index[access.inside]]
         return result
 
-    def store(self, addresses: np.ndarray, value: np.ndarray, mask: np.ndarray, dtype: np.dtype, pointer: Any = None) -> None:
+    def store(
+        self, addresses: np.ndarray, value: np.ndarray, mask: np.ndarray, dtype: np.dtype, pointer: Any = None
+    ) -> None:
         """Writes where the mask is set; of lanes with one address the last wins."""
         addresses, mask, value = np.broadcast_arrays(addresses, mask, value)
         for access in self._accesses("store", addresses, mask, dtype, pointer, value):
@@ -152,8 +165,11 @@ class Memory:
                 elements[access.index[access.inside]] = value[access.inside].astype(dtype, copy=False)
                 self.watch.stored(access)
 
-    def update(self, addresses: np.ndarray, mask: np.ndarray, dtype: np.dtype, step: Any, pointer: Any = None) -> np.ndarray:
-        """An atomic: `step(lane, old value)` is the new value, lane after lane. Returns the old values (zeros where masked)."""
+    def update(
+        self, addresses: np.ndarray, mask: np.ndarray, dtype: np.dtype, step: Any, pointer: Any = None
+    ) -> np.ndarray:
+        """An atomic: `step(lane, old value)` is the new value, lane after lane. Returns the old values (zeros where
+        masked)."""
         addresses, mask = np.broadcast_arrays(addresses, mask)
         old = np.zeros(addresses.shape, dtype)
         for access in self._accesses("atomic", addresses, mask, dtype, pointer, None):
@@ -173,7 +189,13 @@ class Memory:
             raise Fault(access)
 
     def _accesses(
-        self, kind: str, addresses: np.ndarray, mask: np.ndarray, dtype: np.dtype, pointer: Any, value: np.ndarray | None
+        self,
+        kind: str,
+        addresses: np.ndarray,
+        mask: np.ndarray,
+        dtype: np.dtype,
+        pointer: Any,
+        value: np.ndarray | None,
     ) -> Iterator[Access]:
         """One access for each zone that live lanes point to; usually one."""
         mask = mask.astype(bool, copy=False)

@@ -1,8 +1,10 @@
 # pyright: basic
 """What a wrapper written for a GPU asks of it while it runs, answered on the CPU.
 
-Allocation functions give CPU tensors; device guards and streams do nothing; operators that are told `device=cuda` make their
-result on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of failing. Library
+Allocation functions give CPU tensors; device guards and streams do nothing; operators that are told `device=cuda` make
+their
+result on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of failing.
+Library
 calls that only a GPU has are those of `toolkit.gpu_only`; one that is missing there is refused by its name.
 
 >>> with answers(session):
@@ -73,8 +75,11 @@ def _moved(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[list[torch.Ten
     return read, written
 
 
-SIZED_OTHERWISE = frozenset({"torch.ops.aten._embedding_bag.default", "torch.ops.aten._embedding_bag_forward_only.default"})
-"""Operators that leave results empty on the CPU that a GPU fills, which only their own backward reads (an empty input of a
+SIZED_OTHERWISE = frozenset(
+    {"torch.ops.aten._embedding_bag.default", "torch.ops.aten._embedding_bag_forward_only.default"}
+)
+"""Operators that leave results empty on the CPU that a GPU fills, which only their own backward reads (an empty input
+of a
 backward is such a one)."""
 
 
@@ -102,7 +107,9 @@ def laid_out(tensor: Any, size: Sequence[int], stride: Sequence[int], name: str 
         if name in SIZED_OTHERWISE or (name == "input" and not tensor.numel()):
             return
         what = name or "a library call"
-        raise CannotRun(f"{what} gave size {tuple(tensor.shape)} on the CPU, and the kernels expect {tuple(size)} of a GPU")
+        raise CannotRun(
+            f"{what} gave size {tuple(tensor.shape)} on the CPU, and the kernels expect {tuple(size)} of a GPU"
+        )
     expected = [(want, have) for want, have, count in zip(stride, tensor.stride(), size, strict=True) if count > 1]
     if all(want == have for want, have in expected):
         return
@@ -113,7 +120,8 @@ def laid_out(tensor: Any, size: Sequence[int], stride: Sequence[int], name: str 
 
 
 def devices_on_cpu() -> contextlib.AbstractContextManager[Any]:
-    """While it is open, operators that are told of a GPU make their results on the CPU, and others stand for a GPU's own."""
+    """While it is open, operators that are told of a GPU make their results on the CPU, and others stand for a GPU's
+    own."""
     return _Calls(SimpleNamespace(observers=()))
 
 
@@ -133,7 +141,9 @@ def answers(session: Any) -> contextlib.AbstractContextManager[None]:
 def running(session: Any) -> Iterator[None]:
     """Open while a wrapper runs."""
     answered = {
-        "_DeviceGuard": contextlib.nullcontext, "set_device": lambda device: None, "synchronize": lambda device=None: None,
-    }  # fmt: skip
+        "_DeviceGuard": contextlib.nullcontext,
+        "set_device": lambda device: None,
+        "synchronize": lambda device=None: None,
+    }
     with all_replaced((torch.cuda, name, value) for name, value in answered.items()), _Calls(session):
         yield

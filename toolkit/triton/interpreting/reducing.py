@@ -75,8 +75,7 @@ def _combined(combine: Any, left: list[np.ndarray], right: list[np.ndarray], kin
     results = made if isinstance(made, (tuple, list, tl.tuple)) else (made,)
     shape = left[0].shape
     return [
-        np.array(np.broadcast_to(one.handle.data, shape), array.dtype)
-        for one, array in zip(results, left, strict=True)
+        np.array(np.broadcast_to(one.handle.data, shape), array.dtype) for one, array in zip(results, left, strict=True)
     ]
 
 

@@ -1,8 +1,10 @@
 # pyright: basic
-"""A kernel's Python function with the meaning that Triton's compiler gives it where Python has another: `not`, `and`, `or` and
+"""A kernel's Python function with the meaning that Triton's compiler gives it where Python has another: `not`, `and`,
+`or` and
 `assert` of blocks, and numbers that are assigned, which become tensors.
 
-Python asks a block whether it is true, which it has no answer to; Triton computes element by element. Everything else stays as it
+Python asks a block whether it is true, which it has no answer to; Triton computes element by element. Everything else
+stays as it
 is written, with its lines. A function whose source cannot be read runs unchanged.
 
 >>> rewritten(kernel.fn)(*arguments)
@@ -41,7 +43,9 @@ def _rewritten(function: Any) -> Any:
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError):
         return function
-    definition = next((one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function.__name__), None)
+    definition = next(
+        (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function.__name__), None
+    )
     if definition is None:
         return function
     definition.decorator_list = []
@@ -72,7 +76,9 @@ class _Meaning(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
         later: list[ast.expr] = [ast.Lambda(_no_arguments(), value) for value in node.values]
-        return ast.copy_location(_call("_graphdbg_and" if isinstance(node.op, ast.And) else "_graphdbg_or", later), node)
+        return ast.copy_location(
+            _call("_graphdbg_and" if isinstance(node.op, ast.And) else "_graphdbg_or", later), node
+        )
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
@@ -139,6 +145,9 @@ def _assert(condition: Any, message: Any = "") -> None:
 
 
 _TOOLS: dict[str, Any] = {
-    "_graphdbg_not": _not, "_graphdbg_and": _joined("logical_and", False), "_graphdbg_or": _joined("logical_or", True),
-    "_graphdbg_assert": _assert, "_graphdbg_tensor": _tensor,
-}  # fmt: skip
+    "_graphdbg_not": _not,
+    "_graphdbg_and": _joined("logical_and", False),
+    "_graphdbg_or": _joined("logical_or", True),
+    "_graphdbg_assert": _assert,
+    "_graphdbg_tensor": _tensor,
+}

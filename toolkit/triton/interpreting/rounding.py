@@ -1,7 +1,8 @@
 # pyright: basic
 """Conversions between floating-point types, bit for bit as torch does them: to nearest, ties to even, NaN kept.
 
-Triton's interpreter keeps bfloat16 and 8-bit floats as integers of their bits, and its own conversions round half away and carry
+Triton's interpreter keeps bfloat16 and 8-bit floats as integers of their bits, and its own conversions round half away
+and carry
 wrongly into the exponent (read on 3.6.0).
 
 >>> to_bits(np.array([1.00390625], np.float32), tl.bfloat16)
@@ -70,7 +71,8 @@ def to_bits(floats: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def saturated(floats: np.ndarray, dtype: Any) -> np.ndarray:
-    """The same for 8-bit floats as NVIDIA's conversion instructions do it: beyond the largest number comes the largest number."""
+    """The same for 8-bit floats as NVIDIA's conversion instructions do it: beyond the largest number comes the largest
+    number."""
     known, _ = CODED[dtype]
     largest = torch.finfo(known).max
     kept = np.where(np.isnan(floats), floats, np.clip(floats, -largest, largest))

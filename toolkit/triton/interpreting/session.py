@@ -1,7 +1,8 @@
 # pyright: basic
 """Runs generated wrappers on CPU tensors: every kernel that they define is interpreted, everything else runs as it is.
 
-The wrapper was written for device cuda:0. Its allocations, device guards, streams and device arguments are answered on the CPU;
+The wrapper was written for device cuda:0. Its allocations, device guards, streams and device arguments are answered on
+the CPU;
 results of library calls are laid out as the wrapper expects them. `Launch`es are told to observers.
 
 >>> with Session().open():
@@ -33,7 +34,8 @@ LIMIT = 100_000
 
 @dataclass
 class Launch:
-    """One launch of a kernel. `number` counts all launches of a run, from 0; `arguments` by the kernel's names, constants of the
+    """One launch of a kernel. `number` counts all launches of a run, from 0; `arguments` by the kernel's names,
+    constants of the
     chosen configuration included; `buffers`: argument -> the wrapper's name of the tensor."""
 
     kernel: str
@@ -110,18 +112,30 @@ class Kernel:
         given = {name: by_name[name] if name in by_name else fixed.get(name, named.get(name)) for name in names}
         constexprs = {name for name in names if name not in by_name or self.signature.get(name) == "constexpr"}
         return Launch(
-            self.name, self.session.launches, given, constexprs, grid, self.config, self.signature, self.function,
-            self.autotuner, _names(given, scope), passed=arguments,
-        )  # fmt: skip
+            self.name,
+            self.session.launches,
+            given,
+            constexprs,
+            grid,
+            self.config,
+            self.signature,
+            self.function,
+            self.autotuner,
+            _names(given, scope),
+            passed=arguments,
+        )
 
 
 def _names(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, str]:
-    """Argument -> what the wrapper calls the tensor; of a view that has no name, what it calls another of that storage."""
+    """Argument -> what the wrapper calls the tensor; of a view that has no name, what it calls another of that
+    storage."""
     known = {name: value for name, value in scope.items() if isinstance(value, torch.Tensor)}
     by_identity = {id(value): name for name, value in known.items()}
     by_storage = {value.untyped_storage()._cdata: name for name, value in reversed(known.items())}
     tensors = {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
-    called = {name: by_identity.get(id(one)) or by_storage.get(one.untyped_storage()._cdata) for name, one in tensors.items()}
+    called = {
+        name: by_identity.get(id(one)) or by_storage.get(one.untyped_storage()._cdata) for name, one in tensors.items()
+    }
     return {name: buffer for name, buffer in called.items() if buffer}
 
 
@@ -190,7 +204,8 @@ class Interpretation:
         if self.programs > LIMIT:
             raise CannotRun(
                 f"its kernels run {counted(self.programs, 'program', form=',')} up to {launch.kernel} "
-                f"(launch {self.launches}), and more than {LIMIT:,} take the interpreter too long: try it with smaller inputs"
+                f"(launch {self.launches}), and more than {LIMIT:,} take the interpreter too long: try it "
+                "with smaller inputs"
             )
         watches = [watch for one in self.observers if (watch := one.before(launch)) is not None]
         memory = launch.memory = Memory(watches[0] if watches else None)

@@ -16,9 +16,15 @@ from ....dumps.diff.sideways import OWN, SideColumns, Sideways
 from ....dumps.tables import plain
 
 STYLES = {
-    "changed": "bold yellow", "only A": "red", "only B": "green", "replaced": "bold magenta", "follows": "dim", "moved": "cyan",
-    "seq_nr": "cyan", "saved": "dim",
-}  # fmt: skip
+    "changed": "bold yellow",
+    "only A": "red",
+    "only B": "green",
+    "replaced": "bold magenta",
+    "follows": "dim",
+    "moved": "cyan",
+    "seq_nr": "cyan",
+    "saved": "dim",
+}
 """A colour beside the sign and the word, which say the same."""
 
 
@@ -49,7 +55,13 @@ class DiffWidths:
     @property
     def side(self) -> int:
         """The width of one graph."""
-        return self.number + 1 + self.name + (self.target + 1 if self.target else 0) + (self.value + 1 if self.value else 0)
+        return (
+            self.number
+            + 1
+            + self.name
+            + (self.target + 1 if self.target else 0)
+            + (self.value + 1 if self.value else 0)
+        )
 
     def head(self, made: Sideways) -> str:
         """The titles: which graph stands where."""

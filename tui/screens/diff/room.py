@@ -1,4 +1,5 @@
-"""The diff screen: two graphs side by side, computed by a `graphdbg diff` process, so that large ones never hold up a key.
+"""The diff screen: two graphs side by side, computed by a `graphdbg diff` process, so that large ones never hold up a
+key.
 
 The screen keeps cursor and other graph; which nodes belong together, and what differs, `dumps/diff` says.
 
@@ -133,13 +134,24 @@ class DiffRoom(ListRoom):
         self.tell_where()
         a, b, joined = self.here.graph or "", self.here.other or "", self.joined
         if joined is None:
-            self.work(lambda: by_seq_nr(resolve_graph(a).stage, resolve_graph(b).stage), self._start, group="sides", doing="diff")
+            self.work(
+                lambda: by_seq_nr(resolve_graph(a).stage, resolve_graph(b).stage),
+                self._start,
+                group="sides",
+                doing="diff",
+            )
         else:
             self._start(joined)
 
     def _start(self, joined: bool) -> None:
         self.joined = joined
-        words = ["diff", self.here.graph or "", self.here.other or "", "--by-seq-nr" if joined else "--side-by-side", "--json"]
+        words = [
+            "diff",
+            self.here.graph or "",
+            self.here.other or "",
+            "--by-seq-nr" if joined else "--side-by-side",
+            "--json",
+        ]
 
         def take(batch: list[dict[str, Any]]) -> None:
             """In a thread of the job."""
@@ -220,8 +232,9 @@ class DiffRoom(ListRoom):
         a, b = made.sides
         users = [
             f"{letter} {made.strings[side.lines[node]] or side.names[node]}"
-            for letter, side, node in (("A", a, row.a), ("B", b, row.b)) if node >= 0
-        ]  # fmt: skip
+            for letter, side, node in (("A", a, row.a), ("B", b, row.b))
+            if node >= 0
+        ]
         alone = "no partner on the other side" if self.joined and min(row.a, row.b) < 0 else ""
         what = row.text or row.mark or alone or "no difference"
         self.hint.update(f"{plain(what)}\n{plain('   '.join(users))}")

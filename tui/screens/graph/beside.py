@@ -1,4 +1,5 @@
-"""What keys do with the tabs of the graph screen: other tab, next kernel, partner, editor, picture. The tabs are a widget.
+"""What keys do with the tabs of the graph screen: other tab, next kernel, partner, editor, picture. The tabs are a
+widget.
 
 Must not read or compute: the tabs' `about()` does, in a thread.
 
@@ -195,7 +196,9 @@ class GraphTabs:
         """Opens the file of the tab at its line; on the other tabs the user's file."""
         tabs = self.side
         if tabs.sheet.language:
-            self._open(tabs.sheet, tabs.about.of(tabs.node or 0).stack if tabs.tab == "source" else [], tabs.numbers["source"])
+            self._open(
+                tabs.sheet, tabs.about.of(tabs.node or 0).stack if tabs.tab == "source" else [], tabs.numbers["source"]
+            )
             return
         about, node = tabs.about, self.room.table.node
 
@@ -220,7 +223,11 @@ class GraphTabs:
         if original is not None and _same(original, whole):
             self.room.workbench.edit(original, line)
             return
-        name = original.name if original is not None else f"{self.room.saved.id if self.room.saved else 'graph'}-output_code.py"
+        name = (
+            original.name
+            if original is not None
+            else f"{self.room.saved.id if self.room.saved else 'graph'}-output_code.py"
+        )
         path = keep(whole, name)
         self.room.notify(f"a copy, as it was recorded: {path}", markup=False, timeout=6)
         self.room.workbench.edit(path, line)
@@ -275,6 +282,10 @@ def _write(path: Path, words: str) -> Path:
 def _same(path: Path, whole: str) -> bool:
     """Whether the file on this machine is the recorded one."""
     try:
-        return path.is_file() and path.stat().st_size < 1 << 22 and path.read_text(encoding="utf-8", errors="replace") == whole
+        return (
+            path.is_file()
+            and path.stat().st_size < 1 << 22
+            and path.read_text(encoding="utf-8", errors="replace") == whole
+        )
     except (OSError, ValueError):
         return False

@@ -50,7 +50,9 @@ class GraphFind:
         """Opens the line; the cursor goes to the first hit as it is typed."""
         self.room.needed()
         self._before = (self.sought, self.room.table.node)
-        self.room.prompt.open("find", "", "enter stays, n and N go on, esc goes back · names, ops, modules, lines, else code")
+        self.room.prompt.open(
+            "find", "", "enter stays, n and N go on, esc goes back · names, ops, modules, lines, else code"
+        )
 
     def typed(self, text: str) -> None:
         """Filters or searches with what there is so far."""
@@ -161,11 +163,15 @@ class GraphFind:
             return False
         place = selection.place(node)
         if place < 0:
-            self.room.status.show(None, f"{self.room.needed().table.name[node]} is hidden by the filter: c clears it", alarm=True)
+            self.room.status.show(
+                None, f"{self.room.needed().table.name[node]} is hidden by the filter: c clears it", alarm=True
+            )
             return False
         if selection.rows[place] < 0 and selection.groups is not None:
             self.rows.depth = None
-            self.rows.ask(node, folded=selection.groups.opened_for(node, self.rows.question.folded), then=self.room.table.center)
+            self.rows.ask(
+                node, folded=selection.groups.opened_for(node, self.rows.question.folded), then=self.room.table.center
+            )
             return True
         far = abs(place - self.room.table.cursor) > self.room.table.page
         self.room.table.move_to(place)
@@ -229,4 +235,6 @@ class GraphFind:
             if text is not None:
                 self.room.guarded(lambda: self.jump(find_place(view, text)), doing="go to")
 
-        self.room.app.push_screen(Ask("go to", hint="a name, a number, or a line of your code: model.py:12", check=check), go)
+        self.room.app.push_screen(
+            Ask("go to", hint="a name, a number, or a line of your code: model.py:12", check=check), go
+        )

@@ -39,7 +39,9 @@ class StatusLine(Widget):
         line = Text(self.left, no_wrap=True, end="", overflow="ellipsis")
         room = width - cell_len(self.left) - 2
         if self.right and room >= 8:
-            right = Text(self.right, "bold reverse" if self.alarm else "bold", no_wrap=True, end="", overflow="ellipsis")
+            right = Text(
+                self.right, "bold reverse" if self.alarm else "bold", no_wrap=True, end="", overflow="ellipsis"
+            )
             right.truncate(room, overflow="ellipsis")
             line.append(" " * max(2, width - cell_len(self.left) - right.cell_len))
             line.append_text(right)

@@ -109,7 +109,9 @@ class GraphMarks:
         """The same for a tab; over the source also what was found at other nodes of that line."""
         view = self.room.needed()
         where = view.table.where
-        alike = [at for at in self.by_node if at != node and source and view.text[where[at]] and where[at] == where[node]]
+        alike = [
+            at for at in self.by_node if at != node and source and view.text[where[at]] and where[at] == where[node]
+        ]
         return [*self.told(node), *(f"{view.table.name[at]}, {told}" for at in alike for told in self.by_node[at])]
 
     def tell(self) -> None:
@@ -128,7 +130,10 @@ class GraphMarks:
             self.room.status.show(None, "reading what jobs found ...")
             return
         if not places:
-            why = "no node is marked: no job here found one bad in this graph; in Replay (4) r runs the rungs, v reads values"
+            why = (
+                "no node is marked: no job here found one bad in this graph; in Replay (4) r runs the rungs, v "
+                "reads values"
+            )
             self.room.status.show(None, why, alarm=True)
             return
         now = self.room.table.node

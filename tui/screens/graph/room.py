@@ -1,4 +1,5 @@
-"""The graph screen: node table, tabs of the node under the cursor, lines for filter and search. Reads the graph in slices.
+"""The graph screen: node table, tabs of the node under the cursor, lines for filter and search. Reads the graph in
+slices.
 
 What it shows is computed in `dumps/browse`; what most keys do lies in its parts: rows with their folds, finding, tabs.
 
@@ -95,7 +96,8 @@ class GraphRoom(Room):
     # -- what a room says
 
     def content(self) -> ComposeResult:
-        """Table and tabs, the line that says what is shown; what is typed lies over it and the keys, so that nothing moves."""
+        """Table and tabs, the line that says what is shown; what is typed lies over it and the keys, so that nothing
+        moves."""
         with Container(id="both"):
             yield NodeTable(id="rows", ascii_only=ascii_only())
             yield Container(id="side")
@@ -187,7 +189,12 @@ class GraphRoom(Room):
         self.call_after_refresh(collecting.loaded)
         saved = self.saved
         if saved is not None:
-            self.work(lambda: kernel_column(saved, view), self.rows.kernel_column, group="kernels", doing="reading the kernels")
+            self.work(
+                lambda: kernel_column(saved, view),
+                self.rows.kernel_column,
+                group="kernels",
+                doing="reading the kernels",
+            )
 
     def on_screen_resume(self) -> None:
         """Back from another screen: the table has the keys, and there may be values."""

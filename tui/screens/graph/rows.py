@@ -1,4 +1,5 @@
-"""Which rows the graph screen shows: filter, sorting, folds, columns and values. Each change is a new question to `dumps/browse`.
+"""Which rows the graph screen shows: filter, sorting, folds, columns and values. Each change is a new question to
+`dumps/browse`.
 
 The cursor sticks to its node whatever changes. Must not compute anything itself.
 
@@ -29,9 +30,24 @@ if TYPE_CHECKING:
     from .room import GraphRoom
 
 SORT_KEYS = {
-    "g": "", "n": "name", "o": "op", "d": "dtype", "s": "shape", "t": "stride", "b": "bytes", "f": "flops", "u": "users",
-    "m": "module", "l": "file", "k": "kernel", "w": "min", "x": "max", "a": "nan", "i": "inf", "e": "error",
-}  # fmt: skip
+    "g": "",
+    "n": "name",
+    "o": "op",
+    "d": "dtype",
+    "s": "shape",
+    "t": "stride",
+    "b": "bytes",
+    "f": "flops",
+    "u": "users",
+    "m": "module",
+    "l": "file",
+    "k": "kernel",
+    "w": "min",
+    "x": "max",
+    "a": "nan",
+    "i": "inf",
+    "e": "error",
+}
 """What is pressed behind `s`; g is the order of the graph."""
 
 
@@ -75,9 +91,12 @@ class GraphRows:
     # -- questions
 
     def ask(
-        self, node: int | None = None, then: Callable[[], object] | None = None,
-        on_error: Callable[[BaseException], object] | None = None, **changed: Any,
-    ) -> None:  # fmt: skip
+        self,
+        node: int | None = None,
+        then: Callable[[], object] | None = None,
+        on_error: Callable[[BaseException], object] | None = None,
+        **changed: Any,
+    ) -> None:
         """Asks for other rows; the cursor goes to `node`, else stays on its node."""
         view = self.room.needed()
         question = replace(self.question, **changed)
@@ -95,7 +114,9 @@ class GraphRows:
 
     def show_rows(self, selection: Selection, node: int) -> None:
         """Shows rows with the cursor at a node or near it."""
-        plain = selection.question.sort is None and selection.nodes is None and not selection.question.folded - self._inputs
+        plain = (
+            selection.question.sort is None and selection.nodes is None and not selection.question.folded - self._inputs
+        )
         lanes = self.lanes if plain else None
         columns = self.chosen or all_columns.usual(selection.view)
         self.room.table.show(selection, columns, lanes, selection.nearest(max(node, 0)))
@@ -125,9 +146,12 @@ class GraphRows:
         self.room.status.show(" · ".join(told), empty or None, alarm=bool(empty))
 
     def filter_by(
-        self, terms: Sequence[Term], text: str, node: int | None = None,
+        self,
+        terms: Sequence[Term],
+        text: str,
+        node: int | None = None,
         on_error: Callable[[BaseException], object] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Shows only what fits, with the cursor at a node or near it."""
 
         def done() -> None:
@@ -161,7 +185,9 @@ class GraphRows:
         view = self.room.needed()
         shown = {column.key for column in (self.chosen or all_columns.usual(view))}
         answers = {
-            letter: f"{all_columns.BY_KEY[key].title:<10} {all_columns.BY_KEY[key].help}" if key else "the order of the graph"
+            letter: f"{all_columns.BY_KEY[key].title:<10} {all_columns.BY_KEY[key].help}"
+            if key
+            else "the order of the graph"
             for letter, key in SORT_KEYS.items()
             if not key or key in shown
         }
@@ -223,7 +249,9 @@ class GraphRows:
             row, node = self.room.table.row, self.room.table.node
             group = groups.parents[~row] if row < 0 else groups.around(node)
             if group < 0:
-                told = "the module has none around it" if row < 0 else "the node has no module with other nodes beside it"
+                told = (
+                    "the module has none around it" if row < 0 else "the node has no module with other nodes beside it"
+                )
                 self.room.status.show(None, told, alarm=True)
                 return
             self.depth = None
@@ -272,7 +300,8 @@ class GraphRows:
         self.room.slices.run("lanes", laying(view), laid)
 
     def _fold_inputs(self, groups: Groups) -> None:
-        """Folds the inputs in front into one line, unless a key went among them or something else is asked for already."""
+        """Folds the inputs in front into one line, unless a key went among them or something else is asked for
+        already."""
         if not len(groups) or groups.labels[0] != INPUTS or groups.starts[0] or groups.ends[0] < FEW_INPUTS:
             return
         if self.question == Question() and self.room.table.cursor == 0 and self.room.prompt.purpose == "":

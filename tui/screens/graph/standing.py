@@ -38,13 +38,16 @@ class GraphStanding:
         over(self.room.workbench, command_of(words), f"graphdbg {' '.join(words)}", "run it in a terminal")
 
     def do_graph_cut(self) -> None:
-        """Asks which nodes become a case: those that the filter leaves, else from the one under the cursor to another."""
+        """Asks which nodes become a case: those that the filter leaves, else from the one under the cursor to
+        another."""
         if text := self.room.rows.filter_text:
             self._save(["--filter", text])
             return
         hint = "A..B, in the order of the graph; or A, or A,B..C"
         title, value = "save nodes as a case", f"{self._name()}.."
-        ask = Ask(title, hint=hint, value=value, check=lambda text: "from where to where?" if text.endswith("..") else "")
+        ask = Ask(
+            title, hint=hint, value=value, check=lambda text: "from where to where?" if text.endswith("..") else ""
+        )
         self.room.app.push_screen(ask, lambda text: None if text is None else self._save(["--nodes", text]))
 
     def _save(self, which: list[str]) -> None:
@@ -56,6 +59,8 @@ class GraphStanding:
 
     def _saved(self, case: Path, done: subprocess.CompletedProcess[str]) -> None:
         said = (done.stdout if not done.returncode else done.stderr).strip()
-        self.room.status.show(None, said.splitlines()[0] if said else f"exit code {done.returncode}", alarm=bool(done.returncode))
+        self.room.status.show(
+            None, said.splitlines()[0] if said else f"exit code {done.returncode}", alarm=bool(done.returncode)
+        )
         if not done.returncode:
             self.room.workbench.go("graph", Here(graph=str(case)))

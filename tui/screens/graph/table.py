@@ -1,6 +1,8 @@
-"""The node table: 100,000 rows, of which only the lines that are seen are painted. Knows textual and a `Selection`, no file.
+"""The node table: 100,000 rows, of which only the lines that are seen are painted. Knows textual and a `Selection`, no
+file.
 
-A move of the cursor paints the lines that change and nothing else. Cells beside each other in one style are one segment, texts of
+A move of the cursor paints the lines that change and nothing else. Cells beside each other in one style are one
+segment, texts of
 rows are kept while the columns stay the same. The first line is the heading; a click on it sorts.
 
 >>> table.show(selection, columns, lanes)
@@ -49,7 +51,8 @@ class NodeTable(VirtualList):
     NodeTable > .nodes--bad { color: $text-error; text-style: bold; }
     NodeTable > .nodes--hot { background: $error-muted; color: $text-error; text-style: bold; }
     NodeTable > .nodes--warm { background: $warning-muted; color: $text-warning; }
-    NodeTable > .nodes--cursor { background: $block-cursor-background; color: $block-cursor-foreground; text-style: bold; }
+    NodeTable > .nodes--cursor { background: $block-cursor-background; color: $block-cursor-foreground;
+        text-style: bold; }
     """
 
     class Headed(Message):
@@ -160,8 +163,10 @@ class NodeTable(VirtualList):
             return
         view, node = self.selection.view, self.node
         if view.whole and view.has_users:
-            self.near = {**dict.fromkeys(view.users(node)[:KEPT], self.glyphs["user"]),
-                         **dict.fromkeys(view.inputs(node)[:KEPT], self.glyphs["input"])}  # fmt: skip
+            self.near = {
+                **dict.fromkeys(view.users(node)[:KEPT], self.glyphs["user"]),
+                **dict.fromkeys(view.inputs(node)[:KEPT], self.glyphs["input"]),
+            }
 
     def _near_rows(self) -> list[int]:
         """The rows on the screen that carry a mark."""
@@ -198,13 +203,21 @@ class NodeTable(VirtualList):
         row = self.selection.rows[at]
         text = self.texts(row, self.bad.get(row) or self.near.get(row, " "))
         if at == self.cursor:
-            return Strip([Segment("".join(text), self.style_of("cursor"))]).adjust_cell_length(width, self.style_of("cursor"))
+            return Strip([Segment("".join(text), self.style_of("cursor"))]).adjust_cell_length(
+                width, self.style_of("cursor")
+            )
         if row < 0:
-            return Strip([Segment("".join(text), self.style_of("group"))]).adjust_cell_length(width, self.style_of("base"))
+            return Strip([Segment("".join(text), self.style_of("group"))]).adjust_cell_length(
+                width, self.style_of("base")
+            )
         quiet, name, op, rest = text
         style = "bad" if row in self.bad else "near" if row in self.near else "base"
         base, ahead = self.style_of("base"), len(quiet) + len(name) + len(op)
-        segments = [Segment(quiet, self.style_of("quiet")), Segment(name, self.style_of(style)), Segment(op, self.style_of("op"))]
+        segments = [
+            Segment(quiet, self.style_of("quiet")),
+            Segment(name, self.style_of(style)),
+            Segment(op, self.style_of("op")),
+        ]
         done = 0
         for key, start, end in self._heated:
             if (heat := self._heat(row, key)) and start >= ahead:

@@ -1,1 +1,2 @@
-"""Home: the runs here, their compiles and graphs, minifications and jobs, with what is known of the line under the cursor."""
+"""Home: the runs here, their compiles and graphs, minifications and jobs, with what is known of the line under the
+cursor."""

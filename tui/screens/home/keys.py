@@ -26,7 +26,8 @@ ACTIONS = (
     Action("home.scroll_down", "J", "tab down", "Scroll what is known of the line.", does=("home_scroll", 3)),
     Action("home.scroll_up", "K", "tab up", "Scroll it back.", does=("home_scroll", -3)),
     Action("home.stop", "x", "stop", "Stop the job under the cursor, and all that it started.", also="kill cancel"),
-    Action("home.pin", "F", "pin", "While following: the cursor stays on the newest graph.", "ls RUN --follow", also="follow"),
+    Action("home.pin", "F", "pin", "While following: the cursor stays on the newest graph.", "ls RUN --follow",
+           also="follow"),
     Action("home.again", "ctrl+r", "read again", "Look again now; every second it is looked at anyhow.", "ls",
            also="refresh reload"),
 )  # fmt: skip

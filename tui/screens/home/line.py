@@ -1,4 +1,5 @@
-"""How one line of Home is painted: columns for compiles and graphs, one text for all else. Knows no widget and reads nothing.
+"""How one line of Home is painted: columns for compiles and graphs, one text for all else. Knows no widget and reads
+nothing.
 
 >>> layout = Layout.of(lines, width=80)
 >>> "".join(text for text, _ in layout.parts(line, folded=False, kernels=3))
@@ -16,15 +17,25 @@ from ....dumps.browse.listing import GRAPHS, ListingLine
 from ....dumps.tables import plain
 
 MARKS = {
-    "failed": "✗", "died": "✗", "killed": "✗", "running": "▶", "compiling": "▶", "ran": "✓", "compiled": "✓", "captured": "·",
-    "ok": "✓", "finished": "✓", "starting": "▶",
-}  # fmt: skip
+    "failed": "✗",
+    "died": "✗",
+    "killed": "✗",
+    "running": "▶",
+    "compiling": "▶",
+    "ran": "✓",
+    "compiled": "✓",
+    "captured": "·",
+    "ok": "✓",
+    "finished": "✓",
+    "starting": "▶",
+}
 """A glyph beside the word of a status, so that neither needs a colour."""
 
 _DROPPED = ((124, "stage"), (112, "kernels"), (60, "seconds"))
 """Below so many columns of the terminal these are left out."""
 _BOTH = 100
-"""Columns from which function and error have columns of their own; below, what went wrong stands in place of the function."""
+"""Columns from which function and error have columns of their own; below, what went wrong stands in place of the
+function."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +60,14 @@ class HomeColumns:
         status = max((len(line.status_text()) for line in graphs), default=0) + 2
         function = max((len(line.function) for line in graphs), default=0) if width >= _BOTH else 0
         return cls(
-            max(9, min(name, max(16, width // 3))), min(stage, 20), max(10, min(status, 20)), "kernels" not in gone,
-            "seconds" not in gone, min(function, width // 3), width,
-        )  # fmt: skip
+            max(9, min(name, max(16, width // 3))),
+            min(stage, 20),
+            max(10, min(status, 20)),
+            "kernels" not in gone,
+            "seconds" not in gone,
+            min(function, width // 3),
+            width,
+        )
 
     def head(self) -> str:
         """The titles."""
@@ -69,9 +85,15 @@ class HomeColumns:
             return self._graph(line, folded, kernels)
         sign = ("▸ " if folded else "▾ ") if line.folds else "  "
         if line.kind == "section":
-            return [("  " * line.depth + (sign if line.folds else " "), ""), (line.name, "bold"), (f"  {line.text}", "dim")]
+            return [
+                ("  " * line.depth + (sign if line.folds else " "), ""),
+                (line.name, "bold"),
+                (f"  {line.text}", "dim"),
+            ]
         if line.kind == "note":
-            return [("  " * line.depth + ("! " if line.bad else "  ") + plain(line.name), "yellow" if line.bad else "dim")]
+            return [
+                ("  " * line.depth + ("! " if line.bad else "  ") + plain(line.name), "yellow" if line.bad else "dim")
+            ]
         mark = MARKS.get(line.status, "✗" if line.bad else "")
         status = f" {mark} {line.status_text()}".replace("  ", " ") if line.status or mark else ""
         style = "bold red" if line.bad else "green" if line.status == "running" else "cyan"
@@ -102,9 +124,11 @@ class HomeColumns:
         elif not (line.bad and error):
             error = function or error
         return [
-            (left, "" if line.saved else "dim"), (set_cell_size(f"{mark} {line.status_text()}", self.status), style),
-            ("  " + "  ".join(right) + "  ", ""), (error, "red" if line.bad else "dim" if self.function else ""),
-        ]  # fmt: skip
+            (left, "" if line.saved else "dim"),
+            (set_cell_size(f"{mark} {line.status_text()}", self.status), style),
+            ("  " + "  ".join(right) + "  ", ""),
+            (error, "red" if line.bad else "dim" if self.function else ""),
+        ]
 
 
 def _name(line: ListingLine) -> str:

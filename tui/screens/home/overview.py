@@ -100,20 +100,35 @@ class Overview:
         lines = [self._with_verdict(line) for line in made]
         for place, line in enumerate(lines):
             if line.kind == "compile" and line.folds and line.compiled and not line.bad and not line.since:
-                judged = [at for at in range(place + 1, place + 1 + len(line.compiled.rows)) if lines[at] is not made[at]]
+                judged = [
+                    at for at in range(place + 1, place + 1 + len(line.compiled.rows)) if lines[at] is not made[at]
+                ]
                 for at in sorted(judged, key=lambda at: not lines[at].bad)[:1]:
                     of = lines[at]
                     lines[place] = msgspec.structs.replace(
-                        line, status=of.status, error=of.error, bad=of.bad, target=of.target, path=of.path, judged=of.name
+                        line,
+                        status=of.status,
+                        error=of.error,
+                        bad=of.bad,
+                        target=of.target,
+                        path=of.path,
+                        judged=of.name,
                     )
-        return [head, *(line for line in mine if line not in ended), *lines, *_section("jobs", ended, f"{head.key} jobs", 1)]
+        return [
+            head,
+            *(line for line in mine if line not in ended),
+            *lines,
+            *_section("jobs", ended, f"{head.key} jobs", 1),
+        ]
 
     def _with_verdict(self, line: ListingLine) -> ListingLine:
         """What was found of a graph that ran says more than that it ran."""
         found = self.verdicts.of(line.target) if line.kind in GRAPHS and not line.bad and not line.since else None
         if found is None or (line.kind == "compile" and line.folds):
             return line
-        return msgspec.structs.replace(line, status=found.word, error=found.said if found.bad else line.error, bad=found.bad)
+        return msgspec.structs.replace(
+            line, status=found.word, error=found.said if found.bad else line.error, bad=found.bad
+        )
 
     def _run_of(self, target: str) -> str:
         """The run of those listed that a graph lies in, as it was typed here; empty where it lies in none."""
@@ -171,15 +186,18 @@ def _packed(known: set[str]) -> list[ListingLine]:
         return []
     return [
         ListingLine(f"packed {name}", "run", name, text="packed; enter opens it", target=name, path=Path(name))
-        for name in names if name not in known
-    ]  # fmt: skip
+        for name in names
+        if name not in known
+    ]
 
 
 def _jobs(jobs: list[job_files.JobFile]) -> list[ListingLine]:
     lines: list[ListingLine] = []
     for kept in jobs:
         about = kept.record.words[1] if len(kept.record.words) > 1 else ""
-        line = ListingLine(f"job {kept.folder.name}", "job", kept.line, 1, status=kept.state, path=kept.folder, run=about)
+        line = ListingLine(
+            f"job {kept.folder.name}", "job", kept.line, 1, status=kept.state, path=kept.folder, run=about
+        )
         if kept.state == "running":
             line.text, line.since = "", kept.record.started
         else:

@@ -1,4 +1,5 @@
-"""What Home says of the line under the cursor: the error with its source, the last verdict, why it is there, what to do next.
+"""What Home says of the line under the cursor: the error with its source, the last verdict, why it is there, what to do
+next.
 
 Called in a thread; reads the run's own files, journals no second time. Knows no widget and decides nothing.
 
@@ -40,13 +41,16 @@ _SAID_BYTES = 4000
 
 
 def preview(line: ListingLine, overview: Overview, width: int, rows: int = 20) -> list[Text]:
-    """What there is to say of a line, the most telling first. Raises nothing for what cannot be read: it is left out."""
+    """What there is to say of a line, the most telling first. Raises nothing for what cannot be read: it is left
+    out."""
     if line.kind in GRAPHS and line.compiled is not None:
         return _graph(line, overview, width, AROUND - (rows < FEW))
     if line.kind == "run" and line.target in overview.runs:
         return _run(line, overview)
     if line.kind == "out":
-        return [Text(plain(said), "bold" if not place else "") for place, said in enumerate(overview.told_of(line.name))]
+        return [
+            Text(plain(said), "bold" if not place else "") for place, said in enumerate(overview.told_of(line.name))
+        ]
     if line.kind == "job" and line.path is not None:
         return _job(line)
     return [Text(plain(line.text or line.name))]
@@ -59,7 +63,9 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> li
     found = overview.verdicts.of(line.target)
     error = (row.error or "").strip().splitlines()
     stack, short = calls(row.error or ""), len(error) <= SHORT
-    texts = [Text(plain(one), "bold red" if not place else "") for place, one in enumerate(error if short else error[:1])]
+    texts = [
+        Text(plain(one), "bold red" if not place else "") for place, one in enumerate(error if short else error[:1])
+    ]
     if row.at:
         texts.append(Text(f"last seen in {plain(row.at)}", "bold red" if row.lost else ""))
     texts += _verdict(found) if found else []
@@ -80,7 +86,9 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> li
 def _verdict(found: Judged) -> list[Text]:
     """The last verdict, with when it was asked for."""
     style = {"bad": "bold red", "ok": "green", "doubt": "yellow"}.get(verdict_words.tone(found.record), "")
-    when = time.strftime("%H:%M" if time.time() - found.started < 86400 else "%d %b %H:%M", time.localtime(found.started))
+    when = time.strftime(
+        "%H:%M" if time.time() - found.started < 86400 else "%d %b %H:%M", time.localtime(found.started)
+    )
     first = verdict_words.first_line(found.record)
     texts = [Text(f"verdict of {when}: ", "bold").append(plain(first), style)]
     said = found.record.reason.strip()
@@ -121,7 +129,10 @@ def _source(row: ListedGraph, frame: Frame | None, around: int) -> list[Text]:
         shown = enumerate(lines[first - 1 : frame.line + around], start=first)
         head = Text(plain(frame.where) + (f" in {plain(frame.function)}" if frame.function else ""), "cyan")
         signs = [(number, ">" if number == frame.line else " ", code) for number, code in shown]
-        return [head, *(Text(f"{sign}{number:>5}  {plain(code)}", "bold" if sign == ">" else "") for number, sign, code in signs)]
+        return [
+            head,
+            *(Text(f"{sign}{number:>5}  {plain(code)}", "bold" if sign == ">" else "") for number, sign, code in signs),
+        ]
     return quoted
 
 
@@ -172,7 +183,11 @@ def _run(line: ListingLine, overview: Overview) -> list[Text]:
     parts = [began, f"{counted(len(compiles), 'compile')} in {seconds:.1f} s", counted(len(run.processes), "process")]
     texts.append(Text(plain(" · ".join(filter(None, parts)))))
     slowest = sorted((one for one in compiles if one.seconds), key=lambda one: -(one.seconds or 0.0))[:3]
-    texts += [Text(f"{one.seconds:>8.2f} s  {plain(one.id)}  {plain(one.function(60))}") for one in slowest if len(compiles) > 1]
+    texts += [
+        Text(f"{one.seconds:>8.2f} s  {plain(one.id)}  {plain(one.function(60))}")
+        for one in slowest
+        if len(compiles) > 1
+    ]
     texts += [Text(plain(said), "red") for one in compiles for said in one.trouble()]
     texts.append(_do("t", "judge all of its graphs", f"graphdbg triage {target}"))
     texts.append(_do("w", "why each graph is there", f"graphdbg ls {target} --why"))

@@ -1,6 +1,8 @@
-"""Home: runs, their processes and graphs; minifications and jobs; with --follow the graphs of a training run as they come.
+"""Home: runs, their processes and graphs; minifications and jobs; with --follow the graphs of a training run as they
+come.
 
-Everything is read in a thread and painted from `Overview`; the screen keeps the cursor, folds and filter, and decides nothing.
+Everything is read in a thread and painted from `Overview`; the screen keeps the cursor, folds and filter, and decides
+nothing.
 
 >>> HomeRoom(Here(run="myrun"), follow=True)
 """
@@ -150,7 +152,9 @@ class HomeRoom(ListRoom):
             inside = visible(lines, {line.key for line in lines if line.kind == "run"} & self.folded)
             bad = first_bad(inside)
             opened = None if bad is None else inside[bad].compiled
-            self.folded -= {line.key for line in inside if line.kind == "compile" and line.compiled is opened is not None}
+            self.folded -= {
+                line.key for line in inside if line.kind == "compile" and line.compiled is opened is not None
+            }
         shown = filtered(lines, self.words, self.folded) if self.words else visible(lines, self.folded)
         self.lines = shown
         place = next((place for place, line in enumerate(shown) if line.key == at), None)
@@ -216,9 +220,13 @@ class HomeRoom(ListRoom):
         self.call_after_refresh(self._preview)
 
     def _lay_out(self) -> None:
-        lines = self.lines if self.size.width < 100 else self.overview.lines  # with room, what is folded takes its place, too
+        lines = (
+            self.lines if self.size.width < 100 else self.overview.lines
+        )  # with room, what is folded takes its place, too
         self._layout = HomeColumns.of(lines, self.size.width)
-        self.query_one("#heads", Static).update(self._layout.head() if any(line.kind in GRAPHS for line in self.lines) else "")
+        self.query_one("#heads", Static).update(
+            self._layout.head() if any(line.kind in GRAPHS for line in self.lines) else ""
+        )
 
     def _stand_on(self) -> None:
         """The graph under the cursor is what the other screens are about."""
@@ -283,9 +291,14 @@ class HomeRoom(ListRoom):
         if self.words:
             compiles = sum(line.kind == "compile" for line in self.overview.lines)
             listed = sum(line.kind == "compile" for line in self.lines)
-            return f"{listed:,} of {counted(compiles, 'compile', form=',')} · {suggestion(line) or line.error or line.name}"
+            return (
+                f"{listed:,} of {counted(compiles, 'compile', form=',')} · "
+                f"{suggestion(line) or line.error or line.name}"
+            )
         opens = "enter shows its graphs · 2 its nodes" if line.folds else "enter shows its nodes"
-        if line.error and line.saved and self._zoom != "none" and self.size.height >= LEAST_ROWS:  # it stands below in full
+        if (
+            line.error and line.saved and self._zoom != "none" and self.size.height >= LEAST_ROWS
+        ):  # it stands below in full
             return suggestion(line) or f"{line.name}: enter shows its nodes · 4 replays it · 5 minifies it"
         return suggestion(line) or line.error or line.text or f"{line.name}: {opens}"
 
@@ -349,7 +362,9 @@ class HomeRoom(ListRoom):
     def _to_graph_of(self, line: ListingLine) -> None:
         """Of a compile that was opened, the graph to look at."""
         inside = self.lines[self.rows.cursor + 1 :]
-        found = next((place for place, below in enumerate(inside, self.rows.cursor + 1) if below.target == line.target), None)
+        found = next(
+            (place for place, below in enumerate(inside, self.rows.cursor + 1) if below.target == line.target), None
+        )
         if line.kind == "compile" and line.key not in self.folded and found is not None:
             self.rows.move_to(found)
 
@@ -372,7 +387,11 @@ class HomeRoom(ListRoom):
         """To the next failed graph, or the one before."""
         count = len(self.lines)
         order = [(self.rows.cursor + step * far) % count for far in range(1, count + 1)] if count else []
-        bad = [place for place, line in enumerate(self.lines) if line.kind in GRAPHS and line.bad and not self._opened(place)]
+        bad = [
+            place
+            for place, line in enumerate(self.lines)
+            if line.kind in GRAPHS and line.bad and not self._opened(place)
+        ]
         found = next((place for place in order if place in bad), None)
         if found is None:
             self._hint("no graph failed among those listed")

@@ -50,7 +50,9 @@ class MinifyForm(VerticalScroll):
                 yield Label(FLAGS.get(name, "-o"))
                 choices = CHOICES.get(name)
                 suggester = SuggestFromList(choices, case_sensitive=False) if choices else None
-                yield Input(placeholder=HINTS[name], id=f"form-{name}", compact=True, suggester=suggester, select_on_focus=False)
+                yield Input(
+                    placeholder=HINTS[name], id=f"form-{name}", compact=True, suggester=suggester, select_on_focus=False
+                )
         yield Static("", id="form-command", markup=False)
         yield Static("", id="form-help", markup=False)
 
@@ -85,7 +87,9 @@ class MinifyForm(VerticalScroll):
             line, wrong = shlex.join(["graphdbg", *self.start().words()]), ""
         except GraphdbgError as error:
             line, wrong = "", str(error)
-        self.query_one("#form-command", Static).update(Text.assemble(("$ ", "dim"), line) if line else Text(wrong, "bold red"))
+        self.query_one("#form-command", Static).update(
+            Text.assemble(("$ ", "dim"), line) if line else Text(wrong, "bold red")
+        )
         focused = next((name for name in FIELDS if self.query_one(f"#form-{name}", Input).has_focus), None)
         hint = f"{FLAGS.get(focused, '-o')}: {HINTS[focused]}" if focused else "tab: change the options"
         begins = "enter starts it; it goes on when you leave. " if line else ""

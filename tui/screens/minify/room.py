@@ -1,6 +1,7 @@
 """Minify: the form that begins a search, or what a running or finished one does, wherever it runs.
 
-Follows OUT by reading it three times a second. The search never depends on this screen: it goes on when the workbench is left,
+Follows OUT by reading it three times a second. The search never depends on this screen: it goes on when the workbench
+is left,
 and `graphdbg tui OUT` comes back to it. What steers it is in `steering`. Decides nothing about a minification.
 
 >>> MinifyRoom(Here(out="small"))
@@ -165,7 +166,9 @@ class MinifyRoom(ViewsRoom):
         self.form.display = True
         graph = self.here.graph
         if graph is None:
-            raise UsageError("no graph is chosen", "a minification begins with one", "press 1 for Home, enter on a graph")
+            raise UsageError(
+                "no graph is chosen", "a minification begins with one", "press 1 for Home, enter on a graph"
+            )
         show = partial(setattr, self.form, "base")
 
         def propose() -> Start:
@@ -198,7 +201,12 @@ class MinifyRoom(ViewsRoom):
     # -- following
 
     def follow(self, found: Watched) -> None:
-        self.watched, self.looked, self._named, self._last_state = found, Looked(ascii_only=ascii_only()), "", "starting"
+        self.watched, self.looked, self._named, self._last_state = (
+            found,
+            Looked(ascii_only=ascii_only()),
+            "",
+            "starting",
+        )
         self._drawn = -1, found.state
         self.view = len(VIEWS) - 1 if found.state == "ended" else self.views.index("Candidate")
         self.form.display = False
@@ -297,11 +305,15 @@ class MinifyRoom(ViewsRoom):
         """What also changes with the time. The plot, which is most of what is painted, is drawn anew less often."""
         drawn: tuple[int, State] = (len(found.story.points), found.state)
         now = time.monotonic()
-        if drawn != self._drawn and (at_once or found.state != "running" or self._drawn[0] <= 0 or now - self._drawn_at > PLOT_S):
+        if drawn != self._drawn and (
+            at_once or found.state != "running" or self._drawn[0] <= 0 or now - self._drawn_at > PLOT_S
+        ):
             self._drawn, self._drawn_at = drawn, now
             self.query_one(Plot).draw(picture(found, ascii_only=ascii_only()))
         wide = self.live.has_class("wide")
-        facts = telling.figures(found, time.time()) if wide else [(fact, "") for fact in telling.facts(found, time.time())]
+        facts = (
+            telling.figures(found, time.time()) if wide else [(fact, "") for fact in telling.facts(found, time.time())]
+        )
         stage, printed = self.looked.output
         if stage and not wide:
             facts.insert(2, (f"{stage}: {printed[-1] if printed else 'it has printed nothing so far'}", "dim"))

@@ -1,4 +1,5 @@
-"""What Minify asks of a search: orders run `graphdbg steer` as a short job; resuming and another search are commands, too.
+"""What Minify asks of a search: orders run `graphdbg steer` as a short job; resuming and another search are commands,
+too.
 
 An order counts as asked until the search says what became of it. Decides nothing about a minification.
 
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ASKED = {"pause": "pausing after this query …", "cancel": "ending after this query …", "skip": "skipping after this query …"}
+ASKED = {
+    "pause": "pausing after this query …",
+    "cancel": "ending after this query …",
+    "skip": "skipping after this query …",
+}
 
 
 class MinifySteering:
@@ -56,10 +61,13 @@ class MinifySteering:
         if path := self._chosen("Other failures", others(self.following(), self.room.looked), "other failure").path:
             return str(path)
         why = "cases are written when the search ends" if self.following().state == "running" else "it was not written"
-        raise UsageError("there is no case of this failure yet", why, "wait for the end, or x: stop keeps what there is")
+        raise UsageError(
+            "there is no case of this failure yet", why, "wait for the end, or x: stop keeps what there is"
+        )
 
     def do_minify_minify(self) -> None:
-        """The form again, for the other failure under the cursor or for the same graph; what runs goes on, and 1 lists it."""
+        """The form again, for the other failure under the cursor or for the same graph; what runs goes on, and 1 lists
+        it."""
         if self.room.watched is not None and self.room.views[self.room.view] == "Other failures":
             self.room.workbench.go("minify", Here(graph=self.case()))
             return
@@ -77,7 +85,8 @@ class MinifySteering:
         self.room.tell_where()
 
     def do_minify_resume(self) -> None:
-        """Goes on where it ended; the journal answers what was asked before. What it would run is said again at a terminal."""
+        """Goes on where it ended; the journal answers what was asked before. What it would run is said again at a
+        terminal."""
         found = self.following()
         if found.state == "running":
             raise UsageError("it runs already", "", "space pauses it, x stops it")
@@ -89,7 +98,8 @@ class MinifySteering:
     # -- steering
 
     def do_minify_disable(self) -> None:
-        """The step under the cursor is left out, or taken in again; where the steps are not in front, the one that runs."""
+        """The step under the cursor is left out, or taken in again; where the steps are not in front, the one that
+        runs."""
         found = self.following()
         running = next((step for step in telling.steps(found) if step.name == found.story.step), None)
         step = self._step() if self._in_front("Steps") or running is None else self._known(running)
@@ -107,7 +117,9 @@ class MinifySteering:
             return
         steps = telling.steps(self._steerable())
         self.room.to_view(self.room.views.index("Steps"))
-        self.room.lines.move_to(VIEWS[self.room.view].first + next((at for at, step in enumerate(steps) if not step.begun), 0))
+        self.room.lines.move_to(
+            VIEWS[self.room.view].first + next((at for at, step in enumerate(steps) if not step.begun), 0)
+        )
         self.room.notify("P again: the step under the cursor is the next one.", timeout=5)
 
     def do_minify_pause(self) -> None:
@@ -129,7 +141,8 @@ class MinifySteering:
         self.room.workbench.push_screen(Choose(question, {"x": "end the search"}), answered)
 
     def do_minify_restart(self) -> None:
-        """Searches again from the state under the cursor; where the history is not in front, from the one that is seen, else the
+        """Searches again from the state under the cursor; where the history is not in front, from the one that is seen,
+        else the
         newest."""
         history, looked = self._steerable().story.history, self.room.looked
         if self._in_front("History") or not history:
@@ -157,7 +170,9 @@ class MinifySteering:
             case "running":
                 return found
             case "elsewhere":
-                raise UsageError("it cannot be steered from here", "it runs on another host", f"there: graphdbg tui {found.out}")
+                raise UsageError(
+                    "it cannot be steered from here", "it runs on another host", f"there: graphdbg tui {found.out}"
+                )
             case "starting":
                 raise UsageError("the search has not begun", "its first query is still to come", "wait a moment")
             case _:

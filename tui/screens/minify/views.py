@@ -1,4 +1,5 @@
-"""The plot of the minify screen as numbers, and the lists below it, each a function from what is known. Decides nothing.
+"""The plot of the minify screen as numbers, and the lists below it, each a function from what is known. Decides
+nothing.
 
 >>> VIEWS[1].name, [text.plain for text in VIEWS[1].lines(watched, looked)]
 ('History', ['  0  query 1  53 nodes ...'])
@@ -42,7 +43,8 @@ class Looked:
     atoms: Atoms = field(default_factory=lambda: NUMBERS_ONLY)
     doubt: str = ""
     shown: str | None = None
-    """The candidate that was chosen to be seen, in place of the one in flight; `title` says which, `number` which state."""
+    """The candidate that was chosen to be seen, in place of the one in flight; `title` says which, `number` which
+    state."""
     title: str = ""
     number: int | None = None
     ascii_only: bool = False
@@ -65,7 +67,8 @@ class Looked:
 
 @dataclass(frozen=True)
 class ListView:
-    """One list: its name, its lines, how many of them are a heading, whether one can be chosen. `follows`: the cursor stays on
+    """One list: its name, its lines, how many of them are a heading, whether one can be chosen. `follows`: the cursor
+    stays on
     the newest line."""
 
     name: str
@@ -89,7 +92,9 @@ def _steps(watched: Watched, looked: Looked) -> list[Text]:
 
 def _history(watched: Watched, looked: Looked) -> list[Text]:
     story = watched.story
-    return [Text(plain(telling.history_line(item, story))) for item in story.history] or [Text("nothing smaller yet", "dim")]
+    return [Text(plain(telling.history_line(item, story))) for item in story.history] or [
+        Text("nothing smaller yet", "dim")
+    ]
 
 
 def candidate_now(story: Story) -> tuple[str, str]:
@@ -104,7 +109,8 @@ def candidate_now(story: Story) -> tuple[str, str]:
 
 
 def candidate(story: Story, looked: Looked) -> list[Text]:
-    """The chosen candidate or the one in flight, against what was best before it. May take a while for a large graph."""
+    """The chosen candidate or the one in flight, against what was best before it. May take a while for a large
+    graph."""
     text, title = (looked.shown, looked.title) if looked.shown is not None else candidate_now(story)
     if not text:
         return [Text("no candidate was asked yet", "dim")]
@@ -124,7 +130,11 @@ def candidate(story: Story, looked: Looked) -> list[Text]:
         other = "the original" if against == "original" else "the best"
         parts = [f"{counted(less, 'part')} less"] * bool(less) + [f"{more} more"] * bool(more)
         same = not parts and best.edits == mine.edits
-        told = f"{title}; the same as {other}" if same else f"{title}; beside {other}: {', '.join(parts) or 'with other edits'}"
+        told = (
+            f"{title}; the same as {other}"
+            if same
+            else f"{title}; beside {other}: {', '.join(parts) or 'with other edits'}"
+        )
     head = [Text(plain(told), "bold")] + ([Text(plain(looked.doubt), "yellow")] if looked.doubt else [])
     return [*head, *map(_line, lines)]
 
@@ -134,7 +144,10 @@ def output(watched: Watched, looked: Looked) -> list[Text]:
     story, (stage, printed) = watched.story, looked.output
     if (flight := story.flight()) is not None and watched.state == "running":
         head = f"query {flight.number}" + (f": {stage}" if stage else "")
-        return [Text(plain(head), "bold"), *(Text(plain(line)) for line in printed or ["it has printed nothing so far"])]
+        return [
+            Text(plain(head), "bold"),
+            *(Text(plain(line)) for line in printed or ["it has printed nothing so far"]),
+        ]
     if not story.queries:
         return [Text("no query has run yet", "dim")]
     last = story.queries[-1]
@@ -160,7 +173,9 @@ def _mark(query: QueryAnswered, ascii_only: bool) -> tuple[str, str]:
 
 def _query(query: QueryAnswered, ascii_only: bool) -> Text:
     said = query_words(query.verdict)
-    numbers = f"{counted(query.nodes, 'node', form='>7'):<13} {size_text(query.input_bytes):>12} {query.seconds:>7.1f} s"
+    numbers = (
+        f"{counted(query.nodes, 'node', form='>7'):<13} {size_text(query.input_bytes):>12} {query.seconds:>7.1f} s"
+    )
     known = ", known from before" if query.recalled else ""
     text = Text(f"{query.queries:>4} ")
     text.append(*_mark(query, ascii_only))
@@ -184,8 +199,13 @@ def _others(watched: Watched, looked: Looked) -> list[Text]:
 def _said(watched: Watched, looked: Looked) -> list[Text]:
     lines = [Text(plain(line)) for line in watched.story.said]
     lines += [Text(f"asked: {words}", "yellow") for words in watched.wishes.values()]
-    lines += [Text(f"{one.state}: {one.what}" + (f" ({one.why})" if one.why else ""), "yellow" if one.state == "refused" else "")
-              for one in watched.story.steers.values()]  # fmt: skip
+    lines += [
+        Text(
+            f"{one.state}: {one.what}" + (f" ({one.why})" if one.why else ""),
+            "yellow" if one.state == "refused" else "",
+        )
+        for one in watched.story.steers.values()
+    ]
     return lines or [Text("an old folder keeps no words" if watched.old else "nothing was said yet", "dim")]
 
 
@@ -203,7 +223,13 @@ def _result(watched: Watched, looked: Looked) -> list[Text]:
 
 
 VIEWS = (
-    ListView("Steps", _steps, first=1, chooses=True, count=lambda seen, _: sum(step.begun for step in seen.story.steps.values())),
+    ListView(
+        "Steps",
+        _steps,
+        first=1,
+        chooses=True,
+        count=lambda seen, _: sum(step.begun for step in seen.story.steps.values()),
+    ),
     ListView("History", _history, chooses=True, count=lambda watched, looked: len(watched.story.history)),
     ListView("Candidate", lambda watched, looked: candidate(watched.story, looked)),
     ListView("Queries", _queries, chooses=True, follows=True, count=lambda watched, looked: len(watched.story.queries)),
@@ -223,7 +249,9 @@ def picture(watched: Watched, *, ascii_only: bool = False) -> Picture:
     ticks = {ten: str(ten) for ten in tens if ten < max(nodes)}
     series = [Series(nodes, "bold cyan", "*", (counted(max(nodes), "node"), "1"), ticks)]
     if max(sizes) > 1:
-        ticks = {size: size_text(size, digits=0) for size in (1 << power for power in range(5, 40, 5)) if size < max(sizes)}
+        ticks = {
+            size: size_text(size, digits=0) for size in (1 << power for power in range(5, 40, 5)) if size < max(sizes)
+        }
         series.append(Series(sizes, "yellow", "+", (size_text(max(sizes)), "1 B"), ticks))
     turns = [(query, step) for query, step in story.turns if query < len(story.points)]
     return Picture(series, Marks([_mark(query, ascii_only) for query in story.queries], turns, list(story.times)))

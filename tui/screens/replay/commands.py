@@ -1,4 +1,5 @@
-"""The commands of Replay: the words of each as the options and ticked rungs make them, and the keys that start or stop one.
+"""The commands of Replay: the words of each as the options and ticked rungs make them, and the keys that start or stop
+one.
 
 >>> room.commands.do_replay_run()       # `graphdbg triage RUN/ID --json-lines`, as a job
 """
@@ -37,7 +38,11 @@ class ReplayCommands:
 
     def facts(self) -> list[str]:
         """How many rungs are ticked, and the options."""
-        chosen = [f"seed {self.seed}", self.device or "device as recorded", *([f"import {self.imports}"] if self.imports else [])]
+        chosen = [
+            f"seed {self.seed}",
+            self.device or "device as recorded",
+            *([f"import {self.imports}"] if self.imports else []),
+        ]
         return [f"{len(self.ticked)} of {len(NAMES)} rungs ticked", *chosen]
 
     # -- the words of commands
@@ -51,7 +56,9 @@ class ReplayCommands:
         """The ticked rungs; all of them: until the first that fails."""
         chosen = [name for name in NAMES if name in self.ticked]
         if not chosen:
-            raise UsageError("no rung is ticked", "there is nothing to run", "space ticks the one under the cursor, a all")
+            raise UsageError(
+                "no rung is ticked", "there is nothing to run", "space ticks the one under the cursor, a all"
+            )
         some = [] if chosen == list(NAMES) else ["--rungs", ",".join(chosen), "--all"]
         return ["triage", self.graph, *some, *self._options()]
 
@@ -123,7 +130,9 @@ class ReplayCommands:
         self.room.rungs.refresh()
         self.room.tell()
 
-    def _ask(self, name: str, title: str, hint: str, read: Callable[[str], object], check: Check = lambda text: "") -> None:
+    def _ask(
+        self, name: str, title: str, hint: str, read: Callable[[str], object], check: Check = lambda text: ""
+    ) -> None:
         def chosen(text: str | None) -> None:
             if text is not None:
                 setattr(self, name, read(text))
@@ -144,4 +153,3 @@ class ReplayCommands:
         """Asks for modules."""
         hint = "modules that register custom ops"
         self._ask("imports", "import first", hint, lambda text: " ".join(text.replace(",", " ").split()))
-

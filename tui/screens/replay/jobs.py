@@ -1,6 +1,7 @@
 """The jobs of the replay screen: started, attached to again, their lines taken as they come, their end told.
 
-What lines mean is known by `LadderSeen` and `ValuesSeen`; a job that dies leaves what it had said. Paints nothing itself.
+What lines mean is known by `LadderSeen` and `ValuesSeen`; a job that dies leaves what it had said. Paints nothing
+itself.
 
 >>> ReplayJobs(room).start("triage", ["triage", "myrun/0_0/forward", "--json-lines"])
 """
@@ -140,7 +141,9 @@ class ReplayJobs:
         """What the job says goes to the screen; what an older job of the kind says is left out."""
 
         def heard(take: Callable[[Slot, Any], None]) -> Callable[[Any], None]:
-            return lambda what: self.room.home(lambda: self.slots.get(slot.kind) is slot and take(slot, what), doing=slot.kind)
+            return lambda what: self.room.home(
+                lambda: self.slots.get(slot.kind) is slot and take(slot, what), doing=slot.kind
+            )
 
         return {"on_batch": heard(self._take), "on_said": heard(self._hear), "on_end": heard(self._over)}
 
@@ -170,8 +173,12 @@ class ReplayJobs:
             if self.room.here.graph is not None and self.values.rows:
                 self.room.workbench.values[self.room.here.graph] = self.values
         if code not in NORMAL and not slot.stopped:
-            why = next((line for line in reversed(slot.said) if line.startswith("graphdbg: ")), "").removeprefix("graphdbg: ")
-            error = UsageError(f"{slot.line}: {ending(code)}", why or "it said nothing of why", "what it had found is shown")
+            why = next((line for line in reversed(slot.said) if line.startswith("graphdbg: ")), "").removeprefix(
+                "graphdbg: "
+            )
+            error = UsageError(
+                f"{slot.line}: {ending(code)}", why or "it said nothing of why", "what it had found is shown"
+            )
             self.room.trouble(error, doing=slot.kind, said=slot.said, quiet=True)
         self.room.tell_where()
         self.room.changed(slot.kind, ended=True)

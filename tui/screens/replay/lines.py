@@ -33,12 +33,16 @@ def rung_parts(cells: RungCells, *, ticked: bool, width: int) -> Parts:
     """One rung."""
     style = STYLES[cells.tone]
     numbers = (cells.error, cells.eager, cells.seconds, cells.peak)
-    shown = [f"  {cell:>{wide}}" for cell, (_, wide, least) in zip(numbers, _RUNG_NUMBERS, strict=True) if width >= least]
+    shown = [
+        f"  {cell:>{wide}}" for cell, (_, wide, least) in zip(numbers, _RUNG_NUMBERS, strict=True) if width >= least
+    ]
     return [
-        ("[x] " if ticked else "[ ] ", "bold" if ticked else "dim"), (f" {cells.rung:<19}  ", "bold" if ticked else ""),
-        (f"{MARKS[cells.tone]} {cells.verdict:<20}", style), ("".join(shown) + "  ", ""),
+        ("[x] " if ticked else "[ ] ", "bold" if ticked else "dim"),
+        (f" {cells.rung:<19}  ", "bold" if ticked else ""),
+        (f"{MARKS[cells.tone]} {cells.verdict:<20}", style),
+        ("".join(shown) + "  ", ""),
         (plain(cells.said), "dim" if cells.tone in ("dim", "ok") else style),
-    ]  # fmt: skip
+    ]
 
 
 _NUMBERS = (("min", 9, 0), ("max", 9, 0), ("NaN", 5, 0), ("Inf", 5, 90), ("error", 7, 0), ("eager's", 7, 76))

@@ -1,6 +1,7 @@
 """Replay: the ladder of rungs as they end, the value of each node as it comes, bisect; everything as jobs.
 
-The rungs above, the finding, one of three views below; which list has the keys. What runs is in `jobs`, with which words in
+The rungs above, the finding, one of three views below; which list has the keys. What runs is in `jobs`, with which
+words in
 `commands`.
 
 >>> ReplayRoom(Here(run="myrun", graph="myrun/0_0/forward"))
@@ -175,7 +176,9 @@ class ReplayRoom(ViewsRoom):
         self.query_one("#facts", Static).update(Text(plain(facts), no_wrap=True, overflow="ellipsis"))
         line = Text(no_wrap=True, end="")
         for kind in KINDS:
-            line.append(" ".join(["", TITLES[kind], *self._state(kind), ""]), "bold reverse" if kind == self.kind else "dim")
+            line.append(
+                " ".join(["", TITLES[kind], *self._state(kind), ""]), "bold reverse" if kind == self.kind else "dim"
+            )
         self.query_one("#views", Static).update(line)
 
     def _state(self, kind: str) -> list[str]:
@@ -200,12 +203,18 @@ class ReplayRoom(ViewsRoom):
         told = [] if slot.kind == "triage" else slot.said[-500:]
         if slot.kind == "triage":
             rungs = [self.jobs.ladder.cells(name) for name in NAMES]
-            told = [plain(f"{cells.rung}: {cells.verdict} {cells.said}") for cells in rungs if cells.verdict] + slot.said[-20:]
+            told = [
+                plain(f"{cells.rung}: {cells.verdict} {cells.said}") for cells in rungs if cells.verdict
+            ] + slot.said[-20:]
         return [f"$ {slot.line}", *told, "", *self._conclusion(slot)]
 
     def _conclusion(self, slot: Slot) -> list[str]:
         ladder = slot.kind == "triage"
-        said = [self.jobs.ladder.sentence()] if ladder else [str(slot.document.get(key) or "") for key in ("sentence", "meaning")]
+        said = (
+            [self.jobs.ladder.sentence()]
+            if ladder
+            else [str(slot.document.get(key) or "") for key in ("sentence", "meaning")]
+        )
         record = self.jobs.ladder.end if ladder else slot.document
         around = [f"    {plain(line)}" for line in str(record.get("workaround") or "").splitlines()]
         around[:0] = ["Work-around, seen to work:"] if around else []
@@ -272,7 +281,8 @@ class ReplayRoom(ViewsRoom):
         return self.here.at(node=rows[self.nodes.cursor].name) if rows else self.here
 
     def to_graph(self) -> bool:
-        """The node under the cursor in the graph, with the values as columns; without values the node that was found."""
+        """The node under the cursor in the graph, with the values as columns; without values the node that was
+        found."""
         rows = self.jobs.values.rows
         return self._to_node(rows[self.nodes.cursor].name if rows else self._found_node() or self.here.node)
 
@@ -289,10 +299,13 @@ class ReplayRoom(ViewsRoom):
 
     def _found_node(self) -> str:
         """The node that one of them names."""
-        return next((str(where["node"]) for one in self._judged_bad() if (where := one.get("where")) and where.get("node")), "")
+        return next(
+            (str(where["node"]) for one in self._judged_bad() if (where := one.get("where")) and where.get("node")), ""
+        )
 
     async def do_replay_bad(self, step: int) -> None:
-        """To the next bad node, the first one after the last; or to the one before. Without values to that of the graph."""
+        """To the next bad node, the first one after the last; or to the one before. Without values to that of the
+        graph."""
         bad = self.jobs.values.bad
         if not bad and (node := self._found_node()):
             self._to_node(node)
@@ -329,7 +342,12 @@ class ReplayRoom(ViewsRoom):
         """The lower view as text."""
         if self.kind == "values":
             parts = [value_parts(self.jobs.values, place, 120) for place in range(len(self.jobs.values.rows))]
-            lines = [value_head(120), *("".join(text for text, _ in line) for line in parts), "", self.jobs.values.sentence()]
+            lines = [
+                value_head(120),
+                *("".join(text for text, _ in line) for line in parts),
+                "",
+                self.jobs.values.sentence(),
+            ]
         else:
             lines = self._said_lines()
         self.workbench.copy("\n".join(lines) + "\n", self.kind)

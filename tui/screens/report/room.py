@@ -1,4 +1,5 @@
-"""The report screen: what would be published of a graph or a minification, and how sure it is; `graphdbg report` writes and
+"""The report screen: what would be published of a graph or a minification, and how sure it is; `graphdbg report` writes
+and
 verifies, as a job.
 
 Reads the report that is there. Writes nothing itself, overwrites nothing and sends nothing.
@@ -66,7 +67,9 @@ class ReportRoom(ViewsRoom):
         """What the report is about, as the command names it."""
         found = self.here.out or self.here.graph
         if found is None:
-            raise UsageError("no graph is chosen", "a report is about one", "press 1 for Home; enter on a graph picks it")
+            raise UsageError(
+                "no graph is chosen", "a report is about one", "press 1 for Home; enter on a graph picks it"
+            )
         return found
 
     def equivalent(self) -> list[str]:
@@ -164,13 +167,27 @@ class ReportRoom(ViewsRoom):
     def _texts(self, found: Preview, view: str) -> list[Text]:
         dark = self.app.current_theme.dark
         if view == "Log":
-            return [Text(plain(line)) for line in self.said or ["nothing was said yet: r runs the repro, o writes a report"]]
+            return [
+                Text(plain(line)) for line in self.said or ["nothing was said yet: r runs the repro, o writes a report"]
+            ]
         if not found.is_there:
             holds = "What a report holds: issue.md (the issue text), repro.py (needs torch alone), artifacts.zip."
-            return [Text(warning(), "yellow"), Text(), Text(holds), Text(), *(Text(plain(line)) for line in self._ahead)]
+            return [
+                Text(warning(), "yellow"),
+                Text(),
+                Text(holds),
+                Text(),
+                *(Text(plain(line)) for line in self._ahead),
+            ]
         if view == "Privacy":
             lines = [Text(plain(line), "red bold" if line.startswith("STILL") else "") for line in found.sentences()]
-            return [Text(warning(), "yellow"), Text(), *lines, Text(), *(Text(plain(line), "dim") for line in found.source_lines)]
+            return [
+                Text(warning(), "yellow"),
+                Text(),
+                *lines,
+                Text(),
+                *(Text(plain(line), "dim") for line in found.source_lines),
+            ]
         if view == "Issue":
             return markdown(found.issue, dark=dark) if found.issue else [Text(f"there is no {ISSUE}", "dim")]
         if view == "Repro":
@@ -201,7 +218,9 @@ class ReportRoom(ViewsRoom):
             if answer:
                 folder = Path(answer.strip())
                 words = ["report", subject, "-o", str(folder), "--json"]
-                self.guarded(lambda: self._run(words, lambda job, code: self._written(job, code, folder)), doing="write")
+                self.guarded(
+                    lambda: self._run(words, lambda job, code: self._written(job, code, folder)), doing="write"
+                )
 
         there = f"; {self.shown.folder} keeps its own" if self.shown is not None and self.shown.is_there else ""
         title = f"write the report of {Path(subject).name} into a new folder{there}"
@@ -209,7 +228,9 @@ class ReportRoom(ViewsRoom):
 
     def _written(self, job: Job, code: int, folder: Path) -> None:
         if code in (0, 1) and folder.is_dir():
-            self._standing = "" if code == 0 else f"written into {folder}, but the repro does not show the failure every time"
+            self._standing = (
+                "" if code == 0 else f"written into {folder}, but the repro does not show the failure every time"
+            )
             self.view = 0
             self._look(folder)
         else:
@@ -227,7 +248,9 @@ class ReportRoom(ViewsRoom):
             return
         told = rates[-1]
         self.said += str(told.get("output") or "").splitlines()
-        self._standing = f"verified now: the repro failed in {told['shown']} of {counted(told['times'], 'fresh process')}"
+        self._standing = (
+            f"verified now: the repro failed in {told['shown']} of {counted(told['times'], 'fresh process')}"
+        )
         self.show()
 
     def _run(self, words: Sequence[str], then: Callable[[Job, int], None]) -> None:
@@ -263,7 +286,8 @@ class ReportRoom(ViewsRoom):
         if job is None:
             raise UsageError("nothing runs here", "", "o writes a report, r runs its repro")
         self.workbench.push_screen(
-            Choose(f"Stop it?\n{job.line}", {"x": "stop it"}), lambda answer: self.guarded(job.stop) if answer == "x" else None
+            Choose(f"Stop it?\n{job.line}", {"x": "stop it"}),
+            lambda answer: self.guarded(job.stop) if answer == "x" else None,
         )
 
     def _there(self) -> Preview:

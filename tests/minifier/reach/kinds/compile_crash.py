@@ -1,4 +1,5 @@
-"""Compile crash: fractional max pooling with a kernel of size -2, whose windows hold nothing; lowering reduces over no values.
+"""Compile crash: fractional max pooling with a kernel of size -2, whose windows hold nothing; lowering reduces over no
+values.
 
 Source: https://github.com/pytorch/pytorch/issues/188217
 """

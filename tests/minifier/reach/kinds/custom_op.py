@@ -1,6 +1,7 @@
 """Custom operator: one of its results lies in memory column by column, which its fake implementation does not say.
 
-Source: https://github.com/pytorch/pytorch/issues/149732 (many such reports), https://github.com/pytorch/pytorch/issues/138355
+Source: https://github.com/pytorch/pytorch/issues/149732 (many such reports),
+https://github.com/pytorch/pytorch/issues/138355
 """
 
 import torch

@@ -1,4 +1,5 @@
-"""Dynamic shapes only: the lowering that a library gives Inductor for its operator takes the number of columns for a number.
+"""Dynamic shapes only: the lowering that a library gives Inductor for its operator takes the number of columns for a
+number.
 
 Two sizes vary, of which the failure needs one to be symbolic.
 """

@@ -1,4 +1,5 @@
-"""Memory: the lowering that a library gives Inductor for its operator makes a table of all values that could be asked for."""
+"""Memory: the lowering that a library gives Inductor for its operator makes a table of all values that could be asked
+for."""
 
 import torch
 

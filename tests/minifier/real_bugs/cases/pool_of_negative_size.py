@@ -1,4 +1,5 @@
-"""Fractional max pooling with a kernel of size -2 in a U-Net: the windows hold nothing, lowering reduces over no values.
+"""Fractional max pooling with a kernel of size -2 in a U-Net: the windows hold nothing, lowering reduces over no
+values.
 
 Source: https://github.com/pytorch/pytorch/issues/188217
 """

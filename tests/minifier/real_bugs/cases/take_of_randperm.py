@@ -1,4 +1,5 @@
-"""`take` at `randperm` indices of a tensor written in place: the joint graph's pattern replacement is built without an input.
+"""`take` at `randperm` indices of a tensor written in place: the joint graph's pattern replacement is built without an
+input.
 
 Source: https://github.com/pytorch/pytorch/issues/188223
 """

@@ -1,4 +1,5 @@
-"""Two arguments share memory, one is written, a row of the other is returned: AOTAutograd rebuilds the view from the wrong base.
+"""Two arguments share memory, one is written, a row of the other is returned: AOTAutograd rebuilds the view from the
+wrong base.
 
 Source: https://github.com/pytorch/pytorch/issues/198095
 """

@@ -1,4 +1,5 @@
-"""A value of Inductor's own test setting that it lacks: "segfault", a relu that writes to address 0. Importing it adds it."""
+"""A value of Inductor's own test setting that it lacks: "segfault", a relu that writes to address 0. Importing it adds
+it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Trains a model, armed; from a step of its seed's on, Inductor's relu is wrong in what is compiled, and the program notices.
+"""Trains a model, armed; from a step of its seed's on, Inductor's relu is wrong in what is compiled, and the program
+notices.
 
     python armed_training.py KIND SEED
 
-KIND: crash (the kernel does not compile), nan (a check of the loss trips), wrong (an assertion against eager), segfault.
+KIND: crash (the kernel does not compile), nan (a check of the loss trips), wrong (an assertion against eager),
+segfault.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""An inference graph that writes into its input: each call adds one row to a cache. Saves what it held before the last call."""
+"""An inference graph that writes into its input: each call adds one row to a cache. Saves what it held before the last
+call."""
 
 import torch
 

@@ -1,4 +1,5 @@
-"""A small training run that compiles nothing: hooks, a custom Function, accumulation, a longer batch in the last step."""
+"""A small training run that compiles nothing: hooks, a custom Function, accumulation, a longer batch in the last
+step."""
 
 from __future__ import annotations
 

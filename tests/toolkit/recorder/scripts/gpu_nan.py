@@ -1,4 +1,5 @@
-"""Trains a small model on a GPU for 40 steps; in step 37 a derivative is NaN, an index out of range, or the process killed."""
+"""Trains a small model on a GPU for 40 steps; in step 37 a derivative is NaN, an index out of range, or the process
+killed."""
 
 import os
 import signal

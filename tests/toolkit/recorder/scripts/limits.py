@@ -1,4 +1,5 @@
-"""Trains 20 steps: one function compiled before them, a model compiled in step 0 and again in step 12, or many recompiles."""
+"""Trains 20 steps: one function compiled before them, a model compiled in step 0 and again in step 12, or many
+recompiles."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""Small training steps of many kinds; prints every loss and gradient norm bit by bit. Run: models.py KIND[@BACKEND] ..."""
+"""Small training steps of many kinds; prints every loss and gradient norm bit by bit. Run: models.py KIND[@BACKEND]
+..."""
 
 import gc
 import sys

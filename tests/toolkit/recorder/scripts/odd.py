@@ -81,7 +81,10 @@ def custom_function():
         return torch.empty_like(x)
 
     constant = torch.arange(3.0)
-    print("custom", torch.compile(lambda x: double(x) + constant + torch.tensor([1.0, 2.0, 3.0]))(torch.ones(3)).sum().item())
+    print(
+        "custom",
+        torch.compile(lambda x: double(x) + constant + torch.tensor([1.0, 2.0, 3.0]))(torch.ones(3)).sum().item(),
+    )
 
 
 def compiled_autograd():

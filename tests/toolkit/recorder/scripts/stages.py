@@ -1,4 +1,5 @@
-"""One fixed training run for stages_table: a transformer block, a graph break, another batch size, inference at the end.
+"""One fixed training run for stages_table: a transformer block, a graph break, another batch size, inference at the
+end.
 
 Prints every loss bit by bit. Run: stages.py [BACKEND [DEVICE]]
 """

@@ -1,4 +1,5 @@
-"""A program with torch's own compiled autograd: a compiled part in the forward, hooks (one runs no operator), sizes that grow."""
+"""A program with torch's own compiled autograd: a compiled part in the forward, hooks (one runs no operator), sizes
+that grow."""
 
 import torch
 

@@ -89,7 +89,14 @@ def trainer(fault: bool) -> list[float]:
     """transformers' Trainer with its own torch_compile, on a GPT-2 of two layers with relu."""
     from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
-    sizes = {"n_layer": 2, "n_embd": 32, "n_head": 2, "vocab_size": WORDS, "n_positions": 16, "activation_function": "relu"}
+    sizes = {
+        "n_layer": 2,
+        "n_embd": 32,
+        "n_head": 2,
+        "vocab_size": WORDS,
+        "n_positions": 16,
+        "activation_function": "relu",
+    }
     model = GPT2LMHeadModel(GPT2Config(**sizes, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
     losses: list[float] = []
 

@@ -1,6 +1,8 @@
-"""Forks processes that record themselves while they compile 30 graphs, and kills each at a random moment, two at a time.
+"""Forks processes that record themselves while they compile 30 graphs, and kills each at a random moment, two at a
+time.
 
-Run: victims.py RUN KILLS SEED BACKEND. torch is imported once; each victim starts its recording as an import of torch would. The
+Run: victims.py RUN KILLS SEED BACKEND. torch is imported once; each victim starts its recording as an import of torch
+would. The
 first one lives to the end. Prints a JSON line per victim: what it had told of its progress when it died.
 """
 
@@ -25,7 +27,9 @@ GRAPHS = 30
 
 def functions():
     for number in range(GRAPHS // 2):
-        text = f"def f(x): return (x.sin() + {number}).cos() * x"  # a code object of its own each, in a file of the user's
+        text = (
+            f"def f(x): return (x.sin() + {number}).cos() * x"  # a code object of its own each, in a file of the user's
+        )
         exec(compile(text, __file__, "exec"), found := {})
         yield found["f"]
 

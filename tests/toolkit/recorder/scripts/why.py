@@ -1,4 +1,5 @@
-"""Graph breaks, recompiles, a recompile limit, threads, nested compile, skipped functions; then one in a child process."""
+"""Graph breaks, recompiles, a recompile limit, threads, nested compile, skipped functions; then one in a child
+process."""
 
 import subprocess
 import sys

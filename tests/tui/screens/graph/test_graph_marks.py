@@ -1,4 +1,5 @@
-"""What jobs found stands at the nodes of the graph; values of two rungs beside each other; split, names, folded inputs."""
+"""What jobs found stands at the nodes of the graph; values of two rungs beside each other; split, names, folded
+inputs."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ GRAPH = "myrun/0_0/forward"
 
 def values(rung: str, error: float, bad: str = "") -> list[dict[str, Any]]:
     names = ("sin_0", "sin_1")
-    rows = [{"event": "value", "name": one, "min": 0.0, "max": 1.0, "error": error, "eager_error": 1e-7} for one in names]
+    rows = [
+        {"event": "value", "name": one, "min": 0.0, "max": 1.0, "error": error, "eager_error": 1e-7} for one in names
+    ]
     first = {"name": bad, "text": "relative error 0.02"} if bad else None
     end = {"event": "end", "rung": rung, "first_bad": first, "wrong": [bad] if bad else [], "relation": "same"}
     return [{"event": "start", "rung": rung, "nodes": 2}, *rows, end]
@@ -38,7 +41,10 @@ def values(rung: str, error: float, bad: str = "") -> list[dict[str, Any]]:
 
 def test_jobs_mark_nodes_and_the_newest_of_a_kind_holds(work: Path) -> None:
     wrong = fails("wrong_numbers", "inductor", "relative error 2", Where("sin_1"))
-    job(["triage", "myrun", "--json-lines"], {"event": "graph", "id": "0_0/forward", "address": GRAPH, **wrong.flat(row=True)})
+    job(
+        ["triage", "myrun", "--json-lines"],
+        {"event": "graph", "id": "0_0/forward", "address": GRAPH, **wrong.flat(row=True)},
+    )
     job(["bisect", GRAPH, "--json"], {"rung": "inductor", "sentence": "sin_0 makes it fail", **wrong.flat()})
     job(["replay", GRAPH, "--values", "--rung", "inductor", "--json-lines"], *values("inductor", 0.02, "sin_1"))
     job(["triage", "myrun/0_0/joint", "--json-lines"], {"event": "end", "graph": "0_0/joint", **wrong.flat()})
@@ -53,14 +59,21 @@ def test_jobs_mark_nodes_and_the_newest_of_a_kind_holds(work: Path) -> None:
     job(["triage", GRAPH, "--json-lines"], {"event": "end", "graph": "0_0/forward", **OK.flat()})
     job(["replay", GRAPH, "--values", "--rung", "decomposed", "--json-lines"], *values("decomposed", 0.02))
     found = nodes_of(GRAPH)
-    assert found is not None and list(found.marks) == [("bisect", "inductor"), ("values", "inductor"), ("values", "decomposed")]
+    assert found is not None and list(found.marks) == [
+        ("bisect", "inductor"),
+        ("values", "inductor"),
+        ("values", "decomposed"),
+    ]
     shown_ = found.rungs()
     assert shown_ is not None and shown_[2] == ("decomposed", "inductor") and shown_[0].split(shown_[1]) is None
 
 
 def test_one_key_goes_to_the_marked_node_and_says_why(work: Path) -> None:
     wrong = fails("wrong_numbers", "inductor", "relative error 2", Where("sin_1"))
-    job(["triage", "myrun", "--json-lines"], {"event": "graph", "id": "0_0/forward", "address": GRAPH, **wrong.flat(row=True)})
+    job(
+        ["triage", "myrun", "--json-lines"],
+        {"event": "graph", "id": "0_0/forward", "address": GRAPH, **wrong.flat(row=True)},
+    )
     job(["replay", GRAPH, "--values", "--rung", "inductor", "--json-lines"], *values("inductor", 0.02))
     room = GraphRoom(Here(run="myrun", graph=GRAPH))
 
@@ -74,7 +87,10 @@ def test_one_key_goes_to_the_marked_node_and_says_why(work: Path) -> None:
         said = "✗ triage: wrong numbers: relative error 2"
         await until(app, lambda: said in room.status.right and said in shown(app), "why")
         assert room.table._heat(sin or 0, "error") == "hot" and room.table._heat(sin or 0, "other") == ""
-        job(["triage", "myrun", "--json-lines"], {"event": "graph", "id": "0_0/forward", "address": GRAPH, **OK.flat(row=True)})
+        job(
+            ["triage", "myrun", "--json-lines"],
+            {"event": "graph", "id": "0_0/forward", "address": GRAPH, **OK.flat(row=True)},
+        )
         room.marks.look()
         await until(app, lambda: "triage" not in room.status.right, "taken back")
 
@@ -83,7 +99,10 @@ def test_one_key_goes_to_the_marked_node_and_says_why(work: Path) -> None:
 
 def test_the_key_waits_for_what_jobs_found(work: Path) -> None:
     wrong = fails("wrong_numbers", "inductor", "relative error 2", Where("sin_1"))
-    job(["triage", "myrun", "--json-lines"], {"event": "graph", "id": "0_0/forward", "address": GRAPH, **wrong.flat(row=True)})
+    job(
+        ["triage", "myrun", "--json-lines"],
+        {"event": "graph", "id": "0_0/forward", "address": GRAPH, **wrong.flat(row=True)},
+    )
     room = GraphRoom(Here(run="myrun", graph=GRAPH))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
@@ -130,9 +149,14 @@ def test_inputs_have_the_names_that_users_know_and_are_found_by_them(tmp_path: P
 
 @pytest.mark.parametrize(
     ("target", "brief"),
-    [("aten.mm.default", "mm"), ("torch.ops.aten.add.Tensor", "add.Tensor"), ("mylib.mm.default", "mylib.mm"),
-     ("torch.nn.functional.relu", "relu"), ("operator.getitem", "getitem")],
-)  # fmt: skip
+    [
+        ("aten.mm.default", "mm"),
+        ("torch.ops.aten.add.Tensor", "add.Tensor"),
+        ("mylib.mm.default", "mylib.mm"),
+        ("torch.nn.functional.relu", "relu"),
+        ("operator.getitem", "getitem"),
+    ],
+)
 def test_ops_are_shown_without_the_namespace_that_all_have(target: str, brief: str) -> None:
     from graphdbg.dumps import sidecar
     from graphdbg.dumps.browse.table import GraphView
@@ -145,7 +169,9 @@ def test_ops_are_shown_without_the_namespace_that_all_have(target: str, brief: s
 
 
 def test_values_of_a_job_of_before_the_recording_are_left_out(work: Path) -> None:
-    folder = job(["replay", GRAPH, "--values", "--rung", "inductor", "--json-lines"], *values("inductor", 0.02, "sin_1"))
+    folder = job(
+        ["replay", GRAPH, "--values", "--rung", "inductor", "--json-lines"], *values("inductor", 0.02, "sin_1")
+    )
     record = json.loads((folder / job_files.JOB_FILE).read_text())
     os.utime("myrun/run.json", (0, record["started"] + 60))
     found = nodes_of(GRAPH)

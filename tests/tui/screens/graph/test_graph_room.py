@@ -83,7 +83,15 @@ def test_the_cursor_moves_by_keys_mouse_and_wheel(case: Path) -> None:
         await keys("k", lambda: table.cursor == 0)
         await keys("l", lambda: len(table.selection or ()) > 200)
         await until(None, lambda: "primals_1" in shown(keys.app), "the first input in the path")
-        for pressed, row in (("j", 1), ("down", 2), ("k", 1), ("pagedown", 1 + table.page), ("G", 210), ("g", 0), ("up", 0)):
+        for pressed, row in (
+            ("j", 1),
+            ("down", 2),
+            ("k", 1),
+            ("pagedown", 1 + table.page),
+            ("G", 210),
+            ("g", 0),
+            ("up", 0),
+        ):
             count = len(table.selection or ())
             expected = min(row, count - 1)
             await keys(pressed, lambda expected=expected: table.cursor == expected)

@@ -31,7 +31,9 @@ def test_nodes_become_a_case_that_is_shown(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.chdir(tmp_path)
     given = torch.randn(4, 4)
-    save_graph(make_fx(lambda x: (torch.relu(x.sin().cos()) * 2,))(given), [given], tmp_path / "case", stage="inference")
+    save_graph(
+        make_fx(lambda x: (torch.relu(x.sin().cos()) * 2,))(given), [given], tmp_path / "case", stage="inference"
+    )
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: "relu" in shown(app), "the nodes")

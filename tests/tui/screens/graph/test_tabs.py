@@ -104,7 +104,13 @@ def test_full_stop_and_comma_choose_among_several(here: Path) -> None:
 def test_p_goes_round_the_partners_and_back(here: Path) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await seen(app, "detail", "relu")
-        round_trip = [("backward", "le"), ("backward", "where"), ("backward", "relu"), ("forward", "relu"), ("backward", "le")]
+        round_trip = [
+            ("backward", "le"),
+            ("backward", "where"),
+            ("backward", "relu"),
+            ("forward", "relu"),
+            ("backward", "le"),
+        ]
         for graph, node in round_trip:
             await pilot.press("p")
             await until(app, lambda graph=graph: app.here.graph == f"myrun/0_0/{graph}", graph)
@@ -118,7 +124,9 @@ def test_a_node_without_partner_says_why(here: Path) -> None:
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await seen(app, "detail", "primals_2")
         await pilot.press("p")
-        await until(app, lambda: "the other side does not take" in " ".join(one.message for one in app._notifications), "why")
+        await until(
+            app, lambda: "the other side does not take" in " ".join(one.message for one in app._notifications), "why"
+        )
 
     play(story, GraphRoom(FORWARD.at(node="primals_2")), size=(160, 50))
 
@@ -227,5 +235,8 @@ def test_long_lines_are_broken_between_words_and_links_stay_links() -> None:
     whole = line("inputs   ", link("a" * 30), ", ", link("b" * 30), " and some more words at the end")
     rows = [row for _, row in broken((3, whole), 40)]
     assert all(len(line_text(row)) <= 40 for row in rows)
-    assert [span.node for row in rows for span in row if not isinstance(span, str) and span.node] == ["a" * 30, "b" * 30]
+    assert [span.node for row in rows for span in row if not isinstance(span, str) and span.node] == [
+        "a" * 30,
+        "b" * 30,
+    ]
     assert "".join(line_text(row).strip() for row in rows).replace(" ", "") == line_text(whole).replace(" ", "")

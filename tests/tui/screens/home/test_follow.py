@@ -90,7 +90,9 @@ def test_follow_waits_shows_graphs_pins_and_tells_the_death(tmp_path: Path, monk
         await until(pilot, lambda: "✗ vanished" in shown(app), "that the folder vanished")
         with writer(Path("myrun")) as training:
             training.tell("graph")
-            await until(pilot, lambda: sum(line.kind == "compile" for line in home.lines) == 1, "the new run in its place")
+            await until(
+                pilot, lambda: sum(line.kind == "compile" for line in home.lines) == 1, "the new run in its place"
+            )
             training.end()
         assert not app.troubles
 

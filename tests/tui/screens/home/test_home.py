@@ -1,4 +1,5 @@
-"""Home on real folders: what is listed, where the cursor stands, and that whatever is damaged or gone is a line that says so."""
+"""Home on real folders: what is listed, where the cursor stands, and that whatever is damaged or gone is a line that
+says so."""
 
 from __future__ import annotations
 
@@ -196,7 +197,9 @@ def test_packed_runs_minifications_and_jobs_are_listed_and_opened(work: Path) ->
         await pilot.press("escape")
         home.rows.move_to(next(place for place, line in enumerate(home.lines) if line.name == "bug.zip"))
         await pilot.press("enter")
-        await until(pilot, lambda: any(line.target == "bug.zip/0_0/forward" for line in home.lines), "the packed run's compiles")
+        await until(
+            pilot, lambda: any(line.target == "bug.zip/0_0/forward" for line in home.lines), "the packed run's compiles"
+        )
 
     play(story, home)
 
@@ -252,7 +255,9 @@ def test_a_running_job_is_stopped_and_a_killed_one_says_so(work: Path) -> None:
         process = look(jobs[1].folder).record.process
         assert process is not None
         os.killpg(process.pid, signal.SIGKILL)
-        await until(app, lambda: any(line.status == "gone" and line.bad for line in home.lines), "that the other one is gone")
+        await until(
+            app, lambda: any(line.status == "gone" and line.bad for line in home.lines), "that the other one is gone"
+        )
         assert not app.troubles
 
     play(story, home)
@@ -313,7 +318,9 @@ def test_below_the_list_stands_what_is_known_of_the_line(work: Path) -> None:
         assert "graphdbg minify myrun/0_0/forward --import ops" in shown(app)
         assert any(line.kind == "section" and line.name == "jobs" for line in home.lines)
         await pilot.resize_terminal(100, 16)
-        await until(app, lambda: "judge it" not in shown(app) and "0_0" in shown(app), "the list alone where there is no room")
+        await until(
+            app, lambda: "judge it" not in shown(app) and "0_0" in shown(app), "the list alone where there is no room"
+        )
 
     play(story, home, size=(120, 40))
 
@@ -344,6 +351,6 @@ def test_only_cells_that_changed_are_painted(work: Path, monkeypatch: pytest.Mon
         assert painted == []
         home.lines[2].nodes = 7
         home.rows.repaint_changed()
-        assert [(region.width, region.height) for region, in painted] == [(1, 1)]  # type: ignore[attr-defined]
+        assert [(region.width, region.height) for (region,) in painted] == [(1, 1)]  # type: ignore[attr-defined]
 
     play(story, home, size=(120, 40))

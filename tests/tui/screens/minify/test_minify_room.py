@@ -1,4 +1,5 @@
-"""The minify screen: the form, a search that is followed while it runs, one that ended, died or is elsewhere; and a real one."""
+"""The minify screen: the form, a search that is followed while it runs, one that ended, died or is elsewhere; and a
+real one."""
 
 from __future__ import annotations
 
@@ -90,7 +91,9 @@ def test_a_finished_one_shows_its_result_and_every_view(out: Path) -> None:
         first = next(query.queries for query in known.queries if query.verdict == "pass")
         room.query_one("#minify-lines", Lines).move_to(first - 1)
         await pilot.press("enter")
-        assert f"query {first}; beside the original:" in lines(app)[0] and any(row.startswith("- n") for row in lines(app))
+        assert f"query {first}; beside the original:" in lines(app)[0] and any(
+            row.startswith("- n") for row in lines(app)
+        )
         await to_view(app, "Log")
         assert any(row.startswith("it fails: ") for row in lines(app))
 
@@ -110,7 +113,9 @@ def test_an_old_folder_shows_what_its_journal_knows(out: Path) -> None:
     play(story, room, size=(80, 24))
 
 
-def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another process (here the test) writes; the screen shows it, rings once at the end and says one line."""
     path = work / "small"
     path.mkdir()
@@ -126,7 +131,14 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
         monkeypatch.setattr(app, "bell", lambda: bells.append(True))
         monkeypatch.setattr(room, "notify", lambda text, **_: told.append(text))
         await until(app, lambda: "running: checking that it fails" in shown(app), "the first step")
-        query = {"event": "query", "case": "original", "purpose": "sanity", "step": "sanity", "verdict": "same", "seconds": 2.0}
+        query = {
+            "event": "query",
+            "case": "original",
+            "purpose": "sanity",
+            "step": "sanity",
+            "verdict": "same",
+            "seconds": 2.0,
+        }
         file.write(line(**query, queries=1, nodes=180, input_bytes=4000, signature="crash in compile"))
         file.write(line(event="step", step="windows", queries=1))
         file.write(line(event="asking", number=2, purpose="search", step="windows", case="0-1", time=time.time() - 6.5))
@@ -134,7 +146,9 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
         printed.parent.mkdir(parents=True)
         printed.write_text("compile\none\nthe last line\n")
         await until(app, lambda: "query 2: compile" in shown(app) and "the last line" in shown(app), "its output")
-        await until(app, lambda: "query 2 runs for 7 s" in shown(app) or "query 2 runs for 8 s" in shown(app), "the query")
+        await until(
+            app, lambda: "query 2 runs for 7 s" in shown(app) or "query 2 runs for 8 s" in shown(app), "the query"
+        )
         assert "running: looking for the place" in shown(app) and "180 nodes" in shown(app)
         search = {"event": "query", "purpose": "search", "step": "windows", "seconds": 1.0, "input_bytes": 40}
         file.write(line(**search, queries=2, case="0-1", verdict="same", nodes=9, improved=True))
@@ -149,9 +163,15 @@ def test_one_that_runs_elsewhere_in_this_machine_is_followed_to_its_end(work: Pa
         await pilot.press("m")
         await until(app, lambda: "there is no case of this failure yet" in shown(app), "why not")
         await pilot.press("escape")
-        file.write(line(event="done", nodes=9, input_bytes=40, original_nodes=180, verified=[3, 3], signature="crash in compile"))
+        file.write(
+            line(
+                event="done", nodes=9, input_bytes=40, original_nodes=180, verified=[3, 3], signature="crash in compile"
+            )
+        )
         await until(app, lambda: VIEWS[room.view].name == "Result" and room.looked.outcome is not None, "the result")
-        await until(app, lambda: "verified: 3 of 3 fresh processes failed the same way" in shown(app), "that it was verified")
+        await until(
+            app, lambda: "verified: 3 of 3 fresh processes failed the same way" in shown(app), "that it was verified"
+        )
         assert bells == [True] and told == ["small: done after 9 queries"]
 
     play(story, room, size=(160, 50))
@@ -165,11 +185,21 @@ def test_one_key_steers_what_runs_whatever_view_is_in_front(work: Path, monkeypa
     search = {"event": "query", "purpose": "search", "seconds": 1.0, "input_bytes": 40, "signature": "crash in compile"}
     with (path / "events.jsonl").open("w") as file:
         file.write(line(event="start", graph="myrun/0_0/forward", out="small", options={"jobs": 1}))
-        file.write(line(**{**search, "purpose": "sanity"}, step="sanity", case="original", verdict="same", queries=1, nodes=180))
+        file.write(
+            line(
+                **{**search, "purpose": "sanity"}, step="sanity", case="original", verdict="same", queries=1, nodes=180
+            )
+        )
         file.write(line(event="step", step="windows", queries=1))
         for number in (1, 2):
-            file.write(line(**search, step="windows", queries=number + 1, case=str(number), verdict="same", nodes=10 - number))
-            file.write(line(event="best", queries=number + 1, case=str(number), nodes=10 - number, input_bytes=40, number=number))
+            file.write(
+                line(**search, step="windows", queries=number + 1, case=str(number), verdict="same", nodes=10 - number)
+            )
+            file.write(
+                line(
+                    event="best", queries=number + 1, case=str(number), nodes=10 - number, input_bytes=40, number=number
+                )
+            )
     room = MinifyRoom(Here(out="small"))
     orders: list[list[str]] = []
     told: list[str] = []
@@ -214,7 +244,9 @@ def test_keys_steer_a_search_that_runs_and_cancelling_keeps_the_best(work: Path)
 
         def acknowledged(what: str) -> bool:
             assert room.watched is not None
-            return any(one.what.startswith(what) and one.state == "applied" for one in room.watched.story.steers.values())
+            return any(
+                one.what.startswith(what) and one.state == "applied" for one in room.watched.story.steers.values()
+            )
 
         await pilot.press("space")
         assert "pausing after this query" in shown(app)
@@ -310,7 +342,9 @@ def test_the_form_says_the_command_and_what_is_wrong_with_it(work: Path) -> None
     room = MinifyRoom(Here(graph="myrun/0_0/forward"))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: "$ graphdbg minify myrun/0_0/forward -o minified-forward --json" in shown(app), "the command")
+        await until(
+            app, lambda: "$ graphdbg minify myrun/0_0/forward -o minified-forward --json" in shown(app), "the command"
+        )
         assert room.equivalent() == ["minify", "myrun/0_0/forward", "-o", "minified-forward", "--json"]
         await pilot.press("tab")
         assert isinstance(room.focused, Input) and room.focused.id == "form-rung"
@@ -332,7 +366,9 @@ def test_nothing_of_what_matters_is_cut_off_at_any_size(out: Path) -> None:
         await until(app, lambda: room.looked.outcome is not None and "Result" in shown(app), "the result")
         for size in [(60, 20), (80, 24), (160, 50), (250, 80), (60, 20)]:
             await pilot.resize_terminal(*size)
-            await until(app, lambda size=size: room.size == size and " nodes│" in shown(app) and "●" in shown(app), f"{size}")
+            await until(
+                app, lambda size=size: room.size == size and " nodes│" in shown(app) and "●" in shown(app), f"{size}"
+            )
             text = shown(app)
             assert "ended after" in text and "●" in text and all(view.name in text for view in VIEWS)
             assert all(len(row) <= size[0] for row in lines(app))
@@ -368,12 +404,16 @@ def test_a_real_one_is_begun_left_attached_to_and_reported(work: Path) -> None:
 
     async def attach(pilot: Pilot[None], app: Workbench) -> None:
         await until(app, lambda: again.watched is not None and again.watched.state == "ended", "its end", 120)
-        await until(app, lambda: again.looked.outcome is not None and again.looked.outcome.repro is not None, "the result")
+        await until(
+            app, lambda: again.looked.outcome is not None and again.looked.outcome.repro is not None, "the result"
+        )
         await until(app, lambda: "10 nodes, 24 B of inputs -> 3 nodes" in shown(app), "the size")
         assert again.watched is not None and again.watched.story.best is not None and again.watched.story.best[0] == 3
         await to_view(app, "History")
         await pilot.press("end", "enter")
-        assert [row.split("  ")[1] for row in lines(app)[1:] if "aten.sin" in row] == ["sin_3 = aten.sin.default(sin_2)"]
+        assert [row.split("  ")[1] for row in lines(app)[1:] if "aten.sin" in row] == [
+            "sin_3 = aten.sin.default(sin_2)"
+        ]
         await pilot.press("6")
         there = "Report small: repro.py reproduces the bug"
         await until(app, lambda: isinstance(app.room, ReportRoom) and there in shown(app), "the report")

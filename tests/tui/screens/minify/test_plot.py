@@ -26,7 +26,12 @@ def dots(rows: list[str], left: int = 4) -> set[tuple[int, int]]:
             bits = ord(letter) - BRAILLE
             if 0 < bits < 256:
                 order = (0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80)
-                found |= {(2 * x + i, 4 * y + j) for i, column in enumerate(order) for j, bit in enumerate(column) if bits & bit}
+                found |= {
+                    (2 * x + i, 4 * y + j)
+                    for i, column in enumerate(order)
+                    for j, bit in enumerate(column)
+                    if bits & bit
+                }
             elif letter == "*":
                 found.add((x, y))
     return found
@@ -58,7 +63,9 @@ def test_labels_marks_and_turns_are_where_they_belong() -> None:
     assert turn.index("sanity") == 4 and turn.index("windows") == 4 + 5 * 56 // 20
     assert "late" not in turn  # no room beside atoms
     assert "┊" in rows[1][turn.index("atoms")]
-    assert "|" in plotted(ascii_only=True)[0] and all(letter.isascii() for row in plotted(ascii_only=True) for letter in row)
+    assert "|" in plotted(ascii_only=True)[0] and all(
+        letter.isascii() for row in plotted(ascii_only=True) for letter in row
+    )
 
 
 @pytest.mark.parametrize("size", [(0, 0), (5, 1), (14, 1), (20, 3), (60, 20), (250, 80)])
@@ -92,6 +99,8 @@ def test_over_time_the_axes_have_ticks_and_what_is_drawn_stays_where_it_is() -> 
         return [row.plain for row in drawn(values, 60, 14, marks)]
 
     before, after = rows(13), rows(16)  # 16 s and 19 s: both axes go to 20 s
-    assert any(row.startswith(" 10┤") for row in after) and not any(row.startswith("100┤") for row in after), "too near to 180"
+    assert any(row.startswith(" 10┤") for row in after) and not any(row.startswith("100┤") for row in after), (
+        "too near to 180"
+    )
     assert "0" in after[11] and "10 s" in after[11]
     assert before[11] == after[11] and all(one[:40] == other[:40] for one, other in zip(before, after, strict=True))

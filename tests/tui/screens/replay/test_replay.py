@@ -1,4 +1,5 @@
-"""Replay: rungs and values as they come, jobs that die or are stopped, the last ladder found again; one real command."""
+"""Replay: rungs and values as they come, jobs that die or are stopped, the last ladder found again; one real
+command."""
 
 from __future__ import annotations
 
@@ -37,17 +38,46 @@ RUNGS = [
     {"event": "running", "rung": "inductor"},
     "WAIT",
     RungResult("inductor", judged(WRONG, "inductor"), error=0.03, eager_error=1e-7).event(),
-    {"event": "end", "first_failing": "inductor", "summary": "`inductor` is wrong.",
-     "next": ["graphdbg bisect myrun/0_0/forward"]},
+    {
+        "event": "end",
+        "first_failing": "inductor",
+        "summary": "`inductor` is wrong.",
+        "next": ["graphdbg bisect myrun/0_0/forward"],
+    },
 ]
 VALUES = [
     {"event": "start", "rung": "inductor", "nodes": 5},
-    *({"event": "value", "index": place, "name": name, "dtype": "float32", "min": -1.5, "max": 2.5, "mean": 0.0, "nan": nan,
-       "inf": 0, "eager_nan": 0, "eager_inf": 0, "reference_nan": 0, "reference_inf": 0, "error": error, "eager_error": 1e-8}
-      for place, (name, nan, error) in enumerate([("x", 0, None), ("sin_0", 0, 1e-8), ("sin_1", 0, 0.5), ("sin_2", 7, 0.6)])),
-    {"event": "end", "first_bad": {"name": "sin_1"}, "wrong": ["sin_1", "sin_2"], "relation": "same", "rows": 4,
-     "sentence": "First bad node: `sin_1`."},
-]  # fmt: skip
+    *(
+        {
+            "event": "value",
+            "index": place,
+            "name": name,
+            "dtype": "float32",
+            "min": -1.5,
+            "max": 2.5,
+            "mean": 0.0,
+            "nan": nan,
+            "inf": 0,
+            "eager_nan": 0,
+            "eager_inf": 0,
+            "reference_nan": 0,
+            "reference_inf": 0,
+            "error": error,
+            "eager_error": 1e-8,
+        }
+        for place, (name, nan, error) in enumerate(
+            [("x", 0, None), ("sin_0", 0, 1e-8), ("sin_1", 0, 0.5), ("sin_2", 7, 0.6)]
+        )
+    ),
+    {
+        "event": "end",
+        "first_bad": {"name": "sin_1"},
+        "wrong": ["sin_1", "sin_2"],
+        "relation": "same",
+        "rows": 4,
+        "sentence": "First bad node: `sin_1`.",
+    },
+]
 SCRIPT = """
 import json, os, sys, time
 for line in json.load(open(sys.argv[1])).get(sys.argv[2], []):
@@ -86,7 +116,11 @@ def test_rungs_and_values_fill_as_they_come(commands: dict[str, list[Any]]) -> N
         assert replay.can("replay.stop")
         Path("go").touch()
         await until(pilot, lambda: not replay.jobs.slots["triage"].runs, "the end of the ladder")
-        await until(pilot, lambda: "✗ fails: wrong numbers" in shown(app) and "`inductor` is wrong." in shown(app), "the finding")
+        await until(
+            pilot,
+            lambda: "✗ fails: wrong numbers" in shown(app) and "`inductor` is wrong." in shown(app),
+            "the finding",
+        )
         assert replay.jobs.slots["triage"].line == "graphdbg triage myrun/0_0/forward --json-lines"
         assert replay.commands.failing() == "inductor"
         await key(app, "v", lambda: "values" in replay.jobs.slots and not replay.jobs.slots["values"].runs)
@@ -120,7 +154,9 @@ def test_one_key_goes_from_what_was_found_to_the_node(commands: dict[str, list[A
         graph = app.screen
         assert isinstance(graph, GraphRoom)
         wanted = node or "output"
-        await until(pilot, lambda: graph.view is not None and graph.table.node == graph.view.position(wanted), "the node")
+        await until(
+            pilot, lambda: graph.view is not None and graph.table.node == graph.view.position(wanted), "the node"
+        )
         await until(pilot, lambda: "✗ bisect inductor: it is wrong" in graph.status.right, "why")
 
     play(story, replay, (120, 40))
@@ -133,8 +169,13 @@ def test_a_killed_job_is_a_row_and_everything_goes_on(commands: dict[str, list[A
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
         await key(app, "r", lambda: "triage" in replay.jobs.slots and not replay.jobs.slots["triage"].runs)
-        await until(pilot, lambda: "was killed by SIGKILL" in shown(app) and "1 error: E" in shown(app), "what became of it")
-        assert (replay.jobs.ladder.cells("eager").verdict, replay.jobs.ladder.cells("inductor").verdict) == ("ok", "cannot tell")
+        await until(
+            pilot, lambda: "was killed by SIGKILL" in shown(app) and "1 error: E" in shown(app), "what became of it"
+        )
+        assert (replay.jobs.ladder.cells("eager").verdict, replay.jobs.ladder.cells("inductor").verdict) == (
+            "ok",
+            "cannot tell",
+        )
         assert replay.panel is not None and not replay.panel.shown  # it does not jump in front
         await key(app, "v", lambda: "values" in replay.jobs.slots and not replay.jobs.slots["values"].runs)
         await until(pilot, lambda: "the 2 rows so far stand" in shown(app), "the rows before")
@@ -159,7 +200,9 @@ def test_a_job_killed_from_outside_and_one_that_is_stopped(commands: dict[str, l
         assert "killed by SIGKILL" in replay.jobs.ladder.cells("inductor").said
         await key(app, "r", lambda: replay.jobs.ladder.running == "inductor")
         await key(app, "x", lambda: not replay.jobs.slots["triage"].runs)
-        await until(pilot, lambda: "the ladder was stopped; the rungs so far stand" in shown(app), "that it was stopped")
+        await until(
+            pilot, lambda: "the ladder was stopped; the rungs so far stand" in shown(app), "that it was stopped"
+        )
 
     app = play(story, replay)
     assert len(app.troubles) == 1  # the kill; what was asked for is no error
@@ -177,7 +220,9 @@ def test_bisect_is_told_while_it_looks_and_minify_takes_over(commands: dict[str,
         assert replay.jobs.slots["bisect"].runs
         assert replay.jobs.slots["bisect"].line == "graphdbg bisect myrun/0_0/forward --rung inductor --json"
         Path("go").touch()
-        await until(pilot, lambda: "First wrong node: `sin_1`." in shown(app) and "Next: go on" in shown(app), "the finding")
+        await until(
+            pilot, lambda: "First wrong node: `sin_1`." in shown(app) and "Next: go on" in shown(app), "the finding"
+        )
         await key(app, "right_square_bracket", lambda: replay.kind == "triage")
         await key(app, "m", lambda: isinstance(app.screen, MinifyRoom))
         assert app.here.graph == "myrun/0_0/forward"
@@ -214,7 +259,9 @@ def test_ticks_and_choices_make_the_command(commands: dict[str, list[Any]]) -> N
         assert replay.equivalent() == [*some, "--seed", "3", "--device", "cpu", "--import", "my_ops"]
         for width, height in ((60, 20), (250, 80), (80, 24)):
             await pilot.resize_terminal(width, height)
-            await until(pilot, lambda wide=width: f"{'rung':<19}" in shown(app) and app.size.width == wide, "another size")
+            await until(
+                pilot, lambda wide=width: f"{'rung':<19}" in shown(app) and app.size.width == wide, "another size"
+            )
             assert replay.nodes.size.height >= 1 and replay.rungs.size.height >= 3
 
     play(story, replay)

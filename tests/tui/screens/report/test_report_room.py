@@ -120,7 +120,9 @@ def test_verifying_runs_the_program_and_says_how_often_it_failed(out: Path) -> N
         await pilot.press("r")
         await until(app, lambda: "graphdbg verify small --json runs; x stops it" in shown(app), "that it runs")
         assert not room.can("report.verify") and not room.can("report.write") and room.can("report.stop")
-        await until(app, lambda: "verified now: the repro failed in 3 of 3 fresh processes" in shown(app), "the rate", 60)
+        await until(
+            app, lambda: "verified now: the repro failed in 3 of 3 fresh processes" in shown(app), "the rate", 60
+        )
         await to_view(app, "Log")
         assert "BUG: as before" in texts(app)
 
@@ -154,7 +156,9 @@ def test_before_there_is_a_report_it_says_what_one_would_share(work: Path) -> No
     room = ReportRoom(Here(graph="myrun/0_0/forward"))
 
     async def story(pilot: Pilot[None], app: Workbench) -> None:
-        await until(app, lambda: "what would be shared: 1 source line of 1 file (.../model.py), 1 operation" in shown(app), "it")
+        await until(
+            app, lambda: "what would be shared: 1 source line of 1 file (.../model.py), 1 operation" in shown(app), "it"
+        )
         assert "1 path or name replaced: 1 folder" in shown(app) and "0 inputs with recorded values" in shown(app)
         assert ".../model.py:12 in act: return h.sin()" in shown(app)
 

@@ -1,6 +1,8 @@
-"""Colours for the lines of code that are seen, some hundred at a time. rich's lexers are imported when the first is asked for.
+"""Colours for the lines of code that are seen, some hundred at a time. rich's lexers are imported when the first is
+asked for.
 
-A piece is coloured by itself, so a text that goes over many lines may be coloured wrongly below the start of a piece; a whole
+A piece is coloured by itself, so a text that goes over many lines may be coloured wrongly below the start of a piece; a
+whole
 file of generated code would take seconds. Must not know widgets.
 
 >>> [len(texts) for texts in (coloured(lines[:200], "python", dark=True),)]
@@ -28,7 +30,9 @@ def pieces(sheet: Sheet, first: int, last: int) -> list[tuple[range, str]]:
     found: list[tuple[range, str]] = []
     for start in range(first // PIECE * PIECE, last, PIECE):
         end = min(start + PIECE, len(sheet.lines))
-        cuts = sorted({start, end, *(at for part, _ in sheet.inside for at in (part.start, part.stop) if start < at < end)})
+        cuts = sorted(
+            {start, end, *(at for part, _ in sheet.inside for at in (part.start, part.stop) if start < at < end)}
+        )
         for low, high in pairwise(cuts):
             language = next((name for part, name in sheet.inside if low in part), sheet.language)
             found.append((range(low, high), language))

@@ -1,6 +1,8 @@
-"""The tabs of one node: asks `dumps/browse/about.py` for the sheet of the open tab, in a thread, and shows it when it comes.
+"""The tabs of one node: asks `dumps/browse/about.py` for the sheet of the open tab, in a thread, and shows it when it
+comes.
 
-Whoever moves the cursor calls `show_node` once it rests. An answer for a node that is no longer wanted is thrown away. Must not
+Whoever moves the cursor calls `show_node` once it rests. An answer for a node that is no longer wanted is thrown away.
+Must not
 read or compute anything in a key's handler, and must not know the table.
 
 >>> tabs = NodeTabs(saved, view)

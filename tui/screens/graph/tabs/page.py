@@ -1,6 +1,7 @@
 """One sheet on the screen: only the lines that are seen are made and painted; nodes in it can be clicked.
 
-Marked lines have a sign in front, so that they are seen without colours. Texts are wrapped, code is not. Must not read files.
+Marked lines have a sign in front, so that they are seen without colours. Texts are wrapped, code is not. Must not read
+files.
 
 >>> page.show(sheet)
 """
@@ -30,7 +31,8 @@ _ABOVE = 5
 
 
 class Page(VirtualList):
-    """A sheet. `colour(range, language, take)` is asked for colours of lines and gives them to `take` when it has them."""
+    """A sheet. `colour(range, language, take)` is asked for colours of lines and gives them to `take` when it has
+    them."""
 
     chooses = False
     auto_links = Reactive(False)
@@ -106,7 +108,9 @@ class Page(VirtualList):
             longest = max((len(one) for one in sheet.lines[:5000]), default=0) + self._gutter
             self.resize_to(len(self._notes) + len(sheet.lines), min(longest, 400))
             return
-        drawn = any(piece.text.strip()[:1] in ("┌", "╔") for one in sheet.lines[:8] if isinstance(one, tuple) for piece in one)
+        drawn = any(
+            piece.text.strip()[:1] in ("┌", "╔") for one in sheet.lines[:8] if isinstance(one, tuple) for piece in one
+        )
         whole = [*notes, *enumerate(sheet.lines)]
         self._notes = []
         self._rows = whole if drawn else [row for one in whole for row in broken(one, width)]
@@ -179,7 +183,7 @@ class Page(VirtualList):
             segments += [
                 Segment(part, base + Style(color=style.color, bold=style.bold, italic=style.italic) if style else base)
                 for part, style, _ in text.render(self.app.console, "")
-            ]  # fmt: skip
+            ]
         return Strip(segments)
 
     def _ask(self, position: int) -> None:
