@@ -115,7 +115,7 @@ def healthy() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--skip-healthy", action="store_true")

@@ -36,7 +36,7 @@ BAR_NODES, BAR_S, BAR_BYTES = 10_000, 10.0, 2_000_000
 
 def main() -> int:
     """Prints one line per size; returns the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument(
         "--whole", type=int, nargs="*", default=[300, 1000, 3000], help="sizes that stock lays out whole"
     )

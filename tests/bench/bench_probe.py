@@ -219,7 +219,7 @@ class Bench:
 
 def main() -> None:
     """Reads the options and runs the table, or one of the children."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--variants", default="accuracy,compile_error")
     parser.add_argument("--graphs", default="every,one")
     parser.add_argument("--caches", default="warm,cold")

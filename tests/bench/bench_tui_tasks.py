@@ -249,7 +249,7 @@ STORIES: tuple[tuple[tuple[Callable[[Person], None], ...], list[str]], ...] = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--only", default="", metavar="WORD", help="the stories whose name has this word")
     asked = parser.parse_args()
     done: dict[str, Done] = {}

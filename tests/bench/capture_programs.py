@@ -70,7 +70,7 @@ class Program:
     @property
     def about(self) -> str:
         """What the program is, in a sentence."""
-        return (self.build.__doc__ or "").splitlines()[0]
+        return " ".join((self.build.__doc__ or "").partition("\n\n")[0].split())
 
     def stages(self) -> tuple[str, ...]:
         """Stages that must have been recorded."""

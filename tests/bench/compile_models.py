@@ -44,7 +44,9 @@ def model(dynamic: dict[int, int], random: bool = False) -> Callable[[Callable[[
 
     def register(make: Callable[[int], Made]) -> Callable[[int], Made]:
         assert make.__doc__
-        MODELS[make.__name__] = Model(make.__name__, make.__doc__.splitlines()[0], make, dynamic, random)
+        MODELS[make.__name__] = Model(
+            make.__name__, " ".join(make.__doc__.partition("\n\n")[0].split()), make, dynamic, random
+        )
         return make
 
     return register

@@ -85,7 +85,7 @@ def fuzz(seed: int, minutes: float, most: int | None = None, home: Path = HOME, 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--count", type=int, help="this many dumps at most")

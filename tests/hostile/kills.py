@@ -379,7 +379,7 @@ def killed(counts: Counts) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills-dump", type=int, default=20, metavar="N", help="until so many recordings were killed")
     parser.add_argument("--kills-minify", type=int, default=4, metavar="N", help="until so many minifications were")

@@ -557,7 +557,7 @@ def closings(seed: int, count: int) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=0.0, help="of random input")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the stretch to begin with")

@@ -81,7 +81,7 @@ def play(
 
 def main() -> int:
     """Plays it in a temporary folder, and prints a row for each command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--python", default=sys.executable)
     python = str(Path(parser.parse_args().python).absolute())  # a link in a virtual environment must stay one
     with tempfile.TemporaryDirectory() as folder:

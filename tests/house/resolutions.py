@@ -53,7 +53,7 @@ def resolved(uv: str, python: str, platform: str, words: list[str], torch: str) 
 
 def main() -> int:
     """Prints a row for each combination."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--uv", default=str(Path(sys.executable).with_name("uv")))
     uv = parser.parse_args().uv
     bad = 0

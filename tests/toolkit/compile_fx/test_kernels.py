@@ -217,8 +217,9 @@ def test_triton_kernels_are_counted_alike(tmp_path: Path) -> None:
 def test_bodies_of_cond_have_their_own_nodes_lines_and_kernels() -> None:
     def model(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         outer = torch.relu(x @ w)
+        large = outer.sum() > 3
         inner: torch.Tensor = torch.cond(
-            outer.sum() > 3, lambda a: torch.relu(a @ w - 1) * 3, lambda a: torch.relu(a + 2).exp(), (outer,)
+            large, lambda a: torch.relu(a @ w - 1) * 3, lambda a: torch.relu(a + 2).exp(), (outer,)
         )
         return outer * inner
 

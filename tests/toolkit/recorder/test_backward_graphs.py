@@ -43,7 +43,7 @@ def test_nodes_have_autograd_nodes_hooks_and_lines(run):
     relu = next(node for node in calls if node.target == "aten.relu.default")
     assert relu.meta["hook"].startswith("__main__.clip (eager_backward.py:")
     norm = next(node for node in calls if node.target == "aten.native_layer_norm_backward.default")
-    assert 'eager_backward.py", line 32' in record.strings[norm.stack]
+    assert 'eager_backward.py", line 33' in record.strings[norm.stack]
     assert record.ambient.grad is False
 
 
