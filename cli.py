@@ -91,8 +91,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     ),
 }  # fmt: skip
 """name -> (its heading in `graphdbg --help`, or "" for one that is not listed there, room.commands.module:command, its
-line).
-A new command adds one row."""
+line). A new command adds one row."""
 
 PLANNED: tuple[str, ...] = ()
 """Commands of the design that are not built yet; typing one says so."""

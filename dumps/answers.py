@@ -1,10 +1,8 @@
 """What every `--json` answer has: `next`, commands to paste, and at most 6 kB, unless `--full` was given.
 
 What is too long is cut, the largest part first: of a list the end, of a text the middle. `cut` says how many items or
-letters
-of what are left out, and `next` ends with the command that gives all. A line of a stream (it has an `event`) is left as
-it
-is, but for the last one of a minification. docs/json.md describes the answers. Prints nothing.
+letters of what are left out, and `next` ends with the command that gives all. A line of a stream (it has an `event`) is
+left as it is, but for the last one of a minification. docs/json.md describes the answers. Prints nothing.
 
 >>> finished({"nodes": list(range(9000))}, [], json.dumps)["cut"]
 {'nodes': 7806}
@@ -90,8 +88,7 @@ def _again(context: click.Context) -> list[str]:
 
 def _largest(answer: dict[str, Any], size: Callable[[Any], int]) -> tuple[Any, Any, str] | None:
     """Where the largest part lies that can be cut: its holder, its key in that, and its path; a mapping or the last
-    item of a
-    list only where there is nothing else."""
+    item of a list only where there is nothing else."""
     found: list[tuple[bool, int, Any, Any, str]] = []
 
     def look(holder: Any, key: Any, path: str) -> None:

@@ -1,9 +1,8 @@
 """Writing files so that a reader sees either nothing or the whole: temporary name in the same folder, fsync, rename.
 
-Where somebody else syncs the file later (`later`, see `syncing`), the fsync is left out.
-Folders are not synced: after a power cut the newest files may be missing, but none is half there.
-Must not know what the bytes mean. Names that start with `.tmp-` are unfinished work of somebody and are ignored by
-every reader.
+Where somebody else syncs the file later (`later`, see `syncing`), the fsync is left out. Folders are not synced: after
+a power cut the newest files may be missing, but none is half there. Must not know what the bytes mean. Names that start
+with `.tmp-` are unfinished work of somebody and are ignored by every reader.
 
 >>> write_file(Path("run/run.json"), b"{}")
 """
@@ -47,8 +46,7 @@ def sync(path: Path) -> None:
 
 def _sync_files(folder: Path) -> None:
     """Syncs every file below a folder that has no other name; after all were written, so that the first sync carries
-    most of
-    the others' data. (A file with a second name was synced before it got that.)"""
+    most of the others' data. (A file with a second name was synced before it got that.)"""
     for parent, _, names in os.walk(folder):
         for name in names:
             path = Path(parent) / name
@@ -104,9 +102,8 @@ def write_file(
 ) -> bool:
     """Writes `data` to `path` whole or not at all; replaces an existing file.
 
-    `later` is told the path, and has it synced.
-    With `exclusive` an existing file stays as it is and False is returned. Raises EnvironmentLackError when the disk
-    refuses.
+    `later` is told the path, and has it synced. With `exclusive` an existing file stays as it is and False is returned.
+    Raises EnvironmentLackError when the disk refuses.
     """
     parts = [data] if isinstance(data, bytes) else list(data)
     temporary = temporary_beside(path)
@@ -134,8 +131,7 @@ def new_folder(path: Path, *, synced: bool = True) -> Generator[Path]:
     """Yields an empty hidden folder that becomes `path` when the block ends well, and vanishes when it raises.
 
     The block writes files plainly; they are synced before the folder is renamed, unless the caller has that done.
-    Raises UsageError when `path` exists: nothing
-    is ever overwritten; EnvironmentLackError when the disk refuses.
+    Raises UsageError when `path` exists: nothing is ever overwritten; EnvironmentLackError when the disk refuses.
     """
     if path.exists():
         raise UsageError(f"cannot write {path}", "it exists already", "choose another name or delete it")

@@ -2,8 +2,7 @@
 placeholders.
 
 A post-grad graph runs as the forward, backward or inference graph it was made of, a pre-grad graph as Dynamo's, a joint
-graph as
-its forward and its backward. Must not look at graphs: names of placeholders are all that is compared.
+graph as its forward and its backward. Must not look at graphs: names of placeholders are all that is compared.
 
 >>> borrowed(run.graph("0_0/joint")).inputs[0].stored is not None      # recorded with --inputs first
 True

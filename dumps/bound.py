@@ -2,10 +2,9 @@
 folder.
 
 The id is bound to the folder (device, inode) and to the file it lies in (inode, and the time of its last change, which
-no program
-can set): a copy, a pack or a folder that was sent holds the file and is not the folder. Must not take anything in a
-folder for a
-reason, and must not fail: a state folder that cannot be read or written means that nothing is known.
+no program can set): a copy, a pack or a folder that was sent holds the file and is not the folder. Must not take
+anything in a folder for a reason, and must not fail: a state folder that cannot be read or written means that nothing
+is known.
 
 >>> bind(Path("myrun"))          # by the recorder, of a folder that it has just made
 >>> ours(Path("myrun/pid12/graphs/0_0/forward")), ours(Path("copy-of-myrun"))
@@ -61,8 +60,7 @@ def bind(folder: Path) -> None:
 
 def ours(path: Path) -> bool:
     """Whether a run, a graph in one, or the case in the folder of a minification lies in a folder of ours, which no
-    link leads to
-    and nobody else may write."""
+    link leads to and nobody else may write."""
     try:
         folder = _holder(os.path.realpath(path))
         return folder is not None and _is_bound(folder)

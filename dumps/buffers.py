@@ -2,8 +2,7 @@
 there.
 
 Read from the text of the wrapper, line by line; nothing is run. It is the least: a buffer whose size is a symbol, or
-which an
-operator of torch's allocates, counts as nothing.
+which an operator of torch's allocates, counts as nothing.
 
 >>> peak(wrapper).largest
 Buffer(name='buf10', bytes=67108864, by='cpp_fused_add_0')

@@ -34,10 +34,8 @@ _WORST = ("failed", *IN_FLIGHT, "captured", "skipped", "ran", "compiled")
 
 class Compiled(msgspec.Struct):
     """One compile: its `id` as commands take it ("0_0", "1:0_0"), its graphs, the function's name and line, empty where
-    they are
-    not known. `seconds`: from Dynamo's graph to the compiled one, and those of a backward that was compiled later.
-    `told`: what
-    Dynamo did to get there, the last of its attempts."""
+    they are not known. `seconds`: from Dynamo's graph to the compiled one, and those of a backward that was compiled
+    later. `told`: what Dynamo did to get there, the last of its attempts."""
 
     id: str
     rows: list[ListedGraph]

@@ -2,10 +2,8 @@
 use.
 
 An abstract syntax tree is cut: imports, definitions, the names that they reach, and the calls that register an
-operator. What the
-program does beside (training) is left out: no statement is taken for its own sake, and one whose value is computed by a
-loss's
-backward or an optimizer's step is named in `missing`. Nothing is executed here. No torch.
+operator. What the program does beside (training) is left out: no statement is taken for its own sake, and one whose
+value is computed by a loss's backward or an optimizer's step is named in `missing`. Nothing is executed here. No torch.
 
 >>> program = 'import torch\\n@torch.library.custom_op("my::twice", mutates_args=())\\ndef twice(x): ...\\ntwice(1)'
 >>> cut(program, {"my"}).program
@@ -48,8 +46,7 @@ def cut(text: str, spaces: Collection[str] = (), values: Mapping[str, str] | Non
     Python.
 
     `values`: what a value is given to (by the last part of "inductor.post_grad_custom_post_pass") -> the name of its
-    function or
-    class.
+    function or class.
     """
     try:
         tree = ast.parse(text)
@@ -251,8 +248,7 @@ def _makes(statement: ast.stmt) -> bool:
 
 def _registers(statement: ast.stmt, spaces: Collection[str], variables: Collection[str]) -> bool:
     """Whether a statement registers something for an operator: by its name as text, by `torch.ops.namespace`, or by a
-    variable
-    that another such statement bound (the function under custom_op, a Library)."""
+    variable that another such statement bound (the function under custom_op, a Library)."""
     heads: list[ast.expr] = list(getattr(statement, "decorator_list", []))
     if isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign)) and statement.value is not None:
         heads.append(statement.value)

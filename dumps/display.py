@@ -1,10 +1,8 @@
 """What a notebook shows of graphs, runs, verdicts and minifications: one element of HTML with its own colours, light or
-dark as
-the notebook is; no script, nothing that is fetched.
+dark as the notebook is; no script, nothing that is fetched.
 
 The colours and the look of texts and tables are those of the page of `graphdbg pack`. Must not judge or choose: who
-calls brings
-the words, columns and cells that a terminal gets.
+calls brings the words, columns and cells that a terminal gets.
 
 >>> shown("FAILS: wrong numbers", "bad", table([Column("rung")], [("inductor",)]), commands(["graphdbg ls myrun"]))
 '<div class="graphdbg"><style>...</style><p class="bad"><b>FAILS: wrong numbers</b></p>...</div>'

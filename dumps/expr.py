@@ -1,8 +1,8 @@
 """Symbol expressions as torch prints them ("2*s0 + 1", "((s0 + 1)//2)", "Eq(Mod(s0, 2), 0)"): a parser of our own.
 
 Must never hand a stored string to `eval`, `sympify` or anything that looks names up: only the functions of ARITY exist,
-sizes
-and depths are bounded. `dumps.expr_values` has the arithmetic, `dumps.torchside` turns the parsed form into sympy.
+sizes and depths are bounded. `dumps.expr_values` has the arithmetic, `dumps.torchside` turns the parsed form into
+sympy.
 
 >>> parse("s0 - 1")
 Apply(function='Add', args=(Name(name='s0'), Apply(function='Neg', args=(1,))))

@@ -1,12 +1,9 @@
 """How large the results of a symbol expression can become, found from its text before anything of it is computed.
 
 Sympy computes while it builds: `(2**4096)**4096` is a number of 16 million bits, a ceiling asks for as many digits as
-its
-argument has, `//` and `%` look for common divisors of expanded products. So each operation is held against one bound,
-that of its
-operands known: bits of a number, terms of what it expands to, pairs that are compared. Must not need torch, and must
-let through
-what programs have as sizes.
+its argument has, `//` and `%` look for common divisors of expanded products. So each operation is held against one
+bound, that of its operands known: bits of a number, terms of what it expands to, pairs that are compared. Must not need
+torch, and must let through what programs have as sizes.
 
 >>> check(parse("Eq(((2**4096)**4096)**4096, 5)"))
 Traceback (most recent call last):
@@ -28,9 +25,8 @@ MAX_TERMS = 1024
 
 MAX_WORK = 250_000
 """Of all that looks for a common divisor (terms of the one, times terms of the other, times degree, times symbols
-squared) or
-compares each argument with each other (eight times their pairs). A hundredth of a thousandth of a second each, at
-worst."""
+squared) or compares each argument with each other (eight times their pairs). A hundredth of a thousandth of a second
+each, at worst."""
 
 MAX_INEXACT_BITS = 256
 """Roots, logarithms and the like of a larger number are not looked for."""
@@ -44,12 +40,9 @@ _EXPONENTIAL = frozenset({"exp", "cosh", "sinh"})
 
 class Size(NamedTuple):
     """A bound of one result. `bits`: of its value and, of a number, of its digits; `whole`: it has no fraction; `open`:
-    a symbol
-    without a number is in it, so that no value is computed; `terms` of what it expands to, over `names`; `parts` that
-    are
-    compared with one another; `degree` over its names; `work` in it; `divided`: dividend and divisor, which further
-    divisions
-    go into."""
+    a symbol without a number is in it, so that no value is computed; `terms` of what it expands to, over `names`;
+    `parts` that are compared with one another; `degree` over its names; `work` in it; `divided`: dividend and divisor,
+    which further divisions go into."""
 
     bits: float
     whole: bool = True

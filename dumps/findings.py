@@ -1,8 +1,8 @@
 """What a judging command found, handed to who keeps it: the workbench shows it, wherever the command was typed.
 
 Prints, keeps and judges nothing itself. Only a command line that a person started has a keeper: none in a program that
-calls
-graphdbg, in a job of the workbench (its output is read anyhow), or in a command that a search asks again and again.
+calls graphdbg, in a job of the workbench (its output is read anyhow), or in a command that a search asks again and
+again.
 
 >>> found("bisect", "myrun", "myrun/0_0/forward", [result.to_json()], code=1)
 """
@@ -27,7 +27,6 @@ def keep_by(keeper: Keeper) -> None:
 
 def found(asked: str, target: str, lines: Iterable[dict[str, Any]], code: int) -> None:
     """A command is done. `asked`: its run or graph as it was typed; `target`: that one's path; `lines`: what was found,
-    as
-    `--json-lines` (of bisect and check `--json`) prints it; `code`: how it exits."""
+    as `--json-lines` (of bisect and check `--json`) prints it; `code`: how it exits."""
     for keeper in _keepers:
         keeper(asked, target, lines, code)

@@ -103,8 +103,8 @@ def write_programs(
     on_failure: Callable[[str, Exception], object] = lambda _local, _error: None,
 ) -> None:
     """graph.py beside each graph.json of a process that has none yet: it is derived, so nothing waits for it and
-    nothing goes for
-    it. `room` says whether there is some for so many bytes, `on_failure` is told of a graph without a program."""
+    nothing goes for it. `room` says whether there is some for so many bytes, `on_failure` is told of a graph without a
+    program."""
     for path in sorted((process / GRAPHS_FOLDER).glob("*/*")):
         if (path / PROGRAM_FILE).exists() or stored(path / GRAPH_FILE) is None:
             continue
@@ -135,8 +135,7 @@ def write_graph_folder(
     """Writes a folder that `load_graph` reads; it appears whole or not at all. Raises UsageError when `path` exists.
 
     Storages that the records name are copied from `tensors` into the folder's own tensors/. `on_failure` is told when
-    the graph
-    has no runnable program; the rest is written.
+    the graph has no runnable program; the rest is written.
     """
     with new_folder(path) as folder:
         if tensors is not None:

@@ -2,9 +2,8 @@
 -9`.
 
 <process>/held/<id>: a head that says "torn" while a copy is being made and which execution it is of once it is whole;
-the bytes
-of each storage; then a HeldRecord. When the process ended, it becomes inputs.json and content-addressed tensors, and is
-removed. Must not import torch, and must not touch the file of a process that may still write to it.
+the bytes of each storage; then a HeldRecord. When the process ended, it becomes inputs.json and content-addressed
+tensors, and is removed. Must not import torch, and must not touch the file of a process that may still write to it.
 
 >>> held = read(Path("myrun/pid1/held/0_0/forward"))
 >>> held.execution, bytes(held.storages[0])[:4]
@@ -45,8 +44,7 @@ _HEAD = struct.Struct("<16sQQQQ")
 
 class HeldRecord(Record, kw_only=True):
     """The inputs of one execution. Their storages are named "#0", "#1", ... after their places (start, size) in
-    `spans`;
-    `generators` are the states of the random generators: (device, start, size)."""
+    `spans`; `generators` are the states of the random generators: (device, start, size)."""
 
     format: int = FORMAT
     inputs: InputsRecord
@@ -67,8 +65,7 @@ class HeldFile:
     """The file of one compiled callable, open for writing: a name for each graph that it is the compiled form of.
 
     `buffer` is the whole file in memory; its blocks are reserved, so that a full disk is an OSError of `reserve` and no
-    signal
-    later.
+    signal later.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -119,8 +116,7 @@ class HeldFile:
 
 def read(path: Path, *, live: bool = False) -> Held:
     """Reads a held file; with `live`, of a process that may write to it meanwhile. Raises UnreadableError when it is
-    torn or
-    damaged."""
+    torn or damaged."""
     what = f"cannot read the last inputs in {path}"
     try:
         with opened(path) as file:
@@ -190,8 +186,7 @@ def packed_state(data: Bytes) -> str:
 
 def keep(held_path: Path, graph_path: Path, tensors: TensorStore) -> InputsRecord:
     """Turns the held file of a process that ended into the graph's inputs.json, and removes it; where inputs.json tells
-    of a step
-    that went wrong, into inputs.<execution>.json beside it.
+    of a step that went wrong, into inputs.<execution>.json beside it.
 
     Raises UnreadableError when it is torn or damaged, EnvironmentLackError when the run cannot be written.
     """

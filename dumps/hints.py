@@ -2,8 +2,7 @@
 hint.
 
 And which integer inputs are used as indices, and how large an index may be: one past the end of a table is another bug
-than the
-one looked for. Read from the graph, no torch needed.
+than the one looked for. Read from the graph, no torch needed.
 
 >>> numbers(record)["s0"], size("2*s0 + 1", {"s0": 8})
 (8, 17)
@@ -147,8 +146,7 @@ def numbers_and_bounds(
     record: GraphRecord, seen: InputsRecord | None = None
 ) -> tuple[dict[str, int | float | bool], dict[str, int]]:
     """The numbers, and name of an integer placeholder -> number of valid indices (exclusive upper bound), for those
-    that end up
-    as indices."""
+    that end up as indices."""
     known = numbers(record, seen)
     search = _Search(record.graph, known)
     for node in record.graph.nodes:

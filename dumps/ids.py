@@ -1,10 +1,8 @@
 """Names of graphs and processes: how they are made, checked, shown and found again.
 
 A graph's local id is `<frame>_<recompile>[_a<attempt>]/<stage>[.N]`; `x<K>_0` stands for no compile id, `ca<K>_0` for
-compiled
-autograd, `case` for a graph saved by hand. Every id and process name that reaches the file system passes through here,
-so a name
-can never leave its folder.
+compiled autograd, `case` for a graph saved by hand. Every id and process name that reaches the file system passes
+through here, so a name can never leave its folder.
 
 >>> compile_name("0/0_1"), compile_name("!2")
 ('0_0_a1', 'ca2_0')

@@ -36,8 +36,7 @@ class Process(msgspec.Struct):
     """One recorded process: its folder, whether it lives, the states of its graphs, and what of it is damaged.
 
     `last` is its last event about a graph, `exit` how it ended as seen from outside, `uncaught` the exception that
-    ended it,
-    `left_out` how many graphs are not there, by the limit that was asked for."""
+    ended it, `left_out` how many graphs are not there, by the limit that was asked for."""
 
     name: str
     path: Path
@@ -55,10 +54,9 @@ class Process(msgspec.Struct):
 
 class ListedGraph(msgspec.Struct):
     """One graph as `ls` shows it. `id` is what commands take; `saved` is False when the journal knows it but no folder
-    does;
-    `since` is when it came to its status; `lost`: in flight when its process ended; `died`: which was no end of its
-    own; `at` and
-    `stack`: where its compile was last seen; `word`: the program's own for the stage (graphdbg.observe)."""
+    does; `since` is when it came to its status; `lost`: in flight when its process ended; `died`: which was no end of
+    its own; `at` and `stack`: where its compile was last seen; `word`: the program's own for the stage
+    (graphdbg.observe)."""
 
     id: str
     local: str
@@ -163,8 +161,7 @@ def _folders(path: Path) -> list[str]:
 
 def process_at(path: Path, contents: journal.JournalContents, folders: Folders | None = None) -> Process:
     """The process of a folder whose journal was read already; what of it is damaged is told in `damage`, not raised.
-    `folders`:
-    what an earlier look found of its graphs."""
+    `folders`: what an earlier look found of its graphs."""
     damage = list(contents.damage)
     try:
         record = read_record(path / PROCESS_FILE, ProcessRecord)

@@ -2,14 +2,10 @@
 compiler.
 
 Inductor writes names, metadata, messages and string arguments into C++, Python and Triton source: into literals, raw
-and triple
-quoted ones, comments and templates, some of them one inside the other, and most of them unescaped. So nothing that
-could end any
-of these is left, in any number of unescapings; what a person reads stays readable. `dumps.torchside` calls it for all
-that it
-gives FX, `ReplaySpec.of` for settings, and `record` for a program that is compiled. Under `--trust` text stays as
-recorded.
-Must not import torch.
+and triple quoted ones, comments and templates, some of them one inside the other, and most of them unescaped. So
+nothing that could end any of these is left, in any number of unescapings; what a person reads stays readable.
+`dumps.torchside` calls it for all that it gives FX, `ReplaySpec.of` for settings, and `record` for a program that is
+compiled. Under `--trust` text stays as recorded. Must not import torch.
 
 >>> text('say "hi" */ \\\\ \\n')
 'say ``hi`` * / / <0x0a>'
@@ -67,8 +63,7 @@ def option(words: str) -> str:
 
 def lines(words: str) -> str:
     """A text of several lines, such as a stack trace, line by line. Inductor puts it into R"(...)" with its line
-    breaks; the
-    quotes of a frame's file stay, by which torch and we know a frame."""
+    breaks; the quotes of a frame's file stay, by which torch and we know a frame."""
     return "\n".join(map(_line, words.split("\n")))
 
 

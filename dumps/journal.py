@@ -1,8 +1,7 @@
 """The journal of one process: append-only JSON lines that say how far each graph got, whatever happened to the process.
 
 Every line is one os.write on an O_APPEND descriptor, so it survives `kill -9` and never interleaves with another
-thread's.
-Must not buffer, must not raise into the recorded program because of a value it cannot encode.
+thread's. Must not buffer, must not raise into the recorded program because of a value it cannot encode.
 
 >>> journal = Journal(Path("run/pid1/journal.jsonl"))
 >>> journal.event("captured", graph="0_0/forward", nodes=12)
@@ -41,9 +40,8 @@ KINDS = (
     "end",
 )
 """What an event can be. `begin` and `end` are the process's own; `note` and `why` (read by dumps/why) change no state;
-`left_out`
-says that a graph is not there, or no longer, to stay within a limit; the others are states of a graph. A reader passes
-over kinds that it does not know."""
+`left_out` says that a graph is not there, or no longer, to stay within a limit; the others are states of a graph. A
+reader passes over kinds that it does not know."""
 
 STATES = ("captured", "compiling", "compiled", "failed", "running", "ran", "skipped")
 IN_FLIGHT = ("compiling", "running")
@@ -119,8 +117,7 @@ def line(event: Event) -> bytes:
 
 class GraphState(msgspec.Struct):
     """What the journal says of one graph. `seconds`: the compile time, once it is known; `at` and `stack`: where it was
-    last
-    seen; `word`: the program's own for its stage."""
+    last seen; `word`: the program's own for its stage."""
 
     status: str = ""
     error: str | None = None
@@ -180,8 +177,7 @@ class Ending(NamedTuple):
 
 class JournalContents(msgspec.Struct):
     """A journal as read: its events in order, and one sentence per damaged line. Events may be added: states are moved
-    on by the
-    new ones alone."""
+    on by the new ones alone."""
 
     events: list[Event]
     damage: list[str]

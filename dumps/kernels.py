@@ -1,8 +1,7 @@
 """Generated code, one file per kernel where they can be told apart.
 
 Inductor's wrapper assigns each kernel as `name = async_compile.<language>(..., "source", ...)`; that is read with
-`ast`, nothing
-is run.
+`ast`, nothing is run.
 
 >>> sorted(split("k = async_compile.cpp_pybinding(['float*'], 'void f() {}')"))
 ['k.cpp', 'output_code.py']

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 def module(record: GraphRecord, tensors: TensorSink | None, *, where: str = "") -> GraphModule:
     """The live graph with real parameters, buffers and constants; `node.meta` has no fake values.
 
-    Tensors whose bytes were not recorded are made up; their names are in `gm.meta["graphdbg"]["made_up"]`.
-    Raises RefusedError for what is off the allow-list, UnreadableError for what makes no sense, EnvironmentLackError
-    for what
+    Tensors whose bytes were not recorded are made up; their names are in `gm.meta["graphdbg"]["made_up"]`. Raises
+    RefusedError for what is off the allow-list, UnreadableError for what makes no sense, EnvironmentLackError for what
     this torch or process lacks.
     """
     from .torchside.decode import Decoder
@@ -117,8 +116,7 @@ def save_graph(
     `gm` may be an ExportedProgram; `inputs` are then its user inputs, () for its example inputs.
 
     Stage, compile kwargs, ambient state and config come from `like`, else from the record that `gm` was loaded from,
-    else from
-    what is being asked for. Raises UsageError when `path` exists.
+    else from what is being asked for. Raises UsageError when `path` exists.
     """
     from .torchside.case import save
 

@@ -1,12 +1,10 @@
 """The one way to open a file of what was recorded: a run, a case, a pack, the folder of a minification.
 
 Dumps come from strangers. Opened is only a regular file that lies where it seems to: a FIFO would block, a device could
-give
-without end, a link could lead to a file that is nobody else's business and from there into a pack. And no more is read
-than fits:
-a file with holes or a small archive may claim to hold terabytes. Whatever is wrong is an OSError that says so in its
-`strerror`.
-Must not write, and must not be passed by: other modules that open files are named in tests/house/test_opening.py.
+give without end, a link could lead to a file that is nobody else's business and from there into a pack. And no more is
+read than fits: a file with holes or a small archive may claim to hold terabytes. Whatever is wrong is an OSError that
+says so in its `strerror`. Must not write, and must not be passed by: other modules that open files are named in
+tests/house/test_opening.py.
 
 >>> with opened(Path("myrun/run.json")) as file:
 ...     file.read(1)

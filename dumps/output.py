@@ -1,8 +1,7 @@
 """The one place that prints. stdout is data, stderr is narration.
 
 Whatever they lead to: a full disk or a closed stdout is a sentence and a code, where nobody reads stderr nothing is
-told, and
-what the encoding of a stream has no letters for is written as escapes.
+told, and what the encoding of a stream has no letters for is written as escapes.
 
 What is printed may quote a dump, a folder's name or a key in it: no control character but line breaks gets to a
 terminal or into
@@ -36,8 +35,7 @@ READER_GONE_EXIT = 141
 
 def emit(data: Any, *, as_json: bool, next: Sequence[str] = ()) -> None:
     """Prints data on stdout: a JSON document when `as_json`, else its text as it is (no newline added to an empty
-    text).
-    `next`: commands to paste, for a document that has none of its own."""
+    text). `next`: commands to paste, for a document that has none of its own."""
     text = json_text(finished(data, next, json_text)) if as_json else visible(str(data), colours=on_terminal())
     try:
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
@@ -75,8 +73,7 @@ class _Closed(io.TextIOBase):
 
 def make_ready() -> None:
     """Once, before anything is opened: stdin, stdout and stderr that are closed lead nowhere, else the next file that
-    is opened
-    would be what is written to."""
+    is opened would be what is written to."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -1,8 +1,8 @@
 """Which settings, compiler arguments and values of them a dump may set: by a list, everything else is refused.
 
 Paths, commands, flags, libraries, callbacks and names that nobody has looked at are shown, and put in force only where
-the user
-trusts the dump. Values are plain ones (`walk.plain`). Imports no torch, and must not look at what torch would take.
+the user trusts the dump. Values are plain ones (`walk.plain`). Imports no torch, and must not look at what torch would
+take.
 
 >>> refusal("inductor", "cpp.cxx", [None, "./x.sh"]), refusal("inductor", "max_autotune", True)
 ('it names commands', '')

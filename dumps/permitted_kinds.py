@@ -130,8 +130,7 @@ Kind = Switch | Number | Words | PlainNames | Each | NumberTable
 
 class Alike(NamedTuple):
     """Settings that take the same. `under`: what their names begin with, one or several; `names`: between spaces, with
-    a `?`
-    where None is taken too."""
+    a `?` where None is taken too."""
 
     kind: Kind
     under: str

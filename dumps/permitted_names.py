@@ -2,10 +2,8 @@
 refused.
 
 A name that stands in no row is refused, whatever its type: a setting of a newer torch waits until somebody has looked
-at it.
-Names: those of torch 2.11.0, 2.12.1, 2.13.0 and 2.14.1; tests/hostile/test_settings.py says which are missing of the
-torch that
-it runs with, and which take something else there.
+at it. Names: those of torch 2.11.0, 2.12.1, 2.13.0 and 2.14.1; tests/hostile/test_settings.py says which are missing of
+the torch that it runs with, and which take something else there.
 """
 
 from __future__ import annotations
@@ -367,5 +365,4 @@ REFUSED = {
     "how settings are kept": r"_config_(ignore|factory)",
 }
 """What a setting that no dump may set names -> its name, as a regular expression (`room.name`). It gives the reason
-alone: what
-is refused stands in no row."""
+alone: what is refused stands in no row."""

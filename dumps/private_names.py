@@ -25,18 +25,15 @@ SEEN = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
 _KEPT = (type, ModuleType, BuiltinFunctionType)
 _HOOKED = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch.autograd")
 """Classes and modules are remembered once they were looked up, and functions except in these modules, where somebody
-may have
-put their own; values may change."""
+may have put their own; values may change."""
 
 
 class Row(NamedTuple):
     """Names of one torch module, for one purpose.
 
     `names`: between spaces, each an attribute, a path through a class, or `ours=theirs`. `needed_by`: commands, rungs,
-    backends.
-    `lost`: what is not done or not known without one; empty where they are refused. `seen`: "2.13-" (since), "-2.11"
-    (until),
-    "CUDA" (such builds). `stages`: those that are not recorded without it.
+    backends. `lost`: what is not done or not known without one; empty where they are refused. `seen`: "2.13-" (since),
+    "-2.11" (until), "CUDA" (such builds). `stages`: those that are not recorded without it.
     """
 
     module: str

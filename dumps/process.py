@@ -1,8 +1,7 @@
 """Whether a recorded process still lives: process.json, written at its start, and what this host says about it now.
 
 A process id alone is no proof (ids are used again, and two hosts or containers have the same), so the kernel's start
-time, boot
-and process namespace are kept with it. Says "unknown" for another host. Must not signal or trace anything.
+time, boot and process namespace are kept with it. Says "unknown" for another host. Must not signal or trace anything.
 
 >>> liveness(ProcessRecord(format=1, name="pid1", pid=1, host="elsewhere"), ended=False)
 'unknown'
@@ -28,10 +27,8 @@ run.json."""
 
 class ProcessRecord(Record, kw_only=True):
     """process.json: one recorded process. `start_ticks` is its start time since boot, in clock ticks (0: unknown);
-    `where` says
-    which boot of which machine, and which namespace of process ids, the id belongs to; `gone` that it was seen to be
-    dead by
-    whoever copied the record to where nobody can ask."""
+    `where` says which boot of which machine, and which namespace of process ids, the id belongs to; `gone` that it was
+    seen to be dead by whoever copied the record to where nobody can ask."""
 
     format: int
     name: str

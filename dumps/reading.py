@@ -1,14 +1,11 @@
 """Reading the texts of a run: unpacked where they are kept as gzip files, and JSON so that whatever is wrong with a
-file becomes
-one sentence that names the file and the place in it.
+file becomes one sentence that names the file and the place in it.
 
 Large texts of recorded runs are kept as `graph.json.gz` in place of `graph.json`, found by the plain name; a case
-folder stays
-plain. Compression is a function of the bytes alone (no time, no name), so that equal texts give equal files. Must not
-execute,
-import or guess anything, nor unpack or decode without bound: a small file may claim to hold terabytes, and a text of
-brackets
-becomes thirty times as large. The format version is checked first, so a newer file is refused as newer.
+folder stays plain. Compression is a function of the bytes alone (no time, no name), so that equal texts give equal
+files. Must not execute, import or guess anything, nor unpack or decode without bound: a small file may claim to hold
+terabytes, and a text of brackets becomes thirty times as large. The format version is checked first, so a newer file is
+refused as newer.
 
 >>> record = read_record(Path("run/run.json"), RunRecord)
 >>> name, data = packed("graph.json", b"x" * 100_000)
@@ -180,8 +177,7 @@ def read(path: Path) -> bytes:
 
 def refuse_many(text: bytes, packed_bytes: int, where: str) -> None:
     """Raises UnreadableError for a text whose values would take too much memory, as its commas and brackets say; of a
-    table,
-    whose every byte can be a value, as its length says."""
+    table, whose every byte can be a value, as its length says."""
     if len(text) <= _SURELY_BYTES:
         return
     values = len(text) // 2 if ".msgpack" in where else len(text.translate(None, _NO_MARKS))

@@ -31,8 +31,7 @@ COMMON_USERS = frozenset({"root", "user", "runner", "ubuntu", "admin", "nobody",
 
 class Redactor:
     """Replaces credentials by `<secret>` and paths by what they are (`<site-packages>`, `<tmp>`), by their place in the
-    working
-    folder `here`, or by `.../file.py`; then the user name."""
+    working folder `here`, or by `.../file.py`; then the user name."""
 
     def __init__(
         self,
@@ -67,8 +66,7 @@ class Redactor:
 
     def leaks(self, text: str) -> list[str]:
         """What of this machine's folders, of absolute paths and credentials a text still shows; empty after `text`. For
-        a last
-        check: a credential is named by its kind."""
+        a last check: a credential is named by its kind."""
         named = [self.home, *(folder for folder, _ in self._folders)]
         found = [folder for folder in named if len(folder) > 1 and _at(folder).search(text)]
         return list(dict.fromkeys([*found, *ANY_HOME.findall(text), *self.places.left(text), *self.secrets.left(text)]))

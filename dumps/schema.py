@@ -3,8 +3,8 @@
 Knows nothing of torch: dtypes, devices, targets and expressions are strings. `dumps.live` turns records into fx graphs
 and back.
 
-Arguments of nodes are JSON values with one-key objects for what JSON lacks (see ARGUMENT_TAGS):
-a node is {"node": "add_1"}, a tuple {"tuple": [...]}, a slice {"slice": [0, null, 2]}, a dtype {"dtype": "float32"}.
+Arguments of nodes are JSON values with one-key objects for what JSON lacks (see ARGUMENT_TAGS): a node is {"node":
+"add_1"}, a tuple {"tuple": [...]}, a slice {"slice": [0, null, 2]}, a dtype {"dtype": "float32"}.
 
 >>> NodeRecord(name="sin", op="call_function", target="aten.sin.default", args=[{"node": "x"}])
 """
@@ -80,12 +80,9 @@ class TensorValue(Record, tag="tensor", tag_field="value_kind"):
     made of.
 
     `storage` names the alias group inside the graph (None: alone); `storage_bytes` is written where the storage is
-    larger than
-    what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point and axis. Of
-    an input
-    that was seen: whether it is a `leaf` to autograd, and its `subclass` where it is more than a Tensor or Parameter.
-    `base`: the
-    tensor that an input is a view of, where autograd knows it.
+    larger than what the view spans. `conj` and `neg` are the lazy bits; `quantizer` holds qscheme, scale, zero_point
+    and axis. Of an input that was seen: whether it is a `leaf` to autograd, and its `subclass` where it is more than a
+    Tensor or Parameter. `base`: the tensor that an input is a view of, where autograd knows it.
     """
 
     dtype: str
@@ -156,8 +153,7 @@ class NodeRecord(Record):
 
 class StoredTensor(Record):
     """A tensor whose bytes lie in tensors/<storage> (the whole storage), and the view on it. No storage: metadata only,
-    or a
-    tensor that holds others, which are `inner`; of an input that is a list, the tensors in it by place."""
+    or a tensor that holds others, which are `inner`; of an input that is a list, the tensors in it by place."""
 
     storage: str
     value: TensorValue
@@ -191,12 +187,9 @@ class TritonKernel(Record):
     GraphRecord.kernels.
 
     `program` is a whole Python module that defines `name`: imports, constants, helpers, and the function with the
-    decorators that
-    were in force. `decorators` are those that the user wrote, `file` where ("model.py:12"). `missing`: what the program
-    lacks and
-    cannot run without; `dropped`: what it runs without. Constants of a call are in its node's meta["triton_constants"],
-    as Python
-    expressions over the program.
+    decorators that were in force. `decorators` are those that the user wrote, `file` where ("model.py:12"). `missing`:
+    what the program lacks and cannot run without; `dropped`: what it runs without. Constants of a call are in its
+    node's meta["triton_constants"], as Python expressions over the program.
     """
 
     name: str
@@ -209,12 +202,10 @@ class TritonKernel(Record):
 
 class DefinitionRecord(Record):
     """What a graph needs of a module of the user's: operators that it registers (`spaces` are their namespaces) and
-    settings that
-    have no saved form, such as a custom pass (`values`: setting -> expression over the program).
+    settings that have no saved form, such as a custom pass (`values`: setting -> expression over the program).
 
     `program` is cut out of the module, with all that it uses; `module` is its name ("__main__" for the script itself),
-    `file` the
-    path. `missing`: what the program lacks and cannot run without.
+    `file` the path. `missing`: what the program lacks and cannot run without.
     """
 
     module: str
@@ -229,8 +220,7 @@ class SymbolRecord(Record):
     """One symbol: the number it had, and the range it may take (None: unbounded).
 
     `assume` are the properties it was made with ("integer positive"); `replacement` is the expression that took its
-    place;
-    `renamed` the symbol it was renamed to; `order` its place in the order in which unbacked symbols came up.
+    place; `renamed` the symbol it was renamed to; `order` its place in the order in which unbacked symbols came up.
     """
 
     name: str
@@ -252,8 +242,7 @@ class GuardRecord(Record):
     """One fact that was assumed while the graph was traced: the expression and, where known, the user line.
 
     A guard is checked before the graph runs; an assert while it runs, once `symbol` is known; `divisible` says that
-    expr is 0.
-    `message` is what a failed assert says, and the user line that a guard comes from.
+    expr is 0. `message` is what a failed assert says, and the user line that a guard comes from.
     """
 
     expr: str

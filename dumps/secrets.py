@@ -2,8 +2,7 @@
 random.
 
 Used by `pack` and `report` alike; needs no torch. A rule is a name, texts without which it cannot match, and an
-expression for
-what is replaced: a new kind of token is one more line in RULES.
+expression for what is replaced: a new kind of token is one more line in RULES.
 
 >>> Secrets({"DB_PASSWORD": "hunter22"}).text("login with hunter22 failed, token ghp_abcdefghijklmnopqrstuvwxyz0123")
 'login with <secret> failed, token <secret>'

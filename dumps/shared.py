@@ -2,10 +2,8 @@
 it.
 
 Equal files are hard links to each other. Each process lists what it wrote in `<process>/files.txt` (hash and path),
-where the
-others look; what is listed is compared byte by byte before it is linked, so a list may be out of date. Where the file
-system has
-no hard links every file stands by itself. Must not change the bytes of a file that is there.
+where the others look; what is listed is compared byte by byte before it is linked, so a list may be out of date. Where
+the file system has no hard links every file stands by itself. Must not change the bytes of a file that is there.
 
 >>> files = SharedFiles(run_path, "rank1_pid12")
 >>> name = files.place(folder / "graph.py", b"...")       # written, or a link (then there is no name)

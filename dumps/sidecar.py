@@ -2,8 +2,7 @@
 graph.json.
 
 `table.msgpack` holds the columns with interned strings. It is derived and can be rebuilt from the record at any time;
-nothing may
-read it as the truth. (`ls` does not need it either: the journal says how many nodes a graph has.)
+nothing may read it as the truth. (`ls` does not need it either: the journal says how many nodes a graph has.)
 
 >>> table = build(record)
 >>> table.row(0).name

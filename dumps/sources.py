@@ -2,9 +2,8 @@
 their path.
 
 `<process>/sources/<sha1>.py` are the texts, `<process>/sources.jsonl` says which file each one is. Bounded in size and
-number;
-what was left out is said there. Must not open a file that a dump names: who records hands over the text, who reads a
-copy gets.
+number; what was left out is said there. Must not open a file that a dump names: who records hands over the text, who
+reads a copy gets.
 
 >>> SourceWriter(process_folder).keep("/home/ann/train.py", "import torch\\n")
 True

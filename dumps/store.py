@@ -283,10 +283,8 @@ def open_run(path: str | Path) -> Run:
 
 def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
     """What `text` names, relative to `cwd`: a run folder, RUN/ID (an id or its unambiguous beginning, with `1:` before
-    it
-    where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as `case/`. A file that
-    `pack`
-    wrote stands for the run in it.
+    it where needed), a graph's own folder inside a run, a case folder, or a folder that holds one as `case/`. A file
+    that `pack` wrote stands for the run in it.
 
     Raises UsageError saying what was looked for and where.
     """

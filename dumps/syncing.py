@@ -2,8 +2,7 @@
 compiling.
 
 A process that dies loses nothing, for the system has the bytes; a power cut takes the last seconds. Must not open a
-file for
-writing. A file that went meanwhile, because a graph was left out or replaced, is passed over.
+file for writing. A file that went meanwhile, because a graph was left out or replaced, is passed over.
 
 >>> syncing = Syncing(failed)
 >>> syncing.add(path); syncing.finish()

@@ -45,8 +45,7 @@ def plain(text: str) -> str:
 
 def visible(text: str, *, colours: bool = False) -> str:
     """A text of several lines as a terminal may get it: line breaks and tabs stay, and with `colours` the colours and
-    weights
-    that our own tables have; every other control character is written as an escape."""
+    weights that our own tables have; every other control character is written as an escape."""
     return (_SEEN if colours else CONTROL).sub(_seen, text) if CONTROL.search(text) else text
 
 

@@ -1,10 +1,8 @@
 """Temporary folders that do not outlive their owners, whatever ends them.
 
 A folder has a file `alive` that every process working in it holds locked. The kernel lets go of the lock when a process
-ends in
-any way, so a folder that nobody holds is left over: the next start of a command removes it. SIGTERM and SIGHUP remove
-the folders
-of a command before they end it. Must never remove a folder that is not named like ours.
+ends in any way, so a folder that nobody holds is left over: the next start of a command removes it. SIGTERM and SIGHUP
+remove the folders of a command before they end it. Must never remove a folder that is not named like ours.
 
 >>> with folder("graphdbg-pack-") as work:
 ...     (work / "run.json").touch()

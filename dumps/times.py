@@ -1,6 +1,6 @@
 """Where the time of a run went: each compile by phase, with its cause, cache and graph breaks, from the journals;
-beside it what
-one execution takes in the steady state, where that was measured (`triage RUN --symptom slow`). Imports no torch.
+beside it what one execution takes in the steady state, where that was measured (`triage RUN --symptom slow`). Imports
+no torch.
 
 >>> [one.inductor_s for one in of_run(open_run("myrun"))]
 [15.7]
@@ -33,11 +33,9 @@ _PHASES = {"dynamo": "aot", "forward": "inductor", "inference": "inductor", "bac
 
 class CompileTime(msgspec.Struct):
     """One compile of a function. `id`: the graph that Dynamo made; `cause`: why it was compiled; seconds of Dynamo's
-    tracing,
-    AOTAutograd with its passes, Inductor's forward and backward; `cache`: hit, miss, or off while it was recorded;
-    `run_s` and
-    `eager_s`: one execution in the steady state; `spans`: when it was at work (that of Inductor lies within that of
-    AOTAutograd).
+    tracing, AOTAutograd with its passes, Inductor's forward and backward; `cache`: hit, miss, or off while it was
+    recorded; `run_s` and `eager_s`: one execution in the steady state; `spans`: when it was at work (that of Inductor
+    lies within that of AOTAutograd).
     """
 
     id: str
@@ -161,8 +159,7 @@ _ENDS = ("compiled", "failed")
 
 def _from_journal(process: Process) -> tuple[dict[tuple[str, str], float], dict[str, str]]:
     """When each graph came to a state first, "" at the end of the journal, and what the caches said, by compile; "" is
-    for all
-    others."""
+    for all others."""
     moments: dict[tuple[str, str], float] = {}
     caches = {"": "off"}
     for event in journal.read(process.path / JOURNAL_FILE).events:

@@ -32,8 +32,7 @@ def given() -> bool:
 
 def trusted(run: Path | None = None) -> bool:
     """Whether the settings of a run, or of a graph by its folder, may name commands, paths and code (see `permitted`):
-    where this
-    user recorded it here, or says `--trust`. Without one: of the run that this process is about."""
+    where this user recorded it here, or says `--trust`. Without one: of the run that this process is about."""
     if given() or run is None:
         return given() or _ours
     return str(run) in _made or bound.ours(run)

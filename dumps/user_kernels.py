@@ -75,8 +75,7 @@ class UserSource:
 
 def of(saved: SavedGraph) -> list[UserKernel | UserSource]:
     """In the order of their first calls, then what else `--trust` runs. The record of a large graph is read only where
-    it calls
-    a kernel or an operator of the user's."""
+    it calls a kernel or an operator of the user's."""
     table = saved.table
     calls = any(CALL in table.strings[at] or is_custom(table.strings[at]) for at in set(table.target))
     if not calls and len(table.target) > _LARGE:

@@ -2,8 +2,8 @@
 names.
 
 FX executes the code it generates from names, so every name that could reach that code is a plain identifier or refused
-here.
-Which *functions* a graph may name is decided by `dumps.live`, which knows torch. Must not change or repair anything.
+here. Which *functions* a graph may name is decided by `dumps.live`, which knows torch. Must not change or repair
+anything.
 
 >>> check_graph(record, "run/pid1/graphs/0_0/forward/graph.json")
 Traceback (most recent call last):

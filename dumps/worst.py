@@ -2,8 +2,7 @@
 known.
 
 The last verdicts are kept in the cache folder, never in a run. Judges nothing, imports no torch, and fails for no
-reason: a
-verdict that could not be kept or read is not known.
+reason: a verdict that could not be kept or read is not known.
 
 >>> keep(run, {"0_0/forward": (1, "fails: wrong numbers", "relative error 0.5 to float64, eager's own 1e-7")})
 >>> worst_known(run)

@@ -2,8 +2,7 @@
 safely.
 
 Must not overwrite anything of anybody else, must not import torch, and must leave every finished graph whole whenever
-the
-process dies. All methods may be called from several threads.
+the process dies. All methods may be called from several threads.
 
 >>> run = RunWriter.create(Path("myrun"), RunRecord(format=FORMAT, command=["train.py"]))
 >>> process = run.process(rank=0)
@@ -88,8 +87,7 @@ class RunWriter:
     @classmethod
     def create(cls, path: str | Path, record: RunRecord, *, join: bool = False, ours: bool = False) -> RunWriter:
         """Makes the run folder with run.json; with `join`, adds to a run that another process made (its record then
-        holds).
-        `ours`: what is written into it comes from a program that this user runs (see `bound`).
+        holds). `ours`: what is written into it comes from a program that this user runs (see `bound`).
 
         Raises UsageError when `path` is taken, EnvironmentLackError when it cannot be written.
         """
@@ -139,8 +137,7 @@ class RunWriter:
 
     def unite(self, *, programs: bool = True) -> None:
         """Links equal files of all its processes, those that died before they could included. `programs`: writes
-        graph.py of
-        graphs that have none."""
+        graph.py of graphs that have none."""
         for entry in sorted(self.path.iterdir()) if self.path.is_dir() else ():
             if (entry / process.FILE).exists():
                 shared = SharedFiles(self.path, entry.name)
@@ -228,8 +225,7 @@ class ProcessWriter:
         """Writes the graph's folder whole, without its program, and journals it as `captured`; returns the folder.
 
         Storages that the record names are copied from `tensors` unless the run has them. `text` is for a record that is
-        to be
-        amended. Raises UsageError when the id is taken.
+        to be amended. Raises UsageError when the id is taken.
         """
         path = self.graph_path(record.id)
         text = text or GraphText(record)
@@ -248,8 +244,8 @@ class ProcessWriter:
 
     def amend(self, record: GraphRecord, text: GraphText | None = None) -> Path:
         """Replaces what was saved of a graph by a fuller record, file by file, each whole; graph.json last, so that it
-        is never
-        newer than what is derived from it. `text`: what it was saved with; then only what was added is encoded."""
+        is never newer than what is derived from it. `text`: what it was saved with; then only what was added is
+        encoded."""
         path = self._existing(record.id)
         for name, data in _tables(record) if text is None else ():
             self._replace(path / name, data)

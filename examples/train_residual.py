@@ -1,8 +1,7 @@
 """Train a deep residual network that continues noisy waves: 16 samples in, the next 16 out, made on the spot.
 
 Plain PyTorch, no data file, seeded: two runs print the same losses. It is the script that `graphdbg demo` records: with
-24 blocks
-its forward graph has over 150 nodes, and Inductor makes few kernels of them, so that it compiles in seconds.
+24 blocks its forward graph has over 150 nodes, and Inductor makes few kernels of them, so that it compiles in seconds.
 
     python train_residual.py
     python train_residual.py --layers 40 --steps 100 --device cuda

@@ -1,8 +1,7 @@
 """A small attention block whose softmax is a Triton kernel of its own, compiled; runs with a GPU or without.
 
 Without a GPU the kernel is traced for a pretended one and interpreted. Faults can be planted in the kernel: one that
-forgets the
-mask of its last block, one that forgets to subtract the maximum.
+forgets the mask of its last block, one that forgets to subtract the maximum.
 
     graphdbg dump -o softmax --inputs first -- python triton_softmax.py
     graphdbg dump -o broken --inputs first -- python triton_softmax.py --plant mask

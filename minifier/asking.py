@@ -2,8 +2,7 @@
 torch.
 
 Knows the kind of failure that is looked for, not whether a candidate shows it (`oracle`); how long a candidate may take
-before it
-counts as hanging (`Pace`), and which queries must run alone (`Gate`).
+before it counts as hanging (`Pace`), and which queries must run alone (`Gate`).
 
 >>> asking = Asking(server, Options(), 600.0)
 >>> asking.probe({"case": ..., "candidate": None, ...}).status
@@ -40,10 +39,9 @@ class Pace:
     """What passing candidates took in one stage. `jobs` of them at the same time slow each other down.
 
     A case that hangs costs its whole time limit each time, so the limit is shortened to a multiple of what passing
-    candidates
-    took in the very stage that hangs, with an allowance for size. A wrong guess would take a slow case for a hanging
-    one: what
-    the search ends on is judged once more at the full limit, and if that passes, `distrust` ends the shortening.
+    candidates took in the very stage that hangs, with an allowance for size. A wrong guess would take a slow case for a
+    hanging one: what the search ends on is judged once more at the full limit, and if that passes, `distrust` ends the
+    shortening.
 
     >>> pace = Pace(60.0)
     >>> pace.saw(seconds=0.4, nodes=3)
@@ -91,8 +89,7 @@ class Gate:
     """Many may be inside together, or one alone; who wants to be alone goes before those who come later.
 
     With several workers a query may run out of time only because the others take the machine (two kernels on one GPU
-    share its
-    time), so what was cut short is asked again alone.
+    share its time), so what was cut short is asked again alone.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """The oracle that asks a command of the user's (`--check 'cmd: ./test.sh {case}'`). Imports no torch.
 
 Exit code 0 passes, 1 fails, 2 is ignored; another one, or a signal, is a failure of its own kind; 126 and 127, with
-which the
-shell says that nothing could be run, stop everything. Each query has a case folder and a process group of its own.
+which the shell says that nothing could be run, stop everything. Each query has a case folder and a process group of its
+own.
 
 >>> CommandOracle(case, work, server, Options("cmd: python {case}/graph.py"), output=Path("small/output"))
 """

@@ -2,8 +2,7 @@
 queries.
 
 Whoever steers (`graphdbg steer`, a screen) appends; what became of an order is a `steered` line of OUT/events.jsonl
-with its id,
-which `outcome` waits for. No torch; needs no screen.
+with its id, which `outcome` waits for. No torch; needs no screen.
 
 >>> given = give(Path("small"), "disable", step="dims")
 >>> outcome(Path("small"), given, wait_s=10.0).state

@@ -32,8 +32,8 @@ TASK = f"{TASKS}:cut"
 
 class Cut(msgspec.Struct):
     """The case at `case`. `nodes`: all of its graph, `kept` those of them that were cut out, `came` what came with
-    those that
-    were named. `inputs`: each with "graph" (an input of the graph) or "node" (its value); `notes` are sentences."""
+    those that were named. `inputs`: each with "graph" (an input of the graph) or "node" (its value); `notes` are
+    sentences."""
 
     case: Path
     of: str

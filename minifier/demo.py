@@ -2,9 +2,8 @@
 it.
 
 The bug is Inductor's own test hook (relu is wrong, or its kernel does not compile). Every step is the `graphdbg`
-command that a
-user would type, run in a process of its own; its narration passes through, its data is read from --json. Nothing is
-simulated.
+command that a user would type, run in a process of its own; its narration passes through, its data is read from --json.
+Nothing is simulated.
 
 >>> outcome = Demo(Path("demo-run-1"), narrate=say).play("accuracy")      # doctest: +SKIP
 >>> outcome.nodes, outcome.original_nodes
@@ -47,8 +46,7 @@ BEAT_S = 4.0
 USUAL_S = 600.0
 PATIENCE = 10
 """Where the recording takes longer than USUAL_S / PATIENCE, triage may take so many times as long as it did, in place
-of USUAL_S:
-the recording compiles the same program, on this machine, under the same load."""
+of USUAL_S: the recording compiles the same program, on this machine, under the same load."""
 
 SCRIPT = "train_residual"
 
@@ -61,8 +59,7 @@ class DemoFailedError(GraphdbgError):
 
 class DemoResult(msgspec.Struct):
     """What the demo showed for one planted bug. `repro_seconds`: until minify had verified its repro; `seconds`: until
-    the
-    report was there.
+    the report was there.
     """
 
     plant: str
@@ -141,10 +138,8 @@ class Demo:
         code.
 
         What it says is told as it comes: its stderr, with `show` its stdout too. `terse` keeps of the stderr what
-        graphdbg says
-        and the exception (g++ prints pages). There is no time limit, for this machine may be slow or busy; a step that
-        says
-        nothing is said to be at work.
+        graphdbg says and the exception (g++ prints pages). There is no time limit, for this machine may be slow or
+        busy; a step that says nothing is said to be at work.
         """
         told = f"graphdbg {shlex.join(arguments)}"
         self.narrate(f"\n$ {told}")
@@ -220,8 +215,7 @@ with opened(None) as server:
 @contextmanager
 def prepared(narrate: Callable[[str], None]) -> Generator[None]:
     """While the program is recorded, a process makes what the steps behind it would wait for on a machine where
-    graphdbg was
-    never used: Inductor's probes of the toolchain.
+    graphdbg was never used: Inductor's probes of the toolchain.
     """
     with Popen([sys.executable, "-c", PREPARE], stdout=DEVNULL, stderr=DEVNULL, stdin=DEVNULL) as process:
         try:

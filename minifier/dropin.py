@@ -2,10 +2,8 @@
 """A drop-in for functorch.compile.minifier: same parameters, same result, fewer calls of the predicate.
 
 The predicate is called in this process, one call after the other; True means that the case fails. Nodes, inputs and
-outputs are
-reduced, nothing else: node targets and constants stay as they are. The small case holds no more input bytes than the
-original
-needed for the same nodes (`spared`).
+outputs are reduced, nothing else: node targets and constants stay as they are. The small case holds no more input bytes
+than the original needed for the same nodes (`spared`).
 
 >>> from graphdbg.minifier import minifier
 >>> module, inputs = minifier(fx_graph, inputs, lambda fx_g, inps: torch.ops.aten.mul.Tensor in targets(fx_g))
@@ -54,12 +52,9 @@ def minifier(
     """The smallest module and inputs found for which `module_fails(module, inputs)` is still true.
 
     `dump_state` is called with the first case and with each smaller one. `offload_to_disk` keeps recorded values in
-    files
-    under `save_dir` (`skip_offload`: in memory after all). `skip_sanity` does not check the original.
-    `max_granularity`, a
-    power of two, bounds how many nodes one step may drop. Raises UsageError where the original does not fail;
-    exceptions
-    of the predicate propagate.
+    files under `save_dir` (`skip_offload`: in memory after all). `skip_sanity` does not check the original.
+    `max_granularity`, a power of two, bounds how many nodes one step may drop. Raises UsageError where the original
+    does not fail; exceptions of the predicate propagate.
     """
     if max_granularity is not None and (max_granularity < 1 or max_granularity & (max_granularity - 1)):
         raise UsageError(f"max_granularity is {max_granularity}", "it must be a power of two")
@@ -113,10 +108,9 @@ def spared(
     """The failing case with fewer input bytes where that is needed and possible, and how often `fails` was asked.
 
     Cutting a graph between nodes makes an input of each edge that was cut, and these may be larger than what the
-    original
-    computed them from. While they are, one input stands in for others that are alike (`passes/inputs.py`).
-    All stand-ins are tried at once, then one by one, the last input first, until the case holds no more than the
-    original needed.
+    original computed them from. While they are, one input stands in for others that are alike (`passes/inputs.py`). All
+    stand-ins are tried at once, then one by one, the last input first, until the case holds no more than the original
+    needed.
     """
     enough = needed_bytes(whole, given, module)
     case, asked = Live(module, left), 0

@@ -1,12 +1,9 @@
 """The engine: asks the oracle, remembers, counts, keeps the best case, and stops in time. Knows no FX and no search
 order.
 
-Search functions (`search/`) propose candidates through three questions:
-`ask` (one candidate), `first` (which of these fails first) and `smallest` (how much of a growing family is needed).
-With
-`jobs` workers the engine asks several at once; answers are always consumed in the order of submission, so one seed and
-one worker
-count give one result.
+Search functions (`search/`) propose candidates through three questions: `ask` (one candidate), `first` (which of these
+fails first) and `smallest` (how much of a growing family is needed). With `jobs` workers the engine asks several at
+once; answers are always consumed in the order of submission, so one seed and one worker count give one result.
 
 >>> engine = Engine(problem, jobs=2, executor=pool)
 >>> result = engine.run(TIERS, Candidate.of(range(problem.size)))
@@ -73,10 +70,8 @@ class Engine:
 
     `repeats`: how often a candidate that does not fail is asked in all (flaky failures). `queries` counts oracle runs,
     those recalled from a journal included; `queries` may start above 0 where the original was checked before. A pass
-    that
-    contradicts a failure is asked again; if it then fails, `measure` says how often passes must be asked, and the
-    search
-    begins anew from the best case. `steering`: carries out what the user wants between two queries.
+    that contradicts a failure is asked again; if it then fails, `measure` says how often passes must be asked, and the
+    search begins anew from the best case. `steering`: carries out what the user wants between two queries.
     """
 
     def __init__(
@@ -159,8 +154,7 @@ class Engine:
         """The least m in (low, high] for which make(m) fails: low is known to pass, high to fail.
 
         `chance` weighs the places; without it all are alike. One round asks at `jobs` of them, so that an m of chance p
-        is
-        found after about log(1 / p) rounds to the base of jobs + 1.
+        is found after about log(1 / p) rounds to the base of jobs + 1.
         """
         total = list(accumulate((chance(m) if chance else 1.0 for m in range(low + 1, high + 1)), initial=0.0))
         first = low
@@ -338,8 +332,7 @@ class Engine:
         """Answers in order, up to the first that fails the same way; the rest is not needed, and not waited for.
 
         Where queries are limited all are waited for, since whatever was asked counts. New ones run at the same time
-        where there
-        is an executor and enough of the budget.
+        where there is an executor and enough of the budget.
         """
         candidates = candidates[: next((place + 1 for place, one in enumerate(candidates) if self._enough(one)), None)]
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._answers]
@@ -376,8 +369,8 @@ class Engine:
 
     def _beside(self, new: list[Candidate], executor: Executor) -> None:
         """Asks all at the same time, takes the answers in order. None runs on behind the first that fails, or where
-        that ends
-        early by the user's will: what is not waited for does not count, even where the journal has its answer."""
+        that ends early by the user's will: what is not waited for does not count, even where the journal has its
+        answer."""
         self.budget.check(self.queries)
         for ahead, candidate in enumerate(new):
             self._announce(candidate, ahead)
@@ -419,8 +412,7 @@ class Engine:
 
     def patient(self, ask: Callable[[], T], future: Future[T] | None = None) -> T:
         """What is asked, or what who asks it already says. What was ended from outside is asked again, unless what
-        ended it leads
-        elsewhere."""
+        ended it leads elsewhere."""
         while True:
             try:
                 with self.asking():

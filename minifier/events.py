@@ -1,8 +1,7 @@
 """What happens while minifying, as plain records: for progress displays, for --json, and for screens that follow a run.
 
 Each is one line under `graphdbg minify --json` and in OUT/events.jsonl (docs/minify-events.md), which `EventsFile`
-writes and
-`progress.watched` reads; `from_json` is the way back. Must not print or count, nor ever end a search.
+writes and `progress.watched` reads; `from_json` is the way back. Must not print or count, nor ever end a search.
 
 >>> Stepped("windows", 7).to_json()
 {'event': 'step', 'step': 'windows', 'queries': 7, 'words': 'looking for the place: windows of neighbouring nodes'}
@@ -223,8 +222,7 @@ class EventsFile:
     refuses.
 
     Each line is one write at the end of the file. A line that a dead process left half is ended first. Where the disk
-    refuses,
-    writing stops and one sentence says so: it must never end a search.
+    refuses, writing stops and one sentence says so: it must never end a search.
     """
 
     def __init__(self, out: Path, complain: Callable[[str], None] = lambda text: None) -> None:

@@ -39,9 +39,8 @@ def failing_graph(
     run: Run, options: MinifyOptions | None = None, told: Callable[[str], object] = lambda text: None
 ) -> tuple[SavedGraph, str]:
     """The graph, and why it is that one. Of rounding, time and memory, where these were asked for, it is the one that
-    has most.
-    Raises NothingToReduceError where nothing in the run fails as asked, or that cannot be told, UsageError for an empty
-    run.
+    has most. Raises NothingToReduceError where nothing in the run fails as asked, or that cannot be told, UsageError
+    for an empty run.
     """
     options = options or MinifyOptions()
     amount = _amount(options)

@@ -1,8 +1,7 @@
 """How sure a failure is, and how often a candidate must pass before it counts as passing.
 
 A failure that shows in a share p of the runs is missed k times in a row with probability (1 - p)^k. p is measured, so a
-lower
-bound of it is used: Wilson's, one-sided (E. B. Wilson, "Probable inference", 1927).
+lower bound of it is used: Wilson's, one-sided (E. B. Wilson, "Probable inference", 1927).
 
 >>> Rate(5, 8).repeats(), Rate(2, 2).flaky
 (11, False)

@@ -1,8 +1,8 @@
 """The minifier's journal: one fsynced JSON line per query, so that nothing asked once is asked again after a kill.
 
 The first line names what the answers depend on (graph, check, rung, torch, seed, signature version). A journal of
-something
-else is refused. Resuming is a replay: the search starts over, and every answer that the journal has is taken from it.
+something else is refused. Resuming is a replay: the search starts over, and every answer that the journal has is taken
+from it.
 
 >>> journal = Journal(path, header={"graph": "c0ffee", "torch": "2.13.0"})
 >>> journal.write("0-2", 0, Answer(Ruling.SAME, nodes=5))
@@ -35,8 +35,7 @@ class Journal:
     """Append-only record of answers, keyed by the candidate's text and the number of the repetition.
 
     `header`: what the answers depend on; a journal with another one is refused. `about`: what else is worth knowing in
-    order to
-    go on, such as the graph's path; it is not compared. Writing is safe from several threads.
+    order to go on, such as the graph's path; it is not compared. Writing is safe from several threads.
     """
 
     def __init__(

@@ -2,9 +2,8 @@
 memory.
 
 Only crashes of the compiler are judged then, of graphs whose inputs are fake tensors: nothing is run and nothing
-compared. Must
-not take for the case's failure what only the missing device makes: a graph of one operator is compiled the same way
-first.
+compared. Must not take for the case's failure what only the missing device makes: a graph of one operator is compiled
+the same way first.
 
 >>> sentence("MemoryError: 3 TB")
 'eager cannot run this graph here (MemoryError: 3 TB): only crashes of the compiler are judged, on made-up values'

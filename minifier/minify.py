@@ -2,9 +2,8 @@
 way.
 
 With a check by name every query runs in a child of its own (`oracle`): sanity, search, other axes, verification, case
-on disk.
-With a callable the caller's process runs it, one call after the other. Imports torch only where a live graph is given
-or wanted.
+on disk. With a callable the caller's process runs it, one call after the other. Imports torch only where a live graph
+is given or wanted.
 
 >>> result = minify(gm, inputs, check="accuracy", rung="inductor", jobs=2)
 >>> result.module, result.inputs, result.queries, result.history
@@ -72,19 +71,14 @@ def minify(
 ) -> Minified:
     """Reduces a failing graph and its inputs to the smallest case that fails the same way.
 
-    `check`: one of options.CHECKS or "cmd: COMMAND {case}", judged in isolation under `rung`, or a predicate
-    `(module, inputs) -> fails` that is called in this process and whose exceptions propagate (it too is asked about
-    other sizes,
+    `check`: one of options.CHECKS or "cmd: COMMAND {case}", judged in isolation under `rung`, or a predicate `(module,
+    inputs) -> fails` that is called in this process and whose exceptions propagate (it too is asked about other sizes,
     dtypes and the like, which the drop-in `graphdbg.minifier.minifier` leaves alone). `match`: a regular expression
     that the failure's text must match, in place of the signature. `imports`: modules with custom ops. `max_time` in
-    seconds.
-    `hangs`, `slower_than` (seconds) and `memory_over` (bytes) say what counts as failing in place of `check`;
-    `time_limit` and
-    `memory_limit` are what a query may take (see the flags of `graphdbg minify`).
-    `executor`: where queries run, `jobs` at a time: "local", "ray", or any concurrent.futures.Executor, each of whose
-    worker
-    processes then keeps a warm fork server of its own; it stays the caller's, and which one it is never changes the
-    result.
+    seconds. `hangs`, `slower_than` (seconds) and `memory_over` (bytes) say what counts as failing in place of `check`;
+    `time_limit` and `memory_limit` are what a query may take (see the flags of `graphdbg minify`). `executor`: where
+    queries run, `jobs` at a time: "local", "ray", or any concurrent.futures.Executor, each of whose worker processes
+    then keeps a warm fork server of its own; it stays the caller's, and which one it is never changes the result.
     `out`: a folder for the case and the journal; must not exist. Raises UsageError where the original does not fail,
     Interrupted (with the best so far) on Ctrl-C.
     """
@@ -182,12 +176,9 @@ def minify_saved(
     """Reduces a saved graph; `out` receives case/, journal.jsonl and events.jsonl. Raises as `minify` does.
 
     `named`: the graph as the user names it. `directory`: where a command of the user's runs; default: here. `life`:
-    held by a
-    caller who has something to do in OUT afterwards. `executor`: its workers judge, each by a fork server of its own
-    (see
-    `executors`), `options.jobs` at a time; else `options.executor` names one. What candidates are built from lies in
-    OUT/.work
-    until all is done, so that an interrupted minification needs to record it only once.
+    held by a caller who has something to do in OUT afterwards. `executor`: its workers judge, each by a fork server of
+    its own (see `executors`), `options.jobs` at a time; else `options.executor` names one. What candidates are built
+    from lies in OUT/.work until all is done, so that an interrupted minification needs to record it only once.
     """
     if life is None:
         with Life(out, resume=resume, complain=narrate) as own:

@@ -1,10 +1,8 @@
 """Whether a failure is monotone, and what then need not be asked: a part of what passed passes, too.
 
 Most failures are: what needs atoms a and b fails wherever both are. So every part of a candidate that passed is known
-to pass,
-and a search may propose it at no cost. One failing part of a candidate that passed ends the belief. Only PASS counts:
-another
-failure, an invalid candidate or a time limit may hide this one. Must not ask or count anything.
+to pass, and a search may propose it at no cost. One failing part of a candidate that passed ends the belief. Only PASS
+counts: another failure, an invalid candidate or a time limit may hide this one. Must not ask or count anything.
 
 >>> known = Monotony()
 >>> known.learn(Candidate.of([1, 2, 3]), Ruling.PASS)
@@ -38,8 +36,7 @@ class Monotony:
 
     def learn(self, candidate: Candidate, verdict: Ruling) -> Candidate | None:
         """Takes in one answer; returns the candidate that did not fail although a part of it does, or None (also of one
-        that
-        was changed otherwise)."""
+        that was changed otherwise)."""
         alike = self._alike(candidate)
         if verdict.accepted:
             self._believed = self._believed and not any(candidate.keep <= passed for passed in alike)

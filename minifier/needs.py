@@ -1,6 +1,5 @@
 """What each part of a finished case is needed for: others are put in its place, one at a time, and judged as any
-candidate is.
-And the passing case that is nearest to it.
+candidate is. And the passing case that is nearest to it.
 
 Knows no FX: what could be asked comes as rows from `passes.probes`. Must never change the case, nor claim more than was
 asked:

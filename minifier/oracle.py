@@ -1,10 +1,8 @@
 """The isolated oracle: a Problem whose every query is a fresh child of the fork server. Imports no torch.
 
 The first query judges the original and gives the signature to look for and the time limit. A candidate is SAME where
-its
-failure's signature is the same, OTHER where it fails otherwise; INVALID where no verdict is possible (it does not
-build,
-eager refuses it or is not deterministic).
+its failure's signature is the same, OTHER where it fails otherwise; INVALID where no verdict is possible (it does not
+build, eager refuses it or is not deterministic).
 
 >>> with fork_server(preload=PRELOAD) as server:
 ...     oracle = Oracle(case_folder, work, server)
@@ -200,8 +198,7 @@ class Oracle:
 
     def _lean(self) -> str:
         """The cheaper order of judging candidates that finds this failure as surely (see judge.LEAN); the original and
-        the result
-        are judged in full.
+        the result are judged in full.
         """
         wanted, options = self.signature, self.options
         if wanted is None or options.match or options.slower_than is not None or options.memory_over is not None:

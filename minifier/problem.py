@@ -74,11 +74,9 @@ class Candidate:
     """One proposed smaller case.
 
     `keep` are the atoms that stay. `bypass` are atoms replaced by their first input of the same shape (see
-    Problem.bypasses).
-    `returned` are the atoms whose values are returned; None means the original outputs in `keep` and the sinks of
-    `keep`.
-    An atom in `returned` but not in `keep` is returned as an input. `edits` change other axes; the engine never looks
-    inside.
+    Problem.bypasses). `returned` are the atoms whose values are returned; None means the original outputs in `keep` and
+    the sinks of `keep`. An atom in `returned` but not in `keep` is returned as an input. `edits` change other axes; the
+    engine never looks inside.
     """
 
     keep: frozenset[int]
@@ -135,9 +133,8 @@ class Answer:
     """The result of one query: the verdict, the failure's signature as text, and the size of what was tested.
 
     `detail` is for people (the error text of an OTHER, the reason of an INVALID). `seconds` is the query's own time.
-    `failure`:
-    what the signature is made of, as plain data that only the oracle understands; `record`: the same of the judge's own
-    verdict.
+    `failure`: what the signature is made of, as plain data that only the oracle understands; `record`: the same of the
+    judge's own verdict.
     """
 
     verdict: Ruling
@@ -188,8 +185,7 @@ class Problem(Protocol):
 
     def test(self, candidate: Candidate) -> Answer:
         """Builds the candidate and asks the oracle once. Must be thread-safe where the engine has an executor. Raises
-        Aborted
-        where the query was ended from outside."""
+        Aborted where the query was ended from outside."""
         ...
 
 

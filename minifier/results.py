@@ -2,10 +2,8 @@
 not fail.
 
 Each of them is a case folder that every command opens, with a case.json that tells its failure. OUT/atoms.jsonl says
-what the
-numbers of a candidate stand for, one line per atom: its nodes by name, what they call, the user's line, the atoms that
-it reads.
-Nothing is judged here. No torch.
+what the numbers of a candidate stand for, one line per atom: its nodes by name, what they call, the user's line, the
+atoms that it reads. Nothing is judged here. No torch.
 
 >>> Results(oracle, Path("small"), Options()).case
 PosixPath('small/case')

@@ -1,8 +1,8 @@
 """Are two failures the same? Of two sides, each a case, a repro.py of ours, or a graph that is judged now.
 
 Equal ids are the same failure. Else what they are made from is compared: what the two say for certain must be equal;
-where one
-of them was seen in a graph that is not minimised, that its operations are others says nothing. Judges nothing itself.
+where one of them was seen in a graph that is not minimised, that its operations are others says nothing. Judges nothing
+itself.
 
 >>> compared(Side("a", identity("crash", ...), signature), Side("b", ...)).says                      # doctest: +SKIP
 'same'
@@ -38,8 +38,7 @@ _HEAD_CHARACTERS = 4000
 @dataclass(frozen=True)
 class ComparedFailure:
     """One of the two. `id`: empty where nothing fails or it cannot be told, then `why`; `failure` and `signature`: None
-    for a
-    repro.py that lies alone. `sharp`: see `Identity`. `next`: commands that would tell more.
+    for a repro.py that lies alone. `sharp`: see `Identity`. `next`: commands that would tell more.
     """
 
     name: str
@@ -124,8 +123,7 @@ def _listed(calls: Sequence[str]) -> str:
 
 def side_of(text: str, judge: Callable[[SavedGraph], tuple[Signature | None, str]]) -> ComparedFailure:
     """What a name stands for. `judge` says how a graph fails that no case.json tells of, or why that is not known.
-    Raises
-    GraphdbgError where there is nothing of that name.
+    Raises GraphdbgError where there is nothing of that name.
     """
     from ..dumps.store import Run, resolve
     from .failing import failing_graph

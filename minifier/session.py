@@ -1,9 +1,8 @@
 """One minification from the first query to the last: does it fail, how surely, the search, the saved case judged again.
 
 Knows no FX and no process: its subject is a Problem that can also be judged as a whole and be written down, so that
-tests drive
-the very same session over abstract problems. Every judgement goes through the journal; what the journal has is never
-asked again.
+tests drive the very same session over abstract problems. Every judgement goes through the journal; what the journal has
+is never asked again.
 
 >>> Session(oracle, journal, Path("small"), Options(), Progress()).run(pool)
 """

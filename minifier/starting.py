@@ -1,6 +1,5 @@
 """How a minification is begun from a screen: options with their defaults for a graph, as text, and the command line
-they make.
-And how an unfinished one goes on: what its folder says, so that `--resume -o OUT` alone is enough.
+they make. And how an unfinished one goes on: what its folder says, so that `--resume -o OUT` alone is enough.
 
 Reads the case.json of a case folder, where there is one; starts nothing and needs no torch.
 
@@ -49,8 +48,7 @@ _KINDS: dict[str, Callable[[str], Any]] = {"jobs": int, "max_time": float, "max_
 @dataclass(frozen=True)
 class Start:
     """One minification that could be begun. `why`: where its options come from, in words. `doubt`: why it would end
-    without a
-    repro, and `instead` what helps; then it is begun only with options of the user's own."""
+    without a repro, and `instead` what helps; then it is begun only with options of the user's own."""
 
     graph: str
     out: str
@@ -106,8 +104,7 @@ def proposed(
     cwd: Path | None = None,
 ) -> Start:
     """What is proposed for a graph: the options that a case was found with, else what its last verdict says: `rung` is
-    the first
-    that fails, `imports` what it was judged with.
+    the first that fails, `imports` what it was judged with.
 
     Raises GraphdbgError where there is no such graph.
     """
@@ -186,12 +183,10 @@ class Unfinished:
 
 def resumed(out: Path, options: MinifyOptions, typed: Collection[str]) -> Unfinished:
     """What to go on with; `typed` are the fields that the user gave now. Raises UsageError where there is nothing, and
-    where the
-    folder names a command or modules that the user neither said again nor trusts.
+    where the folder names a command or modules that the user neither said again nor trusts.
 
     What was typed again is taken; of the rest, what an answer depends on comes from the folder. A limit that has ended
-    the
-    search does not end it again.
+    the search does not end it again.
     """
     path = out / JOURNAL_FILE
     known = about(path)

@@ -2,10 +2,9 @@
 restart.
 
 An order that changes the search is a note in the journal before it acts: {"order": ..., "at": queries, "turn":
-boundaries so
-far}. A resumed search meets the same boundaries and takes the note at the same one, so that it ends as the
-uninterrupted one did.
-What is urgent also ends the queries in flight, which then have no answer and do not count. Must not search.
+boundaries so far}. A resumed search meets the same boundaries and takes the note at the same one, so that it ends as
+the uninterrupted one did. What is urgent also ends the queries in flight, which then have no answer and do not count.
+Must not search.
 
 >>> steering = Steering(Path("small"), journal, tell, abort=oracle.abort)
 >>> steering.boundary(engine)   # may raise Skipped, Restarted, Cancelled; returns late while it is paused

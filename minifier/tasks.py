@@ -3,8 +3,7 @@
 each.
 
 A folder of its own (`work`) holds what the first child leaves for the others: the index of values, their tensors, the
-atoms.
-Every function takes and returns plain JSON values.
+atoms. Every function takes and returns plain JSON values.
 
 >>> ask("graphdbg.minifier.tasks:probe", {"work": ..., "case": ..., "rung": "inductor", ...}, server=server)
 """
@@ -191,9 +190,8 @@ def emit(payload: dict[str, Any]) -> dict[str, Any]:
 
 def cut(payload: dict[str, Any]) -> dict[str, Any]:
     """Writes the named nodes as a case at `out`. It returns what something outside of them reads; what they read from
-    outside
-    is an input with its recorded value, or the one that eager computes from the graph's inputs ("made_up": its form
-    alone).
+    outside is an input with its recorded value, or the one that eager computes from the graph's inputs ("made_up": its
+    form alone).
     """
     mark("eager")
     work, wanted = Path(payload["work"]), set(payload["names"])
@@ -269,8 +267,7 @@ def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> O
     """The judgement of one graph, with the amounts that were asked for: too slow, too much memory.
 
     Compile and first run of the rung alone are measured, eager before them is not; a graph that fails in any other way
-    is no
-    case of too much. The time is that of one query at a time, from an empty code cache, with a control (see
+    is no case of too much. The time is that of one query at a time, from an empty code cache, with a control (see
     `toolkit.control`).
     """
     slow, large = payload.get("slower_than"), payload.get("memory_over")
@@ -314,8 +311,7 @@ def plainest(case: Live) -> tuple[list[str], list[str]]:
     of them.
 
     The edits (none where nothing can be plainer), and the passes that still have something to propose after them. Most
-    failures
-    of a kernel or a compiler do not depend on any of it.
+    failures of a kernel or a compiler do not depend on any of it.
     """
     edits: list[str] = []
     for name in AXES:

@@ -2,10 +2,8 @@
 values.
 
 The cache lies in .cache/ of the checkout, is shared by all workers and later runs, and is warmed once (a fresh one
-costs about
-30 s of toolchain probes). A test about cold or warm caches sets a TORCHINDUCTOR_CACHE_DIR of its own. Each worker has
-one fork
-server (`one_server`), which a test about servers does without: `@pytest.mark.own_server`.
+costs about 30 s of toolchain probes). A test about cold or warm caches sets a TORCHINDUCTOR_CACHE_DIR of its own. Each
+worker has one fork server (`one_server`), which a test about servers does without: `@pytest.mark.own_server`.
 """
 
 from __future__ import annotations

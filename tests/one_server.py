@@ -2,14 +2,11 @@
 leaves it.
 
 A server costs 5 to 8 s of CPU before its first query, and what one has compiled, the next compiles again. It is the
-real server
-and the real protocol; only its process outlives the `ForkServer` that asks. Time, threads and memory are limits of each
-query,
-so they stay those of the asking one. A server of its own is started, as always, by whoever wants a bare one
-(`warm="nothing"`),
-a cache of its own, other variables or a folder of modules that the shared one does not know, and by a test marked
-`own_server`.
-The server of whole programs (`programs`), another 7 s, is lent in the same way.
+real server and the real protocol; only its process outlives the `ForkServer` that asks. Time, threads and memory are
+limits of each query, so they stay those of the asking one. A server of its own is started, as always, by whoever wants
+a bare one (`warm="nothing"`), a cache of its own, other variables or a folder of modules that the shared one does not
+know, and by a test marked `own_server`. The server of whole programs (`programs`), another 7 s, is lent in the same
+way.
 
 >>> with ForkServer(preload=PRELOAD) as server:       # inside `lending()`: the worker's
 ...     ask(TASK, payload, server=server)

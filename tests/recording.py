@@ -1,10 +1,8 @@
 """Runs that tests only read: each script is recorded once for all workers, in a child of the warm fork server.
 
 `graphdbg dump` in a process of its own costs 9 s of CPU, most of it the import of torch; a fork of the server records
-the same
-graphs with `graphdbg.record`. What tests ask about processes (exit codes, output, deaths) they dump as a user does. A
-recorded
-run is shared: whoever wants to change it takes a copy.
+the same graphs with `graphdbg.record`. What tests ask about processes (exit codes, output, deaths) they dump as a user
+does. A recorded run is shared: whoever wants to change it takes a copy.
 
 >>> run = recorded_once(folder, SCRIPT, inputs="first")       # the fixture `recorded_script` knows the folder
 """

@@ -1,9 +1,8 @@
 """`graphdbg dump --on-failure minify,report`: what is done with a failing graph when the recorded command has ended.
 
 Runs the commands of other rooms as child processes, since this room must not import them; their narration and their
-stdout both
-go to stderr, so that the recorded command's stdout stays its own. Must never change dump's exit code, never overwrite
-anything, and never go on for longer than it was given.
+stdout both go to stderr, so that the recorded command's stdout stays its own. Must never change dump's exit code, never
+overwrite anything, and never go on for longer than it was given.
 
 >>> steps("minify,report")
 ('minify', 'report')
@@ -64,8 +63,7 @@ def follow(
     defects.
 
     `signals` were sent to dump while the command ran: after one that asks to stop nothing is begun. `imports` are
-    modules for
-    the steps to import first.
+    modules for the steps to import first.
     """
     asked = [signal.Signals(number).name for number in signals if number in _stopping()]
     if asked:

@@ -3,9 +3,8 @@
 it so.
 
 A float64 run is compared, node by node, with one in which every value is rounded at random (`comparing.perturbed`): the
-growth of
-a node is how much further its result is off, relative to its size, than what went into it. Runs in a child; changes
-nothing.
+growth of a node is how much further its result is off, relative to its size, than what went into it. Runs in a child;
+changes nothing.
 
 >>> amplifier(gm, inputs, run).node.name
 'floor'

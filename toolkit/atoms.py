@@ -3,9 +3,8 @@
 
 An atom is one node, except: a multi-output op with its getitems; producers of values that cannot be inputs, with their
 users; all of a vmap, grad or jvp that Dynamo traced into. Returning a placeholder or an attribute is an atom too.
-Symbolic
-numbers and mode switches are no atoms (see `Carried`).
-A write in place is an atom like any other: who reads after a dropped write reads the recorded value (see `cutting`).
+Symbolic numbers and mode switches are no atoms (see `Carried`). A write in place is an atom like any other: who reads
+after a dropped write reads the recorded value (see `cutting`).
 
 >>> atoms = Atoms.of(gm, record_values(gm, inputs))
 >>> atoms.nodes[0], atoms.parents[1]
@@ -36,9 +35,8 @@ class Carried:
     """Nodes that no atom holds: they come with the kept nodes that need them, and go with them.
 
     Symbolic numbers (a size that a dropped node computed cannot be an input: its symbol would be bound nowhere) and the
-    mode
-    switches of a Dynamo graph (grad mode, autocast). So a subset never becomes static, or computes in another dtype, in
-    silence.
+    mode switches of a Dynamo graph (grad mode, autocast). So a subset never becomes static, or computes in another
+    dtype, in silence.
     """
 
     numbers: dict[str, list[str]] = field(default_factory=dict)
@@ -153,8 +151,7 @@ def bound_by(value: Any) -> set[str]:
 
 def binding(others: Sequence[fx.Node], given: Sequence[Any]) -> tuple[set[str], set[str]]:
     """The names of the placeholders among `others` that must come in too, so that every symbol of what is given is
-    bound,
-    and the symbols that none of them binds (sizes that depend on data).
+    bound, and the symbols that none of them binds (sizes that depend on data).
     """
     loose = {symbol for value in given for symbol in symbols_in(value)}
     loose -= {symbol for value in given for symbol in bound_by(value)}

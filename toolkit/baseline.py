@@ -3,10 +3,8 @@
 queries.
 
 The ladder judges one graph under many rungs, each in a child of its own; the first child leaves this, the others read
-it. It
-belongs to one graph, one seed and one device, which the caller of `judge` has to see to. The file holds tensors and
-plain
-values and is read as nothing else.
+it. It belongs to one graph, one seed and one device, which the caller of `judge` has to see to. The file holds tensors
+and plain values and is read as nothing else.
 
 >>> reference(gm, [torch.ones(2)])
 [tensor([2., 2.], dtype=torch.float64)]
@@ -65,17 +63,13 @@ def reference(
     rounded: Mapping[str, torch.dtype] | None = None,
 ) -> list[Any] | NoReference:
     """Outputs of the graph in float64: with every dtype-bearing argument widened, run on widened inputs; or the reason
-    why there
-    are none. `run` executes a graph (forward alone by default). Graph and inputs stay as they are.
+    why there are none. `run` executes a graph (forward alone by default). Graph and inputs stay as they are.
 
     float16, bfloat16, float32 and the float8 formats become float64, complex32 and complex64 become complex128: in
-    arguments,
-    keyword arguments, constants, parameters, subgraphs, `.half()`-like methods and the default dtype of factories;
-    autocast
-    regions are switched off. Random operations run as recorded and are widened afterwards, so one seed gives one set of
-    random
-    numbers. What has no meaning or no kernel in float64 gives NoReference with the node's name, never a wrong
-    reference.
+    arguments, keyword arguments, constants, parameters, subgraphs, `.half()`-like methods and the default dtype of
+    factories; autocast regions are switched off. Random operations run as recorded and are widened afterwards, so one
+    seed gives one set of random numbers. What has no meaning or no kernel in float64 gives NoReference with the node's
+    name, never a wrong reference.
 
     `rounded`: nodes whose first argument is rounded to a dtype all the same (see `comparing.left_out`).
     """

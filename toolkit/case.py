@@ -1,8 +1,7 @@
 """One case everywhere: a saved graph with its inputs and how it enters the compiler, in two faces.
 
 `case.saved` is records and needs no torch; `case.live()` is a module that runs, its inputs and the spec: what the
-judge, passes
-and cutting take. Each call decodes the graph anew.
+judge, passes and cutting take. Each call decodes the graph anew.
 
 >>> case = Case.at("myrun/0_0/forward")
 >>> judge(case.live(), "inductor")
@@ -45,8 +44,8 @@ class Live:
     """The live face. Who takes one leaves graph and inputs as they are, and returns new ones.
 
     `spec`: how it enters the compiler, and with what settings. `notes`: sentences on what could not be as recorded.
-    `lowered`:
-    what AOTAutograd traced in the run for the outputs of a graph of Dynamo's, by place, where that is on record.
+    `lowered`: what AOTAutograd traced in the run for the outputs of a graph of Dynamo's, by place, where that is on
+    record.
     """
 
     gm: fx.GraphModule
@@ -69,8 +68,7 @@ class Case:
 
     def live(self, *, rung: str = "", seed: int = 0, device: str | None = None, meeting: str = "") -> Live:
         """With its recorded inputs, what was not recorded made up by `seed`; on `device`, or where `rung` needs it.
-        Process
-        groups that it names are made (see `process_groups.join` for `meeting`)."""
+        Process groups that it names are made (see `process_groups.join` for `meeting`)."""
         saved, device = self.saved, self.device_for(rung, device)
         record, inputs_record, tensors = saved.record, saved.inputs_record, saved.tensors
         if record.graph.meta.get("process_groups"):
@@ -124,8 +122,7 @@ def _lowered(saved: SavedGraph) -> dict[int, Any]:
 
 def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:
     """What Dynamo knew of a number that the program holds in a tensor of no dimension: its item, by the name that the
-    graph has
-    for it; and which floats it had made constants, without which torch starts a compile over.
+    graph has for it; and which floats it had made constants, without which torch starts a compile over.
     """
     for node in gm.graph.nodes:
         if node.op == "call_method" and node.target == "item" and node.args[0].op == "placeholder":
@@ -150,8 +147,7 @@ def _plain_here(gm: fx.GraphModule, seen: InputsRecord | None) -> list[str]:
 
 def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) -> None:
     """Gives the fake inputs of a graph that AOTAutograd still has to see what the real ones are to autograd: tracing
-    left on them
-    what the graph's own writes made of them."""
+    left on them what the graph's own writes made of them."""
     nodes = gm.graph.find_nodes(op="placeholder") if spec.stage in FULL_STAGES else []
     pairs = [(node, node.meta.get("example_value"), real) for node, real in zip(nodes, inputs, strict=False)]
     pairs = [
@@ -206,16 +202,12 @@ _VIEW, _RESHAPE = torch.ops.aten.view.default, torch.ops.aten.reshape.default
 
 def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str]:
     """Lets the metadata of a backward graph follow its saved tensors where those came in another layout than it was
-    traced with.
-    Changes `gm` in place where that is needed; returns what was done, as notes.
+    traced with. Changes `gm` in place where that is needed; returns what was done, as notes.
 
     Inductor may lay out convolutions channels-last. AOTAutograd then gives the backward graph's inputs the strides that
-    the
-    compiled forward graph makes, and traces nothing anew; Inductor does that itself, once every view is a reshape.
-    Eager and the
-    checks need the same, or a `view` fails and strides look wrong in a healthy graph. Only strides are taken over, from
-    fake
-    values; a node that is recorded with another size or dtype than it has stays as recorded.
+    the compiled forward graph makes, and traces nothing anew; Inductor does that itself, once every view is a reshape.
+    Eager and the checks need the same, or a `view` fails and strides look wrong in a healthy graph. Only strides are
+    taken over, from fake values; a node that is recorded with another size or dtype than it has stays as recorded.
     """
     if record.stage != "backward" or not _any_relaid(gm, record):
         return []

@@ -36,10 +36,8 @@ Run = Callable[..., list[Any]]
 @dataclass
 class Comparing:
     """One comparison. `left_out`: places of results that say nothing; `before`: the inputs and what the graph holds;
-    `changed`:
-    those of them that eager writes to; `run`: the results of an eager run of another form of the graph; `lowered`: the
-    outputs as
-    AOTAutograd traced them, by place."""
+    `changed`: those of them that eager writes to; `run`: the results of an eager run of another form of the graph;
+    `lowered`: the outputs as AOTAutograd traced them, by place."""
 
     gm: fx.GraphModule
     inputs: Sequence[Any]
@@ -55,8 +53,7 @@ class Comparing:
         self, truth: Any, eager: Execution, got: Execution, wanted: list[Any], seen: list[Any], drawn: list[Any] | None
     ) -> Difference | None:
         """What differs, or None. `wanted` are eager's results, `seen` the rung's, `drawn` those of its run with eager's
-        random
-        numbers, where it draws any: then `seen` is looked at for metadata alone."""
+        random numbers, where it draws any: then `seen` is looked at for metadata alone."""
         return self._mutation(got) or self._numbers(truth, wanted, seen, drawn) or self._aliases(eager, got)
 
     def _mutation(self, got: Execution) -> Difference | None:
@@ -77,8 +74,7 @@ class Comparing:
 
     def _aliases(self, eager: Execution, got: Execution) -> Difference | None:
         """An output that shares an input's memory where eager's does not, and that was not given away to a backward;
-        for whole
-        programs the reverse, too; the offset."""
+        for whole programs the reverse, too; the offset."""
         if "metadata" not in self.compared:
             return None
         visible, donated = self._visible(), self.spec.compile_kwargs.get("bw_donated_idxs") or ()
@@ -139,10 +135,8 @@ class Comparing:
 
     def _promised(self, seen: list[Any]) -> set[int]:
         """The outputs whose strides must be eager's: but for those that have the strides of the traced metadata (this
-        graph's
-        own, or those of AOTAutograd's graph of it), which is what a compiler was promised and promises; asked for
-        metadata alone,
-        all."""
+        graph's own, or those of AOTAutograd's graph of it), which is what a compiler was promised and promises; asked
+        for metadata alone, all."""
         if self.compared == ("metadata",):
             return set(self._visible())
         traced = [_traced(node) for node in returned(self.gm)]
@@ -165,8 +159,7 @@ class Comparing:
 
     def _judged(self, wanted: Sequence[Any]) -> set[int]:
         """The results of which a difference by rounding is told: all but masks and indices that only a backward sees,
-        and what
-        `cancelled`."""
+        and what `cancelled`."""
         visible, cancelled = set(self._visible()), self.cancelled(wanted)
         return {at for at, one in enumerate(wanted) if (at in visible or is_float(one)) and at not in cancelled}
 
@@ -233,15 +226,13 @@ def left_out(
     gm: fx.GraphModule, inputs: Sequence[Any], run: Run, plain: Sequence[Any], eager: Sequence[Any], got: Sequence[Any]
 ) -> Difference | None:
     """The first output whose rounding is left out: `x.half().float()` on a float32 rounds in eager; Inductor drops such
-    pairs of
-    casts unless it is told to keep them (`emulate_precision_casts`). `plain`: the results in float64 without it.
+    pairs of casts unless it is told to keep them (`emulate_precision_casts`). `plain`: the results in float64 without
+    it.
 
     The compiled result is then nearer to float64 than eager's, so no error relative to float64 tells it. Two float64
-    runs do, one
-    without any rounding and one that rounds in each such pair: where they differ by more than rounding explains, eager
-    goes with
-    the second and the rung with the first. Only pairs of casts that the program itself wrote count, not those that a
-    decomposition of a half-precision op makes.
+    runs do, one without any rounding and one that rounds in each such pair: where they differ by more than rounding
+    explains, eager goes with the second and the rung with the first. Only pairs of casts that the program itself wrote
+    count, not those that a decomposition of a half-precision op makes.
     """
     trips = round_trips(gm)
     if not trips:
@@ -319,20 +310,16 @@ EXACT = frozenset({
 
 def noise(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: Run) -> list[Noise]:
     """What rounding alone may do to each result; nothing where a run is not possible. A mask `x <= 0` of rounded
-    numbers may
-    differ from eager's where x lies next to 0, with no bug in sight, and so may what comes of it; a wrong kernel does
-    more.
+    numbers may differ from eager's where x lies next to 0, with no bug in sight, and so may what comes of it; a wrong
+    kernel does more.
 
     Stochastic arithmetic (J. Vignes, A stochastic arithmetic for reliable scientific computation, Math. Comput. Simul.
-    35, 1993):
-    the float64 graph runs a few times with every fresh float value v, and in a backward its gradient, replaced by
-    v * (1 + eps * u) + SUMS * eps32 * RMS(v) * u, u uniform in [-1, 1], eps that of the dtype which eager has there
-    (the rounding
-    of the result), the second term for sums that nearly cancel, which are added up in float32 in any order. ALLOWANCE
-    times what
-    that moves or flips at most is noise: a rung's rounding is one more sample of it. Random draws stay as they are, and
-    so does
-    what an op only moves or selects (a copy, a `where`, the largest): nothing is rounded there.
+    35, 1993): the float64 graph runs a few times with every fresh float value v, and in a backward its gradient,
+    replaced by v * (1 + eps * u) + SUMS * eps32 * RMS(v) * u, u uniform in [-1, 1], eps that of the dtype which eager
+    has there (the rounding of the result), the second term for sums that nearly cancel, which are added up in float32
+    in any order. ALLOWANCE times what that moves or flips at most is noise: a rung's rounding is one more sample of it.
+    Random draws stay as they are, and so does what an op only moves or selects (a copy, a `where`, the largest):
+    nothing is rounded there.
     """
     eps = eps_of_nodes(gm, inputs)
     counts = [0] * len(truth)

@@ -2,9 +2,8 @@
 """The control of evidence by time and memory: what a harmless graph of the same size takes on this machine now.
 
 It is compiled from an empty code cache, in the same process or in another child of the same server, beside whatever
-else the
-machine does; its seconds over its own work (CPU time, its compilers' with it) are the factor by which the clock is
-slow.
+else the machine does; its seconds over its own work (CPU time, its compilers' with it) are the factor by which the
+clock is slow.
 
 >>> slowed(server, nodes=30)            # beside eight busy loops on two cores
 5.2

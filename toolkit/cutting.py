@@ -1,13 +1,11 @@
 # pyright: basic
 """Where a subset of a graph is cut: for every argument of a kept node what it reads in the new graph, so that it is bit
-for bit
-what it read in the whole one.
+for bit what it read in the whole one.
 
 Follows each piece of memory through the kept writes: an argument is taken from the kept node only while that node's
-memory holds
-what the reader saw; else it is an input with the value recorded for that reader. Inputs that were views of one memory
-at one time
-belong to one `Memory`, and are loaded as views of one storage. Knows names, no tensors' contents.
+memory holds what the reader saw; else it is an input with the value recorded for that reader. Inputs that were views of
+one memory at one time belong to one `Memory`, and are loaded as views of one storage. Knows names, no tensors'
+contents.
 
 >>> plan = Cutting(gm, atoms, values, kept, source).plan(outputs)
 >>> plan.reads["cos", "sin"]

@@ -1,12 +1,9 @@
 """Runs an fx graph eagerly, node by node, the way every other rung is judged against; copies of inputs (aliasing,
-strides,
-offsets, requires_grad) and of graphs (metadata, subgraphs) that lose nothing that matters.
+strides, offsets, requires_grad) and of graphs (metadata, subgraphs) that lose nothing that matters.
 
 Differs from calling the module in three ways: Inductor's random prims draw what the compiled kernel draws (CPU), memory
-that an
-`empty` left uninitialised can be poisoned to see whether the result depends on it, and the outputs come as one flat
-list.
-Must not change the graph; inputs are changed as the graph says, so pass clones.
+that an `empty` left uninitialised can be poisoned to see whether the result depends on it, and the outputs come as one
+flat list. Must not change the graph; inputs are changed as the graph says, so pass clones.
 
 >>> run_graph(gm, [torch.ones(2)])
 [tensor([2., 2.])]
@@ -111,8 +108,7 @@ def has_random(gm: fx.GraphModule) -> bool:
 
 def draws_from_generator(gm: fx.GraphModule) -> bool:
     """Whether a graph draws by ops of torch, which compiled code imitates only under `fallback_random`; Inductor's
-    prims
-    are not meant.
+    prims are not meant.
     """
     return has_random(gm) and not any("inductor_" in str(node.target) and is_random(node) for node in nodes_in(gm))
 
@@ -130,8 +126,7 @@ def recomputes_random(gm: fx.GraphModule) -> bool:
 
 def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a compiled kernel would draw for one of Inductor's random prims; None for anything else, and where eager
-    cannot
-    repeat it.
+    cannot repeat it.
     """
     draw = _DRAWS.get(str(target))
     given = () if draw is None else (*args, *kwargs.values())
@@ -228,8 +223,7 @@ def clone_inputs(inputs: Sequence[Any], change: Callable[[torch.Tensor], torch.T
 
     `change` maps a whole flat storage (a 1-d tensor of one dtype) to its copy, for instance to another dtype or device.
     What requires grad does so again: a leaf as a leaf, another as the result of an operation; parameters stay
-    parameters.
-    Anything that is not a plain strided tensor is cloned alone.
+    parameters. Anything that is not a plain strided tensor is cloned alone.
     """
     storages: dict[tuple[Any, torch.dtype], torch.Tensor] = {}
     copies = [

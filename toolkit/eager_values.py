@@ -2,8 +2,7 @@
 """Runs a graph once and keeps what every node computed, as `values.Values`.
 
 Each tensor is cloned with its strides and overlap, at the point of use. The graph, its attributes, its modules and the
-inputs are
-not changed: the run works on copies, under a copy of the random state.
+inputs are not changed: the run works on copies, under a copy of the random state.
 
 >>> values = record_values(gm, inputs)
 >>> values.tree("sin").load()
@@ -41,10 +40,8 @@ def record_values(
     kept.
 
     With `errors`, a node that raises ends the run (see `Values.raised`); else its exception propagates. `ends_at` names
-    a node
-    that is not to be run, since it took an earlier process with it: it counts as one that raises. `running` is a file
-    that names
-    the node that is being run, for whoever finds this process dead.
+    a node that is not to be run, since it took an earlier process with it: it counts as one that raises. `running` is a
+    file that names the node that is being run, for whoever finds this process dead.
     """
     cuda = sorted({value.device.index for value in inputs if isinstance(value, torch.Tensor) and value.is_cuda})
     with torch.random.fork_rng(devices=cuda):
@@ -264,8 +261,7 @@ BUILT_IN = frozenset({"aten", "prims", "prim", "inductor", "_c10d_functional", "
 
 def _may_write_unseen(n: fx.Node, tensors: list[torch.Tensor]) -> bool:
     """Whether a write may show neither in a schema nor in a version: higher-order and custom operators, the functions
-    of
-    others, and inference tensors, which have no version.
+    of others, and inference tensors, which have no version.
     """
     if n.op == "call_function" and hasattr(n.target, "_schema"):
         return n.target.namespace not in BUILT_IN  # type: ignore[union-attr]

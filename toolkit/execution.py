@@ -1,6 +1,5 @@
 """One execution of a graph as a flat list of results: outputs, gradients where there are any, and inputs that were
-changed
-in place.
+changed in place.
 
 The same procedure serves eager, float64 and every rung, so that their lists can be compared place by place.
 
@@ -24,8 +23,7 @@ from .eager import attribute
 
 class Execution(NamedTuple):
     """What a run left: outputs, gradients of the leaves, and the inputs as they are afterwards; behind them may stand
-    the tensors
-    that the graph holds.
+    the tensors that the graph holds.
 
     `aliases`: for each output the input whose memory it shares, -1 for none, and its storage offset.
     """
@@ -54,10 +52,8 @@ def execute(
     parameters: Sequence[torch.Tensor] = (),
 ) -> Execution:
     """Runs once under a seed. With `backward`, outputs that require grad get seeded normal tangents, and the gradients
-    of
-    inputs and `parameters` are computed, those of what is no leaf at the leaf that it came from. Inputs are changed in
-    place as
-    the graph says: pass clones.
+    of inputs and `parameters` are computed, those of what is no leaf at the leaf that it came from. Inputs are changed
+    in place as the graph says: pass clones.
     """
     torch.manual_seed(seed)
     leaves = list(leaves_of([*inputs, *parameters]).values())

@@ -2,10 +2,8 @@
 ones.
 
 Both sides are written in one normal form: nodes numbered in order, no stacks, comments, provenance, kernel names,
-hashes,
-paths or addresses. Everything else must be equal: targets, arguments, constants, dtypes, shapes, strides, symbols, and
-each
-line of code. Reads no more of torch than `dumps.live.encode` needs.
+hashes, paths or addresses. Everything else must be equal: targets, arguments, constants, dtypes, shapes, strides,
+symbols, and each line of code. Reads no more of torch than `dumps.live.encode` needs.
 
 >>> watched = Watched(saved)
 >>> outcome = judge(case, "inductor", watch=watched.compiling)
@@ -48,10 +46,8 @@ _CODE = "output_code.py"
 
 class CompiledArtifacts:
     """What one replay compiled, in order: its post-grad graphs and its generated code, in normal form; of `saved`
-    beside what was
-    recorded, and nothing at all where that cannot be. After `compare`: whether it was the `same`, or what was `apart`,
-    `said` in
-    one sentence; whether one of the two is `padded` more than the other."""
+    beside what was recorded, and nothing at all where that cannot be. After `compare`: whether it was the `same`, or
+    what was `apart`, `said` in one sentence; whether one of the two is `padded` more than the other."""
 
     def __init__(self, saved: SavedGraph | None = None) -> None:
         self.graphs: list[list[str]] = []
@@ -145,8 +141,7 @@ class CompiledArtifacts:
 
 def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
     """What this graph's compile must produce, as recorded: (stage, graph) for the post-grad graphs and the graphs that
-    hold
-    their code, in order of compilation; or why there are none.
+    hold their code, in order of compilation; or why there are none.
     """
     if saved.run is None:
         return "a case by itself has no recorded compile"
@@ -172,8 +167,7 @@ def _compiles(row: ListedGraph, mine: Sequence[ListedGraph]) -> list[tuple[str, 
     """The inner compiles that a graph leads to: (forward | backward | inference, ".N" or "").
 
     Numbers count per stage, so a Dynamo graph and its forward may have different ones: they are joined by the order of
-    capture. A
-    backward has its forward's number.
+    capture. A backward has its forward's number.
     """
     kind = row.stage.removeprefix("post_grad_")
     if kind in ("forward", "backward", "inference"):
@@ -252,8 +246,7 @@ def _text(value: Any, numbers: dict[str, str]) -> str:
 
 def _value(value: Value | None, *, given: bool = True) -> str:
     """`given`: it is not made by a node, whose fake result torch may have from another one that lay elsewhere (its
-    cache of
-    fake results does not tell `copy` of a view from that of a whole): the code says where it lies."""
+    cache of fake results does not tell `copy` of a view from that of a whole): the code says where it lies."""
     if value is None:
         return "?"
     if isinstance(value, SequenceValue):
@@ -289,8 +282,7 @@ def _renamed(names: dict[str, str], found: re.Match[str]) -> str:
 
 def code_lines(text: str) -> list[str]:
     """Generated code without its benchmark, comments, provenance, hashes, paths and addresses; kernels and arguments
-    are
-    numbered."""
+    are numbered."""
     kernels: dict[str, str] = {}
     given: dict[str, str] = {}
     lines = []

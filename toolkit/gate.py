@@ -1,10 +1,9 @@
 """Was it the run's program that was judged? What is known to differ, in one sentence, and what that does to a verdict.
 
 Compared are the post-grad graphs, the generated code, the inputs as memory and autograd know them, and the settings. A
-failure of
-another program is `cannot_tell`, unless the run had it, too. What is asked by replaying it otherwise is no gate: with
-another
-torch, on another processor or device, with modules imported first. Imports torch only where the inputs are compared.
+failure of another program is `cannot_tell`, unless the run had it, too. What is asked by replaying it otherwise is no
+gate: with another torch, on another processor or device, with modules imported first. Imports torch only where the
+inputs are compared.
 
 >>> outcome.unlike = unlike(saved, outcome, watched, live.inputs)
 >>> gated(saved, outcome, outcome.unlike).verdict
@@ -106,8 +105,7 @@ def _public(name: str) -> str:
 
 def _same_expected(saved: SavedGraph, watched: CompiledArtifacts) -> bool:
     """Whether the same graph must be made here as in the run: Inductor pads products for a GPU by what it timed. And
-    the same
-    code: for one processor, where nothing was timed; of a GPU it is not known which it was."""
+    the same code: for one processor, where nothing was timed; of a GPU it is not known which it was."""
     record = saved.record
     on_gpu = any(names_device(record.graph, kind) for kind in ("cuda", "xpu"))
     if watched.apart == "graph":

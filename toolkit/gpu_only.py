@@ -3,10 +3,8 @@
 them.
 
 A graph recorded on a GPU can so be run, judged and reduced where there is none. They are registered as the operators'
-CPU
-kernels, for eager mode and for library calls of compiled code alike, and only in a process that asks. Dropout inside
-attention
-drops other elements than the GPU did, the same ones in every run.
+CPU kernels, for eager mode and for library calls of compiled code alike, and only in a process that asks. Dropout
+inside attention drops other elements than the GPU did, the same ones in every run.
 
 >>> register()
 >>> torch.ops.aten._scaled_dot_product_flash_attention(q, k, v)[0]
@@ -178,8 +176,7 @@ NO_REFERENCE = "no independent reference for {}: eager interprets it, too"
 
 def is_tied(gm: fx.GraphModule) -> bool:
     """Whether a graph calls such a kernel: its grid and the numbers that it is given are those of the sizes and strides
-    that were
-    recorded, so with others it reads and writes out of bounds."""
+    that were recorded, so with others it reads and writes out of bounds."""
     return any(True for _ in _calls(gm))
 
 

@@ -2,11 +2,9 @@
 failure.
 
 Made from what neither a machine nor a version changes: the kind, where in the stack, the exception's class and the
-words of its
-text, and, where the text does not say which bug it is, what the graph calls. So a graph that is not minimised has an id
-of its
-own for wrong numbers: what else it calls is in it. Must not read a graph for a failure whose text says it all. No
-torch.
+words of its text, and, where the text does not say which bug it is, what the graph calls. So a graph that is not
+minimised has an id of its own for wrong numbers: what else it calls is in it. Must not read a graph for a failure whose
+text says it all. No torch.
 
 >>> identity(Signature("accuracy", "compare"), [("call_function", "aten.amin.default")], reduced=True).id
 '33bf1837'
@@ -89,8 +87,8 @@ CPP = "C++"
 @dataclass(frozen=True)
 class Identity:
     """What the id is made from. `words`: of the error's text, empty where that says too little; `calls`: what the graph
-    calls,
-    empty where the text says enough. `sharp`: nothing in it comes from the rest of a graph that is not minimised.
+    calls, empty where the text says enough. `sharp`: nothing in it comes from the rest of a graph that is not
+    minimised.
     """
 
     kind: str
@@ -110,8 +108,7 @@ class Identity:
 
 def identity(signature: Signature, calls: Iterable[Call] | Callable[[], Iterable[Call]], *, reduced: bool) -> Identity:
     """The identity of a failure. `calls`: of the graph it is seen in, or what gives them, which is asked only where
-    they count;
-    `reduced`: that graph is minimised.
+    they count; `reduced`: that graph is minimised.
     """
     words = text_words(signature.message) if signature.kind in SPEAKING else ""
     detail = base("call_function", signature.detail) if "." in signature.detail else signature.group()

@@ -1,6 +1,5 @@
 """Imports the modules that a user names with `--import`, in the child that replays a graph: they register ops, or
-change torch.
-`--trust` is handed on as one more of them.
+change torch. `--trust` is handed on as one more of them.
 
 Must not import what a dump says, only what the user asked for.
 
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 
 def import_modules(names: Sequence[str]) -> None:
     """Imports them in order, a path as a file, and lets Inductor look again at tables of its own that they may have
-    changed.
-    Raises UsageError with the file and the line for what cannot be imported, whatever it raises."""
+    changed. Raises UsageError with the file and the line for what cannot be imported, whatever it raises."""
     for name in names:
         try:
             _import(name)
@@ -71,8 +69,7 @@ def _place(error: BaseException) -> str:
 
 def checked(names: Sequence[str], target: str = "") -> tuple[str, ...]:
     """The modules that were asked for, as they are handed on: a path is made absolute; the script of the run that
-    `target` names
-    is not imported, which would run it again, but gives its definitions as recorded.
+    `target` names is not imported, which would run it again, but gives its definitions as recorded.
 
     Reads files and imports nothing. Raises UsageError for what is not there, and for a file that is no Python.
     """

@@ -2,9 +2,8 @@
 """Higher-order operators replaced by the nodes of their graphs, so that a minifier can cut inside them.
 
 Checkpointed and wrapped regions, graphs that are called, and the branch of a `cond` that was taken. What else takes a
-graph
-(loops, maps, flexible attention) stays one node. The inlined graph computes the same; that it fails the same way must
-be asked.
+graph (loops, maps, flexible attention) stays one node. The inlined graph computes the same; that it fails the same way
+must be asked.
 
 >>> inlined(gm, inputs).graph.find_nodes(op="call_function", target=checkpoint)
 []

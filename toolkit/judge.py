@@ -85,9 +85,8 @@ A crash, a signal, a hang and running out of memory are noticed under each.
 
 LEAN = ("", "compile", "fakes", "numbers")
 """"compile": only for crashes of the compile. It compiles first; what compiles is not run, and what does not is a
-failure only
-where eager runs as it must. "fakes": the same crashes, of inputs without values: nothing is run, not by eager either.
-"numbers": the float64 reference is made only where the rung's bits differ from eager's."""
+failure only where eager runs as it must. "fakes": the same crashes, of inputs without values: nothing is run, not by
+eager either. "numbers": the float64 reference is made only where the rung's bits differ from eager's."""
 
 Watch = Callable[[], AbstractContextManager[None]]
 
@@ -107,8 +106,8 @@ def judge(
 
     `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `fidelity.Watched`).
     `shared` is a file for eager's and float64's results: read when it is there, else written, for the next rung of this
-    graph.
-    `lean` is one of LEAN: an order that finds one kind of failure as surely, and says less of what does not fail.
+    graph. `lean` is one of LEAN: an order that finds one kind of failure as surely, and says less of what does not
+    fail.
     """
     used = rung if isinstance(rung, Rung) else rung_named(rung)
     lost: list[str] = []

@@ -1,10 +1,8 @@
 """What a judgement of a saved graph came to, kept in the cache folder, so that the next command need not make it again.
 
 Kept under all that it depends on: graph and inputs, rung, check and seed, this torch with the files of its compilers as
-they are
-now, the environment that torch reads. Only what is sure is kept: no hang, no amount, nothing that could not be told,
-and nothing
-judged with modules of the user's, which may be other ones next time. Imports no torch.
+they are now, the environment that torch reads. Only what is sure is kept: no hang, no amount, nothing that could not be
+told, and nothing judged with modules of the user's, which may be other ones next time. Imports no torch.
 
 >>> remember(saved, "inductor", "auto", 0, outcome)
 >>> known(saved, "inductor", "auto", 0).text

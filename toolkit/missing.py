@@ -2,12 +2,10 @@
 failed.
 
 Not a verdict about torch: an import that fails (but for one in the user's own files), a tool that Inductor needs and
-that is not
-on this machine, and an exception whose innermost frame is graphdbg's own. What a rung raises in order to report is of a
-class of
-graphdbg's, such as `MetadataMismatch`, and is a verdict. So is a RuntimeError that a C++ function of torch's raised
-when called.
-And an error that eager raises and compiled code does not: what it would be if it were missing. Runs nothing.
+that is not on this machine, and an exception whose innermost frame is graphdbg's own. What a rung raises in order to
+report is of a class of graphdbg's, such as `MetadataMismatch`, and is a verdict. So is a RuntimeError that a C++
+function of torch's raised when called. And an error that eager raises and compiled code does not: what it would be if
+it were missing. Runs nothing.
 
 >>> missing(ModuleNotFoundError("No module named 'numpy'"))
 "No module named 'numpy'"
@@ -127,8 +125,7 @@ def is_same_error(wanted: Signature, error: BaseException) -> bool:
 
 def missing_error(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) -> Signature | None:
     """What a rung that does not raise would have failed at; None where eager's error is no promise to raise one: it ran
-    out of
-    memory, it is at an operator of the compiler's, or the graph is what Inductor's own passes left.
+    out of memory, it is at an operator of the compiler's, or the graph is what Inductor's own passes left.
     """
     cause = error.__cause__
     if not isinstance(error, GraphRunError) or cause is None or is_memory_error(cause):

@@ -2,8 +2,7 @@
 verdicts.
 
 The cell itself runs as it would without us: its first line begins the recording, which ends with the cell. Imports no
-torch, and
-IPython only where it is running.
+torch, and IPython only where it is running.
 
     %%graphdbg -o myrun --inputs first
     train(model)

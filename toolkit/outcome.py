@@ -19,8 +19,7 @@ from .verdict import OK, Verdict
 
 class OutputError(msgspec.Struct, omit_defaults=True):
     """How far one output is from the float64 reference: relative RMS errors of the rung and of eager, the largest
-    difference,
-    the largest distance in ulp and the cosine between the two.
+    difference, the largest distance in ulp and the cosine between the two.
     """
 
     name: str
@@ -35,13 +34,11 @@ class Outcome(Displayed, msgspec.Struct, omit_defaults=True):
     """The result of running one graph under one rung.
 
     `verdict` is the record of the judgement, `verdict.verdict` its word. `outputs` is the list of output tensors when
-    they were
-    asked for. `seconds` is the time of compile and run of the rung alone. `fidelity`: "same", or the diff between the
-    recorded
-    compile and this one, or None when it was not compared; `unlike`: why it was not the run's program, in a sentence,
-    where that
-    is known and not asked for (see `gate`). `nan` and `eager_nan` name the results that hold a NaN under the rung
-    and in eager ("logits", "grad of emb.weight"); they are no failure where both have them.
+    they were asked for. `seconds` is the time of compile and run of the rung alone. `fidelity`: "same", or the diff
+    between the recorded compile and this one, or None when it was not compared; `unlike`: why it was not the run's
+    program, in a sentence, where that is known and not asked for (see `gate`). `nan` and `eager_nan` name the results
+    that hold a NaN under the rung and in eager ("logits", "grad of emb.weight"); they are no failure where both have
+    them.
     """
 
     verdict: Verdict = OK

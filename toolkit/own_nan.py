@@ -1,7 +1,6 @@
 # pyright: basic
 """The NaN that is the model's own: eager gives it, too. A verdict where it was asked for or the run was recorded with
-`--when
-nan`, and on recorded inputs; elsewhere a note.
+`--when nan`, and on recorded inputs; elsewhere a note.
 
 Runs in a child, after a judgement; asks `nan_origins` for the first node that makes one of numbers that were none.
 
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
 
 def with_own_nan(outcome: Outcome, case: Live, saved: SavedGraph, *, asked: bool, seed: int = 0) -> Outcome:
     """The outcome, a failure of the model's where eager gives NaN and nothing else is wrong. On inputs that were made
-    up it is
-    `cannot_tell` where it was `asked` for, else nothing.
+    up it is `cannot_tell` where it was `asked` for, else nothing.
     """
     right = outcome.verdict.verdict in ("ok", "rounding") or outcome.verdict.detail == NO_REFERENCE
     if not outcome.eager_nan or not right or not (asked or saw_nan(saved)):

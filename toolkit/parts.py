@@ -1,13 +1,10 @@
 # pyright: basic
 """Parts of a saved graph that run by themselves: values are recorded once into a folder, then any subset of atoms is
-built
-from there in another process, with recorded values where it was cut.
+built from there in another process, with recorded values where it was cut.
 
 The folder `work` holds the index of values, their tensors and the atoms. Where eager cannot run here (a custom operator
-without
-a kernel for this machine, a device that is not there, tensors larger than the memory) values are known by their form
-alone: what
-is built from those can be compiled and never run. Must not compile or judge anything.
+without a kernel for this machine, a device that is not there, tensors larger than the memory) values are known by their
+form alone: what is built from those can be compiled and never run. Must not compile or judge anything.
 
 >>> atoms = keep_values(case, work, seed=0)
 >>> part_of(Case.at("case"), work, keep={3, 4}).gm
@@ -50,8 +47,7 @@ class Invalid(Exception):
 
 def keep_values(case: Live, work: Path, *, seed: int, ends_at: str = "", running: Path | None = None) -> Atoms:
     """Runs the case eagerly once, spills every value to `work` and returns the atoms of the graph: those up to the node
-    that
-    raises, where one does, or that is not to be run (`ends_at`, `running`: see `record_values`).
+    that raises, where one does, or that is not to be run (`ends_at`, `running`: see `record_values`).
     """
     with settings(case.spec.config), in_force(case.spec):
         torch.manual_seed(seed)
@@ -115,12 +111,10 @@ def inputs_of(saved: SavedGraph) -> list[str]:
 
 def prune(record: GraphRecord, keep: Collection[str], returned: Collection[str] = ()) -> GraphRecord:
     """The record with the kept compute nodes, what they read, the placeholders in use and what is returned: a query
-    about three
-    nodes of a large graph loads three nodes.
+    about three nodes of a large graph loads three nodes.
 
     What a kept node reads and is not kept becomes a placeholder record with the same name and value; `subgraph.build`
-    gives it
-    its recorded value.
+    gives it its recorded value.
     """
     body = record.graph
     needed: set[str] = {*keep, *returned}

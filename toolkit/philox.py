@@ -2,12 +2,9 @@
 
 Inductor replaces random ops by prims whose eager implementation draws other numbers than the compiled kernel. These
 functions draw the kernel's: Philox 4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011) with
-the
-element's linear index as counter. C++ kernels take the low half of the seed as key (checked on 2.13.0), Triton's
-`tl.rand` the
-whole of it, and fold negative words (checked on 2.11.0). Newer Triton kernels draw four numbers at a time where their
-shape
-allows; `repeatable` says no for those.
+the element's linear index as counter. C++ kernels take the low half of the seed as key (checked on 2.13.0), Triton's
+`tl.rand` the whole of it, and fold negative words (checked on 2.11.0). Newer Triton kernels draw four numbers at a time
+where their shape allows; `repeatable` says no for those.
 
 >>> rand(3, torch.tensor(7)).shape
 torch.Size([3])

@@ -3,9 +3,8 @@
 calls.
 
 A form that fits an operator may not fit one call of it (a number where a tensor was meant becomes another overload). So
-a call is
-traced both ways, as it is and in its plain form; what differs is traced with Inductor's decompositions. Must not change
-values.
+a call is traced both ways, as it is and in its plain form; what differs is traced with Inductor's decompositions. Must
+not change values.
 
 >>> is_same(torch.ops.aten.relu.default, (torch.ones(2),), {})
 True

@@ -2,9 +2,8 @@
 did.
 
 A world of one rank is made alone. A larger one needs all its ranks: each replays its own graph, and they meet in a
-file. Where
-they cannot, the error says why. Must not imitate a collective: numbers that other ranks would have sent are never made
-up.
+file. Where they cannot, the error says why. Must not imitate a collective: numbers that other ranks would have sent are
+never made up.
 
 >>> join(saved.record, meeting="/tmp/meet")
 """

@@ -38,12 +38,10 @@ DEFAULT_LIMIT_S = 600.0
 
 class How(NamedTuple):
     """How children are asked of a saved graph: `seed` for inputs that were not stored and for random ops, `device` to
-    move
-    everything to first, `limit_s` of one question, `imports` to import first for the ops that they register; `own_nan`:
-    a NaN of
-    the model's own is asked for, too; `measured`: the memory of compile and first run, beside eager's; `known`: what an
-    earlier
-    command judged need not be judged again; `anyway`: what fails is a failure, whether or not it is the run's program.
+    move everything to first, `limit_s` of one question, `imports` to import first for the ops that they register;
+    `own_nan`: a NaN of the model's own is asked for, too; `measured`: the memory of compile and first run, beside
+    eager's; `known`: what an earlier command judged need not be judged again; `anyway`: what fails is a failure,
+    whether or not it is the run's program.
     """
 
     seed: int = 0
@@ -86,18 +84,14 @@ def replay(
     """Runs a saved graph under a rung in a child with a time limit and judges it.
 
     `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`:
-    also
-    return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they register.
-    `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan".
+    also return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they
+    register. `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan".
     `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an earlier command came to
-    will do.
-    `anyway`: a failure counts also where it is known that this is not the run's program and that the run had none (see
-    `gate`).
-    `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`. `patient`: a limit that
-    was met
-    on a busy machine is raised by as much as a harmless compile takes longer there, up to the default. A segfault, a
-    hang or
-    running out of memory is an Outcome like any other. Raises GraphdbgError for a graph that cannot be loaded.
+    will do. `anyway`: a failure counts also where it is known that this is not the run's program and that the run had
+    none (see `gate`). `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`.
+    `patient`: a limit that was met on a busy machine is raised by as much as a harmless compile takes longer there, up
+    to the default. A segfault, a hang or running out of memory is an Outcome like any other. Raises GraphdbgError for a
+    graph that cannot be loaded.
     """
     from .rungs import rung as named
 

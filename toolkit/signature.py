@@ -2,8 +2,7 @@
 changes.
 
 No torch is imported. `same_as` is what the minifier, the verification of a report and `triage` compare by; the text is
-for
-people.
+for people.
 
 >>> seen = from_exception(error, stage="compile")
 >>> seen.same_as(from_exception(the_same_error_on_a_smaller_graph, stage="compile"))
@@ -32,12 +31,10 @@ SHARP = 0.01
 
 class Form(msgspec.Struct, frozen=True, omit_defaults=True):
     """The form of a wrong result: what tells one wrong-number bug from another and from rounding, and survives a
-    reduction.
-    Cutting a graph smears or gathers an error, so only what both forms say sharply must agree.
+    reduction. Cutting a graph smears or gathers an error, so only what both forms say sharply must agree.
 
     `count` elements, `wrong` of them as a share; `over`: the error over what rounding explains, 0 where that has no
-    meaning;
-    `factor`, `offset`: what all wrong elements have in common, if anything.
+    meaning; `factor`, `offset`: what all wrong elements have in common, if anything.
     """
 
     count: int = 0
@@ -94,16 +91,12 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     """One way to fail.
 
     `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory, slow (as asked), missing_error
-    (eager raised,
-    the rung did not), command (a command of the user's said so); nondeterministic and error mean that no verdict is
-    possible
-    (eager differs between two runs; eager or graphdbg itself failed). `stage`: eager | compile | run | compare.
-    `error`:
-    exception type. `message`: normalised, or the threshold of what is measured. `frames`: innermost library frames.
-    `detail`:
-    signal name, lowered op, op at which eager raises, metadata property, "nan" or "inf". `size`: for accuracy, the
-    error relative
-    to the reference's root mean square; for what is measured, the amount. `raw` is the text as it was, not compared.
+    (eager raised, the rung did not), command (a command of the user's said so); nondeterministic and error mean that no
+    verdict is possible (eager differs between two runs; eager or graphdbg itself failed). `stage`: eager | compile |
+    run | compare. `error`: exception type. `message`: normalised, or the threshold of what is measured. `frames`:
+    innermost library frames. `detail`: signal name, lowered op, op at which eager raises, metadata property, "nan" or
+    "inf". `size`: for accuracy, the error relative to the reference's root mean square; for what is measured, the
+    amount. `raw` is the text as it was, not compared.
     """
 
     kind: Kind
@@ -126,12 +119,9 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether two failures are one bug.
 
         Kind, stage, detail and exception type must be equal. Messages must be equal after normalisation; when they
-        differ, the
-        same two innermost library frames and most words of each in the other make up for it; when both are empty, the
-        frames
-        alone do.
-        An accuracy failure must not have shrunk a thousandfold (it would be rounding by then), and the forms must be
-        alike.
+        differ, the same two innermost library frames and most words of each in the other make up for it; when both are
+        empty, the frames alone do. An accuracy failure must not have shrunk a thousandfold (it would be rounding by
+        then), and the forms must be alike.
         """
         if (self.kind, self.stage, self.group(), self.error) != (other.kind, other.stage, other.group(), other.error):
             return False
@@ -197,8 +187,7 @@ def from_exception(error: BaseException, stage: str) -> Signature:
 
 def from_answer(answer: Answer) -> Signature | None:
     """The signature of a whole query: what the task returned under "signature", else what became of its process. None:
-    it
-    passed.
+    it passed.
     """
     if answer.status == "done":
         found: Any = answer.value.get("signature") if isinstance(answer.value, dict) else None

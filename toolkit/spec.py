@@ -1,10 +1,8 @@
 """Where a replay enters the compiler and with what: stage, the inner compiler's arguments, ambient state (which the
-recorder's
-`ambient` reads), settings; and these put in force again for a while.
+recorder's `ambient` reads), settings; and these put in force again for a while.
 
 The spec is a record that crosses processes, and importing this imports no torch. Encoded arguments (see dumps.schema)
-come as
-Python values.
+come as Python values.
 
 >>> ReplaySpec("forward", {"is_inference": False}).stage
 'forward'
@@ -36,10 +34,8 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
 
     `stage` is one of dumps.schema.STAGES. `compile_kwargs` are those that the stage's own compiler was called with,
     `output_meta` the output node's metadata that Inductor reads, both as plain JSON values. `config` is {"inductor":
-    {...},
-    "dynamo": {...}, "functorch": {...}}. `dynamic`: keep recorded symbols instead of making every size a number.
-    `device`:
-    move everything there first.
+    {...}, "dynamo": {...}, "functorch": {...}}. `dynamic`: keep recorded symbols instead of making every size a number.
+    `device`: move everything there first.
     """
 
     stage: str = "inference"
@@ -67,8 +63,7 @@ class ReplaySpec(msgspec.Struct, omit_defaults=True):
     @property
     def forward_only(self) -> ReplaySpec:
         """The same without gradients: a graph of the caller's own is looked into by its values, gradients have graphs
-        of their
-        own."""
+        of their own."""
         if self.stage not in FULL_STAGES:
             return self
         return msgspec.structs.replace(self, ambient=msgspec.structs.replace(self.ambient, grad=False))
@@ -95,8 +90,7 @@ def no_caches() -> Iterator[None]:
 @contextlib.contextmanager
 def settings(config: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
     """Applies recorded settings of Inductor, Dynamo and functorch; yields a sentence for each that could not be
-    applied, and one
-    for all those that a dump may not set."""
+    applied, and one for all those that a dump may not set."""
     from ..dumps.torchside import definitions as recorded
 
     lost: list[str] = []
@@ -167,8 +161,7 @@ def in_force(spec: ReplaySpec) -> Iterator[None]:
     """The state that a graph of this spec was compiled and run in.
 
     Grad mode and autocast concern only graphs that AOTAutograd has not seen yet: it bakes both into the later stages,
-    which
-    run without grad.
+    which run without grad.
     """
     import torch
 

@@ -2,10 +2,8 @@
 """Graphs built from any subset of a graph's atoms (the K-encoding).
 
 Every edge from a dropped node becomes a placeholder that holds the recorded value; the outputs are the original outputs
-among
-what is kept, and the kept nodes that nothing kept reads. So any subset is a valid graph. Numbers that dropped nodes
-computed are
-written into the arguments as constants (where sizes are symbols: stay inputs).
+among what is kept, and the kept nodes that nothing kept reads. So any subset is a valid graph. Numbers that dropped
+nodes computed are written into the arguments as constants (where sizes are symbols: stay inputs).
 
 >>> values = record_values(gm, inputs)
 >>> atoms = Atoms.of(gm, values)
@@ -48,10 +46,9 @@ def build(
     dropped.
 
     `gm` may be pruned (see `prune`). `bypass`: atoms replaced by an argument of the same kind. `returned`: positions of
-    nodes
-    in the original graph that are returned in place of the original outputs and sinks. `joint`: the graph is a training
-    joint graph, which the partitioner reads by names: inputs that stand for values behind the tangents are named
-    tangents_..., and the outputs of the backward come last. Raises where FX finds the result malformed.
+    nodes in the original graph that are returned in place of the original outputs and sinks. `joint`: the graph is a
+    training joint graph, which the partitioner reads by names: inputs that stand for values behind the tangents are
+    named tangents_..., and the outputs of the backward come last. Raises where FX finds the result malformed.
     """
     return _Builder(gm, atoms, values, keep, bypass, joint).build(returned)
 

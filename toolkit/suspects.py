@@ -28,12 +28,10 @@ def suspects(
     rows: Sequence[index.ListedGraph], found: Mapping[tuple[str, str], str] | None = None
 ) -> list[index.ListedGraph]:
     """The graphs to begin with, one for each way to fail: those that failed, those where a `--when` trigger fired,
-    those in
-    flight when their process died.
+    those in flight when their process died.
 
     `found` says what fired, by process and graph. The stages of one compile fail together and count once, and so does
-    the same
-    error in another compile or process.
+    the same error in another compile or process.
     """
     fired = found or {}
     bad = [row for row in rows if row.saved and row.status == "failed"]
@@ -54,8 +52,7 @@ def triggered(found: Sequence[index.Process]) -> dict[tuple[str, str], str]:
     """What `--when` found, by process and graph: each trigger leaves a note with a number `found`, and `what` it was.
 
     The Dynamo graph of the same compile follows, if its inputs were kept: a NaN that is the model's own in the backward
-    alone may
-    be the compiler's in the whole.
+    alone may be the compiler's in the whole.
     """
     fired: dict[tuple[str, str], str] = {}
     for process in found:

@@ -1,10 +1,9 @@
 """Dynamo does not see what is ours: functions that torch or the program calls while a compiled function runs.
 
 A graph break leaves Dynamo at work in everything that is called until the frame goes on: it compiles a backward's
-hooks, and
-would compile the recorder. Inside an `unseen` function it is off for this thread, and its frame is passed over; what
-belongs to
-torch or the program is called by `seen`, as if nothing stood between. Must call no Python before Dynamo is off.
+hooks, and would compile the recorder. Inside an `unseen` function it is off for this thread, and its frame is passed
+over; what belongs to torch or the program is called by `seen`, as if nothing stood between. Must call no Python before
+Dynamo is off.
 
 >>> @unseen
 ... def ours(*args):

@@ -2,8 +2,7 @@
 """The values of one eager run of a graph, kept so that any node can be cut out and replaced by what it computed.
 
 A value is a tree of recorded tensors and plain Python values. Where a node is read again after its memory was written,
-the
-values of both versions are there. `eager_values` records, `spill` keeps the tensors in files.
+the values of both versions are there. `eager_values` records, `spill` keeps the tensors in files.
 
 >>> values = record_values(gm, inputs)
 >>> values.tree("sin").load()
@@ -172,8 +171,7 @@ def reach(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 def input_bytes(inputs: Sequence[Any]) -> int:
     """Bytes that must be stored to give these inputs again: the spans of the tensors, memory that several share counted
-    once,
-    numbers not counted."""
+    once, numbers not counted."""
     total = 0
     shared: dict[int, tuple[int, int]] = {}
     for value in inputs:
@@ -239,14 +237,11 @@ GAP = 65536
 
 def together(views: Sequence[Held]) -> list[torch.Tensor]:
     """The tensors of recorded values that were views of one storage, as views of one storage again, in the order given.
-    Each is
-    a leaf.
+    Each is a leaf.
 
     Each was kept alone, with the bytes that it spans; those of one version agree where they overlap. Later versions lie
-    inside
-    and bring no bytes: the graph itself writes them. Views far from each other get storages of their own: nothing in
-    between was
-    kept.
+    inside and bring no bytes: the graph itself writes them. Views far from each other get storages of their own:
+    nothing in between was kept.
     """
     loaded: dict[int, torch.Tensor] = {}
     version = min((held.place[1] for held in views if held.place is not None), default=0)

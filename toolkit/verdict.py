@@ -1,6 +1,5 @@
 """The one record of what a judgement came to: made by the child that judged, the same on a screen, in `--json`, in the
-journal,
-and what every exit code is computed from.
+journal, and what every exit code is computed from.
 
 Nothing is judged here, and there are no words: those are in `verdict_words`. Imports no torch.
 
@@ -31,8 +30,7 @@ Layer = Literal["dynamo", "aot_autograd", "decomposition", "inductor", "triton",
 SKIPPED, NO_TIME, NO_REFERENCE = "skipped", "no_time", "no_reference"
 NOT_JUDGED, LOST, ABANDONED = "not_judged", "lost", "abandoned"
 """Details of a `cannot_tell`: the rung cannot run here, or its time was over; numbers have no reference; the graph's
-time was
-over; its process is gone; Dynamo gave it up."""
+time was over; its process is gone; Dynamo gave it up."""
 SAME = "same"
 """The detail of a verdict that is another graph's, which is equal."""
 UNLIKE = "unlike"
@@ -86,10 +84,8 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one judgement came to.
 
     `kind`, `fault` and `layer` come with `fails`. `reason`: one sentence. `workaround`: a line to paste that was seen
-    to work.
-    `same`: what PyTorch's own comparison of eager, compiled and float64 says, where numbers differ. `next`: whole
-    commands to
-    paste. `detail` decides which of today's words are said of it.
+    to work. `same`: what PyTorch's own comparison of eager, compiled and float64 says, where numbers differ. `next`:
+    whole commands to paste. `detail` decides which of today's words are said of it.
     """
 
     verdict: Word
@@ -178,8 +174,7 @@ def exit_code(found: Iterable[Verdict]) -> int:
 
 def read(plain: Any) -> Verdict | None:
     """The record that `plain` or, among other keys, `flat` was made from; None for None. Raises msgspec.ValidationError
-    for
-    anything else.
+    for anything else.
     """
     if isinstance(plain, dict) and plain.get("verdict") == SKIPPED:
         plain = {**plain, "verdict": "cannot_tell"}

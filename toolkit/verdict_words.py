@@ -270,8 +270,7 @@ def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | 
 
 def whose_nan(rung: str, found: Sequence[str], eager: Sequence[str]) -> str:
     """Whose NaN it is that the results `found` of a rung hold, in words: the model's own where eager gives it too, else
-    the
-    compiled graph's; empty when there is none. A NaN that eager has as well is no failure of the compiler.
+    the compiled graph's; empty when there is none. A NaN that eager has as well is no failure of the compiler.
     """
     if not found and not eager:
         return ""

@@ -2,16 +2,13 @@
 here.
 
 What is no UTF-8 is read as replacement characters. Where the terminal has gone, what is written to it is thrown away,
-and the app
-leaves. Tried on textual 8.2.8. Without public alternatives are:
+and the app leaves. Tried on textual 8.2.8. Without public alternatives are:
 
 `linux_driver.getincrementaldecoder`, `linux_driver.WriterThread`  what the driver decodes and writes with
-`LinuxDriver.run_input_thread`  whose exceptions end the app
-`LinuxDriver._get_terminal_size`  what the terminal says
-`LinuxDriver._sigtstp_application`, `_sigcont_application`  it is stopped, and goes on
-`LinuxDriver._auto_restart`, `_must_signal_resume`, `_writer_thread`  whether it left the terminal before
-`App._handle_exception`  which shows an error (see `_textual`)
-`WriterThread._queue`  which nothing empties once the thread has died
+`LinuxDriver.run_input_thread`  whose exceptions end the app `LinuxDriver._get_terminal_size`  what the terminal says
+`LinuxDriver._sigtstp_application`, `_sigcont_application`  it is stopped, and goes on `LinuxDriver._auto_restart`,
+`_must_signal_resume`, `_writer_thread`  whether it left the terminal before `App._handle_exception`  which shows an
+error (see `_textual`) `WriterThread._queue`  which nothing empties once the thread has died
 
 >>> driver(LinuxDriver)
 """
@@ -91,8 +88,7 @@ class Terminal(LinuxDriver):
 
     def _in_turn(self, handle: Callable[[], None]) -> None:
         """A signal may come while this very thread holds the lock of what it writes to: what writes waits for its turn.
-        While
-        another program has the terminal, there is no turn, and nothing to write."""
+        While another program has the terminal, there is no turn, and nothing to write."""
         if self._auto_restart:
             self._loop.call_soon_threadsafe(handle)
         else:
@@ -100,8 +96,7 @@ class Terminal(LinuxDriver):
 
     def _goes_on(self) -> None:
         """Where it was stopped by force (SIGSTOP), it had not left the terminal: what read and wrote it ends first, and
-        what the
-        terminal was like before is still to be given back."""
+        what the terminal was like before is still to be given back."""
         if self._auto_restart and not self._must_signal_resume and self._writer_thread is not None:
             before = self.attrs_before
             self.disable_input()
@@ -130,8 +125,7 @@ Colours = dict[str, tuple[float, float, float]]
 
 def colours() -> Colours:
     """The terminal's colours, as far as it says them (OSC 4, 10 and 11): it is asked, and what every terminal answers
-    (DA1) after
-    it, so that one that does not know costs no wait. To be called before the app runs."""
+    (DA1) after it, so that one that does not know costs no wait. To be called before the app runs."""
     number, heard = sys.stdin.fileno(), b""
     try:
         before = termios.tcgetattr(number)

@@ -1,10 +1,8 @@
 """The private names of textual that the workbench needs: what keeps it alive when code of a screen raises.
 
 Textual ends the program at any exception, and a widget whose handler raised answers no message any more. `Sturdy`
-catches
-earlier: whatever raises becomes a call of `take`, and everything goes on. Holds no screen and no wording. Tried on
-textual
-8.2.8. Without public alternatives are:
+catches earlier: whatever raises becomes a call of `take`, and everything goes on. Holds no screen and no wording. Tried
+on textual 8.2.8. Without public alternatives are:
 
 `App._register_child`    where every widget and screen comes in; there is no hook for "a widget was made"
 `App._dispatch_action`   keys, clicks and the palette all come here; `run_action` is public but is not what keys call

@@ -1,8 +1,7 @@
 """What an action is, and those that every screen, or every screen with a list, has; a screen's own are in its `keys`.
 
 Adding one is a row and a method `do_<id>` in its screen, a part of it or the app. Keys must be plain: terminals, tmux
-and ssh eat
-others (no ctrl+enter, no alt). `registry` has all of them. Does nothing itself.
+and ssh eat others (no ctrl+enter, no alt). `registry` has all of them. Does nothing itself.
 
 >>> Action("graph.search", "slash", "find", "").method, Action("diff.next", "n", "next", "", does=("diff_step", 1)).call
 ('do_graph_search', ('diff_step', 1))
@@ -28,10 +27,8 @@ MOVES = ("down", "up", "page_down", "page_up", "top", "end")
 @dataclass(frozen=True)
 class Action:
     """`typed`: its keys as textual names them. `words`: the command that does the same, as a user would type it (empty:
-    it only
-    moves about on the screen). `does`: the method's name and what it is given, where the id does not say so. `footer`:
-    whether it
-    is one of the five of the last line. `also`: other words for it, by which the palette finds it.
+    it only moves about on the screen). `does`: the method's name and what it is given, where the id does not say so.
+    `footer`: whether it is one of the five of the last line. `also`: other words for it, by which the palette finds it.
     """
 
     id: str

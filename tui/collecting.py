@@ -2,8 +2,7 @@
 second.
 
 Automatic collection is off while the workbench runs; what is not in a cycle is freed at once anyhow. What a screen has
-loaded
-is set apart (`gc.freeze`), so that between two keys only what came since is looked at. Knows no screen.
+loaded is set apart (`gc.freeze`), so that between two keys only what came since is looked at. Knows no screen.
 
 >>> begin()
 >>> collector = Collector()

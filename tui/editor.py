@@ -55,10 +55,8 @@ def edit(app: App[None], path: Path, line: int = 1) -> None:
 
 def over(app: App[None], words: Sequence[str], what: str, fix: str) -> int:
     """Runs a program in the terminal and comes back with its exit code when it ends; raises EnvironmentLackError, with
-    what to do
-    instead (`fix`), where the screen cannot be lent, OSError where it cannot be started. The keys that end a program
-    end that one
-    alone."""
+    what to do instead (`fix`), where the screen cannot be lent, OSError where it cannot be started. The keys that end a
+    program end that one alone."""
     kept = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         with app.suspend():

@@ -2,10 +2,8 @@
 it again.
 
 `$XDG_STATE_HOME/graphdbg/jobs/ID/` holds job.json (the words, the folder it was started in, its process), out, err and,
-once it
-ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Must not start, signal or
-judge a job.
-Reading deletes nothing; only a new job drops the oldest ended ones.
+once it ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Must not start,
+signal or judge a job. Reading deletes nothing; only a new job drops the oldest ended ones.
 
 >>> [(found.line, found.state) for found in recent()]
 [('graphdbg triage myrun/0_0/forward', 'running'), ('graphdbg minify myrun/0_0/forward -o out', 'ended')]
@@ -108,8 +106,7 @@ def new_folder(
     began: float | None = None,
 ) -> tuple[Path, str]:
     """A folder for a new job with its job.json, and a sentence where it is not the usual place. `files`: of one that
-    has ended
-    already, and `began` when. Raises EnvironmentLackError."""
+    has ended already, and `began` when. Raises EnvironmentLackError."""
     refused: list[OSError | GraphdbgError] = []
     started = time.time() if began is None else began
     record = JobRecord(
@@ -142,8 +139,7 @@ def keep(
     typed: Sequence[str], began: float, asked: str, target: str, lines: Iterable[dict[str, Any]], code: int
 ) -> None:
     """What a command in a shell found of a run or graph becomes a job that has ended, as the workbench would have
-    started it.
-    Where nothing can be written, or it is too large, it is not kept: its output told it."""
+    started it. Where nothing can be written, or it is too large, it is not kept: its output told it."""
     options = [word for word in typed[1:] if word not in ("--json", LINES)]
     if asked in options:
         options.remove(asked)

@@ -2,8 +2,7 @@
 command.
 
 A segfault, a hang or a lack of memory there is an exit code here. The command goes on when the workbench is left, and
-another
-workbench can attach to it. Lines of stdout that are JSON objects are data, all else is narration.
+another workbench can attach to it. Lines of stdout that are JSON objects are data, all else is narration.
 
 >>> job = Job(["triage", "myrun/0_0/forward", "--json"], on_batch=rows.extend, on_said=log.append, on_end=ended)
 >>> job.stop()
@@ -50,8 +49,7 @@ KEEPER = 'trap : INT TERM HUP; "$@"; code=$?; printf %s "$code" > "$0/exit"; exi
 
 class Job:
     """One command. The callbacks are called in a thread of the job: the screen brings them home (`call_later`, a
-    message).
-    `on_batch` gets the data that came in a tenth of a second at once.
+    message). `on_batch` gets the data that came in a tenth of a second at once.
     """
 
     def __init__(
@@ -90,8 +88,7 @@ class Job:
     @classmethod
     def attach(cls, folder: Path, **heard: Any) -> Job:
         """A job that was started before, from its first line on; raises GraphdbgError where its files are gone.
-        `heard`: the
-        callbacks."""
+        `heard`: the callbacks."""
         return cls(job_files.look(folder).record.words, folder=folder, **heard)
 
     @property
@@ -112,8 +109,7 @@ class Job:
 
     def stop(self) -> None:
         """Ends it and all that it started, without waiting: Ctrl-C, and harder after a while each. Raises UsageError
-        where it
-        runs on another host."""
+        where it runs on another host."""
         if self._process is None and job_files.look(self.folder).state == "elsewhere":
             raise UsageError(f"cannot stop {self.line}", "it runs on another host", "stop it there")
         with self._lock:

@@ -1,9 +1,8 @@
 """The theme of the terminal's own colours: of those that it has, the ones that can be read on its background.
 
 A meaning takes its colour or the bright one of that name, whichever stands out; where neither does, or the terminal did
-not say
-how its colours look, text is bold in the terminal's own; what had a background of its own is reversed. Marks carry the
-rest.
+not say how its colours look, text is bold in the terminal's own; what had a background of its own is reversed. Marks
+carry the rest.
 
 >>> readable = OwnColours({"11": (1, 1, 1), "10": (0, 0, 0), "4;1": (0.8, 0, 0), "4;3": (0.8, 0.8, 0)})
 >>> readable.style(Style(color="red")), readable.style(Style(color="yellow")), readable.style(Style(bgcolor="blue"))

@@ -1,8 +1,7 @@
 """THE registry: every action of every screen. It feeds key bindings, footer, help, palette and the tests.
 
 A screen is a folder of `screens` with `keys.ACTIONS` and, in `room`, its class; its key among the actions of every
-screen is what
-makes it known.
+screen is what makes it known.
 
 >>> [action.id for action in of_room("graph")][0], BY_ID["graph.search"].method
 ('graph.filter', 'do_graph_search')

@@ -2,8 +2,7 @@
 time.
 
 A screen is a subclass with a `ROOM` name, `do_<action>` methods and `equivalent()`. It must not import torch, must not
-wait for
-anything in a key's handler, and must not decide what another room knows.
+wait for anything in a key's handler, and must not decide what another room knows.
 
 >>> class HomeRoom(Room):
 ...     ROOM = "home"
@@ -79,8 +78,7 @@ class Room(Telling[None]):
 
     def can(self, action: str) -> bool:
         """Whether an action makes sense now; what does not is left out of the footer and says why where it is asked
-        for.
-        After a change of it call `refresh_bindings()`."""
+        for. After a change of it call `refresh_bindings()`."""
         return True
 
     def arrive(self, here: Here) -> None:
@@ -169,8 +167,7 @@ class Room(Telling[None]):
 
     async def perform(self, action: str) -> None:
         """Does what a key, the palette or a click asks for: the method of an action, here, in a part of the screen or
-        in the
-        app; an error goes to the panel."""
+        in the app; an error goes to the panel."""
         known = BY_ID[action]
         try:
             does = next(filter(None, (getattr(part, known.method, None) for part in (self, *self.parts, self.app))))

@@ -71,8 +71,7 @@ _DARK = [
 
 def named_colours(dark: bool) -> TerminalTheme:
     """The colours by name, black, red, and so on to white, each of which can be read on the theme's greys: also as the
-    greys that
-    NO_COLOR makes of them, where marks tell what colours did."""
+    greys that NO_COLOR makes of them, where marks tell what colours did."""
     if not dark:
         return TerminalTheme((238, 238, 238), (0, 0, 0), _NORMAL, _BRIGHT)
     return TerminalTheme((18, 18, 18), (224, 224, 224), _GREYS if os.environ.get("NO_COLOR") else _DARK)

@@ -109,8 +109,7 @@ class Telling(Screen[R]):
         """Shows an error: what failed, why, what to do.
 
         `said` is the narration of a job that failed, `retry` what `r` does. `quiet`: it came from behind (a job, a
-        timer), is
-        only counted in the first line, and E shows it.
+        timer), is only counted in the first line, and E shows it.
         """
         if is_leaving(self):
             return  # its parts may be gone before it, which is no error
@@ -130,8 +129,7 @@ class Telling(Screen[R]):
         """Runs `function` in a thread and `then` with its result on the screen; an error goes to the panel.
 
         A later call with the same `group` makes an earlier one's result be thrown away. The thread never keeps the
-        workbench from
-        ending: a read that hangs (a network drive) is left behind.
+        workbench from ending: a read that hangs (a network drive) is left behind.
         """
         settled = in_thread(function, doing or "work")
 

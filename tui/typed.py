@@ -1,8 +1,7 @@
 """Keys one after the other: the next one is taken when the one before has done what it does.
 
 Textual hands a key to the widget that has the focus at that moment. Keys that arrive together (a paste, a slow line)
-would all go
-there, though the first of them opens a line for the others. Knows no key and no screen.
+would all go there, though the first of them opens a line for the others. Knows no key and no screen.
 
 >>> class Workbench(InTurn, Sturdy): ...
 """
@@ -48,8 +47,7 @@ class InTurn(App[None]):
 
     def _follow(self, node: DOMNode | None, turn: int, again: Sequence[DOMNode] = ()) -> None:
         """Goes the way of the key, from queue to queue: from the widget up to the app, which looks for its action; then
-        that of
-        what the action made the widget say (a field: that it was entered)."""
+        that of what the action made the widget say (a field: that it was entered)."""
         if node is None or node is self:
             if again:
                 self._follow(again[0], turn)

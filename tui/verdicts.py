@@ -1,6 +1,5 @@
 """What the jobs of this folder found of graphs, the newest of each: for Home, where graphs are listed, and of nodes,
-for Graph.
-Read in a thread.
+for Graph. Read in a thread.
 
 >>> verdicts = Verdicts(); verdicts.look(recent())
 True
@@ -81,8 +80,7 @@ def _told(found: Judged | None, going: str) -> str:
 
 def _takes_back(job: job_files.JobRecord, known: Judged) -> bool:
     """Whether a job that finds nothing says that what was found is no more: the same question, or the ladder, which
-    does not ask
-    what check does."""
+    does not ask what check does."""
     if known.words[0] == "check" or job.words[0] != "triage":
         return job.words[0] == known.words[0] and job.started >= known.started
     return True
@@ -146,8 +144,7 @@ class Verdicts:
 @dataclass
 class NodesFound:
     """What jobs found of the nodes of one graph. `marks`: (job, its rung) -> (node, the name that users know, what is
-    said); the
-    newest job of each holds, and one that finds nothing takes its mark back."""
+    said); the newest job of each holds, and one that finds nothing takes its mark back."""
 
     marks: dict[tuple[str, str], list[tuple[str, str, str]]] = field(default_factory=dict)
     values: dict[str, ValuesSeen] = field(default_factory=dict)

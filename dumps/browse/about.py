@@ -2,8 +2,7 @@
 read once.
 
 The workbench asks it in a thread, `graphdbg show --node` at once. Each view is a Sheet; one that has nothing to show
-says why.
-Must not be used from two threads at a time: `lock` is there for that.
+says why. Must not be used from two threads at a time: `lock` is there for that.
 
 >>> about = About(saved, view)
 >>> print(text(about.detail(view.position("addmm_1"))))

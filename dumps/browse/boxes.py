@@ -2,11 +2,9 @@
 colours.
 
 Each value is one net of lines: from the bottom of the box that makes it to the tops of the boxes that use it, each at a
-place of
-its own; through rows in between it runs in a column of its own. Lines of two values only ever cross, and show a bridge
-there.
-Rows that do not fit are split, boxes are ordered by where their neighbours are (the barycentre method of Sugiyama et
-al. 1981).
+place of its own; through rows in between it runs in a column of its own. Lines of two values only ever cross, and show
+a bridge there. Rows that do not fit are split, boxes are ordered by where their neighbours are (the barycentre method
+of Sugiyama et al. 1981).
 
 >>> lines, top = drawn([Box(0, "x", 0, ["x"], []), Box(1, "sin", 1, ["sin"], [0])], 80)
 """
@@ -115,8 +113,7 @@ _SWEEPS = 4
 @dataclass
 class NodeBox:
     """`inputs` are the ids of the boxes whose values it uses; `hidden` counts inputs and users that are not drawn;
-    `node` is
-    where a click leads."""
+    `node` is where a click leads."""
 
     id: int
     node: str
@@ -154,8 +151,7 @@ class _Item:
 
     def arrange(self, taken: dict[int, int]) -> None:
         """Chooses the columns for what comes in, straight below where it comes from if that can be, and none that
-        another net
-        comes down in (`taken`: column -> net); the box grows where there are too few."""
+        another net comes down in (`taken`: column -> net); the box grows where there are too few."""
         wanted = sorted(self.above, key=lambda item: item.bottom)
         if self.box is None:
             self.ports = {wanted[0].net: self.x}

@@ -1,8 +1,7 @@
 """Folding by module: which nodes in a row belong to one module, and the rows that are left where some are folded.
 
 A group is a stretch of consecutive nodes of one module, so that the order of the graph stays what it is; a module whose
-nodes
-lie in several stretches has several groups. All inputs together are a group of their own.
+nodes lie in several stretches has several groups. All inputs together are a group of their own.
 
 >>> groups = finish(grouping(view))
 >>> groups.labels[groups.around(57)], list(groups.rows({groups.around(57)}))[:3]

@@ -1,12 +1,9 @@
 """Which generated kernels a node went into, read off the generated module itself. Runs nothing of it.
 
 Inductor writes the names of the nodes above each Triton kernel and the source nodes above each call of a library
-kernel. A C++
-kernel has only the names of its ops: there the node's op and its place between the library calls decide, which is said.
-In the
-column of the node table such a kernel has a ~ before it; in a large graph not all nodes can be looked at: only the sure
-ones
-are told.
+kernel. A C++ kernel has only the names of its ops: there the node's op and its place between the library calls decide,
+which is said. In the column of the node table such a kernel has a ~ before it; in a large graph not all nodes can be
+looked at: only the sure ones are told.
 
 >>> code = Generated.of(saved)
 >>> [(use.kernel, use.sure) for use in code.uses(view, recorded, view.position("relu"))]

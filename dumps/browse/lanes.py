@@ -2,10 +2,8 @@
 lanes.
 
 Lanes are given once for the whole graph, so that they stay where they are while one scrolls. A value whose last user is
-far
-away (or for which no lane is free) has no line: its node is drawn open. Lanes mean nothing where rows are sorted,
-filtered or
-folded; whoever shows them says so then. Must not know of colours.
+far away (or for which no lane is free) has no line: its node is drawn open. Lanes mean nothing where rows are sorted,
+filtered or folded; whoever shows them says so then. Must not know of colours.
 
 >>> lanes = finish(laying(view))
 >>> lanes.gutter(57)

@@ -46,8 +46,7 @@ def input_source(text: str, role: str) -> str:
 
 def levels(text: str) -> Path:
     """The modules around a node, from a record's text of one "path: class" a line. The root module is left out; what
-    does not
-    look like a module path stays as it is."""
+    does not look like a module path stays as it is."""
     found: list[Level] = []
     for line in text.splitlines():
         path, _, kind = line.partition(": ")

@@ -222,9 +222,8 @@ def _notes(key: str, name: str, run: Following, depth: int) -> list[ListingLine]
 
 def filtered(lines: Sequence[ListingLine], text: str, folded: Collection[str] = ()) -> list[ListingLine]:
     """The lines in which every word of `text` stands, or in the name or command of their run or their function
-    (`-word`: not in
-    the line), with the lines that they are below of. Of a compile that is `folded` and kept itself no graph is
-    shown."""
+    (`-word`: not in the line), with the lines that they are below of. Of a compile that is `folded` and kept itself no
+    graph is shown."""
     words = text.lower().split()
     if not words:
         return list(lines)

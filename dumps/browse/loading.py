@@ -2,8 +2,7 @@
 is read.
 
 Same checks and errors as `sidecar.read_table`. A graph without table.msgpack is small: its graph.json is read. Must not
-import
-torch or textual.
+import torch or textual.
 
 >>> view = finish(loading(saved))
 >>> len(view), view.whole

@@ -24,8 +24,7 @@ def no_node(saved: SavedGraph, names: Sequence[str], name: str) -> UsageError:
 
 def positions(saved: SavedGraph, text: str) -> list[int]:
     """The places of the nodes in `A`, `A..B` (both included) or `A,B..C`, in order. Raises UsageError for a name that
-    the graph
-    does not have, and for a stretch that runs backwards."""
+    the graph does not have, and for a stretch that runs backwards."""
     names = saved.table.name
     places = {name: place for place, name in enumerate(names)}
     found: set[int] = set()

@@ -2,8 +2,7 @@
 it.
 
 Made from the table, and of graph.json only what belongs to the node; `sheet_of` shows it: what a person asks first
-stands first.
-Must not import torch; the code, the partner and the related graphs are found by modules of their own.
+stands first. Must not import torch; the code, the partner and the related graphs are found by modules of their own.
 
 >>> detail = detail_of(saved, view, Recorded(saved), view.position("addmm_1"))
 >>> detail.call, detail.inputs[0].name
@@ -48,8 +47,8 @@ class Near(msgspec.Struct):
 
 class NodeDetail(msgspec.Struct, kw_only=True):
     """One node. `values` has one row (dtype, shape, stride, offset, device, remarks) for each tensor in its value;
-    `input` is
-    what is known of a placeholder; `meta` what else was recorded; `notes` says what could not be shown and why."""
+    `input` is what is known of a placeholder; `meta` what else was recorded; `notes` says what could not be shown and
+    why."""
 
     index: int
     name: str

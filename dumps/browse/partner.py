@@ -2,12 +2,9 @@
 only.
 
 Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`; a second backward is `.1`); a joint graph is its
-own
-partner. AOTAutograd numbers the operations of the forward, and a node of the backward has the number of the operation
-whose
-gradient it helps to compute (`seq_nr`), so one node has many partners; what the forward saves has the same name in the
-backward.
-Must not read what a user would wait for: no graph.json of a large graph.
+own partner. AOTAutograd numbers the operations of the forward, and a node of the backward has the number of the
+operation whose gradient it helps to compute (`seq_nr`), so one node has many partners; what the forward saves has the
+same name in the backward. Must not read what a user would wait for: no graph.json of a large graph.
 
 >>> [partner.name for partner in partners(saved, view, view.position("addmm_1"))]
 ['mm_4', 'sum_9', ...]

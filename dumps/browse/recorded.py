@@ -2,8 +2,7 @@
 alone.
 
 A graph of 100,000 nodes takes a second to decode, its text a tenth of that to unpack, and a node is found in it in a
-few
-milliseconds. Must not be the way to anything but looking: what is replayed is read and checked whole
+few milliseconds. Must not be the way to anything but looking: what is replayed is read and checked whole
 (`SavedGraph.record`).
 
 >>> Recorded(saved).node("mm_3").args

@@ -2,8 +2,8 @@
 args[1]".
 
 AOTAutograd describes both with descriptors whose text is recorded
-("GradAOTOutput(grad_of=ParamAOTInput(target='0.weight'))").
-That text is parsed here, never evaluated, and nothing of torch is needed.
+("GradAOTOutput(grad_of=ParamAOTInput(target='0.weight'))"). That text is parsed here, never evaluated, and nothing of
+torch is needed.
 
 >>> kind_of("InputMutationAOTOutput(mutated_input=BufferAOTInput(target='seen'))")
 ('mutation', 'seen')

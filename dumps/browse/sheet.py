@@ -36,10 +36,8 @@ Line = tuple[Span, ...]
 @dataclass
 class Sheet:
     """`lines` are marked lines, or the plain ones of a file in `language`, then numbered from `first`. `top` is the
-    line to look
-    at, `marked` those that all is about, by position. `choice` says which of several things this is: "2/3". `path` is
-    the file.
-    `inside` are lines in another language.
+    line to look at, `marked` those that all is about, by position. `choice` says which of several things this is:
+    "2/3". `path` is the file. `inside` are lines in another language.
     """
 
     title: str

@@ -2,12 +2,9 @@
 passes.
 
 Graphs belong together by their compile id and process. A node of another graph is the same one if it has the same name
-and
-target, or the same input of the model, or says that it was made from it (`from_node`), or has the same number and op.
-Where
-nothing but the user's line is the same, that is said. Large graphs are joined by names and numbers alone, as tables
-tell them;
-the other side of autograd by names, its gradients are `partner`'s.
+and target, or the same input of the model, or says that it was made from it (`from_node`), or has the same number and
+op. Where nothing but the user's line is the same, that is said. Large graphs are joined by names and numbers alone, as
+tables tell them; the other side of autograd by names, its gradients are `partner`'s.
 
 >>> [(found.stage, found.name) for found in Related(saved).of(view, view.position("addmm"))]
 [('dynamo', 'linear'), ('joint', 'addmm'), ...]

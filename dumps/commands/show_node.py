@@ -26,8 +26,7 @@ def show_node(
     saved: SavedGraph, name: str, *, head: dict[str, Any], hops: int | None, code: bool, as_json: bool
 ) -> None:
     """Prints the detail of a node with its source lines and the other stages; with `hops` its neighbourhood, with
-    `code` its
-    kernels. Raises UsageError for a name that the graph does not have."""
+    `code` its kernels. Raises UsageError for a name that the graph does not have."""
     from ..browse import sheet
     from ..browse.about import About  # late: other views of `show` need none of it
 

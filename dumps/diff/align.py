@@ -2,9 +2,8 @@
 keys.
 
 The sequence steps are those of patience diff (unique keys, longest increasing run, common beginnings and ends) with
-keys from
-strict to loose; between them nodes are joined by their partners' inputs and users. Near-linear in the nodes. Names play
-no part.
+keys from strict to loose; between them nodes are joined by their partners' inputs and users. Near-linear in the nodes.
+Names play no part.
 
 >>> found = align(Facts(a), Facts(b))
 >>> found.to_b[3]                   # the partner of node 3, or -1

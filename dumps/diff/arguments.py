@@ -1,8 +1,6 @@
 """Encoded arguments as people read them, and where two nodes differ: in their arguments, in their values (dtype, shape,
-stride,
-device, ...), and which numbers a change of shape puts in the place of others. A departure is what a comparison finds: a
-pair of
-nodes that differs, or neighbouring nodes that only one graph has.
+stride, device, ...), and which numbers a change of shape puts in the place of others. A departure is what a comparison
+finds: a pair of nodes that differs, or neighbouring nodes that only one graph has.
 
 Nodes are compared by partnership and never by name. Reads records only.
 

@@ -1,8 +1,7 @@
 """Where two aligned graphs depart: which nodes, in what, and which of these departures merely follow from another one.
 
 Must not read files nor make text for people; `view` does. A node departs when it has no partner, or when it and its
-partner
-differ in target, arguments or value. Names, moved nodes and lines of code are no departures.
+partner differ in target, arguments or value. Names, moved nodes and lines of code are no departures.
 
 >>> found = compare(record_a, record_b)
 >>> found.same, found.first.kind, found.first.changes[0].text()

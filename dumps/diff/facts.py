@@ -2,8 +2,7 @@
 record.
 
 Names are what renumbering changes, so nodes refer to each other by position, tensors and subgraphs are known by what
-they hold,
-and an input by its source. Knows nothing of a second graph, and reads no file.
+they hold, and an input by its source. Knows nothing of a second graph, and reads no file.
 
 >>> facts = Facts(record)
 >>> facts.targets[3], facts.skeletons[3], facts.inputs[3]
@@ -37,12 +36,9 @@ class NodeColumns:
     """One graph as columns of equal length, in the order of its nodes.
 
     `inputs` are positions in the order of the arguments, repeated as there; `users` (position, slot); `skeletons` the
-    arguments
-    as JSON with `@` for each node; `values` what is known of the result; `identities` tell inputs apart, `kinds` are
-    what never
-    becomes another. `rename` maps symbols and devices to what they are called in the other graph; without `grads`, it
-    plays no
-    part which values require a gradient.
+    arguments as JSON with `@` for each node; `values` what is known of the result; `identities` tell inputs apart,
+    `kinds` are what never becomes another. `rename` maps symbols and devices to what they are called in the other
+    graph; without `grads`, it plays no part which values require a gradient.
     """
 
     def __init__(

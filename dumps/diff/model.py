@@ -45,8 +45,7 @@ class DepartureView(msgspec.Struct):
     without.
 
     `follows` is the name of the node that the origin departs with; `followers` counts the nodes that follow from this
-    one;
-    `times` is how many departures are like this one (same targets, same change), of which this is the first.
+    one; `times` is how many departures are like this one (same targets, same change), of which this is the first.
     """
 
     kind: str
@@ -66,9 +65,8 @@ class DepartureView(msgspec.Struct):
 
 class GraphView(msgspec.Struct):
     """One pair of graphs. `own` departures follow from nothing; `departures` holds the first of each sort of them
-    (`sorts`), up
-    to a dozen, or every departure when that was asked for. `id` is what both are called in their runs, where that is
-    the same.
+    (`sorts`), up to a dozen, or every departure when that was asked for. `id` is what both are called in their runs,
+    where that is the same.
     """
 
     a: str | None

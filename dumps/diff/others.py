@@ -37,8 +37,7 @@ class Other(msgspec.Struct):
 
 def others(graph: SavedGraph, run_name: str) -> list[Other]:
     """The candidates, the likeliest first; none for a case folder. `run_name` is what the user calls the run. Runs
-    beside it that
-    cannot be read are left out."""
+    beside it that cannot be read are left out."""
     if graph.run is None:
         return []
     found = [

@@ -1,6 +1,5 @@
 """Which graph of one part of a run belongs to which of another: by process and id, by lines of code where ids have
-shifted;
-and the comparison of two saved graphs, with what their journals say of them.
+shifted; and the comparison of two saved graphs, with what their journals say of them.
 
 Finding pairs reads tables only where ids differ, and opens no graph.
 
@@ -35,8 +34,7 @@ class Pair(msgspec.Struct):
 
 def pairs(a: SavedGraph | GraphGroup, b: SavedGraph | GraphGroup) -> list[Pair]:
     """The graphs of two sides that belong together, in the order of A, then what only B has. Raises UsageError for
-    sides that
-    cannot be compared (a graph with a part that has no graph of its id)."""
+    sides that cannot be compared (a graph with a part that has no graph of its id)."""
     if isinstance(a, SavedGraph):
         return [Pair(a, b if isinstance(b, SavedGraph) else _counterpart(a, b))]
     if isinstance(b, SavedGraph):
@@ -155,8 +153,7 @@ def diff(a: SavedGraph, b: SavedGraph) -> GraphDiff:
 
 def pair_view(pair: Pair, *, everything: bool = False, strict: bool = False, rank: bool = False) -> GraphView:
     """The comparison of a pair as data; a damaged graph raises when `strict`, else its verdict is "unreadable". With
-    `rank`, it
-    is called by the id of B with its rank."""
+    `rank`, it is called by the id of B with its rank."""
     a, b = (None if graph is None else graph.name for graph in (pair.a, pair.b))
     view = GraphView(a, b, "only_a" if pair.b is None else "only_b")
     if pair.a is not None and pair.b is not None:

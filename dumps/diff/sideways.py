@@ -2,8 +2,8 @@
 file.
 
 A line holds a node of each graph that are partners, or one node alone; its mark says in a word how they differ. Either
-the lines
-follow the alignment of `compare`, or (a forward and its backward) nodes of one `seq_nr` stand beside each other.
+the lines follow the alignment of `compare`, or (a forward and its backward) nodes of one `seq_nr` stand beside each
+other.
 
 >>> lines = aligned(diff(a, b), a.table, b.table)
 >>> lines.row(3).mark, lines.row(3).text
@@ -26,8 +26,7 @@ from .compare import GraphDiff
 
 MARKS = ("", "changed", "only A", "only B", "replaced", "moved", "follows", "seq_nr", "saved")
 """What a line can say. changed, only A, only B and replaced depart by themselves; follows: only because others do;
-moved is no
-difference; seq_nr and saved join a forward with its backward."""
+moved is no difference; seq_nr and saved join a forward with its backward."""
 
 OWN = frozenset(("changed", "only A", "only B", "replaced"))
 _MAX_TEXT = 160
@@ -55,8 +54,7 @@ class DiffLine(msgspec.Struct):
 
 class Sideways(msgspec.Struct):
     """All lines as columns: `a` and `b` are positions, `marks` places in MARKS, `texts` in `strings`; `departures`
-    numbers what
-    belongs together (-1: no departure). `same`: neither nodes nor settings differ."""
+    numbers what belongs together (-1: no departure). `same`: neither nodes nor settings differ."""
 
     summary: str
     sides: list[SideColumns]

@@ -2,10 +2,9 @@
 permissions.
 
 Writing must not follow links, must not overwrite, and shows nothing under its name before it is whole and searched.
-Where
-an archive stands in the place of a run's folder (`graphdbg ls bug.zip`), it is unpacked into a temporary folder, which
-goes when
-this process ends: by names that cannot leave the folder, and no more than a limit; nothing of the archive is run.
+Where an archive stands in the place of a run's folder (`graphdbg ls bug.zip`), it is unpacked into a temporary folder,
+which goes when this process ends: by names that cannot leave the folder, and no more than a limit; nothing of the
+archive is run.
 
 >>> write_searched(Path("bug.zip"), partial(zip_folder, Path("/tmp/x/bug")), lambda path: [])
 []

@@ -2,9 +2,8 @@
 written.
 
 The redacted run is written by the run's own writer into a folder that nobody sees, which becomes the archive and
-vanishes. What
-cannot be read is named and left out. Must not change the run, and must not wait for a process that still records into
-it.
+vanishes. What cannot be read is named and left out. Must not change the run, and must not wait for a process that still
+records into it.
 
 >>> packed = pack(Path("myrun"), Path("myrun.graphdbg.zip"))
 >>> packed.leaks
@@ -167,8 +166,7 @@ class Packed(msgspec.Struct):
 
 def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) -> Packed:
     """Writes the archive or, where its name ends in .html, the page `out`. Raises UsageError when `path` is no run or
-    `out`
-    exists, EnvironmentLackError when the disk refuses."""
+    `out` exists, EnvironmentLackError when the disk refuses."""
     if out.exists():
         raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o")
     as_page = out.suffix.lower() in page.SUFFIXES

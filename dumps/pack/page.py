@@ -2,8 +2,7 @@
 script.
 
 Everything it tells comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup`
-alone. What
-would make it larger than `MOST_BYTES` is cut, and said, with the command that shows all of it.
+alone. What would make it larger than `MOST_BYTES` is cut, and said, with the command that shows all of it.
 
 >>> text, rows = page(copy, "myrun", verdicts={})
 >>> text[:15], rows
@@ -44,8 +43,7 @@ _WIDTH = 110
 _MOST_TIMES_HALVED = 12
 _NODES, _CODE, _COMPILES, _SOURCE, _ERROR, _ROWS = 6000, 300_000, 2000, 600_000, 20_000, 200
 """Of one graph, of its code in letters, of the run, of all sources and of one error in letters, of other tables: halved
-until all
-fits."""
+until all fits."""
 
 _MARKS = {0: ("✓", "ok"), 1: ("✗", "bad"), 4: ("?", "doubt")}
 """What a verdict's exit code is shown as."""
@@ -75,8 +73,7 @@ class CompileLine(NamedTuple):
 
 def page(run: Run, name: str, verdicts: Mapping[str, Told]) -> tuple[str, list[tuple[str, int, int, int]]]:
     """The HTML, and rows as `Packed` has them for what is in it and what was cut. `run`: the redacted copy; `name`:
-    what commands
-    call the run."""
+    what commands call the run."""
     told, graphs = why.of_run(run).processes, read(run, _NODES)
     entries = list(_entries(run, told, {one.id: one for one in times.of_run(run)}))
     found = "", list[tuple[str, int, int, int]]()

@@ -2,8 +2,7 @@
 belongs to.
 
 A name keeps what a reader of stacks needs (the package, the file, the folder inside the project) and nothing that lies
-above.
-Must not touch the disk: the files are those of another day, perhaps of another machine.
+above. Must not touch the disk: the files are those of another day, perhaps of another machine.
 
 >>> places = Places(["/home/ann/gpt/train.py", "/home/ann/gpt/model/block.py"])
 >>> places.name("/home/ann/gpt/model/block.py"), places.name("/opt/env/lib/python3.12/site-packages/torch/nn/x.py")
@@ -74,8 +73,7 @@ _MANY_USERS = ("home", "Users", "mnt", "data", "scratch", "work", "srv", "export
 
 class Places:
     """Names for the files of one run. `files` are the absolute paths of the user's own files that its stacks mention;
-    the
-    first of them lies in the main project, unless `root` names the folder that files are told relative to."""
+    the first of them lies in the main project, unless `root` names the folder that files are told relative to."""
 
     def __init__(self, files: Iterable[str], root: str = "") -> None:
         named = (slashed(file) for file in files if is_absolute(file))

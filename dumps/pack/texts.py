@@ -2,8 +2,7 @@
 took.
 
 A text keeps its shape: stacks keep their frames, errors their words. Must not be given names that FX or the file system
-reads
-(nodes, targets, ids): they stay as they are, and the search at the end says when one of them tells something.
+reads (nodes, targets, ids): they stay as they are, and the search at the end says when one of them tells something.
 
 >>> texts = Texts(Places(["/home/ann/gpt/train.py"]), Machine(homes={"/home/ann"}, users={"ann"}, hosts={"node17"}))
 >>> text = '  File "/home/ann/gpt/train.py", line 3, in f\\n    loss = f(secret)\\nOSError: no node17:/data/ann/x.csv'
@@ -183,8 +182,7 @@ class Texts:
 
     def generated(self, source: str) -> str | None:
         """Generated code: kernels and calls stay, what a compiler copied into them of the user's program goes. None for
-        a text
-        that holds a kernel of the user's own which cannot be cut out."""
+        a text that holds a kernel of the user's own which cannot be cut out."""
         if not self.source:
             source = _USERS_KERNEL.sub(self._without_kernel, source)
             if _TRACES.search(source):

@@ -43,8 +43,7 @@ CASTS = {"float": "float32", "half": "float16", "bfloat16": "bfloat16"}
 
 Off = Literal["left out", "work-around", "eager"]
 """What `--without-fault` does: leaves out recorded settings and modules of the user's, applies a change that was seen
-to help, or
-has torch's backend eager compile."""
+to help, or has torch's backend eager compile."""
 
 _RANDOM = re.compile(
     r"(?:^|[._])(?:rand|bernoulli|dropout|alpha_dropout|normal|multinomial|uniform|exponential|poisson|rrelu)"
@@ -241,8 +240,7 @@ class ReproFacts:
     """What a repro is written from.
 
     `happens`: the failure in words. `imports`: the user's modules that it was found with; `needs_imports`: the graph
-    has ops of
-    theirs. `only_compiled`: eager cannot run it here, so that the program compiles and runs nothing.
+    has ops of theirs. `only_compiled`: eager cannot run it here, so that the program compiles and runs nothing.
     """
 
     record: GraphRecord

@@ -100,8 +100,7 @@ def only_compiles(case: ReproFacts, compiled: str, *, inner: bool) -> DyingProgr
     """For a graph that eager cannot run where it was minified: it is compiled, and nothing is run.
 
     `torch.compile` is given inputs with values and stopped behind the compile; the inner compiler is given fake
-    tensors, which
-    need no device and no memory.
+    tensors, which need no device and no memory.
     """
     fake = ["with FakeTensorMode(allow_non_fake_inputs=True):", "    inputs = make_inputs()"]
     inputs = fake if inner else ["inputs = make_inputs()"]

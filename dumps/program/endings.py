@@ -2,10 +2,8 @@
 failure.
 
 A program ends with 1 while the bug is there, with 0 when it is gone, and with 2 when it can't tell: an exception that
-nobody
-awaits ends it with 2 (see `repro`). A repro is read before it is run, so what cannot occur in its graph is left out: a
-branch
-for integers where all outputs are floating, gradients where none is wanted. Must not import torch.
+nobody awaits ends it with 2 (see `repro`). A repro is read before it is run, so what cannot occur in its graph is left
+out: a branch for integers where all outputs are floating, gradients where none is wanted. Must not import torch.
 
 >>> ending_of(case).lines[-1]                                                          # doctest: +SKIP
 'print("gone: the compiled result agrees with float64")'
@@ -28,9 +26,8 @@ def ending_of(
     """What runs, compares and judges; raises CannotExpressError for a kind of failure without a check.
 
     `compiled`: the compiled function as an expression; `inner`: it is Inductor's inner compiler. `wide`: keyword
-    arguments with
-    which the graph casts to float64 in place of its own floating dtypes; None: it has no such parameters and needs the
-    mode.
+    arguments with which the graph casts to float64 in place of its own floating dtypes; None: it has no such parameters
+    and needs the mode.
     """
     failure, ending = case.failure, _ending_of(case, compiled, inner, wide)
     if failure.kind in ("crash", "missing_error"):
@@ -193,8 +190,7 @@ def _metadata(run: Runs) -> DyingProgram:
 
 def _crossed(detail: str) -> DyingProgram:
     """What operators return beside what they promise, by torch's own comparison of the two, which torch 2.11 makes of
-    strides
-    on CUDA alone."""
+    strides on CUDA alone."""
     every = (
         '    torch._prims_common.check_significant_strides.__kwdefaults__["only_cuda"] = False  # CPU, too, in '
         "torch 2.11"

@@ -1,10 +1,8 @@
 """How a repro enters the compiler, and what stands for a rung in stock torch.
 
 Three entries, the plainest first: `torch.compile`; Inductor's inner compiler on the graph; `as recorded`, where the
-recording was
-taken: the very nodes of the saved graph, constants as constants, with the recorded arguments, and Inductor's passes
-from that
-stage on. Each compiles when it is run. Must not import torch.
+recording was taken: the very nodes of the saved graph, constants as constants, with the recorded arguments, and
+Inductor's passes from that stage on. Each compiles when it is run. Must not import torch.
 
 >>> entries_of(case)                                                                    # doctest: +SKIP
 ['torch.compile', 'compile_fx_inner', 'as recorded']
@@ -124,8 +122,7 @@ def compiled_at(
     case: ReproFacts, entry: Entry, stand: Stand, parameters: Sequence[str], constants: int, *, wide: bool
 ) -> Lines:
     """The function `compiled` that enters there. `constants`: how many of the parameters, the last ones, the graph
-    holds. `wide`:
-    the graph has parameters with defaults, which a tracer takes for inputs.
+    holds. `wide`: the graph has parameters with defaults, which a tracer takes for inputs.
     """
     if entry == "compile_fx_inner":
         return _by_inner_compiler(case, "lambda *given: graph(*given)" if wide else "graph")

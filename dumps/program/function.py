@@ -1,8 +1,7 @@
 """The style of a repro: a graph as one plain Python function of torch calls, which a stranger reads and runs.
 
 Constants are parameters, subgraphs inner functions. Must not import torch, and nothing of a record reaches the program
-but what
-`arguments` and `text` have checked: it is executed.
+but what `arguments` and `text` have checked: it is executed.
 
 >>> program_of(record).source
 'def graph(x):\\n    relu = torch.ops.aten.relu.default(x)\\n    return (relu,)'
@@ -79,8 +78,7 @@ _SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 @dataclass
 class FunctionText:
     """Source of a function, the names of its parameters in order (constants last), modules to import beside torch, and
-    the
-    user's own Triton kernels that it calls."""
+    the user's own Triton kernels that it calls."""
 
     source: str
     parameters: list[str]
@@ -93,8 +91,7 @@ class FunctionText:
 
     def imported(self, body: str, of_ops: Iterable[str] = ()) -> tuple[list[str], list[str], list[str]]:
         """What must stand before all imports, what a program with that body imports of Python's own library, and of
-        torch and
-        Triton, as linters want it.
+        torch and Triton, as linters want it.
 
         `of_ops`: imports of custom operators.
         """
@@ -121,10 +118,8 @@ def program_of(record: GraphRecord, *, wide: bool = False) -> FunctionText:
     """Renders the record's graph as `def graph(inputs..., constants...)`.
 
     `constants` maps a parameter to the name of its tensor in the record. `wide`: floating dtypes that it names are
-    parameters.
-    `def graph(x, f16=torch.float16)` is one function for both, called plainly it casts as recorded, with
-    `f16=torch.float64` it
-    computes all in float64. Raises CannotExpressError or RefusedError.
+    parameters. `def graph(x, f16=torch.float16)` is one function for both, called plainly it casts as recorded, with
+    `f16=torch.float64` it computes all in float64. Raises CannotExpressError or RefusedError.
     """
     function = FunctionPrinter(record, wide=wide)
     program = function.program("graph")

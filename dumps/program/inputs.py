@@ -109,9 +109,8 @@ def source_of(
     """Renders the slots. `stored` and `literal` fall back to seeded for a slot whose bytes were not kept.
 
     `plain`: `requires_grad=True` stands among the arguments, where it can. `views`: what shares memory are views of the
-    tensors
-    that autograd knew them as views of. `moved`: the function that makes them has one that all floating memory goes
-    through.
+    tensors that autograd knew them as views of. `moved`: the function that makes them has one that all floating memory
+    goes through.
     """
     writer = _Writer(way, read, dict(hints or {}), plain, views, moved)
     groups: dict[int, list[Slot]] = {}

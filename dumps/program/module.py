@@ -2,8 +2,7 @@
 
 Must not import torch, and writes nothing of a record but checked names and repr() into the program. The program defines
 `aten = torch.ops.aten` and `constant(path)`, which returns the tensor that the graph holds under a dotted path; the
-paths of a
-subgraph begin with its own ("body_0.weight").
+paths of a subgraph begin with its own ("body_0.weight").
 
 >>> print(program(record))                                                              # doctest: +SKIP
 class Graph(torch.nn.Module):
@@ -84,8 +83,7 @@ def _inputs(record: GraphRecord) -> list[str]:
     """`INPUTS = {name: specification}` in placeholder order.
 
     A specification is a number, None, a list of specifications, or a dict: the fields of TensorValue with numbers for
-    all
-    symbols, and `bound` for an integer tensor that holds indices.
+    all symbols, and `bound` for an integer tensor that holds indices.
     """
     known, limits = numbers_and_bounds(record)
     lines: list[str] = []

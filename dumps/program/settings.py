@@ -1,8 +1,7 @@
 """Recorded settings, global state and process groups as statements of a program: what differs from a fresh process.
 
 Must not import torch. A setting without a plain form (a custom pass, a callable) comes with its recorded source where
-the user
-trusts that, else it is named, never dropped in silence; so is one that no dump may set (see `permitted`).
+the user trusts that, else it is named, never dropped in silence; so is one that no dump may set (see `permitted`).
 
 >>> config_lines({"inductor": {"cpp.simdlen": 256}})
 (['torch._inductor.config.cpp.simdlen = 256'], [])
@@ -45,8 +44,7 @@ _SIZED = {"all_gather_into_tensor": 1, "reduce_scatter_tensor": 2, "all_gather_i
 
 class State(NamedTuple):
     """What differs from a fresh process: assignments of settings, other statements, what has no plain form, sentences
-    for the
-    head."""
+    for the head."""
 
     settings: list[str]
     around: list[str]
@@ -101,8 +99,7 @@ def config_lines(
     config: Mapping[str, Mapping[str, Arg]], own: Mapping[str, str] = MappingProxyType({}), *, trusted: bool = False
 ) -> tuple[list[str], list[str]]:
     """Assignments that restore the recorded settings, and sentences on those that have no plain form, or that a dump
-    may not set
-    unless it is `trusted`.
+    may not set unless it is `trusted`.
 
     `own`: setting -> expression over the user's code.
     """
@@ -195,8 +192,7 @@ def group_lines(record: GraphRecord) -> tuple[list[str], list[str]]:
     none.
 
     One process makes them, so that it runs without torchrun. Where all groups had one rank they are real (gloo); larger
-    ones are
-    torch's "fake" backend, whose collectives have the recorded shapes and move nothing, and the head says so.
+    ones are torch's "fake" backend, whose collectives have the recorded shapes and move nothing, and the head says so.
     """
     sizes: dict[str, int] = {}
     for body in bodies(record.graph):

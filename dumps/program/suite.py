@@ -2,9 +2,8 @@
 it is gone.
 
 What the program is made of (its graph, inputs, operators, settings) is taken over as it stands; how it judges is
-written anew, as
-a comparison of compiled and eager. Which of the forms fails is found by running them (minifier.report). Must not import
-torch.
+written anew, as a comparison of compiled and eager. Which of the forms fails is found by running them
+(minifier.report). Must not import torch.
 
 >>> suite_of(program, failure, "amin_is_wrong").splitlines()[0]  # doctest: +SKIP
 '# Owner(s): ["module: inductor"]'
@@ -44,8 +43,7 @@ _HEAD = [
 @dataclass
 class Parts:
     """What a program consists of: `imports`, everything before its inputs, functions from there on by name, the
-    settings of
-    modules as (module, name, value), statements of a global state, and how it compiles, as an expression.
+    settings of modules as (module, name, value), statements of a global state, and how it compiles, as an expression.
     """
 
     text: str

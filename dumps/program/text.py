@@ -2,9 +2,8 @@
 long lines.
 
 Must not import torch. The text is run by whoever runs the program, so nothing of a record reaches it but checked
-identifiers,
-dotted names and repr(). A style says how a statement, a call and what a graph holds are written (`module`, `function`,
-`plain`).
+identifiers, dotted names and repr(). A style says how a statement, a call and what a graph holds are written (`module`,
+`function`, `plain`).
 
 >>> quoted("a"), indented(["x = 1"]), broken("f(aaaa, bbbb)", 9)
 ('"a"', ['    x = 1'], ['f(aaaa,', '    bbbb)'])

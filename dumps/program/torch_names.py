@@ -2,10 +2,9 @@
 call.
 
 Pure data and how to read it; imports no torch, so that it serves graphs and their records alike. A name stands here
-only if
-its plain form, traced, is the call itself (Inductor's decompositions applied where that is said); `plain_calls` checks
-that
-with values, since arguments may make a difference. Must not touch arguments but to leave out or reorder them.
+only if its plain form, traced, is the call itself (Inductor's decompositions applied where that is said); `plain_calls`
+checks that with values, since arguments may make a difference. Must not touch arguments but to leave out or reorder
+them.
 
 >>> plain_call("aten._softmax.default", ["x", -1, False], {})
 Plain(call='torch.softmax', args=['x', -1], kwargs={})
@@ -94,8 +93,7 @@ _HOMES = {
         view zero_""",
 }
 """Where a function lives (empty: it is a method) -> operators of aten whose arguments it takes as they are; without an
-overload
-it is the default one."""
+overload it is the default one."""
 
 _FORMS = """
 aten._adaptive_avg_pool2d.default(x, output_size) -> torch.nn.functional.adaptive_avg_pool2d(x, output_size)
@@ -128,9 +126,8 @@ torch.arange(length, dtype=dtype, \
 device=device)
 """
 """Calls with other arguments: names stand for what is given, `name=value` must be given so, what is named must all be
-given but
-what stands last. The first form that fits counts. Those of prims are the same calls after Inductor's decompositions
-only."""
+given but what stands last. The first form that fits counts. Those of prims are the same calls after Inductor's
+decompositions only."""
 
 _INDEXED = ("aten.slice.Tensor", "aten.index.Tensor")
 _CONVOLUTION = "aten.convolution.default"

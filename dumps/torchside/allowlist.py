@@ -2,10 +2,8 @@
 outright.
 
 Holds no torch objects and imports nothing of torch; `targets` turns these names into functions, both ways. A name is
-added here
-only if calling the function with tensors and plain values can neither read or write files, start anything, nor call
-back
-into Python that the dump chooses.
+added here only if calling the function with tensors and plain values can neither read or write files, start anything,
+nor call back into Python that the dump chooses.
 
 >>> "getitem" in OPERATOR, "methodcaller" in OPERATOR
 (True, False)
@@ -121,8 +119,7 @@ WRAPPER_HOMES = {
     "torch.distributed._functional_collectives.AsyncCollectiveTensor": "torch.distributed._functional_collectives",
 }
 """Tensor subclasses of torch's own that a saved graph may be given, and the module to import for each; others are made
-where
-their class is defined in this process."""
+where their class is defined in this process."""
 
 BUILTIN_HOMES = (
     "torch._C._nn",

@@ -2,8 +2,7 @@
 """Arguments of nodes and metadata <-> JSON values with one-key tags (schema.ARGUMENT_TAGS).
 
 Encoding never fails: what has no saved form becomes {"opaque": [type, text]}. Decoding refuses opaque values by name,
-and
-gives FX only plain values and inert text, since FX and Inductor print them into code that is run.
+and gives FX only plain values and inert text, since FX and Inductor print them into code that is run.
 
 >>> ArgumentWriter(symbols, values).encode((1, slice(None, 2)))
 {'tuple': [1, {'slice': [None, 2, None]}]}
@@ -59,8 +58,7 @@ def device_of(name: str, where: str) -> torch.device:
 
 class ArgumentWriter:
     """Encodes arguments. `keep_tensor` stores a tensor met in the arguments and returns the name to refer to it by.
-    `originals`:
-    inert text -> what it was in the record that the graph came from."""
+    `originals`: inert text -> what it was in the record that the graph came from."""
 
     def __init__(
         self,

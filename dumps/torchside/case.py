@@ -115,8 +115,8 @@ def parts(
     program: torch.export.ExportedProgram, inputs: Sequence[Any] | None = None, named: Mapping[str, Any] | None = None
 ) -> tuple[fx.GraphModule, list[Any], list[InputRecord]]:
     """(the graph, a value for each of its inputs, their roles). `inputs` and `named` are what the program would be
-    called with;
-    where neither is given, its example inputs. Raises UsageError where it has none, or where they do not fit.
+    called with; where neither is given, its example inputs. Raises UsageError where it has none, or where they do not
+    fit.
     """
     given, words = (tuple(inputs or ()), dict(named or {}))
     if not given and not words and program.example_inputs is not None:
@@ -180,8 +180,7 @@ def _made(home: Any, name: str, value: Any) -> Any:
 
 def _renamed(module: fx.GraphModule) -> fx.GraphModule:
     """The same graph with names that FX gives: export keeps an argument's own, such as `input`, which FX would change
-    on
-    loading."""
+    on loading."""
     graph = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:

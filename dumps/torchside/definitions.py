@@ -1,7 +1,6 @@
 # pyright: basic
 """What a graph needs of the user's own program: found among the modules of this process when it is recorded, and run
-when it is
-loaded again, with `--trust` only.
+when it is loaded again, with `--trust` only.
 
 An operator's module is one of the user's whose text names its namespace. Recording reads texts and names, and calls
 nothing.
@@ -43,8 +42,7 @@ def of_record(
     record: GraphRecord, config: Mapping[str, Mapping[str, Any]], functions: Iterable[str]
 ) -> list[DefinitionRecord]:
     """The definitions of a graph's operators, which are among its `functions`, and of the settings in force that have
-    no saved
-    form. Never fails for a text that cannot be cut: what is not found is not there."""
+    no saved form. Never fails for a text that cannot be cut: what is not found is not there."""
     found: list[DefinitionRecord] = []
     spaces = {op.partition("::")[0] for op in operators(functions)}
     for one, _ in _ran.values():

@@ -67,8 +67,7 @@ def encode(
     """The record of a graph.
 
     `roles` are what is known of inputs: role and source count. Tensors that the graph holds go to `sink`; without one,
-    and for
-    those it declines, only their metadata is written.
+    and for those it declines, only their metadata is written.
     """
     known = {item.name: item for item in roles}
     with torch.no_grad(), t.modes_off():
@@ -257,8 +256,7 @@ def _unboxed(value: Any) -> Any:
 
 def _process_groups(gm: GraphModule) -> Arg:
     """The groups by name, found in the arguments of functional collectives; None for a graph without, or where none of
-    its names
-    is known to this process. Does not communicate."""
+    its names is known to this process. Does not communicate."""
     found: dict[str, Arg] = {}
     for name in sorted(set(_group_names(gm))):
         group = _group(name)

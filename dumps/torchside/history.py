@@ -4,10 +4,8 @@ leaf.
 
 A graph may write to such an input, which it may not to a leaf, and views of one such tensor see each other's gradients.
 AOTAutograd takes the base of inputs that share memory for the input, so its shape is part of the program. The memory
-stays
-where it is, but for tensors that hold others. Must not copy what is large for longer than a moment, and must not touch
-tensors at
-other places.
+stays where it is, but for tensors that hold others. Must not copy what is large for longer than a moment, and must not
+touch tensors at other places.
 
 >>> x, row = computed([x, row], [0, 1])     # leaves that require grad and share memory -> views of one result
 >>> leaf_of(row).grad_fn is None
@@ -55,12 +53,10 @@ def bases_of(values: Sequence[Any]) -> dict[int, Base]:
 
 def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int, Base] | None = None) -> list[Any]:
     """The same values, those at `places` as results of operations on a leaf of their own, those in `bases` as views of
-    what
-    stands there, or of the value that is it.
+    what stands there, or of the value that is it.
 
     Where nothing is known of bases, values at `places` that share memory are views of one result; of a leaf that
-    requires grad
-    and lies in the same memory, views of that.
+    requires grad and lies in the same memory, views of that.
     """
     seen = {place: base for place, base in (bases or {}).items() if _can_be_view(values[place], base)}
     made = list(values)

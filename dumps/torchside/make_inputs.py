@@ -2,10 +2,8 @@
 """The inputs of a saved graph: stored ones as they were, the others made up from metadata and a seed.
 
 Of what is made up the whole storage is filled, then viewed: stride, offset, overlap, aliasing are true. The same seed
-gives the
-same values on every device and in every process; each input has a stream of its own, so dropping one input does not
-change the
-others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
+gives the same values on every device and in every process; each input has a stream of its own, so dropping one input
+does not change the others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
 
 >>> inputs = make(record, inputs_record, tensors, seed=0)
 >>> tensor("x", TensorValue(dtype="float32", shape=[2, 3], stride=[0, 1]), seed=0).stride()

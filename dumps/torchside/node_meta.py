@@ -2,10 +2,8 @@
 """What is kept of `node.meta` and `graph_module.meta`, and how it comes back.
 
 KEPT lists what Inductor, the partitioner and their passes read, as found in their sources, except values (the record's
-own
-field) and what they compute for themselves. A kept key whose value has no saved form is counted in the body's meta
-"not_saved";
-so is an unknown key.
+own field) and what they compute for themselves. A kept key whose value has no saved form is counted in the body's meta
+"not_saved"; so is an unknown key.
 
 >>> writer.node(node, record)      # fills record.stack, .module, .seq_nr, .original_aten, .from_node, .meta
 """
@@ -95,8 +93,7 @@ class _Name(str):
 
 class MetaWriter:
     """Encodes metadata of nodes and modules. `strings` are the texts with their places in GraphRecord.strings, where
-    each is
-    written once; `lost` counts the keys that could not be kept."""
+    each is written once; `lost` counts the keys that could not be kept."""
 
     def __init__(self, arguments: ArgumentWriter, originals: dict[str, str], lost: dict[str, int]) -> None:
         self.arguments = arguments
@@ -307,8 +304,7 @@ def _described(descriptor: Any) -> Any:
 
 def _descriptor(text: str) -> Any:
     """The descriptor of a text, which is parsed, never evaluated: only descriptor classes exist. None when this torch
-    has no such
-    descriptor, or the text is none. Inductor and the partitioner look at their classes."""
+    has no such descriptor, or the text is none. Inductor and the partitioner look at their classes."""
     if len(text) > _MAX_LENGTH:
         return None
     try:

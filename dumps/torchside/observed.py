@@ -3,10 +3,8 @@
 inputs.
 
 `observe` looks at one execution before it runs. `snapshot` runs before every execution of a graph whose inputs are
-held, so plain
-tensors take a short way of their own there: metadata of every input and the storages whose bytes are to be copied, each
-once; the
-records are the same, without statistics. It must keep no tensor and read no data.
+held, so plain tensors take a short way of their own there: metadata of every input and the storages whose bytes are to
+be copied, each once; the records are the same, without statistics. It must keep no tensor and read no data.
 
 >>> seen = observe(gm, real_inputs, "index", sink)
 >>> items, storages = snapshot(["x"], [torch.ones(2, 3)])
@@ -48,9 +46,8 @@ def observe(
     """What is kept of the inputs of one execution; call it before the graph runs, since it may change them.
 
     `none` and `meta` keep shapes and scalars, `index` also statistics and the values of integer and boolean tensors;
-    `first`,
-    `last` and `all` also whole storages. Nothing of the user's state is changed; a tensor on an accelerator is waited
-    for.
+    `first`, `last` and `all` also whole storages. Nothing of the user's state is changed; a tensor on an accelerator is
+    waited for.
     """
     if policy not in POLICIES:
         raise UsageError(f"{policy!r} is no policy for inputs", f"choose one of {', '.join(POLICIES)}")

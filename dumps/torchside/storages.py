@@ -2,11 +2,9 @@
 """Real tensors <-> whole storages in a TensorSink, so that views, strides, offsets and aliasing come back as they were.
 
 Bytes are taken from the storage as they lie in memory; a conj or neg bit is a property of the view, not of the bytes.
-Sparse
-tensors are one run of bytes: indices, then values; how many there are follows from the length. Taken are coordinates
-without
-dense dimensions (sparse_coo) and compressed rows or columns of a matrix (sparse_csr, sparse_csc); others keep their
-shape alone.
+Sparse tensors are one run of bytes: indices, then values; how many there are follows from the length. Taken are
+coordinates without dense dimensions (sparse_coo) and compressed rows or columns of a matrix (sparse_csr, sparse_csc);
+others keep their shape alone.
 
 >>> stored = StorageWriter(values, sink).store(tensor)
 >>> StorageReader(sink, "case").load(stored)

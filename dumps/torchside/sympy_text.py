@@ -2,10 +2,8 @@
 """Sympy expressions <-> text, without `sympify` (which evaluates what it reads).
 
 Written as sympy prints them where that reads back to the same expression, else as nested calls ("CleanDiv(s0, 4)").
-Read from
-the tree that `dumps.expr` parses, in which only symbols that the graph declares and the functions of shapes have a
-meaning, and
-of which `dumps.expr_bounds` has said that no operation makes something too large.
+Read from the tree that `dumps.expr` parses, in which only symbols that the graph declares and the functions of shapes
+have a meaning, and of which `dumps.expr_bounds` has said that no operation makes something too large.
 
 >>> read("2*s0 + 1", {"s0": sympy.Symbol("s0", integer=True, positive=True)}, "graph.json: x")
 2*s0 + 1
@@ -73,8 +71,7 @@ def nested(expr: Any) -> str:
 
 def read(text: str, symbols: Mapping[str, Any], where: str, numbers: Mapping[str, float | None] | None = None) -> Any:
     """The sympy expression of a text; an error naming the place for anything but symbols, numbers and known functions,
-    and for
-    what would become too large, the symbols having these numbers."""
+    and for what would become too large, the symbols having these numbers."""
     try:
         tree = expressions.parse(text)
         expr_bounds.check(tree, numbers)

@@ -2,9 +2,8 @@
 """Functions <-> the one string that a saved graph holds for them, by an allow-list in both directions.
 
 `name_of` never fails: what is not on the list gets a name that starts with "opaque:", which is shown and never run.
-`resolve`
-imports nothing that a dump names: it looks names up in tables made from torch itself, and refuses everything else by
-name.
+`resolve` imports nothing that a dump names: it looks names up in tables made from torch itself, and refuses everything
+else by name.
 
 >>> name_of(torch.ops.aten.sin.default), resolve("operator.getitem", "case/graph.json: node x")
 ('aten.sin.default', <built-in function getitem>)

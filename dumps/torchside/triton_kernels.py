@@ -3,8 +3,7 @@
 only.
 
 A wrapper node names its kernel and its constants by indices into a table of torch's that belongs to one process. Saved,
-the index
-is a place in `GraphRecord.kernels`, and the constants are Python expressions in the node's metadata.
+the index is a place in `GraphRecord.kernels`, and the constants are Python expressions in the node's metadata.
 
 >>> writer = KernelWriter(); writer.node(node, record); writer.finish()
 [TritonKernel(name='add_kernel', ...)]

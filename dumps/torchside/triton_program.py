@@ -3,8 +3,7 @@
 decorators.
 
 Reads the function's source, bytecode and globals; runs nothing, and never fails: what has no saved form is named in
-`missing`
-(the kernel cannot run without it) or `dropped` (it can).
+`missing` (the kernel cannot run without it) or `dropped` (it can).
 
 >>> program = Program()
 >>> program.kernel(add_kernel)

@@ -3,8 +3,7 @@
 again.
 
 A class is never imported by a name from a dump: it is one that is defined in this process, or one of torch's own that
-the
-allow-list names. A nested tensor's ragged size stands for its offsets, which no saved form says: it stays opaque.
+the allow-list names. A nested tensor's ragged size stands for its offsets, which no saved form says: it stays opaque.
 
 >>> parts(TwoTensor(a, b))
 {'a': a, 'b': b}
@@ -62,8 +61,7 @@ def type_name(value: object) -> str:
 
 def rebuilt(name: str, held: dict[str, Any], context: Any, size: Any, stride: Any, where: str) -> Any:
     """The tensor of a class by its saved name. Raises EnvironmentLackError where the class is not known here,
-    UnreadableError
-    where it makes none of these parts."""
+    UnreadableError where it makes none of these parts."""
     kind = _class(name)
     if kind is None:
         home = name.rpartition(".")[0]

@@ -1,8 +1,7 @@
 """Why each graph of a run exists: graph breaks, recompiles, restarts, DDP's parts and dynamic sizes, from the journals.
 
 `events` reads the journals into a view model and adds symbols and guards of the records, `wording` takes torch's own
-texts apart,
-`text` writes it for 80 columns. Imports no torch; opens graph.json only for the guards of dynamic sizes.
+texts apart, `text` writes it for 80 columns. Imports no torch; opens graph.json only for the guards of dynamic sizes.
 
 >>> found = why.of_run(open_run("myrun"))
 >>> found.processes[0].functions[0].compiles[1].guards[0].text

@@ -64,8 +64,7 @@ def _of_compile(function: Function, item: Compile) -> Iterator[tuple[tuple[str, 
 
 class Repeated(msgspec.Struct):
     """One guard because of which a function was compiled again and again: how often, of which compile `id` the last
-    was; `limit`
-    where torch gave up.
+    was; `limit` where torch gave up.
     """
 
     function: str
@@ -79,8 +78,7 @@ class Repeated(msgspec.Struct):
 
 def repeated(run: Run) -> list[Repeated]:
     """The guards that failed, those at which torch gave up first, then by how often. A function's one recompile by
-    which a size
-    became variable is left out: it is Dynamo's ordinary way.
+    which a size became variable is left out: it is Dynamo's ordinary way.
     """
     found: dict[tuple[str, ...], Repeated] = {}
     for process in of_run(run).processes:

@@ -25,9 +25,8 @@ class ProgramLine(msgspec.Struct):
 
 class Break(msgspec.Struct):
     """A graph break, or what kept a frame from being compiled. `then`: "resumed" behind it, "rest skipped" (the rest of
-    the
-    function runs uncompiled) or "frame skipped" (all of it does). `stack` goes from the compiled function to where it
-    broke."""
+    the function runs uncompiled) or "frame skipped" (all of it does). `stack` goes from the compiled function to where
+    it broke."""
 
     title: str
     explanation: str = ""
@@ -88,12 +87,9 @@ class GraphLine(msgspec.Struct):
 
 class Compile(msgspec.Struct):
     """One attempt of Dynamo to compile a frame. `kind`: "first", "again" (a first compile of a known function), "reset"
-    (the
-    same after torch._dynamo.reset), "resumed" (behind a graph break, at line `resumed_at`), "recompile", "limit" (it
-    would have
-    been one recompile too many), "observed" (no compile: the program's own graphs) or "unknown" (its beginning was
-    lost).
-    `began`: seconds since 1970; 0 where it is not known."""
+    (the same after torch._dynamo.reset), "resumed" (behind a graph break, at line `resumed_at`), "recompile", "limit"
+    (it would have been one recompile too many), "observed" (no compile: the program's own graphs) or "unknown" (its
+    beginning was lost). `began`: seconds since 1970; 0 where it is not known."""
 
     id: str
     kind: str = "first"

@@ -192,8 +192,7 @@ _NEW_SIZES = re.compile(r"Cache miss due to \d+ changed tensor shapes \(total of
 
 def captured(reason: str, sizes: dict[str, Any]) -> str:
     """Why compiled autograd captured a backward, and what became dynamic by it; nothing for the first backward. `sizes`
-    are the
-    autograd nodes that the sizes in the reason belong to.
+    are the autograd nodes that the sizes in the reason belong to.
     """
     node = _NEW_NODE.search(reason)
     if node:

@@ -1,8 +1,7 @@
 """`graphdbg show`: one graph's nodes, generated code, kernels or statistics; nodes of it as a case of their own.
 
 Nodes and statistics come from the sidecar. Lies in this room since `--save` cuts a graph as the minifier does; only
-that starts
-anything.
+that starts anything.
 """
 
 from __future__ import annotations

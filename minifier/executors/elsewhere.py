@@ -1,10 +1,8 @@
 """This side of an executor: queries go to its workers, everything else to this process's own fork server (`home`).
 
 It has the face of a fork server (`home`, `submit`), so that whoever asks need not know where a query runs. A worker
-that
-dies answers "lost", as a fork server that dies does, and is asked no more than that one query again. An executor that
-is broken
-for good, as a process pool with a dead process is, is asked no more: what is left is asked here.
+that dies answers "lost", as a fork server that dies does, and is asked no more than that one query again. An executor
+that is broken for good, as a process pool with a dead process is, is asked no more: what is left is asked here.
 
 >>> with Elsewhere(home, ThreadPoolExecutor(2), Settings(jobs=2)) as servers:
 ...     servers.submit(function, payload, 60.0).result().status
@@ -111,10 +109,8 @@ class Elsewhere(contextlib.AbstractContextManager["Elsewhere"]):
     """The executor is the caller's: it is neither started nor shut down here.
 
     An executor may have three methods beside `submit`: `share(bytes)` returns what travels in place of the bytes and
-    has
-    `fetch()`; `stop_query(token, number)` has a worker end a query, which otherwise takes its word from a file and so
-    must be on
-    this machine; `greet(function, *args)` has every worker call that once, as soon as it lives.
+    has `fetch()`; `stop_query(token, number)` has a worker end a query, which otherwise takes its word from a file and
+    so must be on this machine; `greet(function, *args)` has every worker call that once, as soon as it lives.
     """
 
     def __init__(self, home: ForkServer, executor: Executor, settings: WorkerSettings) -> None:

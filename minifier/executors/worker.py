@@ -1,10 +1,8 @@
 """What runs in an executor's worker: it asks the warm fork server of its own process, and does nothing else itself.
 
 A segfault or a hang of a query therefore never ends or blocks the worker. Where the worker is a thread of the process
-that
-minifies, it asks that process's own server. Any other process makes a server when it is first asked, keeps it warm, and
-ends it
-when the minification is over, however that ended. Must not import torch.
+that minifies, it asks that process's own server. Any other process makes a server when it is first asked, keeps it
+warm, and ends it when the minification is over, however that ended. Must not import torch.
 
 >>> answer = ask(encoded_order, {})          # Lacks of hashes, or the fork server's answer, encoded
 """
@@ -35,8 +33,7 @@ IDLE_S = 900.0
 
 class WorkerSettings(msgspec.Struct, frozen=True):
     """The servers that workers make. `memory_bytes`: of each query; None: a share, among `jobs`, of the memory of the
-    worker's
-    machine. `path` is where the user's modules are searched.
+    worker's machine. `path` is where the user's modules are searched.
     """
 
     jobs: int = 1
@@ -48,10 +45,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
 class Order(msgspec.Struct, frozen=True):
     """One query. `token` names the minification, `trees` are the folders in `payload` by key (None: not yet named, they
-    lie where
-    the client is). `client` is a folder that the client holds as long as it lives, where that is on this machine: a
-    file
-    `stop-<number>` in it ends the query. `ours`: whether the client trusts what it reads.
+    lie where the client is). `client` is a folder that the client holds as long as it lives, where that is on this
+    machine: a file `stop-<number>` in it ends the query. `ours`: whether the client trusts what it reads.
     """
 
     token: str

@@ -1,10 +1,8 @@
 """`pytest --graphdbg-baseline FILE`: what each test compiles, held against what FILE says of it.
 
 Each test begins with torch.compiler.reset() where torch's compiler is imported, so that no number follows the order of
-the tests.
-FILE is written with --graphdbg-update alone, of the tests that ran and passed; lines of others stay. With pytest-xdist
-a worker
-judges its tests, the controller tells and writes.
+the tests. FILE is written with --graphdbg-update alone, of the tests that ran and passed; lines of others stay. With
+pytest-xdist a worker judges its tests, the controller tells and writes.
 
 >>> Baseline(config)    # registered by `plugin`
 """

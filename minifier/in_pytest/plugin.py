@@ -1,12 +1,9 @@
 """`pytest --graphdbg`: a failing test that compiled ends in a verified repro.
 
 Each process of the tests is armed (`toolkit.recorder.armed`), so that what such a test compiled and called is there
-when it
-fails; where no graph of it fails, the test is run again by itself under the recorder. pytest loads this module in every
-run, so
-it imports nothing else until torch is there. What it finds is below graphdbg-pytest/ where pytest was started; with
-pytest-xdist
-the search begins where all tests have ended.
+when it fails; where no graph of it fails, the test is run again by itself under the recorder. pytest loads this module
+in every run, so it imports nothing else until torch is there. What it finds is below graphdbg-pytest/ where pytest was
+started; with pytest-xdist the search begins where all tests have ended.
 
     pytest --graphdbg --graphdbg-time 300 tests/
 """

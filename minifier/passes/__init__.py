@@ -2,11 +2,9 @@
 """Passes over the small case's other axes, one per file. A pass proposes edits and can apply one; the engine decides.
 
 An edit is one line of text that starts with the pass's name, so that it can stand in a journal: "dims 768 2". A pass
-knows
-nothing of search order, caches, isolation or time; it returns a new case and leaves the given one alone. To add one:
-its file,
-with `propose(case)` and `apply(case, edit)`, and its row in PASSES, of which all words and lists are made. Imports no
-torch.
+knows nothing of search order, caches, isolation or time; it returns a new case and leaves the given one alone. To add
+one: its file, with `propose(case)` and `apply(case, edit)`, and its row in PASSES, of which all words and lists are
+made. Imports no torch.
 
 >>> pass_of("dims").propose(Live(gm, inputs))
 [['dims 8 2', 'dims 768 2'], ['dims 2 1']]
@@ -27,8 +25,7 @@ class Pass(NamedTuple):
     """One pass, whose module has this name.
 
     `words`: the step of the search. `edits`: glob of an edit -> it in words, with its own words by their place, the
-    first that
-    fits. `unneeded`: how an edit begins -> what the original had and a case with that edit has not.
+    first that fits. `unneeded`: how an edit begins -> what the original had and a case with that edit has not.
     """
 
     name: str

@@ -1,11 +1,9 @@
 # pyright: basic
 """Bodies: the graphs inside higher-order operators lose nodes: one of its own arguments takes a node's place, the last
-first;
-then those that could not go with the others.
+first; then those that could not go with the others.
 
 Where several operators could be inlined, that is tried for all of them. What eager refuses, or what then has other
-outputs, is
-not proposed, nor a body that returns one of its inputs: compilers refuse that.
+outputs, is not proposed, nor a body that returns one of its inputs: compilers refuse that.
 
 >>> propose(case)
 [['bodies cond_true_0 sin_1 mul'], ...]

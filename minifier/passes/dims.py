@@ -2,11 +2,9 @@
 """Dims: distinct sizes give way to smaller ones, in the shapes of inputs and in size arguments.
 
 Sizes that are equal are one; a size that is a product of others follows them (24 = 2 * 12). What eager refuses is not
-proposed.
-First everything to 2, then to 1, which changes broadcasting; what resists is halved. Then the same with the sizes of
-windows
-(kernels, strides, paddings, results) as further sizes: an image cannot become smaller than the window that moves over
-it.
+proposed. First everything to 2, then to 1, which changes broadcasting; what resists is halved. Then the same with the
+sizes of windows (kernels, strides, paddings, results) as further sizes: an image cannot become smaller than the window
+that moves over it.
 
 >>> propose(case)
 [['dims 8 2', 'dims 768 2'], ['dims 8 1', 'dims 768 1']]
@@ -160,8 +158,7 @@ def laid(flat: torch.Tensor, like: torch.Tensor, shape: Sequence[int]) -> torch.
 
 def resize_arguments(node: fx.Node, substitute: Any, *, windows: bool) -> None:
     """Replaces sizes where the operator's schema declares a size (SymInt), or anywhere in a method that takes sizes;
-    those of
-    `windows` too."""
+    those of `windows` too."""
 
     def resized(value: Any) -> Any:
         return map_aggregate(value, lambda part: substitute(part) if type(part) is int else part)

@@ -3,9 +3,8 @@
 all.
 
 A dtype is replaced everywhere: in inputs, constants, parameters and graphs inside, in dtype arguments, `.half()`-like
-methods.
-Autocast regions keep theirs (`switches` tries them off). What eager refuses, or what then has other shapes, is not
-proposed.
+methods. Autocast regions keep theirs (`switches` tries them off). What eager refuses, or what then has other shapes, is
+not proposed.
 
 >>> propose(case)
 [['dtypes float16 float32', 'dtypes int32 int64'], ['dtypes complex64 float32']]

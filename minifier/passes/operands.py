@@ -1,11 +1,10 @@
 # pyright: basic
 """Operands: what a higher-order operator hands to its graphs and none of them reads goes, and so do results of its
-graphs that
-nobody reads; then the nodes and inputs that were there for them alone.
+graphs that nobody reads; then the nodes and inputs that were there for them alone.
 
 Dropped is only what the operator does not fix: never a carried value of a loop, nor an operand of one branch alone.
-Sizes that
-symbols stand for stay. That an operand is not read says nothing of gradients, so each edit is asked like any other.
+Sizes that symbols stand for stay. That an operand is not read says nothing of gradients, so each edit is asked like any
+other.
 
 >>> propose(case)
 [['operands cond reads y_1', 'operands cond returns 1']]
@@ -33,8 +32,7 @@ class Shape:
     them.
 
     `rest`: operands stand singly from there on. `free` are lists of which any operand may go, `one` those that must
-    keep one.
-    `returns`: results may go; `first`, those behind as many as the first list has.
+    keep one. `returns`: results may go; `first`, those behind as many as the first list has.
     """
 
     graphs: tuple[int, ...]

@@ -1,7 +1,6 @@
 # pyright: basic
 """Operators: in a small case an operator gives way to the simplest one of its kind (SIMPLEST), optional arguments go,
-and
-numbers in arguments become 1 or 2.
+and numbers in arguments become 1 or 2.
 
 Proposed is only what eager takes with the same shape, strides and dtype at that node. Sizes are the matter of `dims`.
 

@@ -3,9 +3,8 @@
 is kept.
 
 Sizes grow and shrink, one input dimension alone or all that must move together; arguments, values, layouts and
-operators become
-others. What eager refuses alone is "tied". Where another pass has an edit for it, that is the probe: its answer may be
-known.
+operators become others. What eager refuses alone is "tied". Where another pass has an edit for it, that is the probe:
+its answer may be known.
 
 >>> propose(case)[1]
 ['0', 'probes size 8 9 0.0,1.0', 'dim', '{x}.shape[0], {y}.shape[0]', '8', '9']
@@ -35,10 +34,8 @@ SMALL_NUMBER = 4
 
 def propose(case: Live) -> list[list[str]]:
     """A row "names" with the canonical names (old, new, old, new, ...); then a row per probe: how soon it is worth a
-    query
-    ("0", "1"; "2": never, told where it is known; "-": there is none), edit, kind of part, name with nodes in braces,
-    value,
-    value tried.
+    query ("0", "1"; "2": never, told where it is known; "-": there is none), edit, kind of part, name with nodes in
+    braces, value, value tried.
     """
     return rows(case)
 

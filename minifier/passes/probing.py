@@ -3,8 +3,7 @@
 `probes.propose`.
 
 Only what eager takes; a part that eager refuses to change alone has a row with the priority "-". Runs eager many times,
-so only
-for small cases.
+so only for small cases.
 
 >>> rows(case)[1]
 ['0', 'switches config inductor cpp.simdlen', 'setting', 'inductor.cpp.simdlen', '1', 'its default']

@@ -3,8 +3,7 @@
 `torch.ones(1)`.
 
 Comes behind `dims`, which leaves ones. A vector stays a vector. What eager refuses, or what then has other numbers of
-elements,
-is not proposed, nor anything where sizes are symbols.
+elements, is not proposed, nor anything where sizes are symbols.
 
 >>> propose(case)
 [['ranks 1'], ['ranks 2']]

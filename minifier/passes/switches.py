@@ -1,9 +1,7 @@
 # pyright: basic
 """Switches: what holds for the whole case is turned off where it is on: dynamic sizes, gradients, autocast, inference
-mode, the
-regions of such modes, search for the fastest kernels, CUDA graphs; then autocast, where it must stay, takes its
-device's own
-dtype; at last every setting that is not as in a fresh process.
+mode, the regions of such modes, search for the fastest kernels, CUDA graphs; then autocast, where it must stay, takes
+its device's own dtype; at last every setting that is not as in a fresh process.
 
 >>> propose(case)
 [['switches static', 'switches grad', 'switches regions autocast'], ['switches dtype float16 bfloat16'], ['switches
@@ -63,8 +61,7 @@ def early(case: Live) -> list[str]:
 
 def propose(case: Live) -> list[list[str]]:
     """All of them at once, but dynamic sizes where `symbols` has tried that; settings all to what they are in a fresh
-    process,
-    then one by one.
+    process, then one by one.
     """
     first = [edit for edit in early(case) if edit != "switches static" or not symbols.propose(case)]
     if case.spec.stage in FULL_STAGES and case.spec.ambient.autocast:

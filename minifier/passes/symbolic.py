@@ -2,9 +2,8 @@
 """Fake values for a case that an edit changed: with the symbols that it had, at the numbers that its inputs have now.
 
 Symbols keep their names, ranges and the guards that still hold. One whose number is out of its range (a size of 1 has
-no symbol)
-becomes that number. Without symbols nothing is noted and sizes are those of the inputs. Must not run anything on real
-values.
+no symbol) becomes that number. Without symbols nothing is noted and sizes are those of the inputs. Must not run
+anything on real values.
 
 >>> renewed(case, changed, inputs, static={"s77"})
 Live(...)
@@ -67,8 +66,7 @@ def fake_mode(shape_env: ShapeEnv, *, static: bool = False) -> Any:
 
 def renewed(case: Live, gm: fx.GraphModule, inputs: list[Any], static: Collection[str] = ()) -> Live:
     """`gm` and `inputs`, made of the case's own, as a case. `static` are symbols that become numbers; inputs that were
-    one of
-    them become constants. Raises ValueError where the inputs do not agree on the number of a symbol.
+    one of them become constants. Raises ValueError where the inputs do not agree on the number of a symbol.
     """
     if not symbols_of(case):
         out = without_fakes(gm)

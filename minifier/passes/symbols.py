@@ -1,6 +1,6 @@
 """Symbols: sizes that the compiler was not told become the numbers that they were: all at once, which makes the case
-static, then
-those whose number the failure does not need to be open. The dimensions that stay symbolic are those that it needs.
+static, then those whose number the failure does not need to be open. The dimensions that stay symbolic are those that
+it needs.
 
 >>> propose(case)
 [['symbols s77', 'symbols s27']]

@@ -2,8 +2,7 @@
 beside another.
 
 Needs the names of the atoms: OUT/atoms.jsonl has them. For an older OUT they are told from the table of the original
-graph, and
-only believed where the result has the very same nodes. No torch.
+graph, and only believed where the result has the very same nodes. No torch.
 
 >>> atoms = Atoms.of_table(table)
 >>> [(line.sign, line.text) for line in difference(parsed("0-2"), parsed("0-1"), atoms)]

@@ -2,8 +2,7 @@
 query now.
 
 Takes the lines (docs/minify-events.md) of another process, and leaves out what it does not know; the process that
-minifies tells
-it its own events. Must not read files, decide anything or import torch.
+minifies tells it its own events. Must not read files, decide anything or import torch.
 
 >>> story = Story()
 >>> story.take({"event": "query", "queries": 1, "purpose": "sanity", "verdict": "same", "nodes": 53})

@@ -32,8 +32,7 @@ from .story import UNTOLD, Story
 
 State = Literal["starting", "running", "ended", "dead", "elsewhere", "unknown", "gone"]
 """dead: its process is gone and did not say how it ended; elsewhere: on another host, to be watched only; unknown: an
-old OUT
-that names no process; gone: the folder is not there any more."""
+old OUT that names no process; gone: the folder is not there any more."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 shows.
 
 The test is run as it is, in fresh processes, and once with torch's backend `eager`, where it has to pass. Must not
-overwrite
-anything, and must not claim what was not seen.
+overwrite anything, and must not claim what was not seen.
 
 >>> write_test(Path("small/repro.py"), signature, failure, Path("out")).rate                        # doctest: +SKIP
 '3 of 3 fresh processes'
@@ -40,8 +39,7 @@ NAME, TIMES = "test_repro.py", 3
 @dataclass(frozen=True)
 class Written:
     """The test, the file beside it, how many of how many runs of it failed, and whether it passes without the compiler
-    (None:
-    that cannot be asked)."""
+    (None: that cannot be asked)."""
 
     test: Path
     sidecar: Path | None
@@ -109,8 +107,7 @@ def write_test(
     torch.
 
     The first form that fails each time is kept, else the first. Raises UsageError where the file exists,
-    CannotExpressError for
-    a kind of failure that a test does not show.
+    CannotExpressError for a kind of failure that a test does not show.
     """
     test, beside = out / NAME, repro.with_suffix(".safetensors")
     if test.exists():

@@ -2,8 +2,7 @@
 an issue.
 
 Everything is decided by running programs in fresh processes (`verify`). Must not overwrite anything, and must not claim
-what
-was not seen: a program that does not fail is written with those words in the issue.
+what was not seen: a program that does not fail is written with those words in the issue.
 
 >>> report = emit_report(saved, Path("out"), signature=signature, rung="inductor", original=318)
 >>> report.rate
@@ -65,11 +64,10 @@ def emit_report(
     """Writes OUT/repro.py (and repro.safetensors when needed), OUT/issue.md and, on demand, OUT/artifacts.zip.
 
     `signature` is the failure to show, `original` the graph (or its number of nodes) that `saved` was minimised from.
-    `imports`
-    are modules to import first, which a repro imports too where it needs them. Takes `times` fresh processes, a few
-    more when the
-    plainest program does not fail. `bare`: a server of programs that was started before. `trusted`: the graph was just
-    written by us, so that its targets are known to be on the allow-list. Raises UsageError when a file exists.
+    `imports` are modules to import first, which a repro imports too where it needs them. Takes `times` fresh processes,
+    a few more when the plainest program does not fail. `bare`: a server of programs that was started before. `trusted`:
+    the graph was just written by us, so that its targets are known to be on the allow-list. Raises UsageError when a
+    file exists.
     """
     names = ["repro.py", "repro.safetensors", "issue.md", *(["artifacts.zip"] if with_artifacts else [])]
     taken = [name for name in names if (out / name).exists()]
@@ -126,8 +124,7 @@ def emit_report(
 
 def _checked(record: GraphRecord, imports: Sequence[str], where: str) -> bool:
     """Whether the graph has ops of these modules, which are imported here for that. Refuses whatever is off the
-    allow-list: what
-    follows runs the graph's own text as a program, with stand-ins if need be.
+    allow-list: what follows runs the graph's own text as a program, with stand-ins if need be.
     """
     needed = bool(imports and custom_ops.unregistered(record, where))
     if imports:

@@ -2,8 +2,8 @@
 not told.
 
 It must not import torch (versions come from package metadata and from the text of torch/version.py), must not start
-anything
-but `nvidia-smi` and `gcc --version`, and must not read any other environment variable than those of ALLOWED_VARIABLES.
+anything but `nvidia-smi` and `gcc --version`, and must not read any other environment variable than those of
+ALLOWED_VARIABLES.
 
 >>> versions_text(collect())          # doctest: +SKIP
 'PyTorch version: 2.13.0+cpu ...'

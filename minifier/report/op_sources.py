@@ -1,10 +1,8 @@
 """The registration of a custom operator as source, cut out of the module that registered it in this process.
 
 What is taken: the function under `torch.library.custom_op`, its `register_*` statements, and whatever those use, as
-long as that
-is torch, numpy or Python's own library. Nothing is guessed: a name that cannot be followed means no source. Must not
-import
-the user's module: it is asked for only where `--import` has done so.
+long as that is torch, numpy or Python's own library. Nothing is guessed: a name that cannot be followed means no
+source. Must not import the user's module: it is asked for only where `--import` has done so.
 
 >>> source_of("mine::scale").statements[0].splitlines()[0]                             # doctest: +SKIP
 '@torch.library.custom_op("mine::scale", mutates_args=())'
@@ -100,8 +98,7 @@ def _chain(body: Sequence[ast.stmt], line: int) -> list[list[ast.stmt]]:
 
 def _registers(statement: ast.stmt, own: str, name: str) -> bool:
     """Whether a statement registers something for the operator: `own.register_fake(...)`, `register_fake("name", ...)`,
-    or a
-    lowering or decomposition for `torch.ops.namespace.name`, by itself or in a list.
+    or a lowering or decomposition for `torch.ops.namespace.name`, by itself or in a list.
     """
     heads = getattr(statement, "decorator_list", [])
     heads = [*heads, *([statement.value] if isinstance(statement, ast.Expr) else [])]

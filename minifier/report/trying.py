@@ -1,14 +1,10 @@
 """Finds the plainest program that shows a failure, by running programs in fresh processes, and counts how often it
-shows it.
-One of the runs that count begins with nothing imported, as a user's does.
+shows it. One of the runs that count begins with nothing imported, as a user's does.
 
 From the plainest to the most faithful: `torch.compile`, Inductor's inner compiler, the entry where the recording was
-taken; each
-with seeded inputs before recorded ones. The chosen program must end with 0 when it is run with --without-fault. What
-earlier
-processes said of it is kept beside the case: `report` after `minify` need not ask again. Must not write anything but
-that note,
-must not guess which program fails, and must not import torch.
+taken; each with seeded inputs before recorded ones. The chosen program must end with 0 when it is run with
+--without-fault. What earlier processes said of it is kept beside the case: `report` after `minify` need not ask again.
+Must not write anything but that note, must not guess which program fails, and must not import torch.
 
 >>> [(script.entry, script.way) for script in candidates(case)]                        # doctest: +SKIP
 [('torch.compile', 'seeded'), ('compile_fx_inner', 'seeded'), ('as recorded', 'seeded')]
@@ -196,8 +192,7 @@ def on_gpu(case: ReproFacts) -> ReproFacts:
     is.
 
     Stock torch cannot interpret Inductor's kernels, so the program runs them. Where it was written there may be no GPU;
-    then it
-    says that it cannot tell, and nobody has seen it fail.
+    then it says that it cannot tell, and nobody has seen it fail.
     """
     if case.rung != RUNG:
         return case
@@ -213,8 +208,7 @@ class Memo(msgspec.Struct, kw_only=True):
     """Exit codes of the processes, and what each stock backend gave.
 
     It holds only for the very same program on the very same machine set-up: its key is a hash of both. Anything else, a
-    damaged
-    note included, is as if there were none; `report` still runs the program once more itself.
+    damaged note included, is as if there were none; `report` still runs the program once more itself.
     """
 
     key: str
@@ -238,8 +232,7 @@ class Memo(msgspec.Struct, kw_only=True):
 
 def search(case: ReproFacts, asked: ReportRuns) -> ChosenProgram:
     """Runs candidates, plainest first, until one shows the failure and, without the fault, does not; of that one
-    `times` runs are
-    done. Where none does both, it is the first that shows it.
+    `times` runs are done. Where none does both, it is the first that shows it.
 
     Raises CannotExpressError where there is no program.
     """
@@ -338,8 +331,7 @@ def _narrowed(found: ChosenProgram, asked: ReportRuns) -> ChosenProgram:
 
 def tried(script: Script, asked: ReportRuns, known: Memo | None = None) -> ChosenProgram:
     """The runs that are asked for, those known from earlier counted, and what the stock backends give. One run where
-    that one
-    shows nothing.
+    that one shows nothing.
 
     All begin at once, as the cores allow: mostly the first program shows the failure.
     """

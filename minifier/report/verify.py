@@ -2,12 +2,9 @@
 fail.
 
 The processes get an environment by allow-list, an empty working folder and no recorder. A private cache starts as a
-copy of the
-toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), never with a compiled graph or kernel of
-the case.
-With a `bare` fork server a run is a child of a Python that has imported torch and nothing of ours: the runs then share
-that
-import and the seed of Python's hashes, and still no cache, folder or compiled thing.
+copy of the toolchain probes (vector instruction sets of this CPU, 12 to 30 s otherwise), never with a compiled graph or
+kernel of the case. With a `bare` fork server a run is a child of a Python that has imported torch and nothing of ours:
+the runs then share that import and the seed of Python's hashes, and still no cache, folder or compiled thing.
 
 >>> verify(Path("out/repro.py"), times=3).rate
 '3 of 3 fresh processes'
@@ -121,10 +118,9 @@ def run_command(
     """Any command in such a process; `after` may read what it left in its working folder before that vanishes.
 
     `seed` is a folder of toolchain probes to begin the private cache with; None: the cache starts empty. `path`:
-    folders where it
-    finds modules beside torch. Setting `stop` from another thread ends it at once. With a `bare` server it begins
-    there, with
-    torch imported. `wall`: mechanisms of the wall that it is behind (see `isolation.wall`), as `bare` is.
+    folders where it finds modules beside torch. Setting `stop` from another thread ends it at once. With a `bare`
+    server it begins there, with torch imported. `wall`: mechanisms of the wall that it is behind (see
+    `isolation.wall`), as `bare` is.
     """
     with owned("graphdbg-verify-") as scratch:
         cache, tmp, cwd, home = (scratch / name for name in ("cache", "tmp", "cwd", "home"))

@@ -1,6 +1,5 @@
 """F. Other axes: edits of a small case, all at once, then binary search for the exceptions; a pass is asked until it
-has no more.
-Of the outputs of a finished case those go that its failure does not need.
+has no more. Of the outputs of a finished case those go that its failure does not need.
 
 >>> exhaust(engine, state, propose)
 Candidate(...)
@@ -38,8 +37,7 @@ def exhaust(
     engine: Engine, state: Candidate, propose: Callable[[Candidate], list[list[str]]], *, plainer: bool = False
 ) -> Candidate:
     """The case after all that one pass proposes, in rounds; no edit is tried twice. `plainer`: what it leaves is taken
-    for the
-    best case though it may be larger.
+    for the best case though it may be larger.
     """
     tried: set[str] = set()
     for _ in range(ROUNDS):
@@ -59,8 +57,7 @@ def drop_outputs(engine: Engine, state: Candidate, outputs: Sequence[int], loose
     stays.
 
     Sinks are needed (what nothing reads and nothing returns is dead), so only outputs that are read as well, and items
-    of a
-    multi-output op, are proposed: all at once, then one by one.
+    of a multi-output op, are proposed: all at once, then one by one.
     """
     if len(outputs) < 2 or not loose:
         return state

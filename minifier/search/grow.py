@@ -1,16 +1,12 @@
 """C. Anchored reduction: from the last needed atom on, the others one after the other, nearest first.
 
 What is left is ordered by distance to the atoms known to be needed; the smallest failing prefix of that order ends with
-another
-needed atom, and everything after it is dropped. The search for it asks first where the next one is likely: that none is
-needed
-is likeliest, then near ones (an atom at place k with a chance of about 1 / k), and all alike once the failure is known
-not to be
-local. An atom of chance p costs about log2(1 / p) queries, so m scattered atoms of n cost about m * log2(n), those of a
-chain
-few after the first. Two needed atoms that are not neighbours are joined by the cheapest dependence path first; atoms on
-it that
-can be bypassed (an input has the same shape) cost nothing and are bypassed at once.
+another needed atom, and everything after it is dropped. The search for it asks first where the next one is likely: that
+none is needed is likeliest, then near ones (an atom at place k with a chance of about 1 / k), and all alike once the
+failure is known not to be local. An atom of chance p costs about log2(1 / p) queries, so m scattered atoms of n cost
+about m * log2(n), those of a chain few after the first. Two needed atoms that are not neighbours are joined by the
+cheapest dependence path first; atoms on it that can be bypassed (an input has the same shape) cost nothing and are
+bypassed at once.
 """
 
 from __future__ import annotations

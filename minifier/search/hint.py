@@ -1,9 +1,8 @@
 """A. Hints: small balls round atoms that the failure itself names.
 
 A failure names an operator more often than a node: of atoms with the same label and surroundings (Weisfeiler-Lehman
-classes)
-the first stands for all. A right hint finds one op in one query, its neighbourhood in two to four; a wrong one costs
-as many tiny queries as there are SIZES.
+classes) the first stands for all. A right hint finds one op in one query, its neighbourhood in two to four; a wrong one
+costs as many tiny queries as there are SIZES.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """E. Polish: bypass, or cut, each atom until none can go.
 
 Every cut is proposed; those that must pass, because they are parts of what passed, cost no query while the failure is
-monotone.
-So a case that the reduction left is certified minimal by the few cuts that it did not try. Of a flaky or non-monotone
-failure
-each is asked.
+monotone. So a case that the reduction left is certified minimal by the few cuts that it did not try. Of a flaky or
+non-monotone failure each is asked.
 """
 
 from __future__ import annotations

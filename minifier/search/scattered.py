@@ -2,12 +2,10 @@
 them.
 
 The prefixes that a search at single atoms would ask are nearly as large as the graph; with chunks the case shrinks
-soon, at the
-same number of queries. The last needed chunk ends the smallest failing prefix; with it fixed, the next one is found
-among
-those before it, until the found ones fail alone. Then every chunk is known to hold a needed atom, and each is
-bisected with the others fixed (generalised binary splitting: Hwang, A method for detecting all defective members in a
-population by group testing, 1972).
+soon, at the same number of queries. The last needed chunk ends the smallest failing prefix; with it fixed, the next one
+is found among those before it, until the found ones fail alone. Then every chunk is known to hold a needed atom, and
+each is bisected with the others fixed (generalised binary splitting: Hwang, A method for detecting all defective
+members in a population by group testing, 1972).
 """
 
 from __future__ import annotations

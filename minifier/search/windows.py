@@ -1,22 +1,15 @@
 """B. Windows: the last atom that the failure needs, by bisection over stretches of the graph.
 
 Most failures live in one neighbourhood, and consecutive atoms are neighbours. So instead of all that lies before a
-place, as a
-search for the smallest failing prefix would ask, a stretch is asked that begins a margin before it: as many queries,
-each on
-a small graph. The margin is REACH times the length that most edges do not exceed. A stretch that passes may mean that
-the
-failure lies further on, or that it needs something before the stretch. After DOUBTS such answers one query settles it;
-if it
-passes, the failure is not local.
+place, as a search for the smallest failing prefix would ask, a stretch is asked that begins a margin before it: as many
+queries, each on a small graph. The margin is REACH times the length that most edges do not exceed. A stretch that
+passes may mean that the failure lies further on, or that it needs something before the stretch. After DOUBTS such
+answers one query settles it; if it passes, the failure is not local.
 
 Networks repeat a block, and what fails for one copy mostly fails for all. So the first atom of its kind, and the first
-with its
-surroundings (Weisfeiler-Lehman classes), is likelier the last needed one than its copies: KIND and SURROUNDINGS of the
-weight lie
-on these, HINTED on atoms that the failure names, the rest on all alike, and the bisection is by weight. A failure in
-every layer
-is found in the first one.
+with its surroundings (Weisfeiler-Lehman classes), is likelier the last needed one than its copies: KIND and
+SURROUNDINGS of the weight lie on these, HINTED on atoms that the failure names, the rest on all alike, and the
+bisection is by weight. A failure in every layer is found in the first one.
 """
 
 from __future__ import annotations

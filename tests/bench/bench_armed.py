@@ -4,13 +4,10 @@ size.
     python tests/bench/bench_armed.py [--steps 200] [--recompiles 1000] [--cuda]
 
 Two copies of each model are compiled, one before `arm()` and one after it, and take their steps in turns: noise hits
-both.
-Prints the ratio of the cheapest quarters, which noise touches less than medians; the microseconds that are added to one
-step, measured by themselves (what begins and ends a call, on the step's own inputs) over the step; the seconds of
-recording
-over those of compiling; and the bytes of the ring after that many recompiles. Bars: 0.005 of a step, 0.03 of compile
-time,
-64 MB.
+both. Prints the ratio of the cheapest quarters, which noise touches less than medians; the microseconds that are added
+to one step, measured by themselves (what begins and ends a call, on the step's own inputs) over the step; the seconds
+of recording over those of compiling; and the bytes of the ring after that many recompiles. Bars: 0.005 of a step, 0.03
+of compile time, 64 MB.
 """
 
 from __future__ import annotations
@@ -86,8 +83,7 @@ def stepping(
 
 def alone(name: str, calls: int = 200) -> float:
     """Seconds that the graphs of the last step add to it: their calls are begun and ended with nothing between, spread
-    over the
-    time that the steps would take, as what may be done rests on the time that has gone by."""
+    over the time that the steps would take, as what may be done rests on the time that has gone by."""
     session = armed()
     assert session is not None and session.calls is not None, name
     took, other = list[float](), torch.randn(512, 512)

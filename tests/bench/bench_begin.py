@@ -3,11 +3,9 @@
     python tests/bench/bench_begin.py "python prog.py" ["python other.py"] [--graphdbg PATH,PATH] [--max-time 60]
 
 Records each program and minifies its run twice: with nothing judged before, and after a `triage` of the run. Prints
-seconds until
-the first query of the search over the seconds of one compile and first run of the failing graph (`replay`), measured
-between the
-two. `--graphdbg` names the commands of several trees, for before and after. Exits with 1 where a run has no failing
-graph.
+seconds until the first query of the search over the seconds of one compile and first run of the failing graph
+(`replay`), measured between the two. `--graphdbg` names the commands of several trees, for before and after. Exits with
+1 where a run has no failing graph.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@ seconds, ratios.
     python tests/bench/bench_bisect.py [--faults planted_joint_pass,...] [--cli]
 
 Both begin cold: ours with the start of its fork server, stock with `import torch`. Stock is
-`CompilerBisector.do_bisect` on the
-model in one process; with --cli also `python -m torch._inductor.compiler_bisector run`, a process per probe. Each has
-an Inductor
-cache folder as the user's with one file in it, and what became of that is told."""
+`CompilerBisector.do_bisect` on the model in one process; with --cli also `python -m torch._inductor.compiler_bisector
+run`, a process per probe. Each has an Inductor cache folder as the user's with one file in it, and what became of that
+is told."""
 
 from __future__ import annotations
 

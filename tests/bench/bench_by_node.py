@@ -3,10 +3,8 @@
     python tests/bench/bench_by_node.py [--only NAME,NAME] [--cache FOLDER] [--tell]
 
 Prints a line for each case: the planted node or pattern, what was named, compiles and their bound, operations, seconds.
-Exits
-with 1 when fewer than 19 of 20 are named or a bound is exceeded. Takes minutes. The faults are modules of
-tests/toolkit/planted,
-imported in the children; what they are about is handed over by a module written for each case.
+Exits with 1 when fewer than 19 of 20 are named or a bound is exceeded. Takes minutes. The faults are modules of
+tests/toolkit/planted, imported in the children; what they are about is handed over by a module written for each case.
 """
 
 from __future__ import annotations

@@ -4,12 +4,9 @@ defaults?
     python tests/bench/bench_cases.py [--cases 001,004] [--where alone,middle] [--keep FOLDER]
 
 Prints a row for each case, alone and in the middle of a model of about 300 nodes: graphs recorded, the rung that
-`triage` names
-(! where it is another than the known one), nodes of the failing graph before and after, whether the known core is left,
-how many
-of three clean processes with torch alone show the repro's failure, queries, seconds. Exits with 1 when a row is not
-good. Takes a
-minute or two a row.
+`triage` names (! where it is another than the known one), nodes of the failing graph before and after, whether the
+known core is left, how many of three clean processes with torch alone show the repro's failure, queries, seconds. Exits
+with 1 when a row is not good. Takes a minute or two a row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Whether the compile path generates the code that stock Inductor generates: twenty models, training and inference,
-static and
-dynamic.
+static and dynamic.
 
     python tests/bench/bench_compile_fx.py [--models a,b] [--modes train,infer,train-dynamic,infer-dynamic]
         the table: code generation alone, no C++ build; exit 1 on a difference
@@ -10,10 +9,8 @@ dynamic.
     ... --list        the models, with what each is
 
 Compared are the wrapper and the kernels of every graph, and what torch's caches keep beside them (sizes, strides,
-guards,
-counters, the post-grad graph). Timing-dependent choices (max-autotune, benchmarks of fusion and padding) are off on
-both sides by
-default.
+guards, counters, the post-grad graph). Timing-dependent choices (max-autotune, benchmarks of fusion and padding) are
+off on both sides by default.
 """
 
 from __future__ import annotations

@@ -4,11 +4,9 @@ one run.
     python tests/bench/bench_cudagraphs.py [--repeats 100] [--models small,mlp,wide]
 
 small: 120 kernels of 32 × 32, bound by launches; mlp: 30 layers of 256, sixteen rows; wide: two matrix products of 4096
-×
-4096, bound by the GPU, where a recording can win nothing. Median milliseconds of a call with synchronisation, in rounds
-in which ours and stock's take turns. Results are held against eager. Prints the ratio to the same way without graphs,
-and
-ours to stock's. Caches are off.
+× 4096, bound by the GPU, where a recording can win nothing. Median milliseconds of a call with synchronisation, in
+rounds in which ours and stock's take turns. Results are held against eager. Prints the ratio to the same way without
+graphs, and ours to stock's. Caches are off.
 """
 
 from __future__ import annotations

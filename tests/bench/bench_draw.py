@@ -4,11 +4,9 @@ Graphviz).
     python tests/bench/bench_draw.py [--whole 300 1000 3000] [--large 10000 100000] [--limit 120] [--keep FOLDER]
 
 Graphs are made up: transformers' layers. Each line is one size: seconds and size of either SVG, and the ratio. The
-stock picture
-is laid out in a process with a time limit; where that is reached, the ratio is a lower bound. Ours is timed as a user
-sees it: a
-fresh process of `graphdbg draw`, without `dot` on PATH. The bars: 10 s and 2 MB at 10,000 nodes. Exits with 1 when one
-is missed.
+stock picture is laid out in a process with a time limit; where that is reached, the ratio is a lower bound. Ours is
+timed as a user sees it: a fresh process of `graphdbg draw`, without `dot` on PATH. The bars: 10 s and 2 MB at 10,000
+nodes. Exits with 1 when one is missed.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ processes.
 
 Prints a row for each: the stage of the graph, nodes before and after, queries, the largest size that is left, lines of
 repro.py, how often it showed the failure, seconds of each step, and what is not as it must be. Exits with 1 where
-something
-is not. A case takes a minute or two on a quiet machine.
+something is not. A case takes a minute or two on a quiet machine.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@ own start.
     python tests/bench/bench_looking.py [--graphs 1000] [--nodes 10000] [--repeat 5] [--keep FOLDER]
 
 The run and its graphs are made up, without torch. Each line gives the median and the best of some runs of a fresh
-process, as a
-ratio to `python -c pass` and to `python -c "import json"` measured in between, and the bar where there is one (for the
-sizes
-above), which the best run has to meet: other work on the machine only ever adds. Exits with 1 when a bar is missed.
+process, as a ratio to `python -c pass` and to `python -c "import json"` measured in between, and the bar where there is
+one (for the sizes above), which the best run has to meet: other work on the machine only ever adds. Exits with 1 when a
+bar is missed.
 """
 
 from __future__ import annotations

@@ -3,12 +3,9 @@
     python tests/bench/bench_many_compiles.py [--graphs 60] [--backends inductor,aot_eager] [--cold]
 
 Each compiles the same functions of three operators, a new one each time, forward and backward, with torch's caches of
-graphs
-off in both. Kernels are warm (the first process fills the cache), or with --cold each has an empty cache. Seconds of
-the
-processor (children included), which a busy machine leaves nearly as they are, and of the clock, where waiting for the
-disk shows;
-the end of the recording is counted too.
+graphs off in both. Kernels are warm (the first process fills the cache), or with --cold each has an empty cache.
+Seconds of the processor (children included), which a busy machine leaves nearly as they are, and of the clock, where
+waiting for the disk shows; the end of the recording is counted too.
 """
 
 from __future__ import annotations
@@ -101,8 +98,7 @@ class Child:
 
 def measured(backend: str, graphs: int, work: Path, *, cold: bool) -> list[tuple[float, float, float]]:
     """Of the processor, and of the clock: seconds of all compiles not recorded, and recorded with the end; the median
-    of the
-    ratios of pairs."""
+    of the ratios of pairs."""
     work.mkdir()
     if not cold:
         child = Child("-", backend, work / "cache")

@@ -4,13 +4,10 @@ missed.
     python tests/bench/bench_minifier.py [--sizes 200,500,5000] [--kinds "1 op,far pair"] [--seeds 5] [--limit 3000]
 
 A planted bug is a set of nodes: a candidate fails while it computes all of them, joined as in the original (a long
-path: while
-its end depends on its start). The peer is stopped by an exception from the predicate after `--limit` calls; its count
-then stands for at least so many. Where ours ends with fewer nodes it may hold more input bytes; such cases are listed,
-and count
-as missed only where the nodes are equal. "compiled relu" (not in the default) compiles each candidate with Inductor's
-own planted
-fault and compares numbers: minutes on a large graph.
+path: while its end depends on its start). The peer is stopped by an exception from the predicate after `--limit` calls;
+its count then stands for at least so many. Where ours ends with fewer nodes it may hold more input bytes; such cases
+are listed, and count as missed only where the nodes are equal. "compiled relu" (not in the default) compiles each
+candidate with Inductor's own planted fault and compares numbers: minutes on a large graph.
 """
 
 from __future__ import annotations

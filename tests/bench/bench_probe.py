@@ -6,18 +6,14 @@ by side.
 
 Ours is the whole command `graphdbg minify` as a user types it: start of Python, fork server, sanity, search in isolated
 children, verification, repro.py with its fresh processes. Torch's is one process that imports torch, makes the graph
-and
-runs functorch.compile.minifier in process, without isolation, with the predicates of torch's own repro scripts. Wall
-and CPU
-seconds are those of the whole process tree. For ours two wall times are told: until the case is verified three times,
-which is
-what is held against torch's, and until repro.py was written and run three times, too, which torch's never does.
+and runs functorch.compile.minifier in process, without isolation, with the predicates of torch's own repro scripts.
+Wall and CPU seconds are those of the whole process tree. For ours two wall times are told: until the case is verified
+three times, which is what is held against torch's, and until repro.py was written and run three times, too, which
+torch's never does.
 
 Caches: "cold" gives each run an empty TORCHINDUCTOR_CACHE_DIR, TMPDIR and XDG_CACHE_HOME of its own (the last holds our
-seed of
-toolchain probes); "warm" gives each a copy of one set in which a small function was compiled once by torch and by us.
-Exits 1
-where a bar is missed: at most 20 queries to 3 nodes, no more input bytes than torch's, less wall time.
+seed of toolchain probes); "warm" gives each a copy of one set in which a small function was compiled once by torch and
+by us. Exits 1 where a bar is missed: at most 20 queries to 3 nodes, no more input bytes than torch's, less wall time.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ over seeds.
     3]
 
 With `--jobs` the rounds are told, too: how often all workers were waited for. `--stock N` drives
-functorch.compile.minifier over
-an FX graph of the same shape with the same predicate, for N seeds, at most `--limit` calls each (minutes).
+functorch.compile.minifier over an FX graph of the same shape with the same predicate, for N seeds, at most `--limit`
+calls each (minutes).
 """
 
 from __future__ import annotations

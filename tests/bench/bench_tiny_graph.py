@@ -3,11 +3,9 @@
     python tests/bench/bench_tiny_graph.py OLD/graphdbg [--rounds 40]
 
 Three processes compile the same function of three nodes again and again, with warm kernels and torch's caches of graphs
-off, one
-compile each in turn: not recorded, recorded by this checkout, recorded by the other one. Cost: the median recorded
-compile less
-the median plain one, and the same with the end of the recording (files that are written late) shared among the
-compiles.
+off, one compile each in turn: not recorded, recorded by this checkout, recorded by the other one. Cost: the median
+recorded compile less the median plain one, and the same with the end of the recording (files that are written late)
+shared among the compiles.
 """
 
 from __future__ import annotations

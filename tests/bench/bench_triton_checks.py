@@ -4,8 +4,7 @@
 
 Each graph is compiled once; runs alternate and the fastest of each kind counts. "Triton's own" is the interpreter of
 TRITON_INTERPRET=1 in a process of its own, on the same arguments, run once, of the kernels that it can run in 20 s: it
-has no
-library functions.
+has no library functions.
 """
 
 from __future__ import annotations

@@ -4,17 +4,12 @@ same cells.
     python tests/bench/bench_tui.py [--nodes 1000 10000 100000] [--repeat 5] [--keys 150] [--keep FOLDER] [--no-peer]
 
 Every number comes from a fresh process in a pseudo-terminal of its own, whose output is read as a terminal does: from
-the key
-(put into the queue where the terminal's would come) to the end of the `App._display` in which what it does can be seen.
-"open" is
-from the first line of the program (the interpreter is up, nothing of ours is imported) to rows. Bars, for 100,000
-nodes: the best
-"open" below 0.5 s, the 99th percentile of keys below 50 ms at 160x50 and at 250x80, less than 250 MB of memory, no
-torch
-imported. Exits with 1 when one is missed. "settled" is when the last slice of a filter is shown; keys are answered
-meanwhile. The
-CPU time is told, too: it is what the time would be on a machine that has nothing else to do (plus textual's 60 paints a
-second).
+the key (put into the queue where the terminal's would come) to the end of the `App._display` in which what it does can
+be seen. "open" is from the first line of the program (the interpreter is up, nothing of ours is imported) to rows.
+Bars, for 100,000 nodes: the best "open" below 0.5 s, the 99th percentile of keys below 50 ms at 160x50 and at 250x80,
+less than 250 MB of memory, no torch imported. Exits with 1 when one is missed. "settled" is when the last slice of a
+filter is shown; keys are answered meanwhile. The CPU time is told, too: it is what the time would be on a machine that
+has nothing else to do (plus textual's 60 paints a second).
 """
 
 from __future__ import annotations

@@ -4,12 +4,10 @@ now.
     python tests/bench/bench_tui_tasks.py [--only WORD]
 
 Two small runs are recorded: one whose kernel does not compile, and one that is silently wrong (Inductor's own test bug
-of relu).
-Each task is done with the keys that a person would press, and is over when what it is about is seen; words that are
-typed count
-nothing. "before" is the workbench of commit 5040f9e, whose keys were counted and whose times were taken with the same
-kind of
-graphs. Exits with 1 where a task is not done, or needed more than two keys and needs more than half of them now.
+of relu). Each task is done with the keys that a person would press, and is over when what it is about is seen; words
+that are typed count nothing. "before" is the workbench of commit 5040f9e, whose keys were counted and whose times were
+taken with the same kind of graphs. Exits with 1 where a task is not done, or needed more than two keys and needs more
+than half of them now.
 """
 
 from __future__ import annotations

@@ -4,10 +4,8 @@ one run.
     python tests/bench/bench_wall.py [--rounds 30] [--seconds 60]
 
 Prints the median of the ratios of neighbours, for the whole question (as a command waits for it) and for the start of a
-server.
-The case is one that was not recorded here; without the wall it is vouched for. A trusted question has no wall to pay
-for: what
-finding that out takes is printed.
+server. The case is one that was not recorded here; without the wall it is vouched for. A trusted question has no wall
+to pay for: what finding that out takes is printed.
 """
 
 from __future__ import annotations

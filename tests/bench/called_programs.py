@@ -2,8 +2,7 @@
 them.
 
 A case's `fault` is a module of tests/toolkit/planted, or the text of one: it lies beside the program, which imports it
-as
-`fault`.
+as `fault`.
 """
 
 from __future__ import annotations

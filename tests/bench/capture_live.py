@@ -2,10 +2,9 @@
 computes.
 
 The reference of a graph is that very graph, copied when the compiler was given it, run node by node in the recording
-process,
-in the state of the program at that moment, on clones of the real inputs, under seed 0. A graph that does not run by
-itself gets
-the real inputs of those that run in its place, by name. Run by capture_matrix.py in a process of its own.
+process, in the state of the program at that moment, on clones of the real inputs, under seed 0. A graph that does not
+run by itself gets the real inputs of those that run in its place, by name. Run by capture_matrix.py in a process of its
+own.
 
     python tests/bench/capture_live.py FOLDER NAME...
 """

@@ -6,8 +6,7 @@ the same.
     python tests/bench/capture_matrix.py --write docs/capture-matrix.md
 
 A batch of programs is recorded in one process and loaded in another. A cell holds when all graphs of the program at
-that stage
-do; every cell that does not has its reason below the table. Exit code: 0 all rows hold whole, 1 some do not.
+that stage do; every cell that does not has its reason below the table. Exit code: 0 all rows hold whole, 1 some do not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The programs of the capture matrix, one line each: name, kind, builder, what is run.
 
 Builders lie in capture_hops, capture_shapes, capture_values, capture_models and capture_ranks. A builder gives
-(function or
-module, arguments); it is compiled and run in training, without gradients, or captured by `toolkit.capture`.
+(function or module, arguments); it is compiled and run in training, without gradients, or captured by
+`toolkit.capture`.
 
 >>> PROGRAMS["cond"].run()
 """
@@ -43,13 +43,10 @@ STAGES_OF = {
 @dataclass(frozen=True)
 class Program:
     """`mode`: "train", "infer", "joint_graph" | "inference_graph" of toolkit.capture, or "save_graph" for what
-    torch.compile does
-    not let through to a compiler: traced by torch.fx; "backward": nothing is compiled, and the backward recorded.
-    `ranks`: above
-    1, run by torchrun. `known`: why a row does not hold, in the words of the page. `imports`: a module that a replay
-    has to
-    import first, for the custom operators it registers. `whole`: Dynamo makes one graph of it. `dynamo`: settings of
-    its own."""
+    torch.compile does not let through to a compiler: traced by torch.fx; "backward": nothing is compiled, and the
+    backward recorded. `ranks`: above 1, run by torchrun. `known`: why a row does not hold, in the words of the page.
+    `imports`: a module that a replay has to import first, for the custom operators it registers. `whole`: Dynamo makes
+    one graph of it. `dynamo`: settings of its own."""
 
     name: str
     kind: str

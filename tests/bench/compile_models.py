@@ -2,8 +2,7 @@
 dimension.
 
 A model is `make(size) -> (module, inputs)`; `dynamic` says which dimension of which input has that size. The first ten
-are here,
-the others in `compile_models_more.py`. Must not compile anything.
+are here, the others in `compile_models_more.py`. Must not compile anything.
 
 >>> module, inputs = MODELS["gpt_block"].make(8)
 >>> MODELS["gpt_block"].dynamic

@@ -7,14 +7,10 @@ run.
     python tests/bench/emit_matrix.py --rung inductor -j 4
 
 The failure is planted: each repro asks for an exception that nothing raises, so that one that works ends with 0 ("gone:
-it
-compiles and runs"), having run eagerly and compiled; one that cannot tell ends with 2. A program runs in a process with
-torch
-alone, under the stock backend that stands for the rung (nop: "aot_eager", which runs the traced graph and makes no
-kernels).
-A cell is "runs", "stub" (it runs, with a stand-in for what nobody can import), "says" (no program, and a sentence why)
-or
-"broken". Exit code: 0.
+it compiles and runs"), having run eagerly and compiled; one that cannot tell ends with 2. A program runs in a process
+with torch alone, under the stock backend that stands for the rung (nop: "aot_eager", which runs the traced graph and
+makes no kernels). A cell is "runs", "stub" (it runs, with a stand-in for what nobody can import), "says" (no program,
+and a sentence why) or "broken". Exit code: 0.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 matrices share.
 
 A repro asks for an exception that nothing raises, so that one that works ends with 0 ("gone: it compiles and runs"),
-having run
-eagerly and compiled; one that cannot tell ends with 2. It runs in a process with torch alone.
+having run eagerly and compiled; one that cannot tell ends with 2. It runs in a process with torch alone.
 
 >>> judged(Cell("cond", "dynamo"), saved, bare, "nop", None).word
 'runs'
@@ -43,8 +42,7 @@ WIDTH = 130
 @dataclass
 class Cell:
     """What became of one graph: "runs", "stub" (it runs, with a stand-in for what nobody can import), "says" (no
-    program, and a
-    sentence why) or "broken"."""
+    program, and a sentence why) or "broken"."""
 
     program: str
     stage: str

@@ -4,12 +4,10 @@ alone.
     python tests/bench/healthy_calls.py [--only 'gan|vae'] [--rows FILE] [--backend inductor] [--jobs N] [--table]
 
 Each program (healthy_programs.py) runs alone and then beside its calls; its output ends with a digest of its weights. A
-row per
-program is appended; resumable. The cost of a call is what all its rungs took, copying and comparing included, divided
-by what its
-forward and backward take uncompiled, for the calls in which nothing was compiled. --table runs nothing and prints the
-page
-docs/healthy-programs.md. HEALTHY_DEVICE=cuda in the environment: the programs make their tensors there.
+row per program is appended; resumable. The cost of a call is what all its rungs took, copying and comparing included,
+divided by what its forward and backward take uncompiled, for the calls in which nothing was compiled. --table runs
+nothing and prints the page docs/healthy-programs.md. HEALTHY_DEVICE=cuda in the environment: the programs make their
+tensors there.
 """
 
 from __future__ import annotations
@@ -61,8 +59,7 @@ def ran(words: list[str], folder: Path, backend: str, port: int, limit_s: float 
 
 def costs(folder: Path) -> list[dict[str, Any]]:
     """Of each call in which nothing was compiled: eager's forward and backward in seconds, all that its rungs took
-    divided by
-    that, and each rung's share."""
+    divided by that, and each rung's share."""
     last: dict[str, dict[str, Any]] = {}
     for file in sorted(folder.rglob("calls.jsonl")):
         for line in file.read_text().splitlines():

@@ -2,8 +2,7 @@
 the CPU.
 
 A program is `make()` -> (callable, list of argument tuples to call it with, whether to run a backward). The second and
-later
-argument tuples of a program with other sizes make it compile with dynamic shapes.
+later argument tuples of a program with other sizes make it compile with dynamic shapes.
 
 >>> function, calls, train = PROGRAMS["lstm"]()
 """

@@ -7,13 +7,10 @@ torch alone.
     python tests/bench/minify_matrix.py --stages all --write docs/minify-matrix.md
 
 The rung refuses each graph that holds the program's most special operator (a higher-order one, a custom one, a
-collective, a
-draw, a write, a rare dtype; else one of a seed); a symbolic program's must have a symbolic size. `graphdbg.minify`
-reduces the
-case twice: as `graphdbg minify --import` does, all axes, each query in a child; and with the same question as a
-callable. The
-repro of the first result is written and run as in emit_matrix.py (see `emitted` for the words). "cannot": not minified,
-and why.
+collective, a draw, a write, a rare dtype; else one of a seed); a symbolic program's must have a symbolic size.
+`graphdbg.minify` reduces the case twice: as `graphdbg minify --import` does, all axes, each query in a child; and with
+the same question as a callable. The repro of the first result is written and run as in emit_matrix.py (see `emitted`
+for the words). "cannot": not minified, and why.
 """
 
 from __future__ import annotations

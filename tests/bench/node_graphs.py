@@ -1,6 +1,5 @@
 """Graphs of 500 and more operations for bench_by_node, small in every dimension: transformers forward and backward,
-deep nets
-with several activations, a recurrent net, a convolutional one. Made without the recorder.
+deep nets with several activations, a recurrent net, a convolutional one. Made without the recorder.
 
 >>> gm, inputs, stage = GRAPHS["transformer_forward"]()
 """

@@ -3,8 +3,8 @@
     python tests/bench/open_page.py page.html [--dark] [--size 1400x900] [--picture page.png] [--type KEYS]
 
 KEYS as a person would press them after the checks, e.g. "/relu<Enter>jj": <Enter>, <Esc> and letters. Exits with 1
-where a check
-fails: first paint after a second, a request to anywhere else, an error of the script, a key without effect.
+where a check fails: first paint after a second, a request to anywhere else, an error of the script, a key without
+effect.
 """
 
 from __future__ import annotations

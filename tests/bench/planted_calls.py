@@ -6,8 +6,7 @@
 
 Faults in graphs have to be named to function, call, rung and op; those around them to function, line, value and layer
 (called_programs.py). --minify pastes the line that triage prints next. --table runs nothing. --device: the programs
-make their
-tensors there; faults of the C++ backend are left out elsewhere than on the CPU.
+make their tensors there; faults of the C++ backend are left out elsewhere than on the CPU.
 """
 
 from __future__ import annotations

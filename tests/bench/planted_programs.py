@@ -1,8 +1,7 @@
 """One training step of a small model under a planted fault: `python planted_programs.py MODEL MODULE`.
 
 Six models; each has what the faults are planted in: tanh, silu, relu, an input that is written, a backward; dropout
-where
-DROPOUT says how much.
+where DROPOUT says how much.
 """
 
 from __future__ import annotations

@@ -6,10 +6,8 @@ resumable.
                                          [--table]
 
 14 kinds of fault x 6 models (planted_programs.py). The run is minified by `minify RUN --import FAULT --max-time 60`. A
-repro is
-run three times by `python -I` with graphdbg not importable, and once with --without-fault. Cases are asked for along
-the
-diagonals, so that what was run so far is a fair part of all. --table runs nothing and prints the page
+repro is run three times by `python -I` with graphdbg not importable, and once with --without-fault. Cases are asked for
+along the diagonals, so that what was run so far is a fair part of all. --table runs nothing and prints the page
 docs/planted-repros.md.
 """
 

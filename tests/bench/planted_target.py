@@ -1,8 +1,7 @@
 """A planted crash of a compiler: a rung refuses every graph that holds an operator, nested graphs included.
 
 `write` makes a module that plants it, for `graphdbg minify --import`; `by_callable` is the same question asked by a
-predicate of
-the caller's, for `graphdbg.minify(check=...)`.
+predicate of the caller's, for `graphdbg.minify(check=...)`.
 
 >>> Target("aten.sin.default").held_by(gm)
 True

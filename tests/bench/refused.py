@@ -5,9 +5,7 @@
     python tests/bench/refused.py --write docs/refused.md      # the page, from the rows
 
 A row is appended for each program: how many graphs it gave, and of each that does not load why, and what to do. Nothing
-is
-replayed.
-Exit code: 0 every program has its row, 1 some do not.
+is replayed. Exit code: 0 every program has its row, 1 some do not.
 """
 
 from __future__ import annotations

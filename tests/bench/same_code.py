@@ -2,10 +2,8 @@
 compared.
 
 Both compile through torch.compile with a backend that calls them; loading of the generated wrapper is the one thing
-that is
-patched out, for both at the same place, so no C++ compiler runs for a kernel. Counters that number graphs and kernels
-start from
-0 for each compile. Caches are off. Must not be used while something else compiles in this process.
+that is patched out, for both at the same place, so no C++ compiler runs for a kernel. Counters that number graphs and
+kernels start from 0 for each compile. Caches are off. Must not be used while something else compiles in this process.
 
 >>> stock, ours = codes_of(cell, STOCK), codes_of(cell, OURS)
 >>> first_difference(stock, ours) is None

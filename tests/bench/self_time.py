@@ -1,12 +1,10 @@
 """How much of a compile is ours: time outside torch's functions, as a share of the compile.
 
 A timer of the processor interrupts the compile each millisecond and looks who runs: the innermost frame that is torch's
-or of
-`toolkit/compile_fx`; what that calls in C or in the standard library is its own. What the counting of operators for
-reports
-causes is ours, torch's functions included. Sampling slows nobody, unlike a profiler, which makes many small calls dear.
-The
-first compile of a cell in this process is not measured. No kernel is built: a share of a real compile is smaller.
+or of `toolkit/compile_fx`; what that calls in C or in the standard library is its own. What the counting of operators
+for reports causes is ours, torch's functions included. Sampling slows nobody, unlike a profiler, which makes many small
+calls dear. The first compile of a cell in this process is not measured. No kernel is built: a share of a real compile
+is smaller.
 
 >>> share_of(Cell("gpt_block", "infer"))
 Share(ours=21, samples=2650)

@@ -43,8 +43,7 @@ def graphs_of(
     name: str, size: int | None = None, *, dynamic: bool | None = None, autocast: torch.dtype | None = None
 ) -> list[Graph]:
     """Runs one training step of a model and keeps the graphs that Inductor compiled for it: Dynamo's, those that its
-    inner
-    compiler got, in the order in which they ran, and the joint graph. `autocast`: to that type."""
+    inner compiler got, in the order in which they ran, and the joint graph. `autocast`: to that type."""
     torch.manual_seed(0)
     module: Any
     module, inputs = MODELS[name].make(size or SIZES.get(name, 4))

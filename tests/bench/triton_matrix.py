@@ -5,10 +5,8 @@
     python tests/bench/triton_matrix.py --stages backward
 
 `ways`: static (recorded sizes as numbers), dynamic (their symbols kept), bfloat16 (the step under autocast). "agrees"
-is the
-judge's verdict: outputs, gradients and changed inputs against eager and float64. Error: the largest relative error of
-an
-output, to float64 where there is a reference. Exit code: 1 if any graph disagrees.
+is the judge's verdict: outputs, gradients and changed inputs against eager and float64. Error: the largest relative
+error of an output, to float64 where there is a reference. Exit code: 1 if any graph disagrees.
 """
 
 from __future__ import annotations

@@ -111,8 +111,7 @@ def different(known: Launches) -> dict[str, Launch]:
 
 def bare_ptx(text: str) -> list[str]:
     """PTX without what debuggers read: locations, files, sections, labels of theirs, comments; and without the source's
-    path in
-    what a failing assertion says."""
+    path in what a failing assertion says."""
     kept, depth = [], 0
     for line in text.splitlines():
         bare = line.split("//")[0].strip()

@@ -8,12 +8,9 @@
     the rows
 
 Each run is a child forked from one process, so that all begin alike, with torch's caches of graphs off: a recording
-turns them
-off too. Compared: graph breaks by reason, graphs and calls in them, frames, compiles, recompiles; and no code of
-graphdbg may
-have come to Dynamo. A row is appended for each program and backend. Needs torch and the checkout, which need not be
-installed.
-Exit code: 0 all equal, 1 some differ.
+turns them off too. Compared: graph breaks by reason, graphs and calls in them, frames, compiles, recompiles; and no
+code of graphdbg may have come to Dynamo. A row is appended for each program and backend. Needs torch and the checkout,
+which need not be installed. Exit code: 0 all equal, 1 some differ.
 """
 
 from __future__ import annotations

@@ -2,14 +2,11 @@
 replay.
 
 Each lies in a folder of its own and is read in a fork of one warm parent, which calls the commands in process, with a
-limit of
-time and memory, and an audit hook that sees what is started and written. One in a hundred is read by the command line
-too; one
-in ten with too little of something. A dump fails that ends in code 70, starts a program, hangs, takes more than a
-gigabyte
-beside its own size, or reads or writes what lies beside it. What was done stands in SEED.json below .cache/hostile, and
-the next
-call with that seed goes on there. Needs the checkout and an environment with torch and what the tool depends on.
+limit of time and memory, and an audit hook that sees what is started and written. One in a hundred is read by the
+command line too; one in ten with too little of something. A dump fails that ends in code 70, starts a program, hangs,
+takes more than a gigabyte beside its own size, or reads or writes what lies beside it. What was done stands in
+SEED.json below .cache/hostile, and the next call with that seed goes on there. Needs the checkout and an environment
+with torch and what the tool depends on.
 
     python tests/hostile/fuzz.py --minutes 30 --seed 1 --jobs 2    # go on with seed 1
     python tests/hostile/fuzz.py --seed 1 --only 4711              # that dump again, kept; what its commands say is

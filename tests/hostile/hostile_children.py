@@ -59,8 +59,7 @@ NOT_MARKED = {
     "is_wrapped",
 }
 """What torch compares with words of its own or with numbers, so that nothing compiles with a mark there; and what has
-it wrap an
-operator for good."""
+it wrap an operator for good."""
 STACK = '  File "model.py", line 1, in forward\n    x = self.fc(x)\n'
 META = {
     "source_fn_stack": [["sin", "torch.sin"]],
@@ -233,8 +232,7 @@ def switched_off(payload: Payload) -> None:
 
 def marked(payload: Payload) -> Payload:
     """Marks every text of the case that a record can have there, and says which marks stand where in what comes of it:
-    in the
-    source of a `backend`, without one in the live graph."""
+    in the source of a `backend`, without one in the live graph."""
     switched_off(payload)
     form = full(load_graph(payload["case"]).record)
     keys = node_meta.KEPT - NOT_MARKED

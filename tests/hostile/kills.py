@@ -3,9 +3,8 @@ same.
 
 Most recordings are those of a fork of one warm parent (`graphdbg.record` around a small training loop), one in ten is
 `graphdbg dump`; minifications are real command lines. The moment is a random time, or just after a random line of the
-journal.
-What was done stands in SEED-dump.json and SEED-minify.json below .cache/hostile, and the next call with that seed goes
-on there.
+journal. What was done stands in SEED-dump.json and SEED-minify.json below .cache/hostile, and the next call with that
+seed goes on there.
 
     python tests/hostile/kills.py --kills-dump 1000 --kills-minify 200 --jobs 2 --seed 1
 """
@@ -81,8 +80,7 @@ SAME = ("nodes", "input_bytes", "queries", "history", "verified", "verdicts")
 
 def prepare(home: Path, checks: tuple[str, ...]) -> dict[str, Any]:
     """The script, the case, and what calm runs say: how long they take, how many lines they write, how they end. Each
-    gets its
-    name when it is whole, as several drivers may prepare at once."""
+    gets its name when it is whole, as several drivers may prepare at once."""
     home.mkdir(parents=True, exist_ok=True)
     script, case = home / "training.py", home / "case"
     _write(script, TRAINING + "\ntrain()\n")
@@ -114,9 +112,8 @@ def _write(path: Path, text: str) -> None:
 
 def warm(known: dict[str, Any]) -> None:
     """Imports what a recording needs by the names that a fork tells, looks at the machine as Inductor does, and makes
-    the kernels
-    that forks will find again: these asked a compiler, and a Python, each time. Nothing is traced or run in this
-    process."""
+    the kernels that forks will find again: these asked a compiler, and a Python, each time. Nothing is traced or run in
+    this process."""
     import torch
     from torch._inductor import codecache, compile_fx, cpu_vec_isa  # noqa: F401
 

@@ -1,8 +1,7 @@
 """Marks the text fields of a record: whatever the schema has, one mark at a time or many at once.
 
 A place is where a text stands or could stand in the record's full JSON form, defaults included: a string, a None, an
-end of a
-list, a key of a dict. A field that the schema gets tomorrow is a place by itself.
+end of a list, a key of a dict. A field that the schema gets tomorrow is a place by itself.
 
 >>> [place for place in places(full(record)) if place.kind == "graph.nodes.*.name"]
 """

@@ -220,8 +220,7 @@ def by_command_line(box: Sandbox, kind: str, random: Random) -> list[Told]:
 
 def warm(made: dict[str, Path]) -> None:
     """Has every fork find what it needs: all is done once with the dumps as they were made. A replay imports only, by
-    the names
-    that a fork of its own tells: an engine for gradients that ran here would not run in forks."""
+    the names that a fork of its own tells: an engine for gradients that ran here would not run in forks."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,6 +1,5 @@
 """Becomes a Python whose processes are refused namespaces, as ordinary programs are where only `bwrap` may have them: a
-filter
-of system calls refuses `unshare`, and bwrap makes its own by `clone`.
+filter of system calls refuses `unshare`, and bwrap makes its own by `clone`.
 
     python tests/hostile/refused.py -m pytest tests/hostile/test_wall.py
 """

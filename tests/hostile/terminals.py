@@ -1,25 +1,17 @@
 """Hostile terminals: random bytes, sizes and signals in the six rooms of the workbench, then terminals that are closed.
 
 Bytes: any byte, keys, cut escape sequences and mouse reports, pastes, answers that nobody asked for; resizes; SIGWINCH,
-SIGTSTP
-and SIGCONT. It must stay alive: an end with code 0 by a key that quits is counted, and it is started again; any other
-end fails.
-After each stretch a run (and a minification) is copied to a name that was never there, the escape key closes what is
-open, and a
-second workbench is started on the same folder, in a terminal of the same size. Both are led by the same keys to Home
-and to the
-room of the stretch, on the copy: every row of both screens must be the same, text, colours and marks. What keys keep
-beyond a
-room is not that: the zoom of Home is brought back with `z`, the states of rooms and the counts of jobs and errors in
-the first
-line are left out. What the bytes are is settled by the seed; when they arrive is not. A panel that tells a defect of
-ours fails.
+SIGTSTP and SIGCONT. It must stay alive: an end with code 0 by a key that quits is counted, and it is started again; any
+other end fails. After each stretch a run (and a minification) is copied to a name that was never there, the escape key
+closes what is open, and a second workbench is started on the same folder, in a terminal of the same size. Both are led
+by the same keys to Home and to the room of the stretch, on the copy: every row of both screens must be the same, text,
+colours and marks. What keys keep beyond a room is not that: the zoom of Home is brought back with `z`, the states of
+rooms and the counts of jobs and errors in the first line are left out. What the bytes are is settled by the seed; when
+they arrive is not. A panel that tells a defect of ours fails.
 
 Closings: the window is closed (hang-up), or the process of the terminal is killed, at a random moment, also just after
-`q`; half
-of them while a minification runs that a workbench started. No process of the workbench may be left after 2 s; the
-minification
-goes on, stands in Home of the next workbench, and `5` leads to it. Needs `pyte`.
+`q`; half of them while a minification runs that a workbench started. No process of the workbench may be left after 2 s;
+the minification goes on, stands in Home of the next workbench, and `5` leads to it. Needs `pyte`.
 
     python tests/hostile/terminals.py --minutes 10 --seed 1      # bytes
     python tests/hostile/terminals.py --closings 50 --seed 1     # closings

@@ -1,6 +1,5 @@
 """Settings, compiler arguments and state of a dump reach torch by a list alone: payloads leave a file where they are
-executed.
-And the list knows every setting of the torch that is installed."""
+executed. And the list knows every setting of the torch that is installed."""
 
 from __future__ import annotations
 

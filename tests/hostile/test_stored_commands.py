@@ -1,6 +1,5 @@
 """What a folder of a minification says is run, a command or modules, is shown and waits until the user says it or
-trusts it.
-Each payload leaves a file where it is run."""
+trusts it. Each payload leaves a file where it is run."""
 
 from __future__ import annotations
 

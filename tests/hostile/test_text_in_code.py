@@ -2,8 +2,7 @@
 source.
 
 Each claim is made twice: with the one function that makes text inert, and with that switched off, where the marks are
-found and
-the payloads run. What compiles is slow: C++ takes seconds, and its headers are compiled once for each cache.
+found and the payloads run. What compiles is slow: C++ takes seconds, and its headers are compiled once for each cache.
 """
 
 from __future__ import annotations

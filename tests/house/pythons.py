@@ -3,10 +3,8 @@
     python tests/house/pythons.py [3.12 ...] [-- PYTEST ARGS]     # or: make test-pythons ARGS="3.12"
 
 An environment is made once, in .cache/python-3.X, with the versions of constraints.txt (a CUDA build of torch where
-there is no
-other: gigabytes). What passed is noted with the commit and the arguments, and is not run again for them; a Python that
-is not
-here is said to be missing. Exit code 1 where one fails.
+there is no other: gigabytes). What passed is noted with the commit and the arguments, and is not run again for them; a
+Python that is not here is said to be missing. Exit code 1 where one fails.
 """
 
 from __future__ import annotations

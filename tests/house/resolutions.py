@@ -2,9 +2,8 @@
 dry run.
 
 The ordinary wheels' metadata are asked through `uv pip compile`; CUDA builds are those for Linux, CPU builds those for
-macOS.
-`make resolutions` installs uv and prints the table. Exit code 1 where a combination that torch has wheels for does not
-resolve.
+macOS. `make resolutions` installs uv and prints the table. Exit code 1 where a combination that torch has wheels for
+does not resolve.
 
     python tests/house/resolutions.py [--uv UV]
 """

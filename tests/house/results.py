@@ -6,13 +6,10 @@ change.
     python tests/house/results.py compare BEFORE AFTER
 
 A program is a case (a file beside a common.py that runs it) or one of twelve healthy models. Each is recorded with
-`dump`, then
-`--json` of ls, show, replay, triage, check and the last line of minify are kept, with exit codes, issue.md and the exit
-code of
-each repro.py; times, paths, process ids, versions and hashes are replaced by marks. One file per program: what is there
-is not
-recorded again, so a run that was stopped goes on. A command that takes longer than --limit is ended and kept as "too
-long".
+`dump`, then `--json` of ls, show, replay, triage, check and the last line of minify are kept, with exit codes, issue.md
+and the exit code of each repro.py; times, paths, process ids, versions and hashes are replaced by marks. One file per
+program: what is there is not recorded again, so a run that was stopped goes on. A command that takes longer than
+--limit is ended and kept as "too long".
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@
     python tests/house/survey.py OLD/graphdbg --brief # any other: the figures alone
 
 Every rule looks at what the code does (constructs a fork server, sets an attribute and puts it back, appends a unit),
-not at how
-it is called; the text of a rule stands above its findings. Reads source, imports nothing of the checkout. Tests are not
-counted.
+not at how it is called; the text of a rule stands above its findings. Reads source, imports nothing of the checkout.
+Tests are not counted.
 """
 
 from __future__ import annotations
@@ -147,10 +146,9 @@ _COLLECTION = re.compile(r"^(?:list|dict|tuple|Sequence|Mapping|Iterable|set|fro
 
 def graphs(every: list[File]) -> Iterator[str]:
     """Representations of a graph: a class that holds a collection of node-like things (a class with `name` and two of
-    `op`,
-    `target`, `args`, `inputs`, `users`), or three parallel columns or more of what nodes have (`name`, `op`, `target`,
-    `inputs`,
-    `users`, `dtype`, `shape`, `values`, in the plural too); and each file form of a graph that a constant names."""
+    `op`, `target`, `args`, `inputs`, `users`), or three parallel columns or more of what nodes have (`name`, `op`,
+    `target`, `inputs`, `users`, `dtype`, `shape`, `values`, in the plural too); and each file form of a graph that a
+    constant names."""
     held = {(file.name, node.name): members(node) for file in every for node in file.classes()}
     node_like = {
         key
@@ -193,8 +191,7 @@ def _home(file: File, name: str) -> tuple[str, str]:
 
 def cases(every: list[File]) -> Iterator[str]:
     """Representations of a case: a class that holds both a graph (a member `gm`, `graph`, `module`, `record`, `saved`
-    of the
-    type GraphModule, GraphRecord, SavedGraph, Any or none) and its inputs (`inputs`, `fakes`, `values`,
+    of the type GraphModule, GraphRecord, SavedGraph, Any or none) and its inputs (`inputs`, `fakes`, `values`,
     `inputs_record`)."""
     for file in every:
         for node in file.classes():
@@ -231,10 +228,8 @@ _RESULT_WORDS = (
 
 def results(every: list[File]) -> Iterator[str]:
     """Representations of a result: a class that holds two or more of how something ended: `verdict`, `verdicts`, `ok`,
-    `status`,
-    `signature`, `failure`, `error`, `answer`, `outcome`, `verified`, `rate`, `report`, `first_failing`, `fault`,
-    `layer`,
-    `reason`."""
+    `status`, `signature`, `failure`, `error`, `answer`, `outcome`, `verified`, `rate`, `report`, `first_failing`,
+    `fault`, `layer`, `reason`."""
     for file in every:
         if file.name.startswith("tui."):
             continue
@@ -246,8 +241,7 @@ def results(every: list[File]) -> Iterator[str]:
 
 def askers(every: list[File]) -> Iterator[str]:
     """Askers: modules outside isolation/ that hand a task ("module:function", or a constant of capitals) to
-    `X.call(...)` or
-    `X.submit(...)` of a server themselves. (The one `ask` lies inside isolation/.)"""
+    `X.call(...)` or `X.submit(...)` of a server themselves. (The one `ask` lies inside isolation/.)"""
     for file in every:
         if "isolation" in file.name.split("."):
             continue
@@ -287,11 +281,9 @@ def servers(every: list[File]) -> Iterator[str]:
 
 def printers(every: list[File]) -> Iterator[str]:
     """Printers of Python: modules that hold Python source in string constants outside docstrings: a line `import torch`
-    and more,
-    the head of a function, or the head of a torch.nn.Module. The modules of one package `program` count as one. No
-    printer: what
-    is looked for in a text (`in`, `partition`, ...), what is parsed at once, and a script of ours that a child runs
-    with `-c`."""
+    and more, the head of a function, or the head of a torch.nn.Module. The modules of one package `program` count as
+    one. No printer: what is looked for in a text (`in`, `partition`, ...), what is parsed at once, and a script of ours
+    that a child runs with `-c`."""
     for file in every:
         away = _not_printed(file)
         held = [text for text in file.texts() if _PYTHON.search(text.value) and not _is_regex(file, text)]
@@ -345,12 +337,9 @@ def _is_regex(file: File, text: ast.Constant) -> bool:
 
 def patchers(every: list[File]) -> Iterator[str]:
     """Patchers of what is not ours: modules that replace an attribute of torch or Triton and put it back. By name:
-    setattr of one
-    owner and name in a function and again in its `finally`, as a callback, or for (owner, name, original) that was
-    kept. Plainly:
-    an attribute of something imported from torch, Triton or a table of their names, assigned and assigned again in a
-    `finally`;
-    public settings (torch.backends) do not count."""
+    setattr of one owner and name in a function and again in its `finally`, as a callback, or for (owner, name,
+    original) that was kept. Plainly: an attribute of something imported from torch, Triton or a table of their names,
+    assigned and assigned again in a `finally`; public settings (torch.backends) do not count."""
     for file in every:
         kept = {
             ast.unparse(node.elts[0])
@@ -440,8 +429,7 @@ def _attributes_set(node: ast.AST) -> Iterator[ast.Attribute]:
 
 def readers(every: list[File]) -> Iterator[str]:
     """Readers of growing files of lines: functions that read from a place they remember (`seek(x)`, or `os.read` of a
-    descriptor
-    they keep) and split what came at newlines, keeping the torn rest."""
+    descriptor they keep) and split what came at newlines, keeping the torn rest."""
     for file in every:
         for name, function in file.functions():
             remembered = any(
@@ -458,8 +446,8 @@ def readers(every: list[File]) -> Iterator[str]:
 
 def formatters(every: list[File]) -> Iterator[str]:
     """Formatters of amounts: functions that write a unit of bytes (kB, KiB, MB, ...) into a text they make, or choose
-    one of the
-    prefixes k, M, G; sentences with a fixed number, patterns that read amounts, and help texts do not count."""
+    one of the prefixes k, M, G; sentences with a fixed number, patterns that read amounts, and help texts do not
+    count."""
     for file in every:
         for name, function in file.functions():
             in_calls = {id(a) for call in calls(function, "compile", "option", "argument") for a in ast.walk(call)}
@@ -516,8 +504,7 @@ def ages(every: list[File]) -> Iterator[str]:
 
 def private_names(every: list[File]) -> dict[str, set[str]]:
     """Private torch names by the file that holds them: `from torch._x import y`, attributes `torch._x.y`, such strings,
-    rows of a
-    table of them."""
+    rows of a table of them."""
     found: dict[str, set[str]] = defaultdict(set)
     for file in every:
         for node in ast.walk(file.tree):

@@ -104,8 +104,7 @@ def test_what_is_imported_is_declared_or_guarded_and_an_extra() -> None:
 
 def imports(every: Sequence[Module]) -> Iterator[tuple[Module, Import, str]]:
     """Imports of what is neither Python's own nor ours, with the package by the name under which it is installed; what
-    pytest
-    loads may import pytest."""
+    pytest loads may import pytest."""
     plugins = {name.rpartition(".")[0] for name in project()["project"]["entry-points"]["pytest11"].values()}
     for module in every:
         for item in module.imports:

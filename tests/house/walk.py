@@ -6,12 +6,9 @@ a repro.
     python tests/house/walk.py --list           # also which modules, in the order of the walk
 
 As a reader would walk: each place of a call from one module of graphdbg into another is followed once, however often it
-is
-called. `entered` counts modules, `returns` the places that call back into a module that had been entered and left (it
-is not
-waiting further up the stack). Everything runs once before it is watched, so that imports are not walked. One thread,
-one process;
-a repro's fresh processes are not looked into.
+is called. `entered` counts modules, `returns` the places that call back into a module that had been entered and left
+(it is not waiting further up the stack). Everything runs once before it is watched, so that imports are not walked. One
+thread, one process; a repro's fresh processes are not looked into.
 """
 
 from __future__ import annotations

@@ -110,8 +110,7 @@ def test_a_failure_that_shows_six_times_in_ten_is_reduced_to_its_core(tmp_path: 
 
 class Unlucky(Abstract):
     """A case of several atoms can be edited, and the edit applies to no single atom. The single atom that fails passes
-    in the
-    first round of the search, and the saved case once.
+    in the first round of the search, and the saved case once.
     """
 
     unlucky = True

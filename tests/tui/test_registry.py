@@ -24,8 +24,7 @@ def is_safe(key: str) -> bool:
     """Whether terminals, tmux and ssh hand the key through as itself.
 
     ctrl+i is tab, ctrl+m enter, ctrl+j line feed, ctrl+h backspace and ctrl+[ escape there; ctrl+s and ctrl+z stop
-    things; ctrl+b
-    is tmux's and ctrl+a screen's.
+    things; ctrl+b is tmux's and ctrl+a screen's.
     """
     *held, last = key.split("+") if key != "+" else [key]
     if not held:

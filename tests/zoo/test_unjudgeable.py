@@ -1,8 +1,7 @@
 """Runs with something that cannot be judged: no command says of them that nothing fails, and none exits 0.
 
 A row of RUNS is a script, what is broken in the copy of its run, and the options of the commands. What cannot be judged
-is no
-failure either: the code is 2, 3 or 4.
+is no failure either: the code is 2, 3 or 4.
 """
 
 from __future__ import annotations

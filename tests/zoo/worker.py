@@ -1,9 +1,8 @@
 """A worker of the zoo: reads names of programs on stdin, leaves a result file for each, and answers with the name.
 
 A program is recorded in a fork of the warm server; the commands run in this process, as `graphdbg` would run them, and
-their
-queries go to that server. So torch is imported twice for all programs, and what one compiled is in the cache of the
-next.
+their queries go to that server. So torch is imported twice for all programs, and what one compiled is in the cache of
+the next.
 
     python tests/zoo/worker.py OUT [--inputs=index] [--keep] < names
 """

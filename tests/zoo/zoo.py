@@ -9,8 +9,7 @@ fail.
     python tests/zoo/zoo.py --list | --page
 
 The page at the end counts verdicts and lists every program with one that is not `ok`. Exit code: 0 it holds (no
-`fails`, no
-error, at most 2 % `rounding`, at most 2 % `cannot_tell`), 1 it does not, 4 some were not run yet.
+`fails`, no error, at most 2 % `rounding`, at most 2 % `cannot_tell`), 1 it does not, 4 some were not run yet.
 """
 
 from __future__ import annotations

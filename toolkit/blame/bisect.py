@@ -2,10 +2,8 @@
 setting.
 
 Each probe is a child of one fork server, whose cache folder is private: the user's own Inductor cache and bisect state
-are never
-touched. Order: reproduce; the run's own settings; by node (`by_node`); by pass (`by_pass`). It stops at the first
-conviction that
-a run confirms: the graph is right with only that changed.
+are never touched. Order: reproduce; the run's own settings; by node (`by_node`); by pass (`by_pass`). It stops at the
+first conviction that a run confirms: the graph is right with only that changed.
 
 >>> found = bisect(load_graph("myrun/0_0/forward"))
 >>> found.verdict.verdict, found.sentence
@@ -58,12 +56,10 @@ def bisect(
     """Finds who is to blame for a graph that fails under a rung, and says what that means.
 
     `by`: search only by node, or only by pass. `seed`, `device`, `limit_s` (of one probe), `check` and `imports` as in
-    `replay`;
-    with `check` "rounding" that is looked for as a failure is. `max_time_s`: stop after so long with what was found.
-    `narrate`
-    gets a sentence per probe. `server`: a fork server to use; everything is compiled in its cache folder. After Ctrl-C
-    what was
-    found so far is returned, `stopped` is INTERRUPTED. Raises GraphdbgError for a graph that cannot be loaded.
+    `replay`; with `check` "rounding" that is looked for as a failure is. `max_time_s`: stop after so long with what was
+    found. `narrate` gets a sentence per probe. `server`: a fork server to use; everything is compiled in its cache
+    folder. After Ctrl-C what was found so far is returned, `stopped` is INTERRUPTED. Raises GraphdbgError for a graph
+    that cannot be loaded.
     """
     known(rung)  # a wrong name is the caller's mistake, told before anything starts
     result = Bisection(saved.id, saved.stage, rung)

@@ -1,8 +1,7 @@
 """Asks the fork server for the probes of one bisect, keeps their list, and knows what the failure to look for is.
 
 Must not decide what to try next. Every probe has the same graph, inputs and seed; eager's results and the float64
-reference are
-computed once and kept in a file of the server.
+reference are computed once and kept in a file of the server.
 
 >>> asking.reproduce()
 >>> asking.probe(Trial("pass off", [Off("post_grad_passes", off=["forward:remove_noop_ops#0"])]))

@@ -1,10 +1,8 @@
 """From a guilty subsystem to the one application in it, and from that to a work-around that a probe has shown to work.
 
 The applications before the k-th are the same in every compile, so a binary search with the first k on can count; what
-it finds is
-then switched off alone, by name, because later numbers shift once an earlier pass is off. Another failure decides
-nothing and is
-stepped around. Each probe is a whole compile.
+it finds is then switched off alone, by name, because later numbers shift once an earlier pass is off. Another failure
+decides nothing and is stepped around. Each probe is a whole compile.
 
 >>> narrow(asking, ["post_grad_passes"])[0].name
 'remove_noop_ops'

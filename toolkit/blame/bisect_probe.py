@@ -1,8 +1,8 @@
 """One probe of bisect: the body of a query, in a child that may not live through it.
 
 Judges the graph under a rung while each pass, pattern match, decomposition and lowering asks whether it may be applied.
-What was
-asked is reported as it comes, so that it is known after a segfault. Must run in a child: it changes torch's tables.
+What was asked is reported as it comes, so that it is known after a segfault. Must run in a child: it changes torch's
+tables.
 
 >>> task({"path": "run/0_0/forward", "trial": {"what": "as it is"}, ...})["ok"]
 False

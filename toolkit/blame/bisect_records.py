@@ -22,9 +22,8 @@ class Application(msgspec.Struct, omit_defaults=True):
     """One thing that a compile applied: a pass, a lowering of a node, a decomposition, a pattern match.
 
     `key` names it in later compiles of the same graph; `index` counts within its subsystem; `name` is the pass or the
-    operator;
-    `label` the node, or where a pass of the user's comes from; `half` "forward" or "backward"; `required`: never
-    switched off.
+    operator; `label` the node, or where a pass of the user's comes from; `half` "forward" or "backward"; `required`:
+    never switched off.
     """
 
     subsystem: str
@@ -52,8 +51,7 @@ class Trial(msgspec.Struct, omit_defaults=True):
     operators.
 
     `defaults` names settings ("inductor.cpp.simdlen") that are put back to torch's own value; `uncompiled` nodes that
-    are left to
-    eager; `rung`: "" is the one asked for.
+    are left to eager; `rung`: "" is the one asked for.
     """
 
     what: str
@@ -98,9 +96,8 @@ class Culprit(msgspec.Struct):
     """What is to blame.
 
     `kind`: pass | pattern | lowering | decomposition | cudagraphs | setting | fusion. `applications` are those that
-    must be off
-    together, most often one; `alone`: a probe with only them off was right; `detail`: where inside it, if that is
-    known.
+    must be off together, most often one; `alone`: a probe with only them off was right; `detail`: where inside it, if
+    that is known.
     """
 
     kind: str
@@ -117,10 +114,8 @@ class Bisection(msgspec.Struct):
     """The whole result. `reproduced` is False when the graph does not fail, and then nothing else was tried.
 
     `by`: what convicted, "" where nothing did. `backend` is the first stock backend that fails; `sentence` and
-    `meaning` are what
-    to tell; `stopped` says why the search ended early. `node`: what the search by node found. `verdict`: on the graph,
-    with what
-    was found and how to go on; `cannot_tell` where it fails and nothing was found.
+    `meaning` are what to tell; `stopped` says why the search ended early. `node`: what the search by node found.
+    `verdict`: on the graph, with what was found and how to go on; `cannot_tell` where it fails and nothing was found.
     """
 
     id: str

@@ -112,8 +112,7 @@ def applicable(payload: dict[str, Any]) -> list[list[Any]]:
 
 def own(payload: dict[str, Any]) -> dict[str, str]:
     """The body of a query: those of a run's own settings that this torch has, and that say what a graph becomes, with
-    the line
-    of Python that puts each back."""
+    the line of Python that puts each back."""
     from ...dumps.permitted import of_the_process
     from ...dumps.program.settings import SET_BY_TORCH
     from ..spec import default_of

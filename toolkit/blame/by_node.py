@@ -1,12 +1,10 @@
 """Names the first node of a saved graph whose compiled value is wrong on right inputs.
 
 The whole graph is judged once. Then one compile returns every node's value, and each is compared with float64 on the
-compiled
-values of its inputs (`departures`): what departs is the node, confirmed alone or with its neighbours. Where all values
-are
-right as soon as they are returned, a pass or a fusion is to blame, and cuts are searched (`cuts`). Every compile runs
-in a
-child, is counted, and there are at most 2 log2(n) + 4 of them for n operations. Must not import torch here.
+compiled values of its inputs (`departures`): what departs is the node, confirmed alone or with its neighbours. Where
+all values are right as soon as they are returned, a pass or a fusion is to blame, and cuts are searched (`cuts`). Every
+compile runs in a child, is counted, and there are at most 2 log2(n) + 4 of them for n operations. Must not import torch
+here.
 
 >>> found = by_node(load_graph("myrun/0_0/forward"), server, "inductor", How(), "auto", Clock(), print)
 >>> found.node.name, found.alone, found.compiles

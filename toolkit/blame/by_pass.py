@@ -1,9 +1,8 @@
 """The search by pass: the pass, lowering, decomposition or setting that makes a saved graph fail.
 
 Order: the backend; each subsystem as a whole; in the guilty one a binary search over its applications; the one found
-switched off
-alone; the work-around by itself; settings. Drives torch's CompilerBisector; a probe that fails in another way decides
-nothing.
+switched off alone; the work-around by itself; settings. Drives torch's CompilerBisector; a probe that fails in another
+way decides nothing.
 
 >>> asking.reproduce(); by_pass(asking, result); result.findings[0].name
 'remove_noop_ops'

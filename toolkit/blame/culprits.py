@@ -2,8 +2,8 @@
 """Which nodes does a failure itself name? For the first guess of a search: free where one compile failed anyway.
 
 A crash in compile: the node that the compiler was at (see `raised_at`); for a kernel that the C++ compiler or Triton
-refused, the
-nodes that the kernel came from. Wrong numbers or NaN: the earliest output that is wrong. A guess may be wrong.
+refused, the nodes that the kernel came from. Wrong numbers or NaN: the earliest output that is wrong. A guess may be
+wrong.
 
 >>> with noticed(found, gm):
 ...     compile_it()
@@ -36,10 +36,8 @@ def raised_at(error: BaseException, gm: fx.GraphModule) -> list[str]:
     """The names of the nodes of `gm` that were being compiled, innermost knowledge first; empty where nothing tells.
 
     Read from the frames of the exception, with no further compile: Inductor's lowering, scheduler and code generators
-    hold
-    the fx node they are at, or an object that knows the nodes it came from, in a local variable. Where no frame tells,
-    the
-    operator in the message is looked up.
+    hold the fx node they are at, or an object that knows the nodes it came from, in a local variable. Where no frame
+    tells, the operator in the message is looked up.
     """
     there = {node.name for node in gm.graph.nodes}
     for one in reversed(list(_chain(error))):
@@ -99,8 +97,7 @@ _SOURCE = re.compile(r"\S+\.(?:main\.)?cpp\b")
 @contextlib.contextmanager
 def noticed(found: list[str], gm: fx.GraphModule, *, kernels: bool = True) -> Iterator[None]:
     """Adds to `found` the names of nodes of `gm` that an exception inside names; lets it through. `kernels`: also those
-    that a
-    refused kernel came from."""
+    that a refused kernel came from."""
     noted: dict[str, list[str]] = {}
     try:
         with switching.noting_kernels(noted) if kernels else contextlib.nullcontext():

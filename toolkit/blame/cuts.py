@@ -2,12 +2,10 @@
 torch.
 
 First the shortest failing beginning [0, b), by bisection; then, within it, the latest start a for which [a, b) fed with
-eager's
-values still fails. The second search is sound where the first is not: a start after the fault leaves nothing wrong in,
-and the
-way from the fault to b is the same for every start before it, so a value that is damped somewhere and shows again later
-misleads only about b, never about a. Between the two everything that the wrong value does not depend on is dropped.
-Each question is a compile; `ask` raises Spent when there are no more, and what was found so far stands.
+eager's values still fails. The second search is sound where the first is not: a start after the fault leaves nothing
+wrong in, and the way from the fault to b is the same for every start before it, so a value that is damped somewhere and
+shows again later misleads only about b, never about a. Between the two everything that the wrong value does not depend
+on is dropped. Each question is a compile; `ask` raises Spent when there are no more, and what was found so far stands.
 
 >>> narrowing = Narrowing(range(600), ask, ancestors)
 >>> narrowing.run(); narrowing.window

@@ -3,11 +3,9 @@
 
 The graph runs in float64, and each node whose compiled value is known hands that value on in place of its own. So every
 known value is compared with float64 on compiled inputs: an error made earlier, or amplified since, is not held against
-it, and
-one compile judges as many nodes as it returns values. Between known values float64 flows on. What departs is tried
-again with
-perturbed values (see `comparing.noise`): where rounding alone moves the result as far, nothing is said. Nothing is
-compiled here.
+it, and one compile judges as many nodes as it returns values. Between known values float64 flows on. What departs is
+tried again with perturbed values (see `comparing.noise`): where rounding alone moves the result as far, nothing is
+said. Nothing is compiled here.
 
 >>> departures(gm, inputs, {"mul_31": compiled_value}, seed=0)
 [Departure(name='mul_31', kind='accuracy', error=0.03, ...)]

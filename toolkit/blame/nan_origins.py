@@ -27,8 +27,7 @@ MOST = 8
 
 class Origin(NamedTuple):
     """A node that makes a NaN of what is none. `inf` names an input that holds Inf, or is empty: `inf - inf` and the
-    like begin
-    earlier, at `since`, the first node that has one; `given`: the inputs of one element, by name.
+    like begin earlier, at `since`, the first node that has one; `given`: the inputs of one element, by name.
     """
 
     node: fx.Node
@@ -41,8 +40,7 @@ def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
     """Where a NaN comes from in eager's own run: the first nodes whose value has a NaN that none of their inputs has.
 
     At most MOST, in graph order. A mask of -inf is no finding by itself. Runs the graph once, keeps numbers of one
-    element alone,
-    may change `inputs`.
+    element alone, may change `inputs`.
     """
     nan: set[fx.Node] = set()
     inf: dict[fx.Node, fx.Node] = {}
@@ -81,9 +79,8 @@ def nan_in_backward(
     gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec, seed: int
 ) -> tuple[fx.Node, fx.Node | None] | None:
     """The first node of which eager's backward makes a NaN of a gradient without one, and, where that gradient is
-    infinite, the
-    node of which the backward made it so. None where no node's does. Runs the graph with its backward; may change
-    `inputs`.
+    infinite, the node of which the backward made it so. None where no node's does. Runs the graph with its backward;
+    may change `inputs`.
     """
     nan: dict[fx.Node, bool] = {}
     inf: dict[fx.Node, bool] = {}

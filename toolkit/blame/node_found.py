@@ -36,14 +36,11 @@ class ByNode(msgspec.Struct):
     """The result for one graph.
 
     `status`: found; nothing (the graph does not fail); eager (eager itself is to blame); metadata (numbers are right,
-    something
-    else differs); unresolved; skipped (the rung cannot run here). `node` is the first wrong node. `alone`: whether it
-    fails when
-    compiled by itself, None where that was not asked. `group`: the nodes that must be compiled with it. `others`: more
-    nodes that
-    were wrong on right inputs. `forward`: the forward node whose gradient a backward node computes. `work_around`:
-    verified.
-    `text`: of the whole graph's results, in words; `verdict`: on the graph, with what was found.
+    something else differs); unresolved; skipped (the rung cannot run here). `node` is the first wrong node. `alone`:
+    whether it fails when compiled by itself, None where that was not asked. `group`: the nodes that must be compiled
+    with it. `others`: more nodes that were wrong on right inputs. `forward`: the forward node whose gradient a backward
+    node computes. `work_around`: verified. `text`: of the whole graph's results, in words; `verdict`: on the graph,
+    with what was found.
     """
 
     id: str

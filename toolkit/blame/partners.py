@@ -1,8 +1,7 @@
 """Relatives of a graph in its run: the graphs made of it, and the forward node whose gradient a backward node computes.
 
 AOTAutograd numbers the operations of the forward (`seq_nr`) and gives each node of the backward the number of the
-operation
-that it belongs to. Read from records; imports no torch.
+operation that it belongs to. Read from records; imports no torch.
 
 >>> forward_partner(load_graph("myrun/0_0/backward"), "mul_7").name
 'gelu_2'

@@ -1,10 +1,8 @@
 """Applications of passes, patterns, lowerings and decompositions, asked for one by one and switched off.
 
 Nothing public switches one application of a pass off: `torch._inductor.compiler_bisector` is torch's own and private,
-and
-works through files in the user's cache and environment variables that a forked process no longer reads. What a torch
-lacks is
-left out. Everything here changes this process for good or for a context: children only.
+and works through files in the user's cache and environment variables that a forked process no longer reads. What a
+torch lacks is left out. Everything here changes this process for good or for a context: children only.
 
 >>> with asking(lambda asked: asked.subsystem == "post_grad_passes"): compile_it()      # without one post-grad pass
 """
@@ -26,8 +24,7 @@ Ask = Callable[[Application], bool]
 
 PATTERNS = "pattern_matches"
 """Our name for what the bisector has no hook for: single matches of Inductor's pattern matcher, in whichever pass,
-before
-what else the pattern checks."""
+before what else the pattern checks."""
 
 REQUIRED = frozenset(
     {
@@ -79,8 +76,7 @@ def asking(ask: Ask, folder: str) -> Iterator[None]:
     """Puts `ask` in the place of the bisector's own decision, and before each pattern match, for the compiles inside.
 
     `folder`: where the bisector may keep files instead of the user's cache. It is enabled as well, so that no compiled
-    graph is
-    taken from a cache.
+    graph is taken from a cache.
     """
     half = ""
     entries: dict[int, Any] = {}

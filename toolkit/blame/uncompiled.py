@@ -2,8 +2,7 @@
 does.
 
 The rung runs these nodes by eager and compiles what stands between them, as Dynamo does where it breaks the graph.
-Names of a
-graph become code only where they are identifiers. Must not decide what to try.
+Names of a graph become code only where they are identifiers. Must not decide what to try.
 
 >>> functions(load_graph("myrun/0_0/dynamo"), ["gelu"])[0].code
 'import torch\ntorch.nn.modules.activation.GELU.forward =
@@ -42,8 +41,7 @@ class UncompiledFunction(NamedTuple):
 
 def functions(saved: SavedGraph, named: Iterable[str]) -> list[UncompiledFunction]:
     """The innermost function around each node, where it makes not all of the graph: the `forward` of a module that can
-    be
-    imported, else the function whose `def` takes a decorator."""
+    be imported, else the function whose `def` takes a decorator."""
     nodes = {node.name: node for node in saved.record.graph.nodes if node.op.startswith("call_")}
     found = {one.name: one for name in named for one in _around(saved, nodes[name], list(nodes.values()))}
     return [one for one in found.values() if len(one.nodes) < len(nodes)]

@@ -1,10 +1,9 @@
 """The cheapest change that was seen to make a graph right, as lines to paste at the top of a script.
 
 Tried in the order of what they cost in speed, each in a child, on the graph itself: the run's own settings at torch's
-values, one
-operator left to eager's kernel (the one that the verdict names first), a few settings, one function left uncompiled,
-every
-operator left to eager. A change that makes another failure, or only a smaller one, is none. Imports no torch.
+values, one operator left to eager's kernel (the one that the verdict names first), a few settings, one function left
+uncompiled, every operator left to eager. A change that makes another failure, or only a smaller one, is none. Imports
+no torch.
 
 >>> work_around(load_graph("myrun/0_0/dynamo"), server, How(), verdict)
 'from torch._inductor.lowering import make_fallback\nmake_fallback(torch.ops.aten.amin.default, ...)'
@@ -69,8 +68,7 @@ def work_around(
     tell: Callable[[str], None] = lambda text: None,
 ) -> str | None:
     """The lines of the first change under which the graph is right; None where it does not fail again, where none
-    helps, or
-    where the time is over. Raises GraphdbgError for a graph that cannot be loaded.
+    helps, or where the time is over. Raises GraphdbgError for a graph that cannot be loaded.
     """
     rounding = verdict.verdict == ROUNDING
     result = Bisection(saved.id, saved.stage)

@@ -1,8 +1,8 @@
 """Capture: graphs of plain functions and modules, with no `torch.compile` in between.
 
 `inference_graph` and `joint_graph` trace through AOTAutograd's rules: functional ATen operators, mutations of inputs as
-outputs,
-aliases and tensor subclasses taken apart, every input and output described. Importing this package imports no torch.
+outputs, aliases and tensor subclasses taken apart, every input and output described. Importing this package imports no
+torch.
 
 >>> captured = joint_graph(model, (x,))
 >>> [(item.name, item.role, item.source) for item in captured.inputs_described]

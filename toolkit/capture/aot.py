@@ -2,12 +2,9 @@
 """AOT dispatch: a function or a module as one functional graph, with or without its backward.
 
 The steps are AOTAutograd's, in its order: parameters lifted, arguments fake; what is mutated and aliased found by a
-first run;
-mutations turned into outputs; functionalised; tensor subclasses taken apart; traced; checked to be functional; dead
-code
-removed. Each is a line below.
-Ours are the user's lines (`user_lines`) and assigned buffers (`assigned`). Source of the order:
-torch/_functorch/_aot_autograd/graph_capture.py (2.13.0).
+first run; mutations turned into outputs; functionalised; tensor subclasses taken apart; traced; checked to be
+functional; dead code removed. Each is a line below. Ours are the user's lines (`user_lines`) and assigned buffers
+(`assigned`). Source of the order: torch/_functorch/_aot_autograd/graph_capture.py (2.13.0).
 
 >>> captured = joint_graph(torch.nn.Linear(2, 2), (torch.randn(3, 2),))
 >>> captured.module.print_readable()
@@ -42,10 +39,8 @@ def inference_graph(
 
     `f` is a function or a module, `args` and `kwargs` its arguments in any nesting. What it writes to inputs are extra
     outputs, in front, and so are buffers that it assigns anew; with `keep_mutations` writes stay (`copy_`) at the end
-    of
-    the graph. `dynamic` gives sizes symbols. Nodes carry the user's lines; `notes` say what the graph does not hold.
-    Raises
-    UsageError for arguments that cannot be traced, and whatever `f` raises.
+    of the graph. `dynamic` gives sizes symbols. Nodes carry the user's lines; `notes` say what the graph does not hold.
+    Raises UsageError for arguments that cannot be traced, and whatever `f` raises.
     """
     with torch.no_grad():
         return _capture(f, args, kwargs, decompositions, keep_mutations=keep_mutations, joint=False, dynamic=dynamic)
@@ -62,8 +57,7 @@ def joint_graph(
     """The graph of `f(*args, **kwargs)` and its backward: inputs, then tangents in; outputs, then gradients out.
 
     Every output that requires a gradient gets a tangent. Raises UsageError where nothing requires a gradient, and
-    whatever
-    `f` raises.
+    whatever `f` raises.
     """
     with torch.enable_grad():
         return _capture(f, args, kwargs, decompositions, keep_mutations=False, joint=True, dynamic=dynamic)
@@ -269,8 +263,7 @@ def _prepared(
 
 def _trace(function: Callable[..., Any], args: Any, described: Any, config: Any) -> tuple[Any, Any]:
     """The function as a graph of ATen operators, its placeholders and output described in `meta["desc"]`; and the
-    arguments as
-    they were before tracing, which may change their metadata."""
+    arguments as they were before tracing, which may change their metadata."""
     before = t.tree_map_only(torch.Tensor, t.detach_and_copy_item_memo, args)
     return t.create_graph(function, args, described, aot_config=config), before
 

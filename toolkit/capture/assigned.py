@@ -2,10 +2,9 @@
 """What a module assigns to itself while it is captured: buffers become outputs, everything else is put back and told.
 
 `self.seen = self.seen + 1` of a buffer is no write that functionalisation sees. As in `torch.export`, the value that
-was assigned
-last becomes an output in front, described as that buffer's mutation; unlike there, buffers of inner modules count too.
-Attributes
-that are no buffers would keep fake tensors after tracing; they get their old values again.
+was assigned last becomes an output in front, described as that buffer's mutation; unlike there, buffers of inner
+modules count too. Attributes that are no buffers would keep fake tensors after tracing; they get their old values
+again.
 
 >>> with Assigned(module) as assigned: ...      # trace
 >>> assigned.nodes()

@@ -1,7 +1,6 @@
 # pyright: basic
 """A captured graph with what is known of its inputs and outputs: what AOTAutograd's descriptors say of them, in our
-words, and
-the caller's own values that they name.
+words, and the caller's own values that they name.
 
 >>> captured.save("case")            # a case folder that every command takes
 >>> captured.mutated                 # inputs that the function writes to
@@ -73,8 +72,7 @@ class Captured:
 
     def save(self, path: str | Path, *, seed: int = 0) -> Path:
         """Writes a case folder with the descriptions beside the graph; inputs that are objects of this process, such as
-        a
-        DTensor's device mesh, are left out where they only pass through. Says `notes`. Raises UsageError where `path`
+        a DTensor's device mesh, are left out where they only pass through. Says `notes`. Raises UsageError where `path`
         exists.
         """
         from ...dumps.live import save_graph
@@ -108,8 +106,7 @@ def outputs_of(gm: Any) -> list[OutputDescription]:
 
 class CallerValues:
     """The caller's own values by the descriptor of an input: parameters and buffers by name, arguments by position,
-    parts of a
-    tensor subclass by attribute, and the storage that overlapping inputs share.
+    parts of a tensor subclass by attribute, and the storage that overlapping inputs share.
     """
 
     def __init__(self, module: torch.nn.Module, flat: Sequence[Any]) -> None:
@@ -166,8 +163,7 @@ def without_objects(module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[fx.G
     """(the graph without inputs that are objects, the places of those that stay). The same graph where it has none.
 
     Objects of the process, such as the device mesh of a DTensor, cannot be held by a case. Most only pass through to
-    the outputs,
-    beside the local tensors that they describe: the input goes, the outputs that were it become None.
+    the outputs, beside the local tensors that they describe: the input goes, the outputs that were it become None.
 
     Raises UsageError where a node computes with such an object.
     """

@@ -2,10 +2,8 @@
 """An edited graph.py as a live graph again: its nodes as they are written, named after its variables.
 
 What was recorded of a node of the same name in the graph that it was made of is kept; of another operator source line
-and module
-alone. Its value is computed anew, on the fake inputs and with the symbols of that graph. Runs the text: for the child
-of
-`import` alone.
+and module alone. Its value is computed anew, on the fake inputs and with the symbols of that graph. Runs the text: for
+the child of `import` alone.
 
 >>> save_edited(edited(Path("graphdbg-variant-1.py"), saved), saved, Path("graphdbg-variant-1"))
 """
@@ -75,8 +73,7 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
 
 def save_edited(module: fx.GraphModule, saved: SavedGraph, out: Path) -> int:
     """Writes the case: the inputs that are left as they were recorded, so that what was made up is made up alike;
-    returns how
-    many there are."""
+    returns how many there are."""
     with TemporaryDirectory() as folder:
         store = TensorStore(Path(folder) / "tensors")
         record = describe(module, like=saved.record, stage=None, compile_kwargs=None, ambient=None, sink=store)

@@ -2,14 +2,12 @@
 """The child that opens a file that runs: python -m ...import_child FILE CASE TOLD LIKE MODULE...
 
 The modules are imported first, for the operators that they register. LIKE: the folder of the graph that FILE is an
-edited
-graph.py of (see `edited`); empty for another tool's file.
+edited graph.py of (see `edited`); empty for another tool's file.
 
 A script runs as `__main__` up to the call of torch's `run_repro`, which is ours meanwhile: it is handed the module, the
 inputs' reader and the settings, and nothing is compiled. Its graph keeps the nodes as they are written (symbolic
-trace);
-sizes that were symbols are traced again with symbols. Writes one JSON object to TOLD, or `{"why": ...}` and exits with
-2.
+trace); sizes that were symbols are traced again with symbols. Writes one JSON object to TOLD, or `{"why": ...}` and
+exits with 2.
 """
 
 from __future__ import annotations

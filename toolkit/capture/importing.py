@@ -1,8 +1,7 @@
 """Files that hold a graph, as case folders: torch's repro scripts, exported programs, a graph.py that was edited.
 
 A script runs code of its author and an exported program may carry pickles, so both need `--trust`, and both are opened
-in a
-child that only leaves a case folder behind. This module imports no torch.
+in a child that only leaves a case folder behind. This module imports no torch.
 
 >>> import_file(Path("repro.py"), Path("case"), trust=True)
 Imported(path='case', kind='fx_graph_runnable', stage='forward', nodes=12, notes=[])
@@ -49,8 +48,8 @@ def import_file(
     path: Path, out: Path, *, trust: bool, imports: Sequence[str] = (), like: SavedGraph | None = None
 ) -> Imported:
     """Makes a case folder `out` of a file, after importing `imports`. `like`: the graph of which it is the graph.py,
-    edited.
-    Raises UsageError for what it does not know, is not trusted, exists, cannot be written, or holds no graph."""
+    edited. Raises UsageError for what it does not know, is not trusted, exists, cannot be written, or holds no
+    graph."""
     if not path.is_file():
         raise UsageError(f"cannot import {path}", "there is no such file")
     if path.suffix not in KINDS:

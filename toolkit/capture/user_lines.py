@@ -2,10 +2,9 @@
 """The user's lines of a graph that AOTAutograd traces, for nodes of the forward and of the backward.
 
 Dynamo's graphs carry lines; a function that is called as it is carries none. Here the tracer of one capture keeps, of
-each node's
-Python stack, the frames below the captured function. A backward node has no such frames, so it gets those of the
-forward node
-that made its autograd node: both know the sequence number. Nothing is patched but that one tracer object.
+each node's Python stack, the frames below the captured function. A backward node has no such frames, so it gets those
+of the forward node that made its autograd node: both know the sequence number. Nothing is patched but that one tracer
+object.
 
 >>> lines = UserLines(marker=__file__)
 >>> lines.attach()                      # while tracing: every node from here on has a stack_trace

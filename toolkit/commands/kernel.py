@@ -1,6 +1,5 @@
 """`graphdbg kernel`: one generated kernel alone on a GPU, with saved arguments: compared, timed, placed under the
-roofline;
-with --check each access of the kernels, on the CPU."""
+roofline; with --check each access of the kernels, on the CPU."""
 
 from __future__ import annotations
 

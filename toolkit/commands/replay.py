@@ -198,8 +198,7 @@ _STAGE = (
 
 def rank(judged: tuple[SavedGraph, Outcome]) -> tuple[tuple[int, int], int, float]:
     """Failing graphs first, the worst before the others and wrong numbers by size; then what differs from the
-    recording; then
-    the rest.
+    recording; then the rest.
     """
     saved, outcome = judged
     if outcome.ok:
@@ -316,8 +315,7 @@ def show_values(
     asked: str = "",
 ) -> int:
     """Prints the values as they come; `asked`: the graph as it was typed. Returns the exit code: 0 nothing is wrong, 1
-    something
-    is, or they could not be read."""
+    something is, or they could not be read."""
     from ..node_values.reading import node_values
     from ..node_values.words import heading, line
     from ..triage.words import address

@@ -2,10 +2,8 @@
 generation.
 
 `compile_fx` is what `torch._inductor.compile_fx.compile_fx` is, orchestrated here, so that each stage can be watched,
-timed,
-skipped, replaced and stopped after. Torch's passes, lowering, scheduler and code generation are called, never
-rewritten.
-Importing this package imports no torch; the first compile does.
+timed, skipped, replaced and stopped after. Torch's passes, lowering, scheduler and code generation are called, never
+rewritten. Importing this package imports no torch; the first compile does.
 
 >>> pipeline = Pipeline()
 >>> compiled = compile_fx(gm, inputs, pipeline=pipeline)

@@ -1,9 +1,8 @@
 """Inputs that have to start on 16 bytes, since generated GPU kernels rely on it: the copy of those that do not.
 
 Triton's kernels load 16 bytes at once where they were told that an input starts there, and a misaligned start is then
-an
-error of the device. The C++ kernels of the CPU load vectors from anywhere, so there is nothing to check there. Must not
-add guards: whether a symbolic storage offset is aligned is only asked for what is already known of it.
+an error of the device. The C++ kernels of the CPU load vectors from anywhere, so there is nothing to check there. Must
+not add guards: whether a symbolic storage offset is aligned is only asked for what is already known of it.
 
 >>> call = aligning(call, to_check=[0])
 """

@@ -1,14 +1,11 @@
 """The compilers that AOTAutograd calls with the graphs that it makes: joint to partition, forward, backward, inference.
 
 They mark which outputs the user sees and which inputs stay in place, then call the inner compiler. Must not compile
-themselves.
-A region of invoke_subgraph may have a partitioner of its own, which torch looks up by its name: while a compile of ours
-runs,
-that name goes through our stages in this thread, and is torch's own for all else.
+themselves. A region of invoke_subgraph may have a partitioner of its own, which torch looks up by its name: while a
+compile of ours runs, that name goes through our stages in this thread, and is torch's own for all else.
 
 Ahead of time a library takes the user's inputs alone: what export lifted to inputs is unlifted, and the values that
-buffers
-have now are kept beside it, since a run writes to them. `package.py` is the way in from outside.
+buffers have now are kept beside it, since a run writes to them. `package.py` is the way in from outside.
 
 >>> compilers = Compilers(pipeline, model, inputs, inner)
 >>> work = Work("dynamo", model, inputs, compilers.aot_arguments())

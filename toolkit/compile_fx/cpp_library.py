@@ -1,12 +1,9 @@
 """The C++ standard library of what is built ahead of time: it must be the shared one, which torch uses.
 
 Some compilers (wrappers with -static-libstdc++, copies of GCC whose folder has libstdc++.a and no libstdc++.so) put a
-libstdc++
-into each library. Beside torch's shared one it crashes while it is loaded: it has locales of its own, but the dynamic
-linker
-shares the ids of their parts, so std::regex, with which torch's runtime reads the device's name, calls a wrong part.
-Must not
-change what other compilers build.
+libstdc++ into each library. Beside torch's shared one it crashes while it is loaded: it has locales of its own, but the
+dynamic linker shares the ids of their parts, so std::regex, with which torch's runtime reads the device's name, calls a
+wrong part. Must not change what other compilers build.
 
 >>> with shared_standard_library() as notes:
 ...     build()

@@ -1,8 +1,7 @@
 """`compile_fx`: the whole path, from Dynamo's graph to a callable.
 
 What `torch._inductor.compile_fx.compile_fx` does under the same configuration, with the same result; the difference is
-the
-pipeline, which sees each stage. `compile_graph` is the backend `graphdbg_triton`, with torch.compile's modes and
+the pipeline, which sees each stage. `compile_graph` is the backend `graphdbg_triton`, with torch.compile's modes and
 options.
 
 >>> compiled = compile_fx(gm, inputs, pipeline=(pipeline := Pipeline()))
@@ -51,10 +50,9 @@ def compile_fx(
     containers).
 
     The first seven parameters are those of Inductor's function of this name, and so is what comes back: a callable that
-    takes the
-    inputs one by one; ahead of time the library's path. `observers`, `skip`, `replace` and `until` make a Pipeline, or
-    one is
-    given. Raises UsageError for what cannot be skipped or is on the wrong device, and what the stages raise.
+    takes the inputs one by one; ahead of time the library's path. `observers`, `skip`, `replace` and `until` make a
+    Pipeline, or one is given. Raises UsageError for what cannot be skipped or is on the wrong device, and what the
+    stages raise.
     """
     observers, skip = list(observers), (skip,) if isinstance(skip, str) else tuple(skip)
     if pipeline is not None and (observers or skip or replace or until):

@@ -3,14 +3,11 @@ put on.
 
 In stock's order: the strides of the outputs go to whoever traces, CUDA graphs are put on, then inputs are realigned
 where nothing was recorded (a recording has aligned inputs of its own), then the whole is made one operator where that
-is
-set. Not saved in any cache.
+is set. Not saved in any cache.
 
 What AOTAutograd's cache hands out goes through align and cudagraphs as well, though no compiler of ours was called:
-torch
-finishes such a graph by a method of it, in the thread that compiles. While one of our compiles runs in a thread, that
-method is
-our two stages there; other threads get torch's. Must not touch what stock compiles.
+torch finishes such a graph by a method of it, in the thread that compiles. While one of our compiles runs in a thread,
+that method is our two stages there; other threads get torch's. Must not touch what stock compiles.
 
 >>> last_stages(work, pipeline)
 """

@@ -2,8 +2,8 @@
 inputs.
 
 The passes are torch's, of `_inductor/freezing.py`; their order, what is kept, what is freed, and the call that leaves
-out what
-became a constant are here. It happens at the end of the joint stage, whose report tells it. Must not run with grad on.
+out what became a constant are here. It happens at the end of the joint stage, whose report tells it. Must not run with
+grad on.
 
 >>> compiled = compile_frozen(compilers, gm, inputs)
 """
@@ -76,8 +76,8 @@ class Frozen:
     """One graph's freezing.
 
     `kept`: inputs that stay, by their indices in AOTAutograd's graph; `places`: where a call finds them among its
-    arguments;
-    `static`: those of them whose memory stays in place; `channels_last`: whether convolutions were laid out anew.
+    arguments; `static`: those of them whose memory stays in place; `channels_last`: whether convolutions were laid out
+    anew.
     """
 
     def __init__(self, model: Any) -> None:
@@ -153,8 +153,7 @@ def places_of(kept: Sequence[int], owners: Sequence[int], held: set[int]) -> lis
     of.
 
     A parameter that is a tensor subclass is several inputs of the graph. Its parts come one by one if it is `held`; a
-    frozen one
-    leaves a single empty argument.
+    frozen one leaves a single empty argument.
 
     >>> places_of([2, 3], [0, 0, 1], {1})
     [1, 2]

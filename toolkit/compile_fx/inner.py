@@ -1,10 +1,8 @@
 """The inner compile: one ATen graph in, one boxed callable out, through post_grad .. cudagraphs.
 
 What Inductor's `compile_fx_inner` does, by its own order of contexts, counters and caches: the same graph under the
-same
-configuration gets the same code and the same cache key. Must not compile in another process (torch's experimental modes
-for
-that are refused).
+same configuration gets the same code and the same cache key. Must not compile in another process (torch's experimental
+modes for that are refused).
 
 >>> compiled = compile_inner(gm, fakes, is_inference=True)
 >>> compiled([x, y])
@@ -177,8 +175,7 @@ def _prepare_without_passes(work: Work) -> None:
 
 def _write_code(work: Work, pipeline: Pipeline) -> None:
     """Schedule and codegen. Ahead of time on a GPU torch writes the code twice, so its own function is called, with
-    ours
-    inside."""
+    ours inside."""
     lowering = work.lowering
 
     def codegen() -> tuple[Any, Any]:

@@ -1,9 +1,8 @@
 """What the inputs of a compiled graph are called: by the graph (primals_3) and in the user's program (model.fc.weight).
 
 Only reads metadata, of Dynamo's sources and AOTAutograd's descriptors; an input that nothing more is known about has
-its
-placeholder's name alone. Must not change what a cache key is made of: what is kept lies on the nodes, which are no part
-of it.
+its placeholder's name alone. Must not change what a cache key is made of: what is kept lies on the nodes, which are no
+part of it.
 
 >>> [str(name) for name in names_of(gm)]
 ['primals_1 (model.fc.weight)', 'primals_2 (x)', 'tangents_1']

@@ -3,9 +3,8 @@
 is.
 
 Inductor tells its provenance function of every kernel as its call is written, whether or not provenance is on (that
-would put
-comments and handles into the code). While a stage `codegen` runs, that function is listened to at each place that calls
-it.
+would put comments and handles into the code). While a stage `codegen` runs, that function is listened to at each place
+that calls it.
 
 >>> watch = KernelWatch()
 >>> compile_fx(gm, inputs, observers=[watch])

@@ -2,9 +2,8 @@
 tensors.
 
 Such inputs cannot be written element by element in any order, and copies of two that overlap part them: CUDA graphs and
-alignment
-have to know. Decided exactly, as whether a sum of strides is zero, with a limit on the work: beyond it the answer is
-True. Reads sizes as integers (hints of symbolic ones), adds no guards, touches no memory.
+alignment have to know. Decided exactly, as whether a sum of strides is zero, with a limit on the work: beyond it the
+answer is True. Reads sizes as integers (hints of symbolic ones), adds no guards, touches no memory.
 
 >>> overlaps_itself(torch.empty(9).as_strided((3, 3), (2, 1)))
 True

@@ -1,8 +1,7 @@
 """Ahead of time to a `.pt2` package, which another process loads and runs with torch alone.
 
 What `torch._inductor.aoti_compile_and_package` does, through this path's stages; it takes plain graphs, too. The
-package appears
-whole or not at all, and nothing else is left behind. Must not change the caller's graph or module.
+package appears whole or not at all, and nothing else is left behind. Must not change the caller's graph or module.
 
 >>> path = compile_ahead_of_time(torch.export.export(model, (x,)), path="model.pt2")
 >>> load_package(path)(x)
@@ -41,10 +40,9 @@ def compile_ahead_of_time(
     """Compiles an ExportedProgram, or a GraphModule for tensors like `args`, and returns the package's path.
 
     An ExportedProgram has example inputs of its own, so `args` may be left out. A GraphModule's sizes become numbers
-    unless its
-    placeholders hold symbols. `path` ends in .pt2 (default: in Inductor's cache folder, named after the graph's code).
-    Returns an
-    Unfinished where the pipeline stops. Raises UsageError for what no library can take, and what the stages raise.
+    unless its placeholders hold symbols. `path` ends in .pt2 (default: in Inductor's cache folder, named after the
+    graph's code). Returns an Unfinished where the pipeline stops. Raises UsageError for what no library can take, and
+    what the stages raise.
     """
     gm, args, kwargs = _graph_of(program, args, kwargs)
     target = _target(path, gm)

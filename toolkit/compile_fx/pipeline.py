@@ -1,8 +1,7 @@
 """Runs stages: times them, tells observers, skips and replaces, stops, and keeps a report of each.
 
 A stage does not know whether it is watched. With anything skipped, replaced or stopped after, no compile cache is read
-or
-written: it would hand the changed code to others. Must not import torch.
+or written: it would hand the changed code to others. Must not import torch.
 
 >>> pipeline = Pipeline(skip=("joint",), until="lower")
 >>> compile_fx(gm, inputs, pipeline=pipeline)
@@ -98,9 +97,8 @@ class Pipeline:
 
     `observers` see each stage; `skip` names stages and passes (`post_grad.remove_noop_ops`; those that are needed raise
     UsageError); `replace` maps a stage to a function `(work, pipeline) -> None` that does its work instead; after
-    `until` nothing
-    more runs. `reports` grows while it runs, also when a backward is compiled at its first call; `watch_passes`: with
-    each pass.
+    `until` nothing more runs. `reports` grows while it runs, also when a backward is compiled at its first call;
+    `watch_passes`: with each pass.
     """
 
     def __init__(

@@ -45,8 +45,7 @@ class Teller(Observer):
     """Sees all stages of all parts. A part that comes a second time (another half, a region) is called `forward.2`.
 
     `wanted` says what is to be kept beyond rows: readable graphs around each stage, generated code, records around one
-    stage; of
-    Triton kernels the forms for a target. `recorded`: kernel -> recorded source.
+    stage; of Triton kernels the forms for a target. `recorded`: kernel -> recorded source.
     """
 
     wants_passes = True

@@ -1,12 +1,9 @@
 """The compilers as backends of torch.compile: one table, one way through AOTAutograd.
 
 To add one: a row of `BACKENDS`, and in its module `backend_arguments(**options)`, which returns what AOTAutograd is
-given
-(`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`, `partition_fn`, `decompositions`; `arrives`
-is called
-with each Dynamo graph before). The names are entry points of the group `torch_dynamo_backends` (pyproject.toml). Must
-not import
-torch or a compiler before it is used.
+given (`fw_compiler`, and where they differ `bw_compiler`, `inference_compiler`, `partition_fn`, `decompositions`;
+`arrives` is called with each Dynamo graph before). The names are entry points of the group `torch_dynamo_backends`
+(pyproject.toml). Must not import torch or a compiler before it is used.
 
 >>> torch.compile(model, backend="graphdbg_print", options={"file": "graphs.txt"})
 """
@@ -40,8 +37,7 @@ def graphdbg_triton(
     visible.
 
     `options` are Inductor's configuration, as for `torch.compile(options=...)`, and `mode` its modes; two more options
-    are ours:
-    `skip`, names of stages, and `observers`. Raises UsageError for an option that neither knows.
+    are ours: `skip`, names of stages, and `observers`. Raises UsageError for an option that neither knows.
     """
     from ..compile_fx.entry import compile_graph
 

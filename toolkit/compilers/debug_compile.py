@@ -1,9 +1,8 @@
 """`debug_compile`: saves the graph as a folder that runs by itself, says how to shrink it, runs it, and compiles it.
 
 Called as a compiler it saves into a new folder `graphdbg-debug-N` of the current directory; `to` names the folder,
-where the
-graphs of one program (forward, backward, recompiles) get numbered subfolders. What exists is never written into or
-over.
+where the graphs of one program (forward, backward, recompiles) get numbered subfolders. What exists is never written
+into or over.
 
 >>> aot_function(f, fw_compiler=debug_compile.to("broken"))(x)
 graphdbg x0_0/forward: 4 nodes, saved in broken/1_forward
@@ -71,8 +70,7 @@ class DebugCompile:
         """Saves (into `path` itself, when given), tells, runs, and returns what the compiler makes of the graph.
 
         Fake inputs are replaced by made-up ones, which are saved too. The folder is there already when the run or the
-        compiler
-        raises something.
+        compiler raises something.
         """
         name = label(fx_g)
         with t.modes_off():

@@ -1,9 +1,8 @@
 """`debug_nop` runs the graph unchanged and checks every value against the metadata it was traced with.
 
 Size, dtype, significant strides, storage offset, device, aliasing and mutation, forward and backward, static and
-dynamic
-shapes. A run that finds something goes to its end, then raises MetadataMismatch, which lists every origin. Inside
-`collecting()` nothing raises: results come as usual and the findings of all graphs are gathered.
+dynamic shapes. A run that finds something goes to its end, then raises MetadataMismatch, which lists every origin.
+Inside `collecting()` nothing raises: results come as usual and the findings of all graphs are gathered.
 
 >>> torch.compile(model, backend="graphdbg_debug_nop")(x)          # raises MetadataMismatch
 >>> with collecting() as found:

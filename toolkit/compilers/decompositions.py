@@ -1,8 +1,7 @@
 """`default_decompositions`: the operators that functorch takes apart before a debug compiler sees them, and how.
 
 Backward formulas and activations become arithmetic that every compiler here knows. The same operators as functorch's
-own table,
-each with torch's own decomposition, so results are the same.
+own table, each with torch's own decomposition, so results are the same.
 
 >>> aot_function(f, fw_compiler=ts_compile, decompositions=default_decompositions)
 """

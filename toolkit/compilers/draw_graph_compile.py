@@ -1,11 +1,9 @@
 """`draw_graph_compile` draws each graph into a file of its own and returns it untouched, boxed.
 
 Needs no `dot` on PATH. `clear_meta` is functorch's: what the compiler stack noted on the nodes (values, modules, lines)
-stays out
-of the picture; a graph too large to be drawn node by node is drawn by module all the same. An existing file is left
-alone: a
-second graph of one name becomes `fw.1.svg`. functorch's compiler also prints the graph's code: here print_compile does
-that.
+stays out of the picture; a graph too large to be drawn node by node is drawn by module all the same. An existing file
+is left alone: a second graph of one name becomes `fw.1.svg`. functorch's compiler also prints the graph's code: here
+print_compile does that.
 
 >>> aot_function(f, fw_compiler=draw_graph_compile("fw.svg"), bw_compiler=draw_graph_compile("bw.svg"))(x)
 >>> torch.compile(model, backend="graphdbg_draw", options={"name": "pictures/net.png"})

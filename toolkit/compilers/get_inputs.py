@@ -2,13 +2,10 @@
 a seed.
 
 Made-up inputs have the recorded dtype, shape, stride, offset, overlap, aliasing and range of values. Takes a saved
-graph
-(RUN/ID or a case folder) and functorch's own `.input` files: pickled lists of (type, shape, stride, dtype, device), or
-(int,) and
-(float,), in one list or two.
-A pickle is a program: it is read by an unpickler that knows the names that such a file holds and gives for each a value
-that does
-nothing. No class or function of the file's choice is ever called.
+graph (RUN/ID or a case folder) and functorch's own `.input` files: pickled lists of (type, shape, stride, dtype,
+device), or (int,) and (float,), in one list or two. A pickle is a program: it is read by an unpickler that knows the
+names that such a file holds and gives for each a value that does nothing. No class or function of the file's choice is
+ever called.
 
 >>> inputs = get_inputs("dumps/net/0_0/forward", seed=0)
 >>> load_graph("dumps/net/0_0/forward").module()(*inputs)
@@ -40,10 +37,8 @@ def get_inputs(path: str | os.PathLike[str], seed: int = 0, *, parts: bool = Fal
     """One value per input, in order; the same for the same seed. Of a joint graph with `parts`: [primals, tangents].
 
     A `.input` file of a joint graph that has the two parts always gives both. Raises UsageError when `path` is no saved
-    graph,
-    RefusedError (an UnreadableError) for a pickle that holds anything else than metadata, EnvironmentLackError for a
-    device or
-    dtype that is not here.
+    graph, RefusedError (an UnreadableError) for a pickle that holds anything else than metadata, EnvironmentLackError
+    for a device or dtype that is not here.
     """
     pickled = _input_file(Path(path))
     if pickled is not None:

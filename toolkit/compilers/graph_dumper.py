@@ -2,13 +2,10 @@
 they are.
 
 The run is what `graphdbg ls`, `show`, `replay` and `get_inputs` take: metadata and roles of all inputs (the two parts
-of a joint
-graph are its inputs with and without the role `tangent`), the values of integer inputs, and on request whole example
-inputs of
-the first execution. Several threads and ranks may write into one run; nobody else's is written into or over. Works
-through the
-recorder's session, and leaves torch unpatched. A graph that cannot be saved is told at the end and does not stop the
-program.
+of a joint graph are its inputs with and without the role `tangent`), the values of integer inputs, and on request whole
+example inputs of the first execution. Several threads and ranks may write into one run; nobody else's is written into
+or over. Works through the recorder's session, and leaves torch unpatched. A graph that cannot be saved is told at the
+end and does not stop the program.
 
 >>> model = torch.compile(model, backend=graph_dumper_aot("net", "dumps", dump_example_input=True))
 >>> torch.compile(model, backend="graphdbg_dump", options={"folder": "dumps/net"})
@@ -194,8 +191,7 @@ class JointInputs:
     backward.
 
     Put together from what was saved of both when the backward has run for the first time; storages are named by their
-    content, so
-    nothing is copied. `parts`: the ids of forward and backward.
+    content, so nothing is copied. `parts`: the ids of forward and backward.
     """
 
     def __init__(self, session: Session, local: str) -> None:

@@ -2,9 +2,8 @@
 it.
 
 Without torch.compile the number of AOTAutograd's own stands in the place of the compile id (`x3_0/backward`); a
-compiler that is
-called by hand has only a guess at the stage. Must not change anything, and must not raise for a graph of unknown
-origin.
+compiler that is called by hand has only a guess at the stage. Must not change anything, and must not raise for a graph
+of unknown origin.
 
 >>> label(fx_g)
 Label(name='0_0', stage='forward')

@@ -2,19 +2,14 @@
 Inductor's.
 
 A graph is extracted for each geometry of its inputs (sizes, strides, numbers) that it is called with. An operator
-without a lazy
-kernel, and there are many (`sin`), is named with the user's line. As a backend, a graph that cannot be extracted runs
-as it is,
-after one warning for that graph. The lazy backend is begun, for the whole process, when the first graph is compiled,
-never by an
-import. Parameters and buffers are inputs: what an optimizer writes is seen. On the CPU only; must not change the
-caller's graph.
+without a lazy kernel, and there are many (`sin`), is named with the user's line. As a backend, a graph that cannot be
+extracted runs as it is, after one warning for that graph. The lazy backend is begun, for the whole process, when the
+first graph is compiled, never by an import. Parameters and buffers are inputs: what an optimizer writes is seen. On the
+CPU only; must not change the caller's graph.
 
 Inputs are found by the tensor ids of the backend's device data; what is no input (numbers, constants, factories) is
-kept.
-In-place updates are copied back, and outputs come back as eager's: the argument itself, a view of it, one tensor twice,
-the
-strides.
+kept. In-place updates are copied back, and outputs come back as eager's: the argument itself, a view of it, one tensor
+twice, the strides.
 
 >>> compiled = lazy_compile(fx_g, [x, w]); compiled([x, w]); compiled.graph_hash, compiled.ir
 >>> torch.compile(model, backend="graphdbg_lazy", options={"folder": "ir"})      # ir/0_0-forward.ir.txt
@@ -82,8 +77,7 @@ class LazyGraph:
 
     def __call__(self, *args: Any) -> Any:
         """Runs the graph on one list of inputs. Raises NotExtractedError on inputs for which it cannot be extracted,
-        unless the
-        backend runs it as it is."""
+        unless the backend runs it as it is."""
         inputs = list(args[0]) if len(args) == 1 and isinstance(args[0], list) else list(args)
         for _ in range(2):
             if self.refused is not None:
@@ -129,8 +123,7 @@ def lazy_compile(fx_g: fx.GraphModule, inps: Sequence[Any], folder: str | os.Pat
     """Extracts the graph now; where sizes or numbers are symbolic, when it is called, for each of them.
 
     Into `folder` go the hash and the IR text of each extraction, in a file of its own. Raises NotExtractedError, which
-    is a
-    GraphdbgError, now or in the call.
+    is a GraphdbgError, now or in the call.
     """
     made = _compiled_now(fx_g, inps, None, folder, as_it_is=False)
     if made.refused is not None:
@@ -194,8 +187,7 @@ def backend_arguments(folder: str | os.PathLike[str] = "", decompose: bool = Fal
     decomposed.
 
     A graph that cannot be extracted runs as it is. It is told in one warning for the graph (forward and backward are
-    two), with
-    the operators and the user's lines.
+    two), with the operators and the user's lines.
     """
 
     made = by_stage(lambda stage: lambda fx_g, inps: _compiled_now(fx_g, inps, stage, folder, as_it_is=True))

@@ -21,8 +21,7 @@ def start_lazy() -> torch.device:
     """The lazy TorchScript backend, begun once in a process, and its device.
 
     torch writes one warning to stderr meanwhile. Where the program has begun it already, a second start fails, and that
-    is told
-    by the text of the error alone. Raises EnvironmentLackError for a torch that was built without it.
+    is told by the text of the error alone. Raises EnvironmentLackError for a torch that was built without it.
     """
     if t.optional("lazy_ts") is None:
         raise EnvironmentLackError(
@@ -107,8 +106,8 @@ class OnLazyDevice(t.TorchDispatchMode):
     """A mode under which every tensor is made on the lazy `device`, whatever device the graph names or leaves out.
 
     It sees ATen's operators, so that factories inside other functions and subgraphs are moved too. Must not change what
-    an
-    operator computes: `copy`, which `copy_` becomes and which has no lazy kernel, is said in operators that have one.
+    an operator computes: `copy`, which `copy_` becomes and which has no lazy kernel, is said in operators that have
+    one.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -1,10 +1,8 @@
 """Runs a graph node by node on lazy tensors, and once on fake ones: what it computes, which operators have no lazy
-kernel, and
-what each output is in eager (an argument, a view of one, a new tensor, a number).
+kernel, and what each output is in eager (an argument, a view of one, a new tensor, a number).
 
 Devices become the lazy one wherever a tensor is made, in subgraphs too, since it happens below Python, at ATen's
-operators. No
-value of an argument is used: stand-ins full of zeros are traced. The user's tensors are not written to.
+operators. No value of an argument is used: stand-ins full of zeros are traced. The user's tensors are not written to.
 
 >>> traced(gm, [x, w]).results          # lazy tensors, one for each output that is new
 """
@@ -65,8 +63,7 @@ class Traced:
     """`values` is what the graph returns, lazy; `eager` is the same on fake tensors, whose inputs were `fakes`.
 
     `ids`: lazy tensor id -> the input's place, as the inputs were before the graph wrote to any; `changed`: the places
-    that it
-    writes to.
+    that it writes to.
     """
 
     values: Any
@@ -144,8 +141,7 @@ def _lazy(value: Any, device: torch.device) -> tuple[Any, Any]:
     """(the tensor whose id stands for an input, what the graph sees of it).
 
     The backend keeps tensors without dimensions by their value, so that two equal ones, or one and a number of the
-    graph, would
-    be one input: the graph sees a view of a tensor with one element.
+    graph, would be one input: the graph sees a view of a tensor with one element.
     """
     if not isinstance(value, torch.Tensor):
         return value, value

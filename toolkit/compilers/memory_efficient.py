@@ -3,8 +3,7 @@
 The split is torch's min-cut: what is cheap to compute again is computed again in the backward. What that saves is told:
 `.saved_bytes` of the result, and a line per graph on a stream on request. Only results of the forward count; inputs and
 parameters that are kept are counted apart, since they are alive anyway. A storage counts once and whole, however many
-views of it
-are kept. Symbolic sizes count with the numbers they were traced with.
+views of it are kept. Symbolic sizes count with the numbers they were traced with.
 
 >>> fused = memory_efficient_fusion(lambda x, y: (x + y).sin().exp().sum())
 >>> fused(x, y).backward()
@@ -36,9 +35,8 @@ def memory_efficient_fusion(
     """The function or module, compiled on its first call; returns what it returned, with the same gradients.
 
     `kwargs` are those of `functorch.compile.aot_function` and win over the ones chosen here (`fw_compiler`,
-    `bw_compiler`,
-    `partition_fn`, `decompositions`). The result has `.saved_bytes`, a SavedBytes; each of its lines goes to `report`
-    too.
+    `bw_compiler`, `partition_fn`, `decompositions`). The result has `.saved_bytes`, a SavedBytes; each of its lines
+    goes to `report` too.
     """
     config: dict[str, Any] = {
         "fw_compiler": ts_compile,
@@ -56,8 +54,7 @@ def memory_efficient_fusion(
 
 class FusedModule(torch.nn.Module):
     """A module run by its compiled graphs. Tied weights are one input, which `functorch.compile.aot_module` refuses;
-    parameters
-    and buffers are those that the module has at each call."""
+    parameters and buffers are those that the module has at each call."""
 
     def __init__(self, module: torch.nn.Module, config: dict[str, Any]) -> None:
         super().__init__()

@@ -2,8 +2,7 @@
 it is.
 
 Where to, and in which colours, is the caller's choice: any stream, or a file that is appended to. A stream that is no
-terminal
-gets no colours unless asked. The graph is returned untouched, boxed.
+terminal gets no colours unless asked. The graph is returned untouched, boxed.
 
 >>> aot_function(f, fw_compiler=print_compile)(x)
 # graphdbg x0_0/forward: 4 nodes, 1 input

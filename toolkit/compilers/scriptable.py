@@ -2,8 +2,7 @@
 numbers.
 
 What has a sound translation is translated; anything else stays as it is, and TorchScript refuses it by name. Random
-state that
-checkpointing saves goes through two operators of our own. Must not touch the graph that it is given.
+state that checkpointing saves goes through two operators of our own. Must not touch the graph that it is given.
 
 >>> torch.jit.script(scriptable(fx_g, inps))
 """
@@ -192,10 +191,8 @@ def _is_rng_wrapper(target: object) -> bool:
 
 
 # Operators that change their arguments: AOTAutograd hides each in a higher-order operator (`auto_functionalized_v2`).
-# It is
-# translated into what it stands for: clones of the tensors that are changed, views of them as arguments, the operator
-# itself.
-# Lists of tensors, and tensors whose strides a clone would not keep, are left to be refused.
+# It is translated into what it stands for: clones of the tensors that are changed, views of them as arguments, the
+# operator itself. Lists of tensors, and tensors whose strides a clone would not keep, are left to be refused.
 
 
 def _hides_mutation(node: fx.Node) -> bool:
@@ -273,20 +270,16 @@ def _view(graph: fx.Graph, clones: list[fx.Node], given: dict[str, Any], prefix:
 
 
 # Random state: `torch.utils.checkpoint` replays dropout by saving and restoring the generator's state, which
-# AOTAutograd writes
-# as higher-order operators. Each is translated into the operator itself and calls of ours, which read and set the state
-# of the
-# CPU's generator or of the current accelerator's. They must not change places with other random operators, nor be
-# dropped when
-# their result is not used: TorchScript keeps operators as they stand whose aliasing it takes for unknown
-# (CONSERVATIVE).
+# AOTAutograd writes as higher-order operators. Each is translated into the operator itself and calls of ours, which
+# read and set the state of the CPU's generator or of the current accelerator's. They must not change places with other
+# random operators, nor be dropped when their result is not used: TorchScript keeps operators as they stand whose
+# aliasing it takes for unknown (CONSERVATIVE).
 
 
 @functools.cache
 def operators() -> tuple[Any, Any]:
     """(`graphdbg::rng_state`, `graphdbg::swap_rng_state`), registered once. `near` is a random tensor without elements:
-    with
-    constants alone as arguments TorchScript would run them once, while it freezes."""
+    with constants alone as arguments TorchScript would run them once, while it freezes."""
     library = torch.library.Library("graphdbg", "FRAGMENT")
     library.define("rng_state(Tensor near, str device) -> Tensor", "CONSERVATIVE")
     library.define("swap_rng_state(Tensor near, str device, Tensor state) -> Tensor", "CONSERVATIVE")

@@ -1,15 +1,12 @@
 """TorchScript, from a graph to a scripted module, and the compilers made of it; an operator that it does not know is
-named by
-node, operator and user line.
+named by node, operator and user line.
 
 `ts_compile`: scripted, mutation removed, frozen, optimised for inference, run once. `simple_ts_compile`: scripted and
-frozen, no
-more; when only `ts_compile` is wrong, its passes are to blame. `nnc_jit`: a function compiled through that on its first
-call.
+frozen, no more; when only `ts_compile` is wrong, its passes are to blame. `nnc_jit`: a function compiled through that
+on its first call.
 
 Works on lazy graph modules, with symbolic sizes as inputs, in the graph and as outputs. The caller's graph, inputs and
-random
-state stay as they are. TorchScript's own autocast is off meanwhile: the graph has its casts already.
+random state stay as they are. TorchScript's own autocast is off meanwhile: the graph has its casts already.
 
 >>> aot_function(f, fw_compiler=ts_compile)(x)
 >>> torch.compile(model, backend="graphdbg_ts", dynamic=True)
@@ -108,8 +105,7 @@ def _node_at_fault(text: str, gm: fx.GraphModule) -> fx.Node | None:
 @contextlib.contextmanager
 def torchscript_alone() -> Iterator[None]:
     """TorchScript's own autocast off, and as it was afterwards; no modes, or the constants that it folds would be fake
-    tensors;
-    no warnings that it is deprecated, since it is used on purpose."""
+    tensors; no warnings that it is deprecated, since it is used on purpose."""
     before = t.set_jit_autocast(False)
     try:
         with warnings.catch_warnings(), t.modes_off():

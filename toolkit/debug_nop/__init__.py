@@ -2,9 +2,8 @@
 code.
 
 plan (what each value must be) -> generate (a module with a comparison after each line) -> running (what a comparison
-that
-fails means) -> blame (whose fault: the op alone decides) -> findings (folded under their origins, and as text). Imports
-nothing here.
+that fails means) -> blame (whose fault: the op alone decides) -> findings (folded under their origins, and as text).
+Imports nothing here.
 
 >>> from graphdbg.toolkit.debug_nop.checking import checked
 >>> run = checked(fx_g, inps); outputs = run([x, y]); print(run.report())

@@ -1,9 +1,8 @@
 """One op by itself: what its fake function says about given arguments. This decides who is to blame for a mismatch.
 
 Runs only after a comparison failed. `on_real` takes the metadata of the real arguments, `on_traced` what was recorded
-of the
-arguments, with this run's numbers in place of symbols, `on_symbols` the recorded fake values themselves. Must not touch
-data, draw random numbers, or leave a guard behind.
+of the arguments, with this run's numbers in place of symbols, `on_symbols` the recorded fake values themselves. Must
+not touch data, draw random numbers, or leave a guard behind.
 
 >>> says = on_real(step, {x_node: x})
 >>> says.leaves[0].shape
@@ -30,8 +29,7 @@ from .plan import Leaf, NodeStep, Place, Plan, leaf_of, value_of
 
 class Says(NamedTuple):
     """What a fake function said: a Layout, number or None per leaf, and for each leaf the argument nodes whose memory
-    it
-    shares.
+    it shares.
 
     `error`: why it could not be run; then there are no leaves.
     """

@@ -1,8 +1,7 @@
 """Symbols bound to the numbers of one set of inputs, and what every value must then be: one comparison per node.
 
 A Binding is made once per combination of input layouts, and used for all later runs on such inputs. Sizes that depend
-on data
-are not in it: a Run binds those as their nodes are computed.
+on data are not in it: a Run binds those as their nodes are computed.
 
 >>> binding = bind(plan, inputs, seen, {}, lambda path: getattr(gm, path))
 >>> binding.layouts[17]

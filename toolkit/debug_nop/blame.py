@@ -1,9 +1,8 @@
 """Whose fault a mismatch is: the op's fake function, its schema, the recorded metadata, or something further up.
 
 The op alone decides. fake(real arguments) != real result: its fake function is wrong. Otherwise the node did right by
-what
-it was given: then a finding at an argument explains the mismatch, unless the recorded value does not follow from the
-recorded arguments either, which makes the record itself wrong. So an origin behind another origin is still found.
+what it was given: then a finding at an argument explains the mismatch, unless the recorded value does not follow from
+the recorded arguments either, which makes the record itself wrong. So an origin behind another origin is still found.
 
 >>> Blame(plan, step, 0, symbols, tainted={}, path="").finding({"stride": ((64, 1), (1, 64))}, given, value)
 """
@@ -33,8 +32,8 @@ _SIZED = {"size", "stride", "offset", "value"}
 @dataclass(frozen=True)
 class Blame:
     """Judges the mismatches of one value of one step. `tainted`: arguments that a finding was made at, with its
-    origins; `stale`:
-    those among them whose record is stale; `path`: of the subgraph; `foreign`: it lies in memory that others had."""
+    origins; `stale`: those among them whose record is stale; `path`: of the subgraph; `foreign`: it lies in memory that
+    others had."""
 
     plan: Plan
     step: NodeStep
@@ -114,8 +113,7 @@ class Blame:
 
     def _lie_on_record(self, says: Says, given: Mapping[fx.Node, Any]) -> dict[str, str]:
         """Property -> how the op departs from its fake function on arguments as recorded: a fake function may happen to
-        be right
-        about the wrong arguments that the op got."""
+        be right about the wrong arguments that the op got."""
         if says.error or self.step.torchs:
             return {}
         real = really_on_traced(self.plan, self.step, given, self.symbols)
@@ -178,8 +176,7 @@ class Blame:
 
     def _in_replaced_memory(self, says: Says) -> bool:
         """Whether the recorded memory is off only in arguments whose own record is stale: who replaced that record
-        replaced
-        its storage as well, and what was recorded behind it still lies in the old one."""
+        replaced its storage as well, and what was recorded behind it still lies in the old one."""
         leaf = self.step.leaves[self.place]
         if says.error or self.place >= len(says.shares) or not isinstance(leaf, Leaf):
             return False

@@ -301,9 +301,8 @@ def checked(
     fx_g: fx.GraphModule, inps: Sequence[Any] = (), *, device: torch.device | None = None, rewritten: bool = False
 ) -> Checked:
     """A boxed callable that returns the graph's result and collects what it finds in `.findings`. `inps` are not looked
-    at;
-    `device`: where a graph that was traced elsewhere has been moved to;
-    `rewritten`: passes that replace nodes ran over the graph (see Run)."""
+    at; `device`: where a graph that was traced elsewhere has been moved to; `rewritten`: passes that replace nodes ran
+    over the graph (see Run)."""
     return Checked(fx_g, raises=False, device=device, rewritten=rewritten)
 
 

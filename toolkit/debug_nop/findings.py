@@ -1,8 +1,8 @@
 """What the checker found: mismatches by node, folded under their origins. Records that cross processes; no torch.
 
 A finding is an origin when something about that node itself is wrong: the op's fake function, its schema, or the
-metadata
-recorded on it. What follows from an origin (the op did right by what it was given) is inherited, and names its origins.
+metadata recorded on it. What follows from an origin (the op did right by what it was given) is inherited, and names its
+origins.
 
 >>> [finding.node for finding in findings if finding.origin]
 ['foo']
@@ -26,12 +26,10 @@ Property = Literal["size", "dtype", "stride", "offset", "device", "layout", "ali
 
 Cause = Literal["fake", "symbolic", "stale", "schema", "input", "unknown", "loose", "inherited"]
 """fake: the op's fake function says something else than the op does, on the same arguments. symbolic: only under
-symbols.
-stale: the op and its fake function agree; what is recorded on the node is not what they say. schema: the op does what
-its
-schema does not say. input: the graph was given something else than it was traced with. unknown: the fake function could
-not be run. loose: what is recorded there is no promise, so nothing was broken.
-Like unknown, it is no finding, nor is what follows from it."""
+symbols. stale: the op and its fake function agree; what is recorded on the node is not what they say. schema: the op
+does what its schema does not say. input: the graph was given something else than it was traced with. unknown: the fake
+function could not be run. loose: what is recorded there is no promise, so nothing was broken. Like unknown, it is no
+finding, nor is what follows from it."""
 
 
 class Mismatch(msgspec.Struct, omit_defaults=True):

@@ -1,11 +1,9 @@
 """The checked module: fx prints the graph, and a check stands after each node's line.
 
 The checks are marker nodes in a copy of the graph, so that fx itself keeps values alive for as long as a check needs
-them;
-when fx generates code, the line of a marker is rewritten into the comparison. Two forms: `quick` compares layouts, and
-memory where an op may alias, with one tuple comparison per node; `deep` goes through `Run.before` and `Run.after`,
-which
-also look at storages and contents.
+them; when fx generates code, the line of a marker is rewritten into the comparison. Two forms: `quick` compares
+layouts, and memory where an op may alias, with one tuple comparison per node; `deep` goes through `Run.before` and
+`Run.after`, which also look at storages and contents.
 
 >>> generated(gm, plan, deep=False).code
     sin = torch.ops.aten.sin.default(x)

@@ -1,8 +1,8 @@
 """What is compared of a value: size, dtype, significant strides, storage offset, device, layout; of a number its value.
 
 Also the symbol expressions that a trace has for these: sympy -> text -> `dumps.expr` -> its arithmetic, so that a saved
-graph and
-a live one are read by the same code, no text is evaluated, and no ShapeEnv is asked anything, which would add guards.
+graph and a live one are read by the same code, no text is evaluated, and no ShapeEnv is asked anything, which would add
+guards.
 
 Strides count where a dimension has more than one element and the tensor has any; so does the offset of a tensor with
 elements. Must not read data.
@@ -172,8 +172,7 @@ def _kind(value: Any) -> str:
 
 def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
     """A function that says in one call whether tensors have the sizes, strides, dtypes and devices of these; it keeps
-    none
-    of them.
+    none of them.
 
     Dynamo's own guards on inputs: a third of the time of one comparison in Python. They also look at dispatch keys and
     `requires_grad`, so what they refuse has to be looked at again. Where this torch lacks them, Python compares.

@@ -140,10 +140,9 @@ class NodeStep:
 
     `way`: inline (one strided tensor: one comparison in the generated code), number, parts (a flat tuple of those: one
     comparison too), several (anything else with a value), or none. `aliased` / `apart`: arguments whose memory the
-    value
-    must (not) share. `torchs`: an op of torch's own. `written`: arguments that its schema writes to; None where it is
-    not
-    known what the op writes to. `region`: an operator of higher order, whose results come from a graph inside it.
+    value must (not) share. `torchs`: an op of torch's own. `written`: arguments that its schema writes to; None where
+    it is not known what the op writes to. `region`: an operator of higher order, whose results come from a graph inside
+    it.
     """
 
     index: int
@@ -271,10 +270,8 @@ def plan_of(gm: fx.GraphModule, device: torch.device | None = None) -> Plan:
 
 def _keeps_storages(graph: fx.Graph) -> bool:
     """Whether values say whose memory they are in. `make_fx` with real tensors makes each in a fake mode of its own;
-    such a
-    graph that was saved is known by its views, none of which is recorded in the memory of its argument, or by the parts
-    of its
-    tuples, none of which is."""
+    such a graph that was saved is known by its views, none of which is recorded in the memory of its argument, or by
+    the parts of its tuples, none of which is."""
     tensors = {id(leaf): leaf for node in graph.nodes for leaf in _fakes(node)}
     modes = {id(leaf.fake_mode) for leaf in tensors.values()}
     if len(modes) > 1:

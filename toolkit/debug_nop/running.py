@@ -2,8 +2,7 @@
 enough.
 
 Identity of memory is asked while both tensors are alive, or through weak references that keep an address from being
-used
-again; contents are compared by bits. Must not change a value, and must not look further unless something differs.
+used again; contents are compared by bits. Must not change a value, and must not look further unless something differs.
 
 >>> run = Run(owner, binding, deep=True)
 >>> run.after(17, value, x, y)
@@ -297,8 +296,7 @@ class KernelExecution:
 
     def _without_residue(self, finding: NodeMismatch) -> NodeMismatch:
         """Behind passes that replace nodes, a view may be recorded in the storage of a node that is gone. Where the op
-        and
-        its fake function agree on whose memory it returns, that is a note, not a finding."""
+        and its fake function agree on whose memory it returns, that is a note, not a finding."""
         stale = [one for one in finding.mismatches if one.property == "alias" and one.cause == "stale"]
         if stale and self.owner.session.rewritten:
             self.owner.session.left_out(REPLACED, f"alias of {finding.name}")
@@ -307,8 +305,7 @@ class KernelExecution:
 
     def _counted_from_storage(self, step: NodeStep, place: int, finding: NodeMismatch) -> bool:
         """Whether an op (as_strided) counts its offset from the start of the storage: an input that lies elsewhere in
-        its
-        storage than when it was traced then moves nothing. The op itself says so."""
+        its storage than when it was traced then moves nothing. The op itself says so."""
         leaf = step.leaves[place] if place < len(step.leaves) else None
         moved = isinstance(leaf, Leaf) and leaf.root in self.binding.shifts
         return moved and all(one.property == "offset" and one.cause == "stale" for one in finding.mismatches)
@@ -379,8 +376,7 @@ class Contents:
     """The bits of one tensor at one time: a copy, or for a large one two sums over its bits.
 
     Version counters do not tell: kernels of custom ops write below them, and tensors of inference mode have none. Two
-    sums miss a
-    change that leaves both the same; that takes a large tensor and a great coincidence.
+    sums miss a change that leaves both the same; that takes a large tensor and a great coincidence.
     """
 
     def __init__(self, bits: torch.Tensor) -> None:

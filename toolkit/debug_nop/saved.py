@@ -33,8 +33,7 @@ TASKS = (TASK, f"{__package__}.checking")
 
 class Checkup(msgspec.Struct):
     """What a check found. `values`: how many were compared; `failed`: why the graph did not run to its end; `cannot`:
-    why
-    nothing could be checked (a crash of the process, a time-out); `unchecked`: what was left out."""
+    why nothing could be checked (a crash of the process, a time-out); `unchecked`: what was left out."""
 
     findings: list[NodeMismatch] = []
     values: int = 0

@@ -2,8 +2,7 @@
 (`render`).
 
 A view is plain data that any renderer can show; a graph that was saved is drawn without torch. Must not lay out a large
-graph
-node by node: above LARGE nodes the overview of its modules or the neighbourhood of one node is drawn.
+graph node by node: above LARGE nodes the overview of its modules or the neighbourhood of one node is drawn.
 
 >>> from graphdbg.toolkit.drawing.picture import draw
 >>> draw(saved, Path("forward.svg"))

@@ -41,8 +41,7 @@ LINE = 1.35
 
 def width_pt(text: str, size: float, *, bold: bool = False) -> float:
     """The width of one line in points, without asking a font: by the widths of DejaVu Sans, which Arial, Helvetica and
-    Verdana do
-    not exceed, so that a label fits its box on any machine. Characters beyond ASCII count as wide ones.
+    Verdana do not exceed, so that a label fits its box on any machine. Characters beyond ASCII count as wide ones.
     """
     return sum(_WIDTH.get(character, 1.05) for character in text) * size * (_BOLD if bold else 1.0)
 
@@ -192,8 +191,7 @@ def _box_settings(box: Box) -> dict[str, Any]:
 
 def _level_sides(view: View) -> bool:
     """Whether what belongs together on two sides shall have the same height. Overviews afford that; frames around
-    single nodes
-    would be stretched over the whole picture."""
+    single nodes would be stretched over the whole picture."""
     return view.kind == "by-module" and any(edge.saved for edge in view.edges)
 
 

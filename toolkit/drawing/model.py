@@ -22,8 +22,8 @@ class Box:
     """One box. `title` is its first line, `lines` are the others; `family` is a key of families.FAMILIES.
 
     `nodes` are the names of the graph's nodes that it stands for, `hidden` counts neighbours of theirs that were left
-    out, and
-    `detail` is a longer text for renderers that can show one on request. `focus` marks what the user asked for.
+    out, and `detail` is a longer text for renderers that can show one on request. `focus` marks what the user asked
+    for.
     """
 
     id: str

@@ -1,8 +1,7 @@
 """A graph as boxes of many nodes each: by module, where there are none by the user's lines, else by runs of neighbours.
 
 `plan` says which nodes share a box; this says what stands in the boxes, which inputs lie in them, and what joins them.
-Must not
-draw more than plan.MOST boxes however large the graph is.
+Must not draw more than plan.MOST boxes however large the graph is.
 
 >>> view = overview(graph)
 >>> view.boxes[2].title, view.boxes[2].lines

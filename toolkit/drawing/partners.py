@@ -1,10 +1,9 @@
 """Forward and backward side by side, joined by the tensors that one saves for the other.
 
 Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`); a saved tensor is an output of the one and an
-input of
-the other of the same name, else the saved outputs and the inputs that are no tangents belong together in order. A box
-of the
-backward graph says by `seq_nr` of which forward op it is the gradient. A joint graph is its own partner.
+input of the other of the same name, else the saved outputs and the inputs that are no tangents belong together in
+order. A box of the backward graph says by `seq_nr` of which forward op it is the gradient. A joint graph is its own
+partner.
 
 >>> view = side_by_side(*of(saved))
 """
@@ -170,12 +169,9 @@ _NUMBER = re.compile(r"\(NodeCall (\d+)\)")
 
 def _autograd_forward(record: GraphRecord, backward: DrawnGraph) -> tuple[DrawnGraph, list[tuple[int, int]]]:
     """The forward of a backward that compiled autograd recorded, as its autograd nodes tell it (no graph of the forward
-    exists):
-    one node for each operation that autograd saw and each parameter, in the forward's order; and which of them each
-    saved input
-    of the backward graph is, by the number of its autograd node ("MulBackward0 (NodeCall 3)"). Empty where the record
-    does not
-    tell it.
+    exists): one node for each operation that autograd saw and each parameter, in the forward's order; and which of them
+    each saved input of the backward graph is, by the number of its autograd node ("MulBackward0 (NodeCall 3)"). Empty
+    where the record does not tell it.
     """
     places: dict[int, int] = {}
     nodes: list[DrawnNode] = []

@@ -2,10 +2,8 @@
 neighbourhood.
 
 Opens as many levels as stay readable; where even the outermost are too many, neighbours share a box. A group is one
-call of a
-module: its second call, which uses what others made of the first one's result, becomes a group of its own (`acyclic`:
-greedy, in
-order of the graph, linear in nodes for the graphs that compilers make). Must not know boxes.
+call of a module: its second call, which uses what others made of the first one's result, becomes a group of its own
+(`acyclic`: greedy, in order of the graph, linear in nodes for the graphs that compilers make). Must not know boxes.
 
 >>> plan = plan_of(graph)
 >>> plan.by, plan.depth, len(plan.bundles)

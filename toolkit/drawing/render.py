@@ -1,8 +1,7 @@
 """DOT into svg, png or pdf: by `dot` where it is on PATH, else by the Graphviz that pygraphviz's wheel brings along.
 
 Graphviz is other people's C code and may crash or never end, so both run in a child with a time limit. What one
-renderer cannot
-do, the next one is asked for. Must not change the text it is given, and never overwrites a file.
+renderer cannot do, the next one is asked for. Must not change the text it is given, and never overwrites a file.
 
 >>> write(dot_text, Path("graph.svg"), limit_s=60)
 'pygraphviz'
@@ -68,8 +67,7 @@ def refuse_without_renderer(wanted: str) -> None:
 
 def write(text: str, path: Path, *, limit_s: float = LIMIT_S) -> str:
     """Writes a picture of a DOT text and returns what rendered it. Raises UsageError for an existing path or an unknown
-    suffix,
-    EnvironmentLackError when there is no renderer, none of them manages, or the disk refuses."""
+    suffix, EnvironmentLackError when there is no renderer, none of them manages, or the disk refuses."""
     wanted = format_of(path)
     refuse_existing(path)
     if wanted == "dot":
@@ -138,8 +136,8 @@ def centred(svg: bytes) -> bytes:
     reader has.
 
     Graphviz writes where a text starts, counted from the middle by the width that the text has in the font of the
-    machine that
-    drew it. Where a wider font shows it, it would leave its box on the right. Every text of our boxes is centred.
+    machine that drew it. Where a wider font shows it, it would leave its box on the right. Every text of our boxes is
+    centred.
     """
     return _NODE.sub(lambda found: _with_middle(found.group(0)), svg)
 

@@ -82,8 +82,7 @@ class DrawnNode:
 
     `frames` are the user's lines from the outermost call to the innermost; `source` is where an input comes from
     ("blocks.0.up.weight"). `scalar` marks a symbol, mostly a size; `backward` what is computed for gradients;
-    `recomputed` what a
-    backward graph computes a second time; `summed` a sum of gradients.
+    `recomputed` what a backward graph computes a second time; `summed` a sum of gradients.
     """
 
     index: int
@@ -127,8 +126,7 @@ class Output(NamedTuple):
 @dataclass
 class DrawnGraph:
     """A graph as drawings read it. `outputs` has no entry for outputs that are no nodes (None, numbers); `inner` counts
-    the
-    subgraphs of its higher-order ops, which are graphs of their own."""
+    the subgraphs of its higher-order ops, which are graphs of their own."""
 
     id: str
     stage: str
@@ -207,8 +205,7 @@ def _is_backward(stage: str, node: DrawnNode, recorded: NodeRecord, nodes: list[
 
 def _place_gradients(nodes: list[DrawnNode]) -> None:
     """Gives the sums of gradients, which autograd notes no module on, the module that used the value several times:
-    that of the
-    newest summand, as deep as the noted line lies in calls (the first of them is the root module's)."""
+    that of the newest summand, as deep as the noted line lies in calls (the first of them is the root module's)."""
     for node in nodes:
         if node.backward and not node.modules and not node.is_input:
             known = [nodes[other].modules for other in sorted(node.inputs, reverse=True) if nodes[other].modules]

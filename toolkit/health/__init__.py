@@ -1,9 +1,8 @@
 """What works on this machine and what is missing, as rows: the body of `graphdbg doctor`.
 
 Each check runs what the commands need: it imports, compiles, forks and draws. It returns a Finding (several, for
-packages) and
-never raises for what it looks for. torch and msgspec are imported inside the checks, so that their absence is a row
-too.
+packages) and never raises for what it looks for. torch and msgspec are imported inside the checks, so that their
+absence is a row too.
 
 >>> [finding.name for finding in examine() if not finding.ok and finding.essential]
 []

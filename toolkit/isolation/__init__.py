@@ -2,10 +2,8 @@
 end.
 
 `ask` is the door; `opened` starts what the commands ask; `client.ForkServer` is their side of it; `server` is the
-process that
-forks; `child` is what a forked child does, one that becomes a program too; `cache` is the private Inductor cache and
-its
-per-user seed; `protocol` is the wire. Nothing here knows of graphs.
+process that forks; `child` is what a forked child does, one that becomes a program too; `cache` is the private Inductor
+cache and its per-user seed; `protocol` is the wire. Nothing here knows of graphs.
 
 >>> with opened(None) as server:
 ...     ask("graphdbg.toolkit.replay:task", {"path": "case"}, limit_s=60, server=server).end().status

@@ -1,15 +1,12 @@
 """The private Inductor cache of a fork server, and the per-user seed that spares it the first-use probes.
 
 With a fresh cache folder Inductor's first CPU compile builds half a dozen probes of vector instruction sets (each a g++
-run and a
-dlopen in a process of its own) and one 150 MB precompiled header: 12 to 30 s. They depend only on torch, the compiler
-and the
-CPU, so they are made once per user, kept under XDG_CACHE_HOME/graphdbg/seed/<key>, and hard-linked into each private
-cache.
+run and a dlopen in a process of its own) and one 150 MB precompiled header: 12 to 30 s. They depend only on torch, the
+compiler and the CPU, so they are made once per user, kept under XDG_CACHE_HOME/graphdbg/seed/<key>, and hard-linked
+into each private cache.
 
 Must never write into the user's own Inductor cache, and never leave a half-written seed: a seed appears by rename. Who
-uses a
-seed holds it, so that `cleaning` leaves it alone.
+uses a seed holds it, so that `cleaning` leaves it alone.
 
 >>> plant(cache_dir, seed_folder())        # True when a seed was found
 """
@@ -95,8 +92,7 @@ def _note_name() -> str:
 
 def hold(seed: Path) -> int | None:
     """Says that this process uses a seed, as long as the returned descriptor is open; None where there is no seed to
-    hold, or
-    nobody can say so (a read-only cache folder).
+    hold, or nobody can say so (a read-only cache folder).
     """
     if not (seed / MADE).exists():
         return None
@@ -108,8 +104,7 @@ def hold(seed: Path) -> int | None:
 
 def plant(cache_dir: Path, seed: Path, *, safely: bool = False) -> bool:
     """Hard-links (or copies, across file systems) a complete seed into `cache_dir`; False when there is none. `safely`:
-    who may
-    write there must not write into the seed, so that links lead to it.
+    who may write there must not write into the seed, so that links lead to it.
     """
     held = hold(seed)
     try:
@@ -155,8 +150,7 @@ def toolchain_seed() -> Path | None:
 
 def keep(cache_dir: Path, seed: Path, *, safely: bool = False) -> None:
     """Makes the seed from what `compile_probe_kernels` left in `cache_dir`. A seed that someone else made meanwhile
-    stays.
-    `safely`: as in `plant`; the files are copied.
+    stays. `safely`: as in `plant`; the files are copied.
 
     Raises OSError where the cache folder cannot be written.
     """

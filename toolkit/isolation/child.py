@@ -93,8 +93,7 @@ def run_child(
     query: Query, folder: Path, output_fd: int, events_fd: int, server: int, enter: Callable[[], object]
 ) -> None:
     """The whole life of a child, from just after fork to os._exit. `folder` receives `reply` and `mark`. `enter` puts
-    it behind
-    the wall, where it must be.
+    it behind the wall, where it must be.
     """
     global _began, _events_fd
     _events_fd = events_fd
@@ -161,12 +160,10 @@ PROGRAM, COMMAND = f"{__name__}:run", f"{__name__}:execute"
 code.
 
 PROGRAM, of a server that is warm "bare", runs `python FILE` or `python -c CODE` as a fresh Python would, but torch is
-imported
-already; of our modules none is left in `sys.modules`. What such children share is what an import leaves, the seed of
-Python's
-hashes included. Not for CUDA, and not for a program whose environment must be set before torch is imported: for those,
-and any
-other command, COMMAND replaces the child, of a server of any kind, as a shell's `exec` does.
+imported already; of our modules none is left in `sys.modules`. What such children share is what an import leaves, the
+seed of Python's hashes included. Not for CUDA, and not for a program whose environment must be set before torch is
+imported: for those, and any other command, COMMAND replaces the child, of a server of any kind, as a shell's `exec`
+does.
 
 >>> asked = ask(PROGRAM, {"argv": ["repro.py"], "environment": {}, "cwd": "work", "log": "log"}, server=server)
 >>> asked.answer().exit_code

@@ -1,8 +1,7 @@
 """What lies in the cache folder, and its removal: the body of `graphdbg doctor --clean`.
 
 Removes what is in the cache folder and nothing else: a link is removed as a link, and what somebody uses now is kept.
-Who uses a
-folder holds its file `alive` locked (`folders`); the one who removes it holds it alone meanwhile.
+Who uses a folder holds its file `alive` locked (`folders`); the one who removes it holds it alone meanwhile.
 
 >>> clean(cache.home(), dry_run=True).entries[0].what
 'toolchain probes for torch 2.13.0+cpu'

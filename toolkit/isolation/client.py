@@ -91,8 +91,7 @@ def server_environment(
     cache_dir: Path, tmp: Path, user: Mapping[str, str] = os.environ, *, by_list: bool = False
 ) -> dict[str, str]:
     """The variables for the server: no recorder in it, one thread, CUDA asked for through NVML only, private cache and
-    TMPDIR.
-    `by_list`: of the user's variables it has those in KEPT.
+    TMPDIR. `by_list`: of the user's variables it has those in KEPT.
 
     TMPDIR is private because a killed child leaves compilers' temporary files, and because Inductor puts precompiled
     headers there.
@@ -313,20 +312,13 @@ class ForkServer:
     """A lazily started fork server; a context manager, and closed at exit in any case.
 
     `cache_dir`: the Inductor cache that all queries share (default: a fresh private one, removed at the end).
-    `threads`: for each
-    child's CPU operators. `memory_bytes`: what each child may use on top of the libraries (None: no limit). `warm`:
-    "inductor"
-    imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing" is an empty Python, "bare"
-    is for
-    whole programs (see `child.PROGRAM`). `wall`: mechanisms (`wall.PARTS`) of a wall behind which all its children are;
-    without,
-    questions about what the user neither recorded here nor trusts go to a server of their own that has one. `preload`:
-    modules
-    that the tasks need, imported once ("package.module", or "package.module:function" to call too). `joined`: a program
-    that
-    became the server (see `server.serve`), in place of a new one. Start-up costs 4 to 8 s, the first ever on a machine
-    about 30 s
-    more.
+    `threads`: for each child's CPU operators. `memory_bytes`: what each child may use on top of the libraries (None: no
+    limit). `warm`: "inductor" imports torch and Inductor and prepares the cache, "torch" only imports them, "nothing"
+    is an empty Python, "bare" is for whole programs (see `child.PROGRAM`). `wall`: mechanisms (`wall.PARTS`) of a wall
+    behind which all its children are; without, questions about what the user neither recorded here nor trusts go to a
+    server of their own that has one. `preload`: modules that the tasks need, imported once ("package.module", or
+    "package.module:function" to call too). `joined`: a program that became the server (see `server.serve`), in place of
+    a new one. Start-up costs 4 to 8 s, the first ever on a machine about 30 s more.
     """
 
     def __init__(
@@ -366,8 +358,7 @@ class ForkServer:
         form.
 
         `limit_s` is for the whole, `stage_limits` for single stages (see `child.mark`). `ours`: whether what it reads
-        is
-        trusted, where the payload does not tell.
+        is trusted, where the payload does not tell.
         """
         ours, walled = trusted(payload) if ours is None else ours, self._settings["wall"] is not None
         other = not ours if ours is not None else self._process is None and self._walled is not None
@@ -419,8 +410,7 @@ class ForkServer:
 
     def scratch_file(self, suffix: str) -> Path:
         """A path that a task may write to and that lives as long as this, for what is too large for an answer; in a
-        folder of its
-        own, so that a task that is told of another cannot."""
+        folder of its own, so that a task that is told of another cannot."""
         with self._lock:
             self._last_id += 1
             if self._handed is None or not temporary.mine(self._handed):
@@ -512,8 +502,7 @@ def fork_server(
     wall: Collection[str] | None = None,
 ) -> ForkServer:
     """A fork server. `threads` of each child: None for all cores; `memory_bytes` of each: None for most of the
-    machine's, but
-    no limit where nothing of ours is run."""
+    machine's, but no limit where nothing of ours is run."""
     memory = memory_bytes or (None if warm in (WARM, "nothing") else default_memory_bytes())
     return ForkServer(cache_dir, threads or os.cpu_count() or 1, memory, warm=warm, preload=preload, wall=wall)
 

@@ -1,8 +1,8 @@
 """Temporary folders that do not outlive their owners, whatever ends them.
 
 As those of `dumps.temporary`, with the processes that were started under them: a folder that nobody holds is left over,
-and the
-next to come, and a server whose client is dead, remove it. Must never remove a folder that is not named like ours.
+and the next to come, and a server whose client is dead, remove it. Must never remove a folder that is not named like
+ours.
 
 >>> with owned("graphdbg-minify-") as folder:
 ...     (folder / "values").touch()

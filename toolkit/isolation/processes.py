@@ -1,8 +1,7 @@
 """Looks at processes by /proc: who descends from whom, what they hold, and which ones a dead server has left behind.
 
 Everything here is empty or does nothing where /proc is missing; must never touch a process that is not a descendant of
-a server
-of ours: those are known by their parents, or by the TMPDIR that a server gives to all that it starts.
+a server of ours: those are known by their parents, or by the TMPDIR that a server gives to all that it starts.
 
 >>> descendants(os.getpid())
 []
@@ -190,10 +189,8 @@ def bind_child(parent: int, memory_bytes: int | None) -> None:
     more.
 
     The memory limit counts address space on top of what is mapped already (libraries), because a limit on resident
-    memory is not
-    enforced by Linux. It is left out where a GPU may be used, since CUDA reserves address space by the hundred
-    gigabytes: there
-    the server looks at the resident memory of each child instead (`jobs`).
+    memory is not enforced by Linux. It is left out where a GPU may be used, since CUDA reserves address space by the
+    hundred gigabytes: there the server looks at the resident memory of each child instead (`jobs`).
     """
     os.setsid()
     die_with_parent(parent)
@@ -244,9 +241,8 @@ def default_memory_bytes(jobs: int = 1) -> int:
 
 def end_openmp_threads() -> None:
     """Ends the threads that OpenMP keeps for the calling thread: a fork has none of them, and its first parallel region
-    would
-    wait for them for ever. They come again when they are needed. Where the library cannot (before OpenMP 5), nothing
-    happens.
+    would wait for them for ever. They come again when they are needed. Where the library cannot (before OpenMP 5),
+    nothing happens.
     """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).omp_pause_resource_all(_OMP_PAUSE_HARD)

@@ -29,13 +29,10 @@ class Query(msgspec.Struct, omit_defaults=True):
     """What a client asks: call `function` ("package.module:name") with `payload` in a child of its own.
 
     `limit_s` is for the whole, `stage_limits` (stage -> seconds) for single stages, counted from their marks. Time that
-    the
-    machine spent on other processes is not counted, up to three times the limit. `memory_bytes`: what the child and its
-    own
-    children may use on top of the warm server's memory. `trusted`: what it reads was recorded here by the user, or is
-    trusted by word (see `dumps.trust`). `wall`: the child goes behind the wall, where it may write below these folders
-    and
-    those of its server. `kills`: instead of that, end the query with this id.
+    the machine spent on other processes is not counted, up to three times the limit. `memory_bytes`: what the child and
+    its own children may use on top of the warm server's memory. `trusted`: what it reads was recorded here by the user,
+    or is trusted by word (see `dumps.trust`). `wall`: the child goes behind the wall, where it may write below these
+    folders and those of its server. `kills`: instead of that, end the query with this id.
     """
 
     id: int
@@ -69,12 +66,9 @@ class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
     """What became of one query.
 
     `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task
-    returned; of
-    one without a value `told` is the last event that it reported. `stage` is the last mark that the child set
-    (`child.mark`),
-    `marks` are all of them with the seconds since its start, where it could still tell; `output` is the head and the
-    tail of what
-    it and its children printed, faulthandler's traces included.
+    returned; of one without a value `told` is the last event that it reported. `stage` is the last mark that the child
+    set (`child.mark`), `marks` are all of them with the seconds since its start, where it could still tell; `output` is
+    the head and the tail of what it and its children printed, faulthandler's traces included.
     """
 
     id: int
@@ -100,8 +94,7 @@ class Events(msgspec.Struct, tag="events"):
 
 class Ready(msgspec.Struct, tag="ready"):
     """The server's first frame: how long its warm-up took, what it could not do (sentences); what its wall is built of,
-    and what
-    that leaves open.
+    and what that leaves open.
     """
 
     seconds: float

@@ -1,9 +1,8 @@
 """The fork server: `python -m graphdbg.toolkit.isolation.server FD`, started by `client.ForkServer` and by nobody else.
 
 It imports torch and Inductor once, then forks a child per query. It must stay single-threaded, do no tensor work and
-never
-initialise CUDA, or its children hang or fail. It ends, with all its children and its temporary folder, when the client
-closes the socket, dies in any way, or sends SIGTERM.
+never initialise CUDA, or its children hang or fail. It ends, with all its children and its temporary folder, when the
+client closes the socket, dies in any way, or sends SIGTERM.
 """
 
 from __future__ import annotations
@@ -122,8 +121,7 @@ class Server:
 
     def _reap_orphans(self) -> None:
         """Ends the descendants that came to us when their parent went and that no running job can own, and collects the
-        dead
-        ones; those of our own children are left to their jobs.
+        dead ones; those of our own children are left to their jobs.
         """
         oldest = min((job.ticks or 0 for job in self.jobs.values()), default=None)
         for pid in processes.children_of(os.getpid()):

@@ -1,8 +1,7 @@
 """A terminal of its own for one child, joined to the one that a person sits at.
 
 The child never gets the person's terminal, into which a program can type: it gets a new one, and this process carries
-bytes
-between the two. Imports no torch.
+bytes between the two. Imports no torch.
 
 >>> with Terminal() as terminal:
 ...     terminal.join(ask(TASK, {"path": "case", TERMINAL: terminal.name}, server=server))

@@ -2,18 +2,13 @@
 network.
 
 What the kernel allows is taken: a server has namespaces of its own (network, mounts, shared memory), a child then sees
-everything
-else read-only. Where ordinary programs are refused these and `bwrap` is not, the server is started through it, with a
-network,
-processes and shared memory of its own; mounts stay as they are, for it makes them once, and each question writes
-elsewhere.
-Landlock says by path what can be written, and keeps the child from other processes; a filter of system calls makes no
-sockets
-but those of the server's own network, and no changes of modes where mounts stay. Rights of root beyond reading go.
-Devices stay.
-`Wall.open` says what is not closed. Reading is not closed. Must be built before the first thread, and must not follow a
-variable
-but PATH, for a file of root's: a mechanism is left out by an argument.
+everything else read-only. Where ordinary programs are refused these and `bwrap` is not, the server is started through
+it, with a network, processes and shared memory of its own; mounts stay as they are, for it makes them once, and each
+question writes elsewhere. Landlock says by path what can be written, and keeps the child from other processes; a filter
+of system calls makes no sockets but those of the server's own network, and no changes of modes where mounts stay.
+Rights of root beyond reading go. Devices stay. `Wall.open` says what is not closed. Reading is not closed. Must be
+built before the first thread, and must not follow a variable but PATH, for a file of root's: a mechanism is left out by
+an argument.
 
 >>> wall = begin(PARTS, root)                 # in the server, before it imports torch
 >>> places = wall.prepared([root])            # in the server, before it forks
@@ -51,8 +46,7 @@ _ARCHITECTURES = {
     "aarch64": (0xC00000B7, 198, 277, 88, (5, 6, 7, 14, 15, 16, 52, 53, 54, 55)),
 }
 """The kernel's name of an architecture, the numbers that `socket`, `seccomp` and `utimensat` have there, and those of
-other calls
-that change modes, owners, times and attributes of files; _NEWER of these have one number everywhere."""
+other calls that change modes, owners, times and attributes of files; _NEWER of these have one number everywhere."""
 _NEWER = (452, 463, 466, 469)
 
 _WRITE, _TRUNCATE, _REFER = 1 << 1, 1 << 14, 1 << 13
@@ -97,8 +91,8 @@ _trees: dict[tuple[Path, ...], int] = {}
 @dataclass(frozen=True)
 class Wall:
     """What holds here. `network`: the server has one of its own; `bwrap`: by that, and no other processes are seen;
-    `mounts`: a
-    child gets a tree of its own; `landlock`: the version, 0 for none; `filter`: system calls are filtered."""
+    `mounts`: a child gets a tree of its own; `landlock`: the version, 0 for none; `filter`: system calls are
+    filtered."""
 
     network: bool = False
     bwrap: bool = False
@@ -172,8 +166,8 @@ def _mounts_here(parts: Collection[str]) -> bool | None:
 
 def bubblewrap(parts: Collection[str]) -> list[str]:
     """The command through which a server starts its successor, in namespaces that it is refused itself; empty where
-    there is
-    none, or no need. What is taken is a file that root alone may write, not in the current folder, and it was tried."""
+    there is none, or no need. What is taken is a file that root alone may write, not in the current folder, and it was
+    tried."""
     if sys.platform != "linux" or "namespaces" not in parts or _mounts_here(parts) is not None:
         return []
     lost = [name for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ]  # to a program with rights of root
@@ -192,8 +186,7 @@ def bubblewrap(parts: Collection[str]) -> list[str]:
 
 def begin(parts: Collection[str], scratch: Path, *, bwrap: bool = False) -> Wall:
     """What a server begins with: its namespaces; then a child tries what holds, in `scratch`, and its answer counts.
-    `bwrap`: it
-    was started through `bubblewrap`, and has them."""
+    `bwrap`: it was started through `bubblewrap`, and has them."""
     if sys.platform != "linux":
         return Wall()
     mounts = False if bwrap else _mounts_here(parts)
@@ -270,8 +263,7 @@ def _own_namespaces(*, mounts: bool) -> None:
 
 def _tree(places: Iterable[Path], *, proc: bool) -> int:
     """A descriptor of mounts that cannot be written but for `places` and shared memory; a child makes them. `proc`: and
-    /proc,
-    where CUDA names its threads, and which root may not write without Landlock."""
+    /proc, where CUDA names its threads, and which root may not write without Landlock."""
     (ready, tell), (wait, go_on) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -338,10 +330,9 @@ def _drop_rights(libc: Any) -> None:
 
 def _filter(libc: Any, families: Collection[int], *, files: bool) -> None:
     """Refuses sockets of other families, and calls by which one could be made past this. CUDA begins with a local
-    socket of
-    packets in order, which services do not have. `files`: what would change the modes or times of files does nothing;
-    refused,
-    it would end copies that programs make in their own folders. "Now" is refused: who touches a file then makes it."""
+    socket of packets in order, which services do not have. `files`: what would change the modes or times of files does
+    nothing; refused, it would end copies that programs make in their own folders. "Now" is refused: who touches a file
+    then makes it."""
     architecture, make_socket, seccomp, set_times, changes = _ARCHITECTURES[platform.machine()]
     changes += _NEWER
     load, equal, above, mask, give = 0x20, 0x15, 0x35, 0x54, 0x06

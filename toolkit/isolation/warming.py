@@ -39,8 +39,7 @@ def warm_imports(cache_dir: Path) -> list[str]:
 
 def _use_private_headers(cache_dir: Path) -> None:
     # Precompiled headers ignore TORCHINDUCTOR_CACHE_DIR, and no setting moves them; a killed g++ would leave half of
-    # one in
-    # the user's.
+    # one in the user's.
     folder = cache_dir / "precompiled_headers"
     for name, path in (("HEADER_DIR", folder), ("HEADER_LOCK_DIR", folder / "locks")):
         if t.optional(name) is not None:
@@ -112,10 +111,8 @@ def warm_patterns() -> None:
     (0.3 s).
 
     They are traced on fake tensors, in Inductor's own order and with its own arguments, or it would register them
-    twice; after
-    the user's modules are imported, as in a user's process. The joint ones are made for one device, so where there is a
-    GPU
-    they are left to the children.
+    twice; after the user's modules are imported, as in a user's process. The joint ones are made for one device, so
+    where there is a GPU they are left to the children.
     """
     with contextlib.suppress(LacksName, AttributeError, TypeError, ImportError):
         if not torch.cuda.is_available():

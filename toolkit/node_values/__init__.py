@@ -2,9 +2,8 @@
 error.
 
 `reading` asks children and hands their rows on (no torch); `child` is what they do, and reads values out of a compiled
-program by
-extra outputs; `measuring` makes rows; `words` says what was found; `seen` keeps rows for a screen. Their fields:
-`docs/json-lines.md`.
+program by extra outputs; `measuring` makes rows; `words` says what was found; `seen` keeps rows for a screen. Their
+fields: `docs/json-lines.md`.
 
 >>> for event in reading.node_values(load_graph("myrun/0_0/forward"), "inductor"): print(event)
 """

@@ -37,8 +37,7 @@ Plain = dict[str, Any]
 @dataclass
 class AtNode:
     """`outcome`: that of the whole graph. `at`: what `standing.task` tells; empty, with `stopped`, where nothing could
-    be read.
-    `alone`: why there are eager's values alone."""
+    be read. `alone`: why there are eager's values alone."""
 
     outcome: Outcome
     line: str

@@ -44,10 +44,8 @@ class Tapped(Around):
     it.
 
     What that compiles is another program: a value that is returned is neither fused away nor rewritten. `judge` sees
-    the results
-    of the graph alone, so its verdict says whether the failure is still the same one. `got`: the values of the last run
-    by node
-    name, copied when the program returned.
+    the results of the graph alone, so its verdict says whether the failure is still the same one. `got`: the values of
+    the last run by node name, copied when the program returned.
     """
 
     def __init__(self, rung: Rung, names: Sequence[str]) -> None:
@@ -74,8 +72,7 @@ class Tapped(Around):
 
 def add_outputs(gm: fx.GraphModule, names: Sequence[str]) -> tuple[dict[str, int], int]:
     """Makes a graph return these nodes, too; changes it. Returns the place of each among the flat outputs, and how many
-    outputs
-    there were before. Not for a joint graph that is to be partitioned.
+    outputs there were before. Not for a joint graph that is to be partitioned.
     """
     own = returned(gm)
     nodes = {node.name: node for node in gm.graph.nodes}
@@ -164,7 +161,6 @@ def wrong_on_right_inputs(
 @contextlib.contextmanager
 def surroundings(spec: ReplaySpec):
     """The recorded state, without gradients: values are looked into, gradients have graphs of their own. Yields what
-    `settings`
-    does."""
+    `settings` does."""
     with settings(spec.config) as lost, in_force(spec.forward_only), torch.no_grad():
         yield lost

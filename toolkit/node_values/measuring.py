@@ -2,8 +2,7 @@
 """A row for each node: what a value is like, and how far it is from float64. Reads values, keeps none, judges nothing.
 
 The float64 run is gone through once; a node's value is measured when the run comes to it, so that rows come in graph
-order and
-no float64 value is kept.
+order and no float64 value is kept.
 
 >>> measure(case, "inductor", eager, got, seed=0, tell=rows.append)
 """
@@ -42,8 +41,7 @@ def measure(
     """Tells a row for each node in graph order; returns why there is no float64, or "".
 
     `got`: values under a rung; None for eager's own. `wanted`: the nodes to tell of (None: all). Call it under the
-    recorded
-    surroundings.
+    recorded surroundings.
     """
     nodes = {node.name: (index, node) for index, node in enumerate(case.gm.graph.nodes)}
     given = _given(case)

@@ -1,10 +1,8 @@
 """Asks children for the values of a graph's nodes and hands their rows on while they come. Imports no torch here.
 
 eager: one child, every value beside float64. Another rung: the graph is judged once as it is, then compiled with its
-values as
-extra outputs, at most BATCH_BYTES of them in one program. A child reports rows as it has them, so that those from
-before a
-segfault, a hang or a kill are there.
+values as extra outputs, at most BATCH_BYTES of them in one program. A child reports rows as it has them, so that those
+from before a segfault, a hang or a kill are there.
 
 >>> [event["event"] for event in node_values(saved, "eager")]
 ['start', 'stage', 'stage', 'value', ..., 'end']
@@ -55,8 +53,7 @@ def node_values(
     """The events of one reading, "start" first and "end" last; see docs/json-lines.md.
 
     `limit_s` bounds each child. Raises UsageError for a rung of another name, and GraphdbgError for a graph that cannot
-    be loaded
-    or where the fork server itself ended.
+    be loaded or where the fork server itself ended.
     """
     from ..rungs import rung as known
 

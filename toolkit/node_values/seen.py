@@ -161,8 +161,7 @@ class ValuesSeen:
 
     def split(self, other: ValuesSeen | None = None) -> tuple[str, float, float] | None:
         """The first node whose error is SPLIT times that of another rung (eager's own where none is given) and not
-        small, with
-        both errors; None where they go together."""
+        small, with both errors; None where they go together."""
         for name, (_, _, _, _, error, beside) in self.columns(other).items():
             if error is None or beside is None or abs(error - beside) <= SMALL:
                 continue

@@ -1,7 +1,6 @@
 # pyright: basic
 """What a child does to stand at a node: reads what the node was given and what it made, eagerly and under a rung, and
-gives a
-Python prompt there where it has a terminal. Judges nothing.
+gives a Python prompt there where it has a terminal. Judges nothing.
 
 >>> ask("graphdbg.toolkit.node_values.standing:task", {"path": "case", "node": "mm", ...}, server=server)
 """

@@ -12,22 +12,19 @@ The judgement, for each floating-point output with n elements, reference r (floa
   + ELEMENT_EPS * eps(dtype) * (|r_i| + RMS(r)).
 
 A result computed by way of a coarser dtype (float32 behind a bfloat16 region) may be off by that dtype's eps, an
-element by
-GRAIN_FACTOR of them: which way a value was rounded there is chance.
+element by GRAIN_FACTOR of them: which way a value was rounded there is chance.
 
 Where err(e) >= 1 eager has no digit right (a sum that cancels to nothing, like a bias's gradient before a batch norm):
-what is
-left is rounding, whose size is chance, and NOISE_FACTOR takes the place of both factors. What is not noise is larger by
-1/eps.
+what is left is rounding, whose size is chance, and NOISE_FACTOR takes the place of both factors. What is not noise is
+larger by 1/eps.
 
 Integers and booleans must be equal where eager agrees with the reference. What rounding alone may do (`noise`, see
 `toolkit.comparing`) convicts nobody: floats no further off than it moves them, as many discrete elements as it decides.
 Without a reference eager takes its place with NO_REFERENCE times the tolerance.
 
 A rung that nothing convicts and that is further from eager than the tolerance differs by `rounding`, but where eager's
-error is
-BY_THEORY times the result: there the result is zero but for rounding (a key bias's gradient), and says nothing.
-Must not change any tensor.
+error is BY_THEORY times the result: there the result is zero but for rounding (a key bias's gradient), and says
+nothing. Must not change any tensor.
 
 >>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
 'accuracy'
@@ -84,14 +81,11 @@ def compare(
     every_size: bool = False,
 ) -> Difference | None:
     """The worst difference between a rung's outputs and eager's, or None. `strides`: outputs whose strides are
-    promised.
-    `noise`: what rounding may do to an output; `rounding`: the outputs of which a difference that it explains is
-    returned, too,
-    with that detail, where nothing else differs. `lengths`: the longest reduction behind each output, where known.
-    `grains`: the largest eps on the way to each output (see `reductions`); results beyond them have the largest of all.
-    `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all). `every_size`:
-    strides of
-    dimensions of size 1 count, too.
+    promised. `noise`: what rounding may do to an output; `rounding`: the outputs of which a difference that it explains
+    is returned, too, with that detail, where nothing else differs. `lengths`: the longest reduction behind each output,
+    where known. `grains`: the largest eps on the way to each output (see `reductions`); results beyond them have the
+    largest of all. `signed`: of how many outputs, the first ones, the signs of zeros are looked at (None: of all).
+    `every_size`: strides of dimensions of size 1 count, too.
 
     Metadata is looked at first, then NaN and Inf, then numbers, then the signs of zeros (`zero`), but of sums.
     """
@@ -263,8 +257,7 @@ def _errors(
     truth: torch.Tensor, eager: torch.Tensor, got: torch.Tensor, grain: float = 0.0
 ) -> tuple[float, float, int, float]:
     """err(got), err(eager), the number of elements that are far off and by how many times at most, over the elements
-    where all
-    three are finite.
+    where all three are finite.
     """
     r, e, g = _all_finite(truth, eager, got)
     if not r.numel():

@@ -1,20 +1,15 @@
 """How far is one tensor from another: relative RMSE, ulp distance, cosine similarity, largest difference; what an error
-relative
-to a size cannot tell (values that are no numbers, zeros whose sign is wrong); and how much relative error rounding
-explains.
+relative to a size cannot tell (values that are no numbers, zeros whose sign is wrong); and how much relative error
+rounding explains.
 
 Everything is computed in float64 (complex128) on the CPU over the elements that are finite in both. The ulp distance
-counts
-the representable numbers between two values: a float's bits, read as a sign and a magnitude, are monotone in its value,
-so the
-distance is a difference of integers (B. Dawson, Comparing Floating Point Numbers, 2012). Nothing is changed, nothing is
-run.
+counts the representable numbers between two values: a float's bits, read as a sign and a magnitude, are monotone in its
+value, so the distance is a difference of integers (B. Dawson, Comparing Floating Point Numbers, 2012). Nothing is
+changed, nothing is run.
 
 The length of a reduction is the number of input elements per output element, for a product of matrices its inner
-dimension. It
-comes from recorded metadata alone (`meta["val"]`), with symbols at their hints; without metadata it is 1, and the fixed
-part of
-a tolerance is all there is.
+dimension. It comes from recorded metadata alone (`meta["val"]`), with symbols at their hints; without metadata it is 1,
+and the fixed part of a tolerance is all there is.
 
 >>> ulp_distance(torch.tensor([1.0]), torch.tensor([1.0000001]))
 tensor([1])
@@ -72,9 +67,8 @@ def relative_rmse(got: torch.Tensor, truth: torch.Tensor) -> float:
 
 def ulp_distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """For each element the number of steps between the two values, as int64. +0 and -0 are 0 apart, so are two NaNs; a
-    NaN is
-    FAR from a number. Both must have one floating-point dtype, of any width. Complex numbers give a last dimension of
-    two.
+    NaN is FAR from a number. Both must have one floating-point dtype, of any width. Complex numbers give a last
+    dimension of two.
     """
     if one.dtype != other.dtype:
         raise TypeError(f"ulp distance of {one.dtype} and {other.dtype}: the dtypes must be equal")
@@ -145,8 +139,7 @@ class Difference(NamedTuple):
     """One difference between a rung's outputs and eager's: the record that every comparison of this room returns.
 
     Kind, which output (-1: none in particular), what differs, for accuracy the relative error of the rung, a sentence,
-    and the
-    form of a wrong result.
+    and the form of a wrong result.
     """
 
     kind: Literal["accuracy", "nan", "metadata"]
@@ -168,8 +161,7 @@ def is_float(value: object) -> bool:
 
 class Noise(NamedTuple):
     """What rounding alone may do to one result: so many `flips` of elements that are discrete or not finite, and
-    `apart`, how far
-    it may move each float (float64, of the result's shape; None: not at all)."""
+    `apart`, how far it may move each float (float64, of the result's shape; None: not at all)."""
 
     flips: int = 0
     apart: torch.Tensor | None = None
@@ -186,14 +178,11 @@ def not_finite(
     index: int, truth: Any, want: Any, have: Any, noise: Noises = lambda output: QUIET, rounding: bool = False
 ) -> Difference | None:
     """The first difference in what is finite, NaN or infinite. `noise`: how many elements rounding decides; with
-    `rounding`
-    such a difference is returned, too.
+    `rounding` such a difference is returned, too.
 
     A NaN or Inf where eager is finite is always told. Where eager itself is not finite (NaN, +Inf, -Inf) another value
-    is wrong
-    if the float64 reference agrees with eager and no rounding decides it; without a reference nothing is known (a half
-    that
-    overflows need not overflow in a fused kernel).
+    is wrong if the float64 reference agrees with eager and no rounding decides it; without a reference nothing is known
+    (a half that overflows need not overflow in a fused kernel).
     """
     if not is_float(want) or not is_float(have) or want.shape != have.shape or not have.numel():
         return None
@@ -278,10 +267,8 @@ TOLERANCE: dict[torch.dtype, float] = {
     torch.complex64: 1e-5,
 }
 """Relative RMS error that is never called wrong, whatever the length: about 100 eps for float32 (Inductor's vectorised
-exp, tanh
-and the like are good to a few ulp, and errors add up over a graph), 4 eps for half precision, where Inductor keeps
-float32
-between fused operations."""
+exp, tanh and the like are good to a few ulp, and errors add up over a graph), 4 eps for half precision, where Inductor
+keeps float32 between fused operations."""
 
 LOOSE = 0.25
 """Of a dtype that is not in the table (float8 and narrower)."""
@@ -296,17 +283,15 @@ def rounding_bound(dtype: torch.dtype, length: int = 1) -> float:
     """gamma~ for `length` terms, plus the rounding of the result to a narrower dtype.
 
     Source of the growth with the length k: N. J. Higham and T. Mary, A New Approach to Probabilistic Rounding Error
-    Analysis,
-    SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4: a sum or inner product of k terms has, with probability at least
-    1 - 2k exp(-lambda^2 / 2 (1 - u)^2), a backward error of at most
+    Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4: a sum or inner product of k terms has, with probability at
+    least 1 - 2k exp(-lambda^2 / 2 (1 - u)^2), a backward error of at most
 
         gamma~_k(lambda) = exp(lambda sqrt(k) u + k u^2 / (1 - u)) - 1   (about lambda sqrt(k) u),
 
     where the worst case of the classic analysis is k u. u is the unit roundoff (half of eps) of the dtype in which the
-    terms are
-    added, which for half precision is float32: eager's kernels and Inductor's both add up in float32 and round once at
-    the end.
-    Cancellation makes the forward error larger; a judgement allows for it by eager's own error beside this bound.
+    terms are added, which for half precision is float32: eager's kernels and Inductor's both add up in float32 and
+    round once at the end. Cancellation makes the forward error larger; a judgement allows for it by eager's own error
+    beside this bound.
     """
     k = max(1, length)
     u = unit_roundoff(summed_in(dtype))

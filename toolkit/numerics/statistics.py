@@ -2,10 +2,8 @@
 kept.
 
 A tensor is read in blocks; mean and variance of blocks are joined by the update of Chan, Golub and LeVeque (Updating
-Formulae
-and a Pairwise Algorithm for Computing Sample Variances, 1979; the block form of Welford's), which loses nothing to a
-large
-mean. NaN and Inf are counted and left out of the rest. Must not change the values it sees.
+Formulae and a Pairwise Algorithm for Computing Sample Variances, 1979; the block form of Welford's), which loses
+nothing to a large mean. NaN and Inf are counted and left out of the rest. Must not change the values it sees.
 
 >>> for row in node_statistics(gm, inputs): print(row.name, row.mean, row.nan)
 sin 0.0041 0
@@ -29,8 +27,7 @@ BLOCK = 1 << 20
 
 class NodeStatistics(msgspec.Struct, omit_defaults=True):
     """One row: a node's tensor (`part` numbers those of a node with several). min, max, mean and std are of the finite
-    elements;
-    None where there are none.
+    elements; None where there are none.
     """
 
     name: str
@@ -51,8 +48,7 @@ class NodeStatistics(msgspec.Struct, omit_defaults=True):
 
 class Streamed:
     """Statistics of numbers that come in blocks; `mean`, `std` (divided by the count), `min` and `max` are of the
-    finite ones,
-    None where there are none."""
+    finite ones, None where there are none."""
 
     def __init__(self) -> None:
         self.count = self.nan = self.inf = self.subnormal = self.zeros = 0
@@ -105,8 +101,7 @@ def described(tensors: Iterable[torch.Tensor]) -> Streamed:
 
 def node_statistics(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[NodeStatistics]:
     """Runs a graph eagerly on `inputs` (which it may change: pass clones) and yields a row for each tensor as soon as
-    its node
-    ran. Raises GraphRunError where a node fails.
+    its node ran. Raises GraphRunError where a node fails.
     """
     for node, value in each_node(gm, inputs):
         if node.op == "output":

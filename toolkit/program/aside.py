@@ -1,7 +1,6 @@
 # pyright: basic
 """What a run beside the program's own must not touch: the program's hooks on saved tensors, files and processes,
-Dynamo's
-counters, other ranks.
+Dynamo's counters, other ranks.
 
 >>> with own_hooks(), no_side_effects(True), counters():
 ...     step(*args)
@@ -97,8 +96,7 @@ def counters() -> Iterator[None]:
 
 def fork_computes() -> bool:
     """Whether a fork of this process can compute what this one does: not on a GPU in use, and not once autograd has
-    threads,
-    as it has after a backward where torch is built for GPUs, even where there is none."""
+    threads, as it has after a backward where torch is built for GPUs, even where there is none."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return False
     child = os.fork()

@@ -1,11 +1,9 @@
 # pyright: basic
 """One call beside the program's own: its rungs from the same start, what they leave beside what eager leaves, and the
-same for
-the backward that goes through its results.
+same for the backward that goes through its results.
 
 After that backward each rung runs forward and backward anew, one after the other, so that no more than one is held.
-Must leave
-everything as the program had it.
+Must leave everything as the program had it.
 
 >>> beside = Beside(shadow, function, call, args, kwargs, start)
 >>> beside.forward(); result = made(*args, **kwargs); beside.own(beside.now(result)); beside.watch(result)

@@ -3,10 +3,8 @@
 them.
 
 Eager is the reference; where it does not repeat itself, a difference is no evidence. Beyond the tolerance of a dtype
-eager is run
-again with what goes in and every result of an operation rounded at random (stochastic arithmetic, see
-`toolkit.comparing.noise`):
-what stays within that is rounding. Changes nothing.
+eager is run again with what goes in and every result of an operation rounded at random (stochastic arithmetic, see
+`toolkit.comparing.noise`): what stays within that is rounding. Changes nothing.
 
 >>> judged("inductor", eager, got, noise).verdict.verdict
 'fails'
@@ -111,8 +109,7 @@ def judged(
     rung: str, key: str, part: str, eager: Left, got: Left, loose: Mapping[str, float], noise: NoiseOf, levels: Levels
 ) -> CallRung:
     """The row of one rung. `key`: by which its layer is known; `loose`: what eager does not repeat; `noise` is asked
-    where
-    a value is beyond its tolerance alone, and beyond the `levels` of earlier calls."""
+    where a value is beyond its tolerance alone, and beyond the `levels` of earlier calls."""
     row = CallRung(rung, OK, part, seconds=round(got.seconds, 4))
     if eager.error is not None or got.error is not None:
         row.verdict = _raised(key, eager, got)
@@ -286,8 +283,7 @@ class Rounding(t.TorchDispatchMode):
 
     def move(self, tensor: torch.Tensor) -> None:
         """A float tensor, moved in place by rounding at random (see `toolkit.comparing.noise`), and as a whole by what
-        a sum
-        inside of the operation may be off (the mean of a batch norm, say); autograd does not see it."""
+        a sum inside of the operation may be off (the mean of a batch norm, say); autograd does not see it."""
         if not _dense(tensor):
             return
         plain = tensor.detach()

@@ -39,8 +39,7 @@ _SHORT = 3
 
 class ProgramTriage(msgspec.Struct):
     """`calls`: what was looked at, in order; `counts`: how often each function was called; `exit_code`: the program's
-    own.
-    `folder`: what is kept."""
+    own. `folder`: what is kept."""
 
     verdict: Verdict
     calls: list[Call]

@@ -2,8 +2,7 @@
 """cuDNN's random state of the dropout between recurrent layers on a GPU, read and put back.
 
 torch keeps one a GPU, makes it anew at the first use after the GPU's generator was set, and hands it out only as an
-argument of
-`_cudnn_rnn`: a tiny LSTM is run to see it.
+argument of `_cudnn_rnn`: a tiny LSTM is run to see it.
 
 >>> dropout = CudnnDropout(torch.device("cuda", 0))
 >>> state = dropout.getstate(); train(); dropout.setstate(state)

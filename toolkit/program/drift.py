@@ -2,9 +2,8 @@
 to them.
 
 What two builds may differ by is told by eager itself, run once more with every result rounded at random. From the same
-start
-nothing adds up over steps, so a fault that acts at every step stands above that line from its first step on. Imports no
-torch.
+start nothing adds up over steps, so a fault that acts at every step stands above that line from its first step on.
+Imports no torch.
 
 >>> print(drift(calls).lines[0])
 step(): result              ▂▂▁▂▂▂▁▂  at most 3.0e-07; rounding alone 2.1e-07

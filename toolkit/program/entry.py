@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 def start_from_environment() -> None:
     """Runs calls beside the program's own until this process ends; a fork of it does not. Called by torch's plug-in
-    group at
-    `import torch` (see `recorder.autoload`)."""
+    group at `import torch` (see `recorder.autoload`)."""
     from .shadowing import Shadow
 
     shadow = Shadow(Path(os.environ[VARIABLE]), **json.loads(os.environ.get(OPTIONS) or "{}"))
@@ -40,16 +39,13 @@ def shadow(
     """Runs each call of what is given to `torch.compile` inside the block beside eager and under each backend.
 
     What is yielded is filled in when the block ends: `verdict` (a Verdict), `calls`, `summary`, `drift`, as `graphdbg
-    triage --
-    CMD` tells them. `folder`: a new folder for what departs (default: graphdbg-triage-N); `calls`: "N", the first N
-    calls of
-    each function, or "A:B", its calls A to B-1, counted from 0 (default: the first 3, and each that compiles anew, up
-    to the
-    first that departs); `max_time_s`: seconds after which no call is looked at. The block's own results are its own.
+    triage -- CMD` tells them. `folder`: a new folder for what departs (default: graphdbg-triage-N); `calls`: "N", the
+    first N calls of each function, or "A:B", its calls A to B-1, counted from 0 (default: the first 3, and each that
+    compiles anew, up to the first that departs); `max_time_s`: seconds after which no call is looked at. The block's
+    own results are its own.
 
     With several ranks each looks at its own calls, the same ones. Raises UsageError where the folder exists or `calls`
-    names
-    none.
+    names none.
 
     >>> with graphdbg.shadow() as found:
     ...     torch.compile(model)(batch).sum().backward()

@@ -1,10 +1,8 @@
 """The graphs of the first call that departs: which fails, what in it is to blame, and what a process of ours has to
-import to
-see it.
+import to see it.
 
 Asked in the program's own process where that became the server, else in one of ours: without, then with the modules
-that the
-program imported. Imports no torch.
+that the program imported. Imports no torch.
 
 >>> judge_graphs(call, None, print).op
 'The decomposition of aten.silu.default. With only that off the graph is right (verified).'
@@ -45,8 +43,7 @@ _MOST = 8
 
 class JudgedCall(msgspec.Struct):
     """What the graphs of a call that departs came to. `verdict`: None where none could be judged; `apart`: judged in a
-    process
-    of ours, where what the program's own script changes in torch is as torch has it."""
+    process of ours, where what the program's own script changes in torch is as torch has it."""
 
     verdict: Verdict | None = None
     op: str = ""
@@ -70,8 +67,8 @@ def judge_graphs(
     call: Call, server: ForkServer | None, told: Told, modules: Mapping[str, str] | None = None
 ) -> JudgedCall:
     """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame.
-    `modules`: those
-    that the program imported, one of which a process of ours may need before a graph fails there, too."""
+    `modules`: those that the program imported, one of which a process of ours may need before a graph fails there,
+    too."""
     told(f"judging the graphs of {call.place}")
     found = JudgedCall(run=call.run, apart=server is None)
     outside = call.failed is not None and call.failed.rung in (*MEANS, PROGRAM)

@@ -3,8 +3,7 @@
 know.
 
 From the arguments, the object that a method is bound to, closures, defaults and the globals that the code names. What
-torch, the
-standard library and installed packages keep in their own modules is not followed. Changes nothing.
+torch, the standard library and installed packages keep in their own modules is not followed. Changes nothing.
 
 >>> reached = reach(step, (x,), {})
 >>> [name for name, _ in reached.tensors]
@@ -42,8 +41,7 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", 
 
 class Restorable(NamedTuple):
     """A Python object that can be put back: its kind decides how. `outside`: reached only by closure or globals, and no
-    module or
-    optimizer's."""
+    module or optimizer's."""
 
     name: str
     owner: Any

@@ -29,9 +29,9 @@ ALONE, WITH_MODULES, MODULES = "repro.py", "repro-with-modules.py", "modules"
 
 class CallRung(msgspec.Struct):
     """One rung of one call. `value`: what is furthest from eager's, `error`: how far, relative to its size,
-    `tolerance`: what is
-    never called wrong of its dtype, `size`: its shape and dtype; `part`: "" for the call, "backward" for its gradients;
-    `differences`: of each value where calls are followed over steps (eager's own: what rounding alone does)."""
+    `tolerance`: what is never called wrong of its dtype, `size`: its shape and dtype; `part`: "" for the call,
+    "backward" for its gradients; `differences`: of each value where calls are followed over steps (eager's own: what
+    rounding alone does)."""
 
     rung: str
     verdict: Verdict = OK
@@ -46,11 +46,9 @@ class CallRung(msgspec.Struct):
 
 class Call(msgspec.Struct):
     """One call of a compiled function, counted from 0. `why`: why it was not run beside eager; `in_flight`: the rung
-    that was at
-    work when the process ended; `run`: the recorded graphs; `anew`: what it does with nothing compiled before
-    ("departs",
-    "agrees"); `raises`: eager's exception; `repro`: the folder of a program that may show it, `unsaid`: why there is
-    none."""
+    that was at work when the process ended; `run`: the recorded graphs; `anew`: what it does with nothing compiled
+    before ("departs", "agrees"); `raises`: eager's exception; `repro`: the folder of a program that may show it,
+    `unsaid`: why there is none."""
 
     key: str
     function: str

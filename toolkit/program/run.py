@@ -2,8 +2,7 @@
 and why.
 
 The program's own output is untouched. What it left is in a folder; the graphs of the first call that departs are judged
-in the
-program's own process, where its passes and operators are, or here where that is gone. Imports no torch.
+in the program's own process, where its passes and operators are, or here where that is gone. Imports no torch.
 
 >>> found = triage_program(["train.py"])
 >>> found.verdict.layer
@@ -56,8 +55,7 @@ def range_of(text: str | None) -> tuple[int, int]:
 
 def made(folder: Path | None) -> Path:
     """A new folder: this one, or the next free graphdbg-triage-N. Raises UsageError where it exists,
-    EnvironmentLackError where
-    nothing can be written."""
+    EnvironmentLackError where nothing can be written."""
     folder = folder or free_path("graphdbg-triage", bare=False)
     check_folder(folder)
     folder.mkdir(parents=True)
@@ -76,10 +74,8 @@ def triage_program(
     told: Told = lambda text: None,
 ) -> ProgramTriage:
     """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that
-    must not
-    exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it no call is looked at; `quiet`: its
-    standard
-    output goes to standard error.
+    must not exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it no call is looked at;
+    `quiet`: its standard output goes to standard error.
 
     Raises UsageError for a command that cannot be run.
     """

@@ -1,7 +1,6 @@
 # pyright: basic
 """A function under each of torch's backends in turn, as the program gave it to torch.compile. One context a rung and
-function, as
-long as the program runs: its guards age as the program's own do.
+function, as long as the program runs: its guards age as the program's own do.
 
 Each has a backend of its own identity, so that Dynamo takes no entry of another's. Inductor draws eager's random
 numbers.
@@ -122,8 +121,7 @@ def roomy() -> Iterator[None]:
 @contextlib.contextmanager
 def stance(eager: bool) -> Iterator[None]:
     """Nothing compiled, or as torch has it by default, whatever the program's stance. CUDA graphs are off in rungs:
-    what they
-    return is overwritten by the next."""
+    what they return is overwritten by the next."""
     t.look_up("inductor_config")
     with torch.compiler.set_stance("force_eager" if eager else "default"):
         if eager:

@@ -1,9 +1,7 @@
 # pyright: basic
 """Each call of what a program gave to torch.compile, run again from the same start beside the program's own: by eager
-(twice
-where Dynamo alone leaves another bit) and under each rung. The program goes on with its own result; nothing of what
-runs beside
-is heard or stays.
+(twice where Dynamo alone leaves another bit) and under each rung. The program goes on with its own result; nothing of
+what runs beside is heard or stays.
 
 `Shadow.start` puts our wrapper around what torch.compile returns. A call is looked at from its outside alone: what it
 calls that is compiled runs as it comes. Must never raise into the program.
@@ -66,9 +64,8 @@ class CompiledFunction:
 
 class Shadow:
     """`first`, `last`: the calls of each function, from and to (excluded); `anew`: and each that compiled anew;
-    `go_on`: also
-    after a call that departs; `seconds`: for so long; `address`: the socket of whoever judges the graphs of what
-    departs."""
+    `go_on`: also after a call that departs; `seconds`: for so long; `address`: the socket of whoever judges the graphs
+    of what departs."""
 
     def __init__(
         self,
@@ -192,8 +189,7 @@ class Shadow:
     @contextlib.contextmanager
     def turn(self) -> Iterator[bool]:
         """One thread at a time: torch's stance, standard output and the state of a model are all threads'. Whether it
-        came, as
-        what has it may wait for this one."""
+        came, as what has it may wait for this one."""
         ours = not self.over() and self._lock.acquire(timeout=TURN_S)
         try:
             yield ours

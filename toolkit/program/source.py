@@ -3,8 +3,7 @@
 definitions.
 
 A value keeps its name from call to call, and is brought up to date where it changed. Tensors lie beside, in `tensors`;
-small
-ones stand in the text. Raises CannotSayError, which names what has no text. Changes nothing.
+small ones stand in the text. Raises CannotSayError, which names what has no text. Changes nothing.
 
 >>> source = Source(globals()); source.text([1.0, torch.float32], "sizes"), source.lines
 ('sizes', ['sizes = [1.0, torch.float32]'])
@@ -56,8 +55,7 @@ class CannotSayError(Exception):
 
 class Source:
     """`definitions`: the user's functions and classes by name, those that others need first; `spaces`: where the
-    globals that
-    they read lie; `homes`: the user's own modules that have to be imported."""
+    globals that they read lie; `homes`: the user's own modules that have to be imported."""
 
     def __init__(self, known: dict[str, Any]) -> None:
         self.known = known

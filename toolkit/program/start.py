@@ -2,8 +2,7 @@
 """The state that a call begins with: taken before, put back as often as wanted, and what differs from it afterwards.
 
 Memory is copied storage by storage, so that views stay views, and is put back below autograd, which counts nothing. A
-gradient
-(`.grad`), Python objects and random states are put back as well. Raises NotCopied where something cannot be.
+gradient (`.grad`), Python objects and random states are put back as well. Raises NotCopied where something cannot be.
 
 >>> start = Start(reach(step, args, kwargs))
 >>> step(*args); [name for name, _ in start.written()[0]]; start.put_back()
@@ -87,8 +86,7 @@ class Start:
 
     def written(self) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[str, Any]]]:
         """The tensors whose memory or form is not what it was, by their first name; and the `.grad` of leaves that is
-        another
-        object, or has other numbers."""
+        another object, or has other numbers."""
         changed = {key for key, (storage, kept) in self.storages.items() if not _equal(storage, kept)}
         touched = lambda tensor: any(part.untyped_storage()._cdata in changed for part in _flat(tensor))  # noqa: E731
         tensors = [

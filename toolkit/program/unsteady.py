@@ -3,10 +3,8 @@
 uninitialised memory.
 
 The call runs twice with every operation's arguments and results written down as numbers. The first result that differs
-on equal
-arguments is the kernel's; an argument that differs and that no operation made was read from elsewhere, or is memory
-that nobody
-wrote.
+on equal arguments is the kernel's; an argument that differs and that no operation made was read from elsewhere, or is
+memory that nobody wrote.
 
 >>> first_difference(lambda mode: run(mode))
 'torch.empty (train.py:12) returns memory that nothing wrote: ...'
@@ -29,8 +27,7 @@ MOST = 20_000
 
 class Step(NamedTuple):
     """One operation: its name, the user's line, its arguments and results as numbers, whether it draws random numbers,
-    and
-    whether an argument is memory that nothing wrote."""
+    and whether an argument is memory that nothing wrote."""
 
     name: str
     line: str
@@ -94,8 +91,7 @@ def _line() -> str:
 
 def first_difference(run: Callable[[Any], object]) -> str:
     """What is the first not to repeat itself, why, and what to do; "" where two runs of every operation are equal.
-    `run` runs the
-    call once from its start under the mode that it is given."""
+    `run` runs the call once from its start under the mode that it is given."""
     traces = []
     for _ in range(2):
         mode = Tracing()

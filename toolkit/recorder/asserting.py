@@ -42,12 +42,11 @@ def assert_graphs(
     """Calls `fn(*args, **kwargs)` compiled, then with each tuple of arguments of `then`; returns the first result.
 
     `fn` is given to torch.compile unless it was before, or `as_is` says that it compiles inside, as a training step
-    does. What
-    was compiled before counts for nothing: it begins with torch.compiler.reset(), and caches on disk are passed over.
+    does. What was compiled before counts for nothing: it begins with torch.compiler.reset(), and caches on disk are
+    passed over.
 
     `breaks`, `recompiles`: of all calls. `graphs` and `kernels` (that Inductor generated, each once; calls of libraries
-    are
-    none): of all compiles that are no recompile. None: not checked. A backward counts if `fn` runs it.
+    are none): of all compiles that are no recompile. None: not checked. A backward counts if `fn` runs it.
 
     Raises AssertionError with each number that differs, where it comes from, and what to do next; what `fn` raises as
     it is.

@@ -1,12 +1,9 @@
 """Backwards of scripts that compile nothing: `graphdbg dump --compiled-autograd`.
 
 Every top-level call of autograd's engine goes by here. A new one is recorded as `ca<K>_0/compiled_autograd`: inputs as
-the
-policy wants them, before anything writes to them; the graph when its first run ended, with its hooks and passes by
-name.
-Until backwards repeat themselves anomaly mode is on (without its NaN checks), which is how autograd remembers the lines
-of
-the forward. Must not change a gradient and must not raise into the recorded program.
+the policy wants them, before anything writes to them; the graph when its first run ended, with its hooks and passes by
+name. Until backwards repeat themselves anomaly mode is on (without its NaN checks), which is how autograd remembers the
+lines of the forward. Must not change a gradient and must not raise into the recorded program.
 
 >>> watch(session)
 """

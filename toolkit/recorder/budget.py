@@ -1,11 +1,9 @@
 """What a recording leaves out to stay within what was asked: `--only`, `--keep`, `--max-disk`, `--after-step`.
 
 How much disk the run takes is kept by each process for itself and read by the others: `<process>/disk.txt` holds one
-number.
-The unit is a compile (all stages under one compile name). Old compiles go first; one that failed, or that is being
-compiled or
-run, never goes. Whatever is left out is journalled as `left_out` with its reason, so that it can be counted after any
-death.
+number. The unit is a compile (all stages under one compile name). Old compiles go first; one that failed, or that is
+being compiled or run, never goes. Whatever is left out is journalled as `left_out` with its reason, so that it can be
+counted after any death.
 
 >>> budget = Budget(Options(run="myrun", only="forward"), left_out=print)
 >>> budget.refusal("0_0/backward", "Model.forward model.py:31")
@@ -39,8 +37,7 @@ class Disk:
     """The share of one process in the limit of its run, in blocks of 4 KiB, as `du` counts.
 
     A process writes down what it is about to take before it looks at the others' numbers, so that two of them never
-    both believe
-    that there is room for one. No locks, so it works on network folders.
+    both believe that there is room for one. No locks, so it works on network folders.
 
     >>> Disk(run_path, "rank0_pid12", limit_bytes=10_000_000).reserve(50_000)
     True

@@ -1,8 +1,7 @@
 """What was compiled meanwhile, counted: graph breaks, recompiles, graphs, their nodes, Inductor's kernels.
 
 A recording of its own in a temporary folder, read as `ls --why` reads one; the caches that hide graphs and kernels are
-off in
-it, so that a warm one changes no number. Must not import torch where nothing else does.
+off in it, so that a warm one changes no number. Must not import torch where nothing else does.
 
 >>> with counting() as counts:
 ...     torch.compile(f)(x)
@@ -35,10 +34,8 @@ _STAGES = ("dynamo", *_INNER, "joint_passed")
 @dataclass
 class Counts:
     """One entry for each: of breaks and recompiles a sentence with the user's line. `graphs` are Dynamo's, `nodes`
-    theirs;
-    they and `kernels` are those of first compiles, for a recompile counts by itself. `errors`: what could not be
-    recorded;
-    `kept`: whether `run` is to stay."""
+    theirs; they and `kernels` are those of first compiles, for a recompile counts by itself. `errors`: what could not
+    be recorded; `kept`: whether `run` is to stay."""
 
     run: Path
     breaks: list[str] = field(default_factory=list[str])
@@ -113,8 +110,7 @@ class Counting(Session):
 @contextmanager
 def counting(*, kept: bool = False) -> Iterator[Counts]:
     """Counts what is compiled inside the block; what it yields is filled in at the end, when the run goes unless it is
-    `kept`. A
-    recording around it does not see what is compiled inside, another counting does."""
+    `kept`. A recording around it does not see what is compiled inside, another counting does."""
     folder = Path(tempfile.mkdtemp(prefix="graphdbg-counts-"))
     outer, session = active(), Counting(folder / "run")
     counts = session.counts

@@ -1,12 +1,9 @@
 """One compiler call in progress: the graphs captured inside it, and what becomes of them when it ends.
 
 A Flight opens around a call into the compiler. Each graph captured meanwhile is journalled `captured` and `compiling`,
-and
-settled as `compiled` or `failed` when the innermost flight around it ends. State is per thread; a Flight holds records,
-never
-graphs or tensors. Of the user's files that a graph's stacks name a copy is kept, as Python knows it: not those of
-torch, of
-installed packages and of Python itself.
+and settled as `compiled` or `failed` when the innermost flight around it ends. State is per thread; a Flight holds
+records, never graphs or tensors. Of the user's files that a graph's stacks name a copy is kept, as Python knows it: not
+those of torch, of installed packages and of Python itself.
 
 >>> with flying(session) as flight:
 ...     flight.capture(gm, "joint", {"num_fwd_outputs": 1})
@@ -50,8 +47,7 @@ _OUTPUT_META = ("user_visible_output_idxs",)
 
 class PackedSave:
     """Saving a graph, maybe later: the record is packed when the compiler is done with it, for as objects it is fifty
-    times as
-    large."""
+    times as large."""
 
     def __init__(self, writer: ProcessWriter, record: GraphRecord) -> None:
         self.writer = writer
@@ -334,8 +330,7 @@ def in_flight(body: Callable[..., Any], updated: Sequence[str] = WRAPPER_UPDATES
 
 def in_pass(group: str) -> Callable[[Callable[..., Any]], Callable[[Function], Function]]:
     """A hook around a pass that calls itself for the subgraphs of higher-order operators: `body(flight, original,
-    *args,
-    **kwargs)` for the outermost call inside a flight, whose graph holds those subgraphs."""
+    *args, **kwargs)` for the outermost call inside a flight, whose graph holds those subgraphs."""
 
     def of(body: Callable[..., Any]) -> Callable[[Function], Function]:
         def call(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:

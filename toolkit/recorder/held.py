@@ -1,10 +1,8 @@
 """Copies of a graph's inputs on the host, one per graph, made before each execution and overwritten by the next.
 
 With the policy `last` the copy lies in a file that survives the process (`dumps.held`), else in memory. A copy is of
-whole
-storages, each once, and done before the graph may change them; on a GPU it is queued before the graph's kernels on the
-same
-stream. Must keep no reference to an input, and must hold no more bytes than the limit.
+whole storages, each once, and done before the graph may change them; on a GPU it is queued before the graph's kernels
+on the same stream. Must keep no reference to an input, and must hold no more bytes than the limit.
 
 >>> copy = Copy(budget, names, roles)
 >>> copy.take([torch.ones(3)], execution=1); copy.inputs(put=store.put).execution

@@ -2,10 +2,8 @@
 wrong.
 
 One Holder per session, one Hold per compiled callable: its inputs are copied before each execution, tested for NaN
-after it, kept
-when it went wrong. Nothing here runs unless `--inputs last` or `--when` asks for it. Must not keep an input alive while
-its graph
-runs, and must not raise into the recorded program.
+after it, kept when it went wrong. Nothing here runs unless `--inputs last` or `--when` asks for it. Must not keep an
+input alive while its graph runs, and must not raise into the recorded program.
 
 >>> hold = session.hold(graphs, record)
 >>> execution = hold.before(37, inputs); result = function(inputs); hold.after(execution, result)
@@ -155,8 +153,7 @@ class Hold:
 
     def before(self, number: int, inputs: Sequence[Any]) -> Execution | None:
         """Copies the inputs and begins to test them. None in a forked child, whose copies would be the parent's, and
-        once the
-        recording has ended."""
+        once the recording has ended."""
         holder = self.holder
         if holder.closed or os.getpid() != holder.pid:
             return None
@@ -304,8 +301,7 @@ class Hold:
 
     def settle(self) -> None:
         """The last inputs become inputs.json, unless those of a step that went wrong are there: then they stand beside
-        it. The
-        copy's memory is free afterwards."""
+        it. The copy's memory is free afterwards."""
         copy = self.copy
         if copy is None:
             return

@@ -2,10 +2,9 @@
 compiler.
 
 The backend gets the same graph and inputs; only the caches that would hide later stages are off while it runs. A
-forward,
-backward or inference graph and its post-grad form share one compiler call. Compilers and partitioners of AOT backends
-that are
-not Inductor are wrapped where AOTAutograd gets them; Inductor's own calls come by there too and are let pass.
+forward, backward or inference graph and its post-grad form share one compiler call. Compilers and partitioners of AOT
+backends that are not Inductor are wrapped where AOTAutograd gets them; Inductor's own calls come by there too and are
+let pass.
 
 >>> OutputGraph.call_user_compiler = call_user_compiler(OutputGraph.call_user_compiler)
 """
@@ -202,8 +201,7 @@ def partition_fn(flight: Flight, original: Function, gm: Any, joint_inputs: Any,
 @in_pass("joint")
 def joint_graph_passes(flight: Flight, original: Function, gm: Any, *args: Any, **kwargs: Any) -> Any:
     """_recursive_joint_graph_passes(gm, ...): inside the partitioner its result is the joint graph after the passes;
-    elsewhere
-    its argument is the inference graph."""
+    elsewhere its argument is the inference graph."""
     joint = here.joints[-1] if here.joints else None
     before = flight.capture(gm, "inference", flight.main, grows=True) if joint is None else None
     result = original(gm, *args, **kwargs)

@@ -1,6 +1,5 @@
 """Where a long compile is just now: a thread notes the pass and the Python stack of what is being compiled, seldom and
-ever less
-often. A thread that holds the interpreter inside C code cannot be looked at; then the last note stands.
+ever less often. A thread that holds the interpreter inside C code cannot be looked at; then the last note stands.
 
 >>> stacks = Stacks(lambda graph, **fields: session.event("note", graph, **fields))
 >>> stacks.event("compiling", "0_0/forward")

@@ -68,12 +68,11 @@ def run(
     stdout: int | None = None,
 ) -> int:
     """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it. `attend`
-    is called
-    with the process while it runs; `stdout`: a descriptor in place of ours.
+    is called with the process while it runs; `stdout`: a descriptor in place of ours.
 
     Signals sent to us go on to the child, those that we were started to ignore excepted; SIGINT and SIGQUIT reach it
-    from the
-    terminal, and we wait for what it does. `told` is called with each number. Who kills us with SIGKILL kills it too.
+    from the terminal, and we wait for what it does. `told` is called with each number. Who kills us with SIGKILL kills
+    it too.
     """
     child: subprocess.Popen[bytes] | None = None
     early: list[int] = []

@@ -1,10 +1,8 @@
 """How a process leaves: a child of multiprocessing ends without `atexit`, and an exception that ends the program is
-worth a line,
-and shows the user's frames and torch's, not the recorder's.
+worth a line, and shows the user's frames and torch's, not the recorder's.
 
 Must not catch a signal, and must not change how the process ends. Only the copy of a traceback that is printed at the
-end is
-trimmed; the exception object is passed on as it is to whoever set sys.excepthook before.
+end is trimmed; the exception object is passed on as it is to whoever set sys.excepthook before.
 
 >>> close_with_child(session.uncaught, session.close)
 >>> install(); 1 / 0
@@ -25,8 +23,7 @@ _HERE = str(Path(__file__).resolve().parent)
 
 def close_with_child(told: Callable[[BaseException], None], close: Callable[[], None]) -> None:
     """In a child that multiprocessing forked, which leaves by os._exit, calls `close` at its end, after all other
-    finalizers,
-    and before it `told` with the exception that ends it, if there is one."""
+    finalizers, and before it `told` with the exception that ends it, if there is one."""
     process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
     if process is None or util is None or process.parent_process() is None or "--multiprocessing-fork" in sys.orig_argv:
         return  # not such a child; or a spawned one, which runs atexit

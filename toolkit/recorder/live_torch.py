@@ -1,8 +1,8 @@
 """What a recorded program's torch says of itself: compile ids, counters, settings, modes, the ambient state, wrappers.
 
 Nothing is imported for it but torch itself, and everything may be missing: a torch without a name records less and says
-what.
-Only reads: no random number is drawn, no setting written, but for the caches that hide graphs, inside compiler calls.
+what. Only reads: no random number is drawn, no setting written, but for the caches that hide graphs, inside compiler
+calls.
 
 >>> compile_id()
 '0/0'
@@ -83,8 +83,7 @@ _caches = _Caches()
 @contextmanager
 def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "") -> Iterator[None]:
     """The caches that hide graphs are off for the block and this thread, unless the session keeps them: a warm one
-    skips the
-    compiler. That `cache` answered, which `hides` graphs of the compile `name`, is journalled."""
+    skips the compiler. That `cache` answered, which `hides` graphs of the compile `name`, is journalled."""
     hits = counter(*CACHE_HITS[cache]) if cache else 0
     with ExitStack() as stack:
         stack.callback(_caches.off.__delitem__, slice(len(_caches.off), None))
@@ -103,8 +102,7 @@ def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "")
 @contextmanager
 def cached_anew(session: Session) -> Iterator[None]:
     """For a compile whose artifact the program may save, which torch makes of what its caches took: those on disk are
-    as the
-    program has them, under a key of their own, so that they know no graph of it."""
+    as the program has them, under a key of their own, so that they know no graph of it."""
     with ExitStack() as stack:
         with session.guarded("caches"):
             if not session.options.keep_cache and not _caches.on:
@@ -145,8 +143,7 @@ def is_fake(value: Any) -> bool:
 
 def restride(gm: Any, example_inputs: Any) -> None:
     """Gives placeholders the values that are compiled for: a forward's own layout decides the strides of what a
-    backward is
-    given, which AOTAutograd tells in the example inputs alone. Inductor does the same a moment later."""
+    backward is given, which AOTAutograd tells in the example inputs alone. Inductor does the same a moment later."""
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     for node, value in zip(placeholders, example_inputs, strict=True):
         if is_fake(value):
@@ -155,8 +152,7 @@ def restride(gm: Any, example_inputs: Any) -> None:
 
 def norms(tensors: list[Any]) -> list[Any]:
     """The 2-norm of each tensor of one device and dtype, in one fused kernel where there is one.
-    torch.nn.utils.get_total_norm,
-    which is public, adds them up to one number."""
+    torch.nn.utils.get_total_norm, which is public, adds them up to one number."""
     return list(loaded("foreach_norm")(tensors, 2))
 
 
@@ -237,9 +233,8 @@ def innermost_backend(compiler_fn: Any) -> Any:
 
 def plain_callable(compiled: Any) -> Any:
     """What Dynamo would take of a compiled callable before wrapping it anew: a lazy graph module's plain forward,
-    recompiled now,
-    from under Dynamo's own `disable` wrapper, whose second layer would cost every step. Public names for it are
-    missing."""
+    recompiled now, from under Dynamo's own `disable` wrapper, whose second layer would cost every step. Public names
+    for it are missing."""
     lazy = loaded("LazyGraphModule")
     owner: Any = getattr(compiled, "__self__", None)
     if lazy is not None and isinstance(compiled, lazy):
@@ -260,8 +255,7 @@ def changed_settings(
     """Settings that are not at their default on this thread, by room of the configuration.
 
     `extra_inductor` are options that Inductor will apply while it compiles. With `but_caches` their switches are left
-    out: the
-    recorder itself has set them.
+    out: the recorder itself has set them.
     """
     found: dict[str, dict[str, Any]] = {}
     for room in CONFIGS:
@@ -304,9 +298,8 @@ def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
 @functools.cache
 def _own_names(module: Any, _: int) -> tuple[dict[Any, str], list[str]]:
     """The settings of a module that are none of another one's by a second name: those at their default where their
-    context
-    variable was never set, by that variable, and the names of the others; `_` is how many it has. All would be asked
-    for long."""
+    context variable was never set, by that variable, and the names of the others; `_` is how many it has. All would be
+    asked for long."""
     entries: dict[str, Any] = module._config
     of_another = lambda one: getattr(one, "alias", None) is not None or getattr(one, "deprecated", False)  # noqa: E731
     own = {name: getattr(one, "user_override", None) for name, one in entries.items() if not of_another(one)}

@@ -1,10 +1,8 @@
 """Which tensors of a list hold a NaN: one reduction each and one wait for the device, whatever their number.
 
 On the CPU a sum tells: a NaN anywhere makes it NaN. So does +inf beside -inf, hence a second look then; the -inf of a
-mask
-alone does not. On accelerators the norms of all tensors are one fused reduction, and no infinity makes them NaN. Must
-keep no
-tensor.
+mask alone does not. On accelerators the norms of all tensors are one fused reduction, and no infinity makes them NaN.
+Must keep no tensor.
 
 >>> test = NanTest(); test.add([torch.ones(2), torch.tensor([1.0, float("nan")])]); test.places()
 {1}

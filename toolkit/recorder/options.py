@@ -28,12 +28,10 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One recording. `stages` empty means all; `wrapped` says that `graphdbg dump` waits outside and tells the summary.
 
     `when` are occasions at which the inputs of a step are kept whole; `held_limit` bounds the bytes of inputs that a
-    process
-    holds for that and for the policy `last`.
+    process holds for that and for the policy `last`.
 
     Limits, 0 or empty for none: `max_disk` bytes of the whole run, `keep` compiles of each function, `only` graphs that
-    match,
-    those that run `after_step` steps of the optimizer.
+    match, those that run `after_step` steps of the optimizer.
 
     `compiled_autograd` records the backwards of code that is not compiled too.
 

@@ -1,13 +1,10 @@
 """Where a recording comes from: versions, the environment by allow-list, the rank; and which run folder it goes to
-where it was
-started without a wrapper (GRAPHDBG=RUN): its job's own, or a fresh one.
+where it was started without a wrapper (GRAPHDBG=RUN): its job's own, or a fresh one.
 
 The processes of one job meet in one folder with no word between them: each takes the first of RUN, RUN-2, ... that is
-free or its
-own job's. A job is known by its launcher's id, and by its ranks: a folder in which this rank has recorded already is
-another
-job's, or an earlier command's. A process without a rank makes up an id, which its children inherit with the name.
-Must not touch a folder that is no run; imports nothing heavy.
+free or its own job's. A job is known by its launcher's id, and by its ranks: a folder in which this rank has recorded
+already is another job's, or an earlier command's. A process without a rank makes up an id, which its children inherit
+with the name. Must not touch a folder that is no run; imports nothing heavy.
 
 >>> rank_and_restart({"RANK": "1"})
 (1, 0)
@@ -48,8 +45,7 @@ _ATTEMPTS = 100
 
 def versions() -> dict[str, str]:
     """Versions of Python, the system and the packages that matter; an imported torch is asked itself: it may be a local
-    build,
-    and knows the processor."""
+    build, and knows the processor."""
     found = dict(_installed())
     torch_version = getattr(sys.modules.get("torch.torch_version"), "__version__", None)
     if torch_version is not None:

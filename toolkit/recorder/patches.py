@@ -2,8 +2,7 @@
 session.
 
 Each wrapper is a function `(original) -> replacement` that calls `original` exactly once with the caller's own
-arguments,
-whatever happens to the recording. Must not change any setting, backend or pass of the user.
+arguments, whatever happens to the recording. Must not change any setting, backend or pass of the user.
 
 >>> install(); uninstall()
 """

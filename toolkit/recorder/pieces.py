@@ -1,8 +1,7 @@
 """`graphdbg.observe`: a graph of the program's own pipeline, which no hook sees, becomes a graph of the run.
 
 Graphs of one model stand under one compile name: that of the compile in progress, else one of the model's own. Must
-leave the
-module, and what it is called with, as they are; unrecorded it does nothing.
+leave the module, and what it is called with, as they are; unrecorded it does nothing.
 
 >>> gm = graphdbg.observe(gm, stage="after_my_pass", inputs=args, model="gpt")
 """
@@ -25,14 +24,11 @@ def observe(gm: T, *, stage: str, inputs: Sequence[Any] | None = None, model: st
     """Records a GraphModule, or an exported program, where this process is recorded; returns it as it came.
 
     `stage`: one of torch's (dynamo, pre_grad, joint, joint_passed, forward, backward, inference, post_grad_...), as
-    which it is
-    replayed; or a word of your own, which `ls --stages` shows: then it is replayed as `inference` where it holds
-    registered
-    operators alone, else as `dynamo`. `inputs`: what it is called with, in the order of its placeholders; of real ones
-    as much is
-    kept as `--inputs` says, of fake ones the layout. `model`: what its pieces are shown under (default: the function
-    that calls
-    this). `compile_kwargs`: what the compiler of that stage is told, such as num_fwd_outputs of a joint graph.
+    which it is replayed; or a word of your own, which `ls --stages` shows: then it is replayed as `inference` where it
+    holds registered operators alone, else as `dynamo`. `inputs`: what it is called with, in the order of its
+    placeholders; of real ones as much is kept as `--inputs` says, of fake ones the layout. `model`: what its pieces are
+    shown under (default: the function that calls this). `compile_kwargs`: what the compiler of that stage is told, such
+    as num_fwd_outputs of a joint graph.
 
     Never raises for what cannot be recorded: the run says so.
     """

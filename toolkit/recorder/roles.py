@@ -44,8 +44,7 @@ def _source(node: Any) -> str:
 
 def dynamo_outputs(output_graph: Any, gm: Any) -> list[tuple[str, str]]:
     """(node, what the program calls it) of each output of a Dynamo graph: a key or an attribute of what is returned
-    ("logits"),
-    else a local variable, which Dynamo names nodes after, else the node and the user's line."""
+    ("logits"), else a local variable, which Dynamo names nodes after, else the node and the user's line."""
     tracer = getattr(output_graph, "root_tx", None)
     named: dict[str, str] = {}
     attributes = getattr(getattr(output_graph, "side_effects", None), "store_attr_mutations", None) or {}

@@ -2,8 +2,7 @@
 hooks come.
 
 The process folder is made when the first graph comes, so that processes which compile nothing leave no trace; a forked
-child gets
-a folder of its own. Must never raise into the recorded program.
+child gets a folder of its own. Must never raise into the recorded program.
 
 >>> @hook
 ... def function_of_torch(session, original, *args):
@@ -52,8 +51,7 @@ _TRY_AGAIN_S = 10.0
 
 class Session:
     """One recording in this process. `path` is the run folder; `join` adds to what is there. A `job` makes or joins its
-    own run,
-    and goes on to the next of the names made from `wanted` when another's is there."""
+    own run, and goes on to the next of the names made from `wanted` when another's is there."""
 
     def __init__(self, options: Options, *, join: bool, job: str | None = None, wanted: str | None = None) -> None:
         self.options = options
@@ -78,8 +76,7 @@ class Session:
 
     def afresh(self) -> None:
         """What belongs to one process. In a forked child: the parent's folder and lock are left alone, a graph compiled
-        here gets
-        a folder of its own."""
+        here gets a folder of its own."""
         self._lock = threading.RLock()
         self._writer: ProcessWriter | None = None
         self.stacks = Stacks(partial(self.event, "note"))
@@ -336,9 +333,8 @@ def hook(
     body: Callable[..., Any], updated: Sequence[str] = functools.WRAPPER_UPDATES
 ) -> Callable[[Function], Function]:
     """What is put in the place of a function of torch's: it calls `body(session, original, *args, **kwargs)` while
-    something is
-    recorded, else the original. `updated`: the dictionaries that go over from the original. Dynamo sees none
-    of it but the original."""
+    something is recorded, else the original. `updated`: the dictionaries that go over from the original. Dynamo sees
+    none of it but the original."""
 
     def wrap(original: Function) -> Function:
         theirs = functools.update_wrapper(functools.partial(seen, original), original, updated=())

@@ -1,12 +1,9 @@
 """Starts and ends recordings: `record()` around a block, or this process as GRAPHDBG and GRAPHDBG_OPTIONS ask, while
-torch is
-still being imported.
+torch is still being imported.
 
 Under `graphdbg dump` the run is there already. Without it the process picks the run's name (`origin`), hands it to its
-children
-and tells the summary when it ends. Must import next to nothing: the hooks wait for the modules they wrap. Must never
-raise into
-the recorded program, except from `record()` for a request that makes no sense.
+children and tells the summary when it ends. Must import next to nothing: the hooks wait for the modules they wrap. Must
+never raise into the recorded program, except from `record()` for a request that makes no sense.
 
 >>> with record("myrun", inputs="first"):
 ...     train()

@@ -1,20 +1,14 @@
 """The optimizer's steps in this process, counted through torch's public global hook, and what waits for one of them.
 
 A hook that is hidden from Dynamo would break the graph of a compiled `optimizer.step`, which `fullgraph=True` does not
-survive.
-So Dynamo is told to leave it out, and each run of a graph that steps were compiled into leaves a mark: `count()`, asked
-before
-each execution of a graph, takes the marks away and counts. In a torch that cannot leave it out Dynamo traces the hook:
-one
-attribute that is written and never read. Optimizers that do not call torch's hooks are not counted: `count()` then
-stays 0, which
-means "unknown".
+survive. So Dynamo is told to leave it out, and each run of a graph that steps were compiled into leaves a mark:
+`count()`, asked before each execution of a graph, takes the marks away and counts. In a torch that cannot leave it out
+Dynamo traces the hook: one attribute that is written and never read. Optimizers that do not call torch's hooks are not
+counted: `count()` then stays 0, which means "unknown".
 
 `--after-step N`: what is captured before the Nth step waits in memory, and is written only if it runs after it. A model
-that is
-compiled once, in its first step, is so recorded whole with the inputs of a step that matters, while compiles that
-belong to the
-beginning of a long run leave nothing. What never runs again is counted as left out.
+that is compiled once, in its first step, is so recorded whole with the inputs of a step that matters, while compiles
+that belong to the beginning of a long run leave nothing. What never runs again is counted as left out.
 
 >>> watch(); count()
 0

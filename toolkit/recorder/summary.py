@@ -53,8 +53,7 @@ def lines(
     typed: Callable[[str], str] = str,
 ) -> list[str]:
     """The closing words for a run. `reason` explains an empty one; `errors` are those of processes; `made`: it was
-    there once;
-    `typed`: how its commands are typed where it is read."""
+    there once; `typed`: how its commands are typed where it is read."""
     found = index.processes(run) if run.is_dir() else []
     rows = index.rows(found)
     journals = [(process.name, journal.read(process.path / JOURNAL_FILE).events) for process in found]

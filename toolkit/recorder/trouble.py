@@ -1,12 +1,9 @@
 """When a step went wrong, and which graphs' inputs belong to it: bookkeeping of executions, without tensors.
 
 A NaN is news in an output that had none in the graph's execution before. It is a finding when it came into being here
-(no input
-has news), or when it came in from outside and no graph had news since this one ran last: then code that is not compiled
-made
-it. What follows from a finding is no finding. Graphs of its step are those that ran since the step began and those that
-run
-until it ends: with an optimizer step, a forward after a backward, or the same graph again.
+(no input has news), or when it came in from outside and no graph had news since this one ran last: then code that is
+not compiled made it. What follows from a finding is no finding. Graphs of its step are those that ran since the step
+began and those that run until it ends: with an optimizer step, a forward after a backward, or the same graph again.
 
 >>> trouble = Trouble(); trouble.begins(member); trouble.judged(member, inputs=set(), outputs={0})
 Finding(...)
@@ -101,8 +98,7 @@ class Trouble:
 
     def judged(self, member: Member, inputs: set[int], outputs: set[int]) -> BadStep | None:
         """An execution ended with NaN at these places; a Finding when it is where the trouble starts. What its inputs
-        hold
-        matters from the first NaN in any output on (`nan_seen`)."""
+        hold matters from the first NaN in any output on (`nan_seen`)."""
         with self._lock:
             news_in, news_out = inputs - member.nan_inputs, outputs - member.nan_outputs
             member.nan_inputs, member.nan_outputs = set(inputs), set(outputs)
@@ -131,8 +127,7 @@ class Trouble:
 
     def _near(self, member: Member) -> int:
         """From which execution on a NaN elsewhere may be the reason of one here: since this graph ran last; since the
-        optimizer's
-        step before the last one, for gradients that were NaN reach the parameters with the step."""
+        optimizer's step before the last one, for gradients that were NaN reach the parameters with the step."""
         since = member.before or self._began_before
         return min(since, self._stepped_before) if self._stepped_before >= 0 else since
 

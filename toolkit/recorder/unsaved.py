@@ -2,8 +2,7 @@
 replays lack.
 
 Journalled once in each process, when a graph is saved under them; told when the recording ends. Reads live values only
-to name
-them, never calls them. The closing words come from the journal alone. Must not import torch.
+to name them, never calls them. The closing words come from the journal alone. Must not import torch.
 
 >>> lines([{"unsaved": "setting inductor.post_grad_custom_post_pass", "what": "mypass.P", "module": "mypass"}])
 ['graphdbg: setting inductor.post_grad_custom_post_pass (mypass.P) cannot be saved: replays run without it; ...']

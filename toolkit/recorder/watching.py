@@ -2,10 +2,9 @@
 they die.
 
 A process that imports torch or makes a process folder says so in the `seen` file. A thread here holds each by a pidfd
-and, when
-it ends, reads its wait status (from /proc while it is a zombie, from the pidfd after that) and writes exit.json into
-its folder.
-Must not signal, trace or reap anything. Where the system has no pidfd, nothing is known and nothing is written.
+and, when it ends, reads its wait status (from /proc while it is a zombie, from the pidfd after that) and writes
+exit.json into its folder. Must not signal, trace or reap anything. Where the system has no pidfd, nothing is known and
+nothing is written.
 
 >>> launch.run(["torchrun", "train.py"], {}, watcher=Watcher(Path("myrun"), Path("/tmp/seen")))
 """
@@ -39,8 +38,7 @@ Identity = tuple[int, int]
 
 class Watcher:
     """Watches from `started` to `ended`, which `launch.run` calls. `exits` holds how each process ended: its exit code,
-    or minus
-    the number of its signal."""
+    or minus the number of its signal."""
 
     def __init__(self, run: Path, seen: Path | None) -> None:
         self.run = run

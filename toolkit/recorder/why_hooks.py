@@ -2,12 +2,9 @@
 reads them).
 
 Every wrapper but the one for DDP is around a short call that Dynamo makes in passing, never around the tracing itself,
-so no
-stack and no log of the user has a frame of ours. Must not force text that Dynamo would not make: no log is switched on.
-Must
-write little, long texts once and functions that were left alone once: a training run may meet the same graph break in
-500
-recompiles.
+so no stack and no log of the user has a frame of ours. Must not force text that Dynamo would not make: no log is
+switched on. Must write little, long texts once and functions that were left alone once: a training run may meet the
+same graph break in 500 recompiles.
 
 >>> signpost_event(original)("dynamo", "_convert_frame_assert._compile", {"compile_id": "0/0", ...})
 """
@@ -147,8 +144,7 @@ def _after(observe: Callable[..., None]) -> Callable[[Function], Function]:
 @_after
 def has_tensor_in_frame(session: Session, result: Any, frame: Any, *_: Any) -> None:
     """Remembers the code that is about to be compiled, for the name that its class gives it. A module of torch's own is
-    compiled
-    inside a small wrapper of torch's, which does not say whose it is."""
+    compiled inside a small wrapper of torch's, which does not say whose it is."""
     _here.code, _here.wrapped = frame.f_code, None
     inner = frame.f_locals.get("fn") if frame.f_code.co_filename.endswith(_WRAPPER) else None
     if inspect.isroutine(inner):

@@ -1,9 +1,8 @@
 """`aot_inductor`: torch's own `aot_compile` and load: Inductor's code as one C++ library, for graphs of every stage.
 
 Whatever its stage, a graph is taken as an inference graph and traced again through AOTAutograd, as torch does it; the
-verdict
-says so. Takes tensors alone, and no graph that a backward has to go through: the recorded forward and backward graphs
-are taken.
+verdict says so. Takes tensors alone, and no graph that a backward has to go through: the recorded forward and backward
+graphs are taken.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ def _tensors(nodes: Any) -> Iterator[torch.Tensor]:
 
 def compile_ahead(gm: fx.GraphModule, fakes: Sequence[Any]) -> Callable[[list[Any]], Any]:
     """Compiles a graph with flat inputs and outputs to a shared library, and loads it. The wrapper is not optimised:
-    g++ takes
-    most of the time.
+    g++ takes most of the time.
     """
     outputs = gm.graph.output_node().args[0]
     gm._in_spec = t.pytree.tree_structure((tuple(fakes), {}))  # type: ignore[assignment]  # loading reads how a call nests

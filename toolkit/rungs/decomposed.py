@@ -1,8 +1,7 @@
 """`decomposed`: AOTAutograd with Inductor's decompositions and partitioner, and no compiler behind them.
 
 Says something of graphs that have not been decomposed yet: Dynamo's, and those of other backends. A graph that Inductor
-made
-is decomposed already, and a fault of a decomposition is in it as in eager.
+made is decomposed already, and a fault of a decomposition is in it as in eager.
 """
 
 from __future__ import annotations
@@ -59,8 +58,7 @@ def run_decomposed(
     fakes)`.
 
     The backend `aot_eager_decomp_partition` is public and does it too, but looks at the bisector's settings and runs
-    Inductor's
-    random prims as torch does, not as kernels do.
+    Inductor's random prims as torch does, not as kernels do.
     """
     from functorch.compile import min_cut_rematerialization_partition
 

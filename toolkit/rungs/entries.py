@@ -29,10 +29,8 @@ def shared_fakes(
     """Fake inputs for a compile, and their fake mode.
 
     The placeholders' own `meta["val"]` when they belong to one fake mode and describe the inputs and which of them
-    share memory
-    (with symbols only if `dynamic`); else fresh static ones made from the real inputs. `known`: fresh ones, and the
-    numbers on
-    the CPU among them (0-d tensors) have their values.
+    share memory (with symbols only if `dynamic`); else fresh static ones made from the real inputs. `known`: fresh
+    ones, and the numbers on the CPU among them (0-d tensors) have their values.
     """
     recorded = [_fake_of(node) for node in gm.graph.nodes if node.op == "placeholder"]
     modes = {id(value.fake_mode): value.fake_mode for value in recorded if isinstance(value, t.FakeTensor)}
@@ -59,9 +57,8 @@ def shared_fakes(
 
 def _share_as_promised(recorded: Sequence[Any], inputs: Sequence[Any], views: bool) -> bool:
     """Whether real inputs share memory wherever the recorded values do, which a compiler relies on; with `views` (a
-    graph that
-    AOTAutograd still has to see) also whether autograd knows such values as views of each other, as it knew the
-    program's.
+    graph that AOTAutograd still has to see) also whether autograd knows such values as views of each other, as it knew
+    the program's.
     """
     first: dict[int, tuple[Any, Any]] = {}
     for fake, real in zip(recorded, inputs, strict=True):
@@ -183,8 +180,7 @@ def compile_inner(
     gm: fx.GraphModule, fakes: Sequence[Any], mode: Any, kwargs: Mapping[str, Any]
 ) -> tuple[Callable[[list[Any]], Any], list[Any]]:
     """Compiles one graph with Inductor's inner compiler; and the strides that its outputs will have (None where it does
-    not say).
-    `torch._inductor.compile` is public but starts from the top.
+    not say). `torch._inductor.compile` is public but starts from the top.
     """
     with compiling(mode, kwargs.get("bw_donated_idxs")), t.TracingContext.report_output_strides() as strides:
         compiled = t.compile_fx_inner(gm, list(fakes), **inner_arguments(kwargs))

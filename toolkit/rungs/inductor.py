@@ -2,10 +2,8 @@
 
 forward, backward, an inference graph after its joint passes, and post-grad graphs go to the inner compiler; inference
 graphs through the joint passes first; joint graphs through the partitioner into two inner compiles; Dynamo's graphs
-through
-all of it. A graph that Inductor made is never traced a second time; one of another backend, with operators that
-Inductor can
-only compile decomposed, is traced once through its decompositions first.
+through all of it. A graph that Inductor made is never traced a second time; one of another backend, with operators that
+Inductor can only compile decomposed, is traced once through its decompositions first.
 """
 
 from __future__ import annotations
@@ -33,8 +31,7 @@ Half = Callable[
     [fx.GraphModule, Sequence[Any], Any, Mapping[str, Any]], tuple[Callable[[list[Any]], Any], Sequence[Any]]
 ]
 """Compiles a graph, or half of a joint one: a boxed callable, and the strides that its outputs will have, as far as
-they
-are known."""
+they are known."""
 Whole = Callable[..., Callable[..., Any]]
 Partition = Callable[..., tuple[Any, Any]]
 
@@ -202,8 +199,7 @@ def show_outputs(gm: fx.GraphModule, spec: ReplaySpec) -> None:
 
 def decomposed_ops(gm: fx.GraphModule, *, without_lowering: bool = False) -> list[str]:
     """Ops of a graph, and of graphs inside it, that Inductor's table of decompositions takes apart; with
-    `without_lowering` those
-    that Inductor cannot compile unless they were.
+    `without_lowering` those that Inductor cannot compile unless they were.
     """
     table = t.select_decomp_table()
     ops = (node.target for node in nodes_in(gm) if node.op == "call_function" and node.target in table)

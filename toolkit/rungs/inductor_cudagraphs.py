@@ -1,8 +1,7 @@
 """`inductor_cudagraphs`: Inductor with CUDA graphs: recorded in the second run, replayed from the third on.
 
 Right under `inductor` and wrong here: the graph does something that a recording does not repeat, or memory of a former
-run was
-still in use. The result that is judged is that of the third run.
+run was still in use. The result that is judged is that of the third run.
 """
 
 from __future__ import annotations

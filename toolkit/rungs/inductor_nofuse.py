@@ -28,10 +28,9 @@ class InductorNofuse(Inductor):
         generation.
 
         Its settings for fusion act on the scheduler, but pointwise nodes are inlined before it, at lowering; no setting
-        realises
-        each node, so `GraphLowering.run_node` does it here. Passes that later steps rely on stay. Random numbers are
-        drawn by
-        torch itself, because a joint pass would have to replace them; one has where the graph's kernels draw.
+        realises each node, so `GraphLowering.run_node` does it here. Passes that later steps rely on stay. Random
+        numbers are drawn by torch itself, because a joint pass would have to replace them; one has where the graph's
+        kernels draw.
         """
         lower, skips = t.look_up("GraphLowering.run_node"), t.look_up("GraphTransformObserver._check_disable_pass")
 

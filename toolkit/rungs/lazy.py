@@ -1,10 +1,8 @@
 """`lazy`: the graph extracted through torch's lazy TorchScript backend, whose tracing, IR and executor are its own.
 
 Like `torchscript` it blames nothing but itself when it fails: where it agrees with eager, the graph is sound. Many
-operators have
-no lazy kernel: then the reason names them with the user's line. Its process is the rung's own child, so that what the
-lazy
-backend leaves behind in a process is left there.
+operators have no lazy kernel: then the reason names them with the user's line. Its process is the rung's own child, so
+that what the lazy backend leaves behind in a process is left there.
 """
 
 from __future__ import annotations

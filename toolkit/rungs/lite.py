@@ -1,11 +1,9 @@
 """`lite` and `strict`: Inductor with the settings of torch's modes of these names. Side rungs: they say what makes a
-failure go
-away, and are no step towards `inductor`.
+failure go away, and are no step towards `inductor`.
 
 `lite` leaves every operator to eager's own kernel and runs no pass; its half of the decompositions is at work from the
-stages
-dynamo and pre_grad only, since other graphs are decomposed already. `strict` asks for eager's numerics (torch 2.15 and
-newer).
+stages dynamo and pre_grad only, since other graphs are decomposed already. `strict` asks for eager's numerics (torch
+2.15 and newer).
 """
 
 from __future__ import annotations

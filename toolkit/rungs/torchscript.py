@@ -1,8 +1,7 @@
 """`torchscript`: the graph scripted, frozen and optimised by TorchScript, another compiler than Inductor altogether.
 
 Right here and wrong under Inductor: the graph itself is sound. It is no step towards Inductor, so a failure here blames
-nothing
-but TorchScript. What TorchScript cannot say is a reason, not a failure.
+nothing but TorchScript. What TorchScript cannot say is a reason, not a failure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`triton_interpret`: Inductor's Triton kernels for a GPU, on Triton's interpreter, with no GPU.
 
 Right here and wrong under `inductor` on a GPU: what Triton or the assembler made of the kernels, or how they are
-launched.
-Wrong here too: the kernels that Inductor wrote.
+launched. Wrong here too: the kernels that Inductor wrote.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 torch.
 
 The verdict is on the later graph of the pair. Its fault is the user's pass where one ran between and the compiler's own
-passes do
-not go wrong by themselves; else the compiler's.
+passes do not go wrong by themselves; else the compiler's.
 
 >>> judge_stages(run.graphs(), How(), server)
 (SavedGraph('myrun/0_0/post_grad_inference'), Verdict('fails', 'wrong_numbers', 'custom_pass', ...))
@@ -49,8 +48,7 @@ def stages_of(saved: SavedGraph) -> list[SavedGraph]:
 
 def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
     """That a graph was compiled without passes of the user's that were in force in the run, as the notes of a replay
-    tell; None
-    where all were."""
+    tell; None where all were."""
     lost = [
         one for one in passes(saved, all=True) if any(f"inductor.{one.hook} is not applied" in note for note in notes)
     ]

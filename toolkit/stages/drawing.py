@@ -2,8 +2,7 @@
 """The random numbers of two stages of one graph: the same ones in both, or it is said that they cannot be.
 
 A source (`rand`, Inductor's seeds) draws from the generator; what Inductor draws from a seed is a function of that seed
-and may
-be computed twice. Must not run a graph.
+and may be computed twice. Must not run a graph.
 
 >>> alike(before, after)
 {140: {'rand': (0, 'rand')}, 150: {'inductor_random': (0, 'rand')}}

@@ -2,8 +2,7 @@
 no torch.
 
 Both graphs of a pair take the same inputs and return the same results, whatever ran between them; of a joint graph that
-was
-cut in two, forward and backward together do. Must not run anything and must not import what it names.
+was cut in two, forward and backward together do. Must not run anything and must not import what it names.
 
 >>> [(pair.before.id, pair.after.id) for pair in pairs(open_run("myrun").graphs())]
 [('0_0/joint', '0_0/joint_passed'), ('0_0/forward', '0_0/post_grad_forward')]
@@ -80,8 +79,7 @@ class Pass(NamedTuple):
 
 def pairs(graphs: Iterable[SavedGraph]) -> list[Pair]:
     """The pairs of some graphs in the order in which those were recorded; a graph from before what was seen last of its
-    stage
-    has none."""
+    stage has none."""
     last: dict[Any, SavedGraph] = {}
     found: list[Pair] = []
     for graph in graphs:
@@ -120,8 +118,8 @@ def _inputs(record: GraphRecord) -> list[str]:
 
 def _same(before: GraphRecord, after: Sequence[GraphRecord], kept: int | None = None) -> bool:
     """Whether both compute their results by the same calls of the same arguments, whatever the order, names and
-    repetitions;
-    of two graphs the second takes what the first computes, and `kept` results of the first are results of both."""
+    repetitions; of two graphs the second takes what the first computes, and `kept` results of the first are results of
+    both."""
     numbers: dict[bytes, int] = {}
     results: list[list[Any]] = []
     for graphs in ([before], after):

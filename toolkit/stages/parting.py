@@ -26,8 +26,7 @@ CLOSE = 1e-6
 
 class Parted(NamedTuple):
     """The node of the graph before, and what became of it; the name of the node in the graph after, and the operator
-    that was
-    decomposed."""
+    that was decomposed."""
 
     node: fx.Node
     text: str

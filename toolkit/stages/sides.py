@@ -3,10 +3,8 @@
 them.
 
 `Side` is a graph as it is, `joined` makes one of the forward and the backward that a joint graph was cut into, and
-`Traced` is
-a joint or inference graph beside Dynamo's: AOTAutograd wrote on its inputs and outputs which of the program's they are.
-What
-cannot be matched for sure raises Unmatched.
+`Traced` is a joint or inference graph beside Dynamo's: AOTAutograd wrote on its inputs and outputs which of the
+program's they are. What cannot be matched for sure raises Unmatched.
 
 >>> Side(gm, spec).run(gm, inputs, seed=0).outputs
 [tensor([2., 2.])]
@@ -168,10 +166,8 @@ def _held(gm: fx.GraphModule) -> Iterator[tuple[tuple[str, str], torch.Tensor]]:
 
 def joined(joint: fx.GraphModule, forward: fx.GraphModule, backward: fx.GraphModule, kept: int) -> fx.GraphModule:
     """Forward and backward as one graph that takes and returns what the joint graph does; `kept`: how many of the
-    forward's
-    results are the program's, the others being saved for the backward. Tokens of effects, the first results of a joint
-    graph,
-    end in a node of the forward.
+    forward's results are the program's, the others being saved for the backward. Tokens of effects, the first results
+    of a joint graph, end in a node of the forward.
     """
     if _sunk(backward):
         raise Unmatched

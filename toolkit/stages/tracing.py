@@ -2,10 +2,9 @@
 """The operator whose decomposition makes a traced graph do otherwise than the program: its node there, and its line.
 
 A traced node says of which node of the program's and of which operator it was made. A value of the program's that none
-of the
-nodes made of it has, though all before it were found, is where the two part; of gradients, those of the program's
-values are
-looked for among the nodes of the backward. Must not decide whether anything is wrong: that was seen by the results.
+of the nodes made of it has, though all before it were found, is where the two part; of gradients, those of the
+program's values are looked for among the nodes of the backward. Must not decide whether anything is wrong: that was
+seen by the results.
 
 >>> traced_apart(program, traced, (seen_program, seen_traced)).text
 'aten.hardswish.default became add, clamp_min, clamp_max, mul, div'

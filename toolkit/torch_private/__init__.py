@@ -1,9 +1,8 @@
 """Private names of torch: `torch_private.compile_fx_inner` is torch's, looked up when it is taken.
 
 `names` has the table, `replacing` what is put in torch's place for a while. Importing this imports nothing of torch;
-code that
-may be imported without torch can use it. A missing name raises LacksName: a rung is skipped then, and a command says
-so.
+code that may be imported without torch can use it. A missing name raises LacksName: a rung is skipped then, and a
+command says so.
 
 >>> from . import torch_private as t
 >>> with t.swapped("GraphLowering.run_node", ours):

@@ -1,8 +1,7 @@
 """Calls back right after chosen modules are imported, so that torch's compiler is wrapped only in programs that use it.
 
 Must not import the modules itself, must leave their loaders and specs as they would be without it, and is removed with
-the
-last watched module.
+the last watched module.
 
 >>> watch({"torch._inductor.compile_fx": patch_compile_fx})
 """

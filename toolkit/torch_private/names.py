@@ -118,8 +118,7 @@ CONFIGS = ("dynamo", "functorch", "inductor")
 NAMES = Names((
     *HOOKS,
     # Every backward() and grad() calls the engine by this name, in one of these modules. Hooks see the gradients of one
-    # value;
-    # nothing public sees a whole backward.
+    # value; nothing public sees a whole backward.
     Row("torch.autograd", "engine_call=_engine_run_backward", _BACKWARD),
     Row("torch.autograd.graph", "graph_engine_call=_engine_run_backward", _BACKWARD),
     # Modules that may have taken a hooked name before the recorder started.
@@ -159,8 +158,7 @@ NAMES = Names((
     Row("torch._logging", "trace_structured", _COMPILE),
 
     # The whole path from a graph to code. torch.compile and torch._inductor.compile are public, do all of it at once,
-    # and take
-    # no fake inputs.
+    # and take no fake inputs.
     Row("torch._inductor.compile_fx", "get_input_idxs_to_check graph_returns_tuple handle_dynamo_export_graph "
         "make_graph_return_tuple", _COMPILE),
     Row("torch._inductor.utils", "clone_preserve_strides", _COMPILE),
@@ -348,8 +346,7 @@ NAMES = Names((
         _LAZY),
 
     # Graphs of a module without compiling it. torch.export traces no backward and refuses much of what torch.compile
-    # takes;
-    # make_fx knows neither mutations nor aliases.
+    # takes; make_fx knows neither mutations nor aliases.
     Row("torch._functorch.aot_autograd", "create_aot_state prepare_aot_module_simplified", _CAPTURE),
     Row("torch._functorch._aot_autograd.descriptors", "BufferAOTInput InputMutationAOTOutput PlainAOTOutput", _CAPTURE),
     Row("torch._functorch._aot_autograd.functional_utils", "assert_functional_graph "

@@ -74,9 +74,8 @@ class Hooks:
     """Functions that are ours while any thread asks for it, and torch's own again when the last one has ended.
 
     Each asks what this thread has put in (`here`) and calls through where it has put in nothing, so that other threads,
-    and what
-    stock compiles in them, see no difference. `replacements` is asked each time a thread enters: what is new is
-    replaced as well.
+    and what stock compiles in them, see no difference. `replacements` is asked each time a thread enters: what is new
+    is replaced as well.
     """
 
     def __init__(self, replacements: Callable[[], Iterable[Replacement]]) -> None:

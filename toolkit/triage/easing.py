@@ -64,9 +64,8 @@ def eased(
     told: Callable[[str], object] = lambda text: None,
 ) -> Verdict:
     """The verdict with its work-around, or with the command that looks for one longer, where a compile of the graph
-    (`compile_s`)
-    takes too long to try several unasked; as it is where nobody can blame the compiler, and where none was found in
-    `left_s`.
+    (`compile_s`) takes too long to try several unasked; as it is where nobody can blame the compiler, and where none
+    was found in `left_s`.
     """
     if not blames_compiler(verdict) or verdict.workaround:
         return verdict

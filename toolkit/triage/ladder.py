@@ -58,13 +58,10 @@ def triage(
     """Runs a saved graph up the ladder and says which rung fails first.
 
     `limit_s`: what one rung may take; `max_time_s`: all of them together; a rung that the time is too short for is
-    skipped,
-    never a hang. `all`: every rung, and on after the first that fails. `rungs`: only these, in the ladder's order; by
-    default
-    those that the run used. `workaround`: look for one also where that takes more than seconds. `seed`, `device`,
-    `imports`,
-    `server`: as for `replay`. `told` is called with each row, `begun` with the name of a rung that is about to be run.
-    Raises GraphdbgError for a graph that cannot be loaded.
+    skipped, never a hang. `all`: every rung, and on after the first that fails. `rungs`: only these, in the ladder's
+    order; by default those that the run used. `workaround`: look for one also where that takes more than seconds.
+    `seed`, `device`, `imports`, `server`: as for `replay`. `told` is called with each row, `begun` with the name of a
+    rung that is about to be run. Raises GraphdbgError for a graph that cannot be loaded.
     """
     if saved.status == "skipped":
         verdict = abandoned(saved.error)
@@ -181,8 +178,7 @@ class Ladder:
 
     def _of_the_run(self, rows: list[RungResult]) -> list[RungResult]:
         """The rows; where Inductor makes another program of the graph than in the run, failures on the way to it are
-        not the
-        run's either."""
+        not the run's either."""
         if not self.fidelity and self.how.device is None:
             kept = dict(self.rows)
             self.run("inductor")

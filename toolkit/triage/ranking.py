@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 class GraphRow(RungResult, kw_only=True):
     """One graph of a run under Inductor. `status` and `recorded` are what the journal says became of it, `also` the
-    graphs that
-    fail alike.
+    graphs that fail alike.
     """
 
     id: str
@@ -71,10 +70,9 @@ class GraphRow(RungResult, kw_only=True):
 
 class RunTriage(msgspec.Struct):
     """`graphs` in the order in which to look at them; `ladders` of the worst, `boundaries` beside them say what is
-    between which
-    graphs. `abandoned`: how many graphs Dynamo gave up. `verdict`: that of its worst graph, with how to go on;
-    `summary`: the
-    finding; `symptom`: what was looked into, and `noticed`: who or what named it. `times`: where time went, for "slow".
+    between which graphs. `abandoned`: how many graphs Dynamo gave up. `verdict`: that of its worst graph, with how to
+    go on; `summary`: the finding; `symptom`: what was looked into, and `noticed`: who or what named it. `times`: where
+    time went, for "slow".
     """
 
     graphs: list[GraphRow]
@@ -138,8 +136,7 @@ class RunTriage(msgspec.Struct):
 
 def rank(row: GraphRow) -> tuple[Any, ...]:
     """Failures first, crashes before wrong numbers by size; then what is right by its error over eager's, and by
-    whether it was
-    compiled as in the run.
+    whether it was compiled as in the run.
     """
     size = row.signature.size if row.signature is not None and row.signature.size is not None else 0.0
     return verdict_words.rank(row.verdict), -size, -row.ratio, not row.fidelity.startswith("different")

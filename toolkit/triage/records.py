@@ -38,12 +38,9 @@ class RungResult(msgspec.Struct, omit_defaults=True):
     """One rung.
 
     `error` and `eager_error` are the relative errors of rung and eager to float64, of the output where the rung's is
-    largest
-    (None: there are no numbers). `seconds`: compile and first run; `peak_bytes`: of its process, the libraries
-    included;
-    `needed_bytes`: compile and first run alone, beside eager's first run (`eager_bytes`) and compile and run of a
-    harmless graph
-    of as many nodes (`control_bytes`).
+    largest (None: there are no numbers). `seconds`: compile and first run; `peak_bytes`: of its process, the libraries
+    included; `needed_bytes`: compile and first run alone, beside eager's first run (`eager_bytes`) and compile and run
+    of a harmless graph of as many nodes (`control_bytes`).
     """
 
     rung: str
@@ -119,8 +116,7 @@ class Triage(Displayed, msgspec.Struct, omit_defaults=True):
     """The ladder of one graph: a row for each rung in order of trust, and the first rung that fails (None: none does).
 
     `verdict` is that on the graph, with how to go on. `summary` is the finding in a few sentences. `inputs` says which
-    of them
-    were real.
+    of them were real.
     """
 
     rows: list[RungResult]
@@ -204,8 +200,7 @@ REAL = "recorded inputs"
 
 def inputs_given(saved: SavedGraph) -> str:
     """ "recorded inputs" where every tensor's bytes were kept; else how many tensors were synthesised, and the policy
-    that left
-    them out."""
+    that left them out."""
     try:
         record = saved.inputs_record
         seen = {} if record is None else {one.name: one for one in record.inputs}

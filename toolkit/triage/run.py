@@ -2,10 +2,9 @@
 counted.
 
 A graph is its own truth: after a wrong decomposition or joint pass, forward and backward hold the fault as eager does
-and are
-right in themselves. So the widest saved graph of a compile is judged first, and narrower ones only where it fails: if
-they are
-right, the fault lies between the two. What the journal knows to have failed comes first. Imports no torch here.
+and are right in themselves. So the widest saved graph of a compile is judged first, and narrower ones only where it
+fails: if they are right, the fault lies between the two. What the journal knows to have failed comes first. Imports no
+torch here.
 
 >>> found = triage_run(open_run("myrun"))
 >>> found.ladders[0].first_failing
@@ -139,9 +138,8 @@ def triage_run(
     away.
 
     `limit_s`: what one rung of one graph may take; `max_time_s`: everything. `told` gets a sentence now and then,
-    `heard` each
-    row; `rungs`: those of the ladders, by default what the run used; `own_nan`: the model's own NaN is a failure;
-    `measured`: memory, too; `workaround`: a work-around is looked for also where that takes more than seconds.
+    `heard` each row; `rungs`: those of the ladders, by default what the run used; `own_nan`: the model's own NaN is a
+    failure; `measured`: memory, too; `workaround`: a work-around is looked for also where that takes more than seconds.
     After Ctrl-C what was found so far is returned, `interrupted`. Raises EnvironmentLackError where no fork server can
     live.
     """
@@ -172,8 +170,7 @@ def worst_graph(
     """The worst verdict, and the graph that `triage_run` would put up the ladder first; None where none fails.
 
     `amount`: what is looked for in place of a failure; the graph of which there is most, None where there is none of
-    it.
-    `rung`: what all of them are judged under.
+    it. `rung`: what all of them are judged under.
     """
     with opened(None) as used:
         work = _Work(run, used, how, max_time_s, told, rung=rung)

@@ -1,7 +1,6 @@
 # pyright: basic
 """What one execution of a graph takes in the steady state, compiled and in eager, turn by turn in one process: each is
-the
-other's control.
+the other's control.
 
 >>> steady(saved, server, How())
 Steady(compiled_s=0.00042, eager_s=0.0011, rounds=30, clear=True)
@@ -29,10 +28,8 @@ FACTOR, LEAST_S = 1.2, 1e-3
 
 class Steady(NamedTuple):
     """Medians. `clear`: whether the slower one's quick runs are slower than the other's slow ones (quartiles).
-    `without_s`:
-    compiled without the work-around that was asked for; None where that does not compile. `compile_s`: of the compile,
-    with that
-    of a backward."""
+    `without_s`: compiled without the work-around that was asked for; None where that does not compile. `compile_s`: of
+    the compile, with that of a backward."""
 
     compiled_s: float
     eager_s: float
@@ -49,8 +46,7 @@ class Steady(NamedTuple):
 
 def steady(saved: SavedGraph, server: ForkServer, how: How, lines: str = "") -> Steady | None:
     """The measurement of a graph with its backward, if it has one; None where it cannot be run so. `lines`: a
-    work-around of
-    ours to run first."""
+    work-around of ours to run first."""
     answer = ask(TASK, {**how.payload(saved), "lines": lines}, how.limit_s, server=server).answer()
     return Steady(**answer.value) if answer.status == "done" else None
 

@@ -2,8 +2,7 @@
 memory.
 
 Each step asks an engine that a command has, too (`ls --why`, `diff RUN`, `ls`), and puts the answer into words. What a
-step
-cannot decide is `cannot_tell` with the command that would. Imports no torch.
+step cannot decide is `cannot_tell` with the command that would. Imports no torch.
 
 >>> recompiles(open_run("myrun"), None)
 ('7 recompiles.', Verdict(verdict='fails', kind='slow_compile', fault='model', ...))
@@ -86,8 +85,7 @@ def often(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
 
 def steady(run: Run, graphs: RunTriage | None = None, how: How = HOW) -> Looked:
     """Seconds of an execution beside eager's, of Dynamo's right graphs; the graph that is slower than eager, else the
-    one
-    whose compile is slow.
+    one whose compile is slow.
     """
     right = [row for row in (graphs.graphs if graphs else []) if row.judged and row.stage in _OUTERMOST]
     recorded = {row.id: row.seconds or 0.0 for row in run.rows}

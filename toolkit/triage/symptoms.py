@@ -1,10 +1,8 @@
 """What a run suffers from, and which engines look into it: one table, read by `triage RUN --symptom S` and by a triage
-that
-finds the symptom itself, in the journals.
+that finds the symptom itself, in the journals.
 
 A step looks at one thing, says what it looked at, and returns a verdict or None; the run's verdict is the first failure
-of a
-step, else the graphs' (which a step never makes better), else what a step could not tell. Imports no torch.
+of a step, else the graphs' (which a step never makes better), else what a step could not tell. Imports no torch.
 
 >>> noticed(open_run("myrun"))
 Noticed(symptom='nan', why='found in the journal: NaN first in 0_0/forward (outputs 0, 6), execution 18, step 18')
@@ -35,8 +33,7 @@ if TYPE_CHECKING:
 
 Step = Callable[["Run", RunTriage | None, How], tuple[str, Verdict | None]]
 """What was looked at, in a sentence, and what came of it (None: nothing). Given the graphs' triage where they were
-judged before,
-and how to ask of a graph."""
+judged before, and how to ask of a graph."""
 
 
 class Sequence(NamedTuple):
@@ -106,8 +103,8 @@ def noticed(run: Run) -> Noticed:
 
 def triage_symptom(run: Run, symptom: str, found_by: str, *, asked: bool, max_time_s: float, **how: Any) -> RunTriage:
     """Runs the symptom's sequence within the time. `asked`: the user named it; one that was noticed never leaves the
-    graphs out,
-    and that ranks differ is then no failure but a note. `how`: what `triage_run` takes. Raises what that does.
+    graphs out, and that ranks differ is then no failure but a note. `how`: what `triage_run` takes. Raises what that
+    does.
     """
     began, sequence, looked, verdicts = time.monotonic(), SYMPTOMS[symptom], list[str](), list[Verdict]()
     asking = How(**{name: how[name] for name in How._fields if how.get(name) is not None})

@@ -3,18 +3,14 @@
 the time.
 
 Inductor's own launcher runs it, in the saved configuration, with strides, storage offsets and shared storages as they
-were. The
-child is the only one that an illegal access can end. Must not be used where the source was not trusted.
+were. The child is the only one that an illegal access can end. Must not be used where the source was not trusted.
 
 What the kernel wrote is compared with the interpreter's bytes for the same arguments, and with eager's value of the
-node. The
-interpreter ran the same code on the same arguments: what is allowed is the rounding of another order of sums, of fused
-multiply-adds and of the GPU's own exp and the like, element by element (`STRICT`, relative to |want| + RMS(want) over
-what was
-written). Where sums cancel to nothing rounding is all that is left: `noise` says how far the kernel's own result moves
-when its
-inputs move by one rounding, and so much is rounding, too. Eager is judged as everywhere (`numerics.comparison`), by
-float64.
+node. The interpreter ran the same code on the same arguments: what is allowed is the rounding of another order of sums,
+of fused multiply-adds and of the GPU's own exp and the like, element by element (`STRICT`, relative to |want| +
+RMS(want) over what was written). Where sums cancel to nothing rounding is all that is left: `noise` says how far the
+kernel's own result moves when its inputs move by one rounding, and so much is rounding, too. Eager is judged as
+everywhere (`numerics.comparison`), by float64.
 
 >>> ask("graphdbg.toolkit.triton.alone:task", {"folder": "launches", "launch": "0000_triton_relu_0", ...})
 """
@@ -272,8 +268,8 @@ def against_interpreter(
 
 def against_eager(written: Written, launches: Launches, have: torch.Tensor, coarsest: float = 0.0) -> Against | None:
     """The value of the node that the argument holds; None where it is not known. `coarsest`: the tolerance of the
-    coarsest type
-    that the kernel reads, which counts where there is no float64: kernels keep what eager rounds on the way."""
+    coarsest type that the kernel reads, which counts where there is no float64: kernels keep what eager rounds on the
+    way."""
     if not written.eager:
         return None
     eager = flat(launches.tensors.get(written.eager), dtype_of(written.dtype)).reshape(written.shape)
@@ -310,8 +306,7 @@ def arguments_of(
     moved: Mapping[int, torch.Tensor] | None = None,
 ) -> list[Argument]:
     """Each argument that was written. `results`: storage -> its bytes after the launch; None: those of the interpreter,
-    which are
-    then compared with eager alone."""
+    which are then compared with eager alone."""
     found = []
     for written in launch.written:
         tensor = launch.tensors[written.argument]

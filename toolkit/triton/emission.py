@@ -2,11 +2,9 @@
 """Every Triton kernel of a generated wrapper in the forms that were asked for, as files and as rows of a table.
 
 Triton's two intermediate forms, LLVM's, PTX, machine code, and what the assembler says of a kernel: registers, spills,
-shared
-memory. Inductor's own options and candidates of block sizes; nothing is launched, and no GPU is needed. Works on the
-text of
-the wrapper, so on one that was recorded as well as on one that was just written. Must run in a child: the sources are
-programs.
+shared memory. Inductor's own options and candidates of block sizes; nothing is launched, and no GPU is needed. Works on
+the text of the wrapper, so on one that was recorded as well as on one that was just written. Must run in a child: the
+sources are programs.
 
 >>> rows = emitted_kernels(wrapper, target_of("cuda:90"), ["ptx"], folder, recorded={})
 >>> rows[0].name, rows[0].registers
@@ -39,8 +37,7 @@ def emitted_kernels(
     `NAME.1.ptx`.
 
     `recorded`: kernel -> its recorded source, for the column that says whether this is that kernel; empty where none
-    was. Needs
-    `pretending(target)`.
+    was. Needs `pretending(target)`.
     """
     rows: list[CompiledRow] = []
     with tempfile.TemporaryDirectory(prefix="graphdbg-kernels-") as sources:
@@ -139,8 +136,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 def resources_of(report: str, shared: int = 0) -> dict[str, int]:
     """What the report of `ptxas -v` says, by the fields of a CompiledRow; {} where it tells no registers. `shared`:
-    bytes that a
-    launch asks for on top."""
+    bytes that a launch asks for on top."""
     registers, frame, fixed = _REGISTERS.search(report), _FRAME.search(report), _SHARED.search(report)
     if registers is None:
         return {}

@@ -19,10 +19,8 @@ from .roofline import Ceilings, KernelBound
 
 class Against(msgspec.Struct, frozen=True):
     """A result against what it should be. `error`: the largest one of an element to size and RMS of the tensor
-    together, or the
-    relative RMS error to float64; for integers the share of elements that differ; None: not finite. `why`: in what it
-    differs, or
-    why it does not count."""
+    together, or the relative RMS error to float64; for integers the share of elements that differ; None: not finite.
+    `why`: in what it differs, or why it does not count."""
 
     error: float | None
     tolerance: float | None

@@ -63,8 +63,7 @@ def launches_of(
     limit_s: float = 600.0,
 ) -> Launches:
     """Interprets a graph's kernels in a child and saves launches to `folder`: those of `names` (None: all). Raises
-    RunError
-    where the run itself went wrong."""
+    RunError where the run itself went wrong."""
     payload = {
         "path": str(saved.path.absolute()),
         "graph": address(saved),

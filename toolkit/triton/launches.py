@@ -89,10 +89,8 @@ class Written(msgspec.Struct, frozen=True):
 
 class Launch(msgspec.Struct):
     """One launch. `number` counts those of the run, `call` those of the kernel (from 1), of `calls`; `passed`: the
-    launcher's
-    arguments in order, names of tensors or numbers; `blocks`: XBLOCK and the like; `bytes_read`, `bytes_written`: each
-    byte once,
-    as the interpreter saw them; `flops` where they are known."""
+    launcher's arguments in order, names of tensors or numbers; `blocks`: XBLOCK and the like; `bytes_read`,
+    `bytes_written`: each byte once, as the interpreter saw them; `flops` where they are known."""
 
     kernel: str
     number: int

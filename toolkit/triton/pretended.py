@@ -237,8 +237,7 @@ def compile_config(autotuner: Any, config: Any) -> Any:
 @contextlib.contextmanager
 def guards_of_gpu() -> Iterator[None]:
     """Has a torch that was built without CUDA take guards of CUDA devices for nothing, as one that was built with it
-    does where
-    there is no GPU: `~x`, `x.copy_(y)` and indexing of a fake tensor ask for one from C++.
+    does where there is no GPU: `~x`, `x.copy_(y)` and indexing of a fake tensor ask for one from C++.
 
     torch's own way to do so (`torch._C._ensureCUDADeviceGuardSet`) leaves such a build out.
     """
@@ -270,8 +269,7 @@ Put = Callable[[fx.GraphModule, list[Any] | None], tuple[list[Any], list[torch.T
 
 def put_on_gpu_behind_autograd(put: Put) -> contextlib.AbstractContextManager[None]:
     """Has `put(gm, None)` move graphs to the GPU between AOTAutograd and Inductor's joint passes, and `put(gm, fakes)`
-    before
-    each inner compile, which takes the tensors that it returns behind the fakes as more inputs.
+    before each inner compile, which takes the tensors that it returns behind the fakes as more inputs.
 
     Autograd's engine refuses tensors of a GPU where torch has none, and Inductor's path has no public place between.
     """
@@ -312,8 +310,7 @@ def _with_more(compiled: Callable[[list[Any]], Any], added: list[torch.Tensor]) 
 @contextlib.contextmanager
 def memory_on_cpu() -> Iterator[None]:
     """Where there is no GPU, tensors that are asked of one get memory of the CPU: passes of Inductor compute constants
-    on the
-    device of the graph, with every mode switched off. Fake tensors are not touched."""
+    on the device of the graph, with every mode switched off. Fake tensors are not touched."""
     if torch.cuda.is_available():
         yield
         return

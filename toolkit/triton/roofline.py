@@ -2,10 +2,8 @@
 """Where a kernel stands under the roofline of the GPU at hand: bytes over bandwidth, operations over peak.
 
 The ceilings are measured on the spot, in the same conditions as the kernel: a copy of a large tensor, a large product
-of two
-matrices for each dtype, the shortest launch. Source of the model: Williams, Waterman, Patterson, Roofline: An
-Insightful
-Visual Performance Model, CACM 52(4), 2009. Importing this module imports no torch.
+of two matrices for each dtype, the shortest launch. Source of the model: Williams, Waterman, Patterson, Roofline: An
+Insightful Visual Performance Model, CACM 52(4), 2009. Importing this module imports no torch.
 
 >>> placed(21.4e-6, 67_100_000, 16_800_000, "fp32", Ceilings("a GPU", 90, 3.97e12, {"fp32": 50e12}, 2e-6)).bound
 'memory'
@@ -27,8 +25,7 @@ SHORTEST = 2.0
 
 class Ceilings(msgspec.Struct, frozen=True):
     """Of one GPU: bytes a second read plus written, operations a second by kind ("bf16", "fp16", "tf32", "fp32",
-    "fp64"), seconds
-    that a launch takes at least."""
+    "fp64"), seconds that a launch takes at least."""
 
     device: str
     capability: int
@@ -86,8 +83,7 @@ _PLAIN = re.compile(
 
 def kind_of(source: str, dtypes: Iterable[str]) -> str:
     """Which peak is a kernel's: of tensor cores by its narrowest floating-point input where it calls `tl.dot`, else of
-    the widest
-    type that it works in, at least float32."""
+    the widest type that it works in, at least float32."""
     known = set(dtypes)
     if "float64" in known or "complex128" in known:
         return "fp64"

@@ -77,8 +77,7 @@ def on_gpu(saved: SavedGraph) -> bool:
 
 def saved_launches(case: Live, folder: Path, target: str, wanted: Wanted, *, graph: str = "", seed: int = 0) -> Index:
     """Compiles for the pretended GPU, interprets, and writes a folder of launches. Raises what compile and run raise;
-    what was
-    launched before that is written all the same."""
+    what was launched before that is written all the same."""
     writer = LaunchWriter(folder)
     saver = Saver(writer, wanted)
     rung = Saving(saver, target)

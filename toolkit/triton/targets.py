@@ -21,8 +21,7 @@ class Chip(msgspec.Struct, frozen=True):
     """One chip of a compute capability: the one that Inductor's choices are made for where no such GPU is here.
 
     `processors`: streaming multiprocessors; threads and registers (32 bit) of each; shared memory in bytes a block may
-    opt in to
-    and each multiprocessor has; L2 cache and memory in bytes. Source: NVIDIA's tuning guides and data sheets.
+    opt in to and each multiprocessor has; L2 cache and memory in bytes. Source: NVIDIA's tuning guides and data sheets.
     """
 
     name: str

@@ -2,9 +2,8 @@
 """Launches of the user's own Triton kernels on CPU tensors: interpreted, since nothing else can run them there.
 
 `kernel[grid](...)` and torch's wrapper operators (triton_kernel_wrapper_mutation, _functional) come to one place,
-Triton's `run`;
-with tensors of a GPU that stays what it is. `without_gpu` also lets torch.compile trace such calls on a machine that
-has no GPU.
+Triton's `run`; with tensors of a GPU that stays what it is. `without_gpu` also lets torch.compile trace such calls on a
+machine that has no GPU.
 
 >>> with without_gpu():
 ...     torch.compile(model, backend="graphdbg_dump")(x)
@@ -43,8 +42,7 @@ def without_gpu() -> Iterator[None]:
 
 def interpreting() -> contextlib.AbstractContextManager[None]:
     """Launches on CPU tensors are interpreted while it is open. What torch asks Triton about a kernel (which arguments
-    it
-    writes) is answered for a pretended GPU where there is none."""
+    it writes) is answered for a pretended GPU where there is none."""
     from triton.runtime import Autotuner, JITFunction, driver
 
     from .standin import Driver

@@ -92,8 +92,7 @@ def named(action: Action) -> str:
 
 class Palette(CommandPalette):
     """Textual's own, which fails at page up and page down where nothing is like the typed text, and in a search that
-    begins when
-    it is being closed."""
+    begins when it is being closed."""
 
     def _action_command_list(self, action: str) -> None:
         if self.query_one(CommandList).option_count:

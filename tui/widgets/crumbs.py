@@ -1,6 +1,5 @@
 """The first line of a screen: the six rooms with their state, where we are, and on the right what runs and what failed.
-Knows no
-run and no job.
+Knows no run and no job.
 
 >>> crumbs.rooms, crumbs.parts = [("home", ""), ("graph", "")], ["myrun/0_0/forward"]
 >>> crumbs.badges = ["2 running", "1 error: E"]

@@ -84,8 +84,7 @@ class Lines(VirtualList):
 
     def show(self, texts: Sequence[Text], *, cursor: bool = False, first: int = 0, keep: bool = True) -> None:
         """Shows these lines, with a `cursor` where one can be chosen. `keep`: scroll position and cursor stay where
-        they can;
-        else at the top."""
+        they can; else at the top."""
         at_end = self.is_vertical_scroll_end and self.max_scroll_y > 0 and not self.chooses
         self.texts, self.chooses, self.first = texts, cursor, first
         last = len(texts) - 1

@@ -1,6 +1,5 @@
 """A line plot in the terminal: up to two series over the queries or over time, each on a logarithmic scale of its own,
-in braille
-or ASCII.
+in braille or ASCII.
 
 Steps, not slopes: a size holds until it changes. Knows nothing of a minification but numbers, marks and labels.
 

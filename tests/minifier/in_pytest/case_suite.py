@@ -5,10 +5,8 @@
 `child(CASE, "inductor")` of common.py runs one case in the process that calls it. Each has a folder below OUT, with the
 test and all that came of it, and a row of OUT/results.jsonl; one that has its row is not run again. `by`: run (what the
 test had called when it failed), run-2 (the test run again under the recorder), program (its calls beside eager),
-rounding
-(run-2 once more, with --check rounding). `again`: the exit code of the repro in a Python that cannot import graphdbg.
-Not
-collected by pytest: a case takes minutes.
+rounding (run-2 once more, with --check rounding). `again`: the exit code of the repro in a Python that cannot import
+graphdbg. Not collected by pytest: a case takes minutes.
 """
 
 from __future__ import annotations

@@ -2,15 +2,11 @@
 
 The commands are those that a user types, each in a process of its own: `dump`, `minify`; then repro.py three times by
 `python -I` in an empty folder, where graphdbg cannot be imported and the compile cache holds the toolchain's probes
-alone.
-A case is a file of `kinds/`: KIND, HOST (a model of `hosts`), MODE (no_grad, plain, grad), `f` (from the hidden state,
-and
-what `given()` adds to the model's inputs, to the next state and what is returned beside), SAYS (the failure's text),
-CORE
-(what must be left), MOST (operations that may be left), and perhaps OPS (the module `own_ops` of the user's), FLAGS of
-minify, DTYPE, `calls()` (of several sizes), MORE_THAN_8 (why the failure needs larger sizes), SYMBOLS (how many it
-needs)
-and MARKS (the dimensions that the repro marks).
+alone. A case is a file of `kinds/`: KIND, HOST (a model of `hosts`), MODE (no_grad, plain, grad), `f` (from the hidden
+state, and what `given()` adds to the model's inputs, to the next state and what is returned beside), SAYS (the
+failure's text), CORE (what must be left), MOST (operations that may be left), and perhaps OPS (the module `own_ops` of
+the user's), FLAGS of minify, DTYPE, `calls()` (of several sizes), MORE_THAN_8 (why the failure needs larger sizes),
+SYMBOLS (how many it needs) and MARKS (the dimensions that the repro marks).
 
 >>> row = follow("nan", Path("work"))
 >>> row.before >= 300, row.shown
@@ -141,8 +137,7 @@ def script(case: Path) -> str:
 
 def follow(name: str, work: Path, *flags: str, saved: bool = False) -> Row:
     """All of it in a new folder `work`. `flags` are further ones of `minify`; `saved`: Dynamo's graph is saved, which
-    is
-    quicker than `dump`: nothing is compiled."""
+    is quicker than `dump`: nothing is compiled."""
     bug = runpy.run_path(str(KINDS[name]))
     row = Row(name, bug["KIND"])
     work.mkdir(parents=True)

@@ -2,8 +2,7 @@
 a case.
 
 Each takes `call`, a function of the hidden state, and of further inputs of the model, that gives the next hidden state
-and
-a tuple of what is returned beside the model's own output. `host(name, call)` gives a model and the arguments of one
+and a tuple of what is returned beside the model's own output. `host(name, call)` gives a model and the arguments of one
 call.
 """
 

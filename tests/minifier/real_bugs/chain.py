@@ -2,14 +2,11 @@
 alone.
 
 Every step is the command that a user types, in a process of its own, with default flags. A case is a file of `cases/`:
-NUMBER,
-MODE (no_grad, plain, grad: a backward follows), RUNGS (those that may be named), SAYS (the failure's text), CORE (what
-must be
-left, a pattern for each op), MOST (operations that may be left), and perhaps INPUTS (what `dump` keeps of them), CHECK,
-MATCH (a
-text of the repro's output), DYNAMIC, `CALLS()` (argument lists of several calls), DTYPE, IN_LAYER (`f` takes the hidden
-state) or
-a `middle()` of its own; IN_NO_GRAPH says why no graph shows the failure.
+NUMBER, MODE (no_grad, plain, grad: a backward follows), RUNGS (those that may be named), SAYS (the failure's text),
+CORE (what must be left, a pattern for each op), MOST (operations that may be left), and perhaps INPUTS (what `dump`
+keeps of them), CHECK, MATCH (a text of the repro's output), DYNAMIC, `CALLS()` (argument lists of several calls),
+DTYPE, IN_LAYER (`f` takes the hidden state) or a `middle()` of its own; IN_NO_GRAPH says why no graph shows the
+failure.
 
 >>> row = follow("007", "alone", Path("work"))
 >>> row.rung, row.core, row.shown

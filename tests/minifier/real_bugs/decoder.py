@@ -2,8 +2,7 @@
 calls.
 
 With `in_layer`, `f` takes the hidden state and gives the next. Else it takes inputs of its own beside the tokens, and
-its results
-are both returned and added to the hidden state, as far as they are tensors.
+its results are both returned and added to the hidden state, as far as they are tensors.
 """
 
 import torch

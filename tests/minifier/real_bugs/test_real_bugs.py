@@ -1,8 +1,7 @@
 """Real bugs of torch.compile from a plain user script to a repro in clean processes, by the commands that a user types.
 
 Those runs are slow. The fast tests take the Dynamo graphs of some cases and look at the failure alone. What each case
-must show
-is written in its own file (`cases/`); see `chain`.
+must show is written in its own file (`cases/`); see `chain`.
 """
 
 from __future__ import annotations

@@ -4,11 +4,9 @@ planted faults.
     python -m tests.minifier.report.property_run --examples 500 --minutes 60        (make property; resumable)
 
 An example is judged under its rung in a child, with the fault. Where it fails there, a repro is written as by `minify`
-and has to
-end with 1, with --without-fault 0; where it does not fail, the plainest program that asks for such a failure has to end
-with 0.
-Programs run in children of a warm server, which hides graphdbg from them; each twentieth is run in a Python of its own,
-too.
+and has to end with 1, with --without-fault 0; where it does not fail, the plainest program that asks for such a failure
+has to end with 0. Programs run in children of a warm server, which hides graphdbg from them; each twentieth is run in a
+Python of its own, too.
 """
 
 from __future__ import annotations
@@ -51,8 +49,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")"""
 
 class Row(NamedTuple):
     """One example. `inside`: the verdict; `repro`: shows, passes, none; `codes`: with the fault and without; `why`:
-    what is
-    wrong."""
+    what is wrong."""
 
     seed: int
     fault: str
@@ -74,8 +71,7 @@ class Row(NamedTuple):
 @contextmanager
 def in_children(server: ForkServer) -> Iterator[None]:
     """While open, a repro is a child of the warm server in place of a fresh process, and its layers are not asked for;
-    faults are
-    planted in children alone."""
+    faults are planted in children alone."""
     usual = verify.run_once, verify.probe, bundle.import_modules
     verify.run_once, verify.probe = partial(_in_child, server), lambda program, **_: {}  # type: ignore[assignment]
     bundle.import_modules = _quiet  # type: ignore[assignment]

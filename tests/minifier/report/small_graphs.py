@@ -2,8 +2,7 @@
 compiler.
 
 What makes repros hard is in them: constants of no dimension and of several, views, writes in place to what is given,
-inputs
-that lie in one memory, graphs that return nothing.
+inputs that lie in one memory, graphs that return nothing.
 
 >>> gm, inputs, stage = small_graph(7)
 """
@@ -53,8 +52,7 @@ def case_of(seed: int) -> tuple[str, fx.GraphModule, list[torch.Tensor], str]:
 
 def small_graph(seed: int, *, constant: bool = False) -> tuple[fx.GraphModule, list[torch.Tensor], str]:
     """A traced graph of one to four steps around a silu, its inputs, and the stage that it is said to be of.
-    `constant`: the
-    first step is one with a constant."""
+    `constant`: the first step is one with a constant."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
     inputs = _inputs(rng)

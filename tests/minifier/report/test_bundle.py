@@ -31,8 +31,7 @@ Judge = Callable[[str], int]
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], list[str]]:
     """Puts a function of the program's text in the place of fresh processes, which end with 0 without the fault; the
-    list gathers
-    the programs that were run with it."""
+    list gathers the programs that were run with it."""
     seen: list[str] = []
 
     def install(judge: Judge) -> list[str]:

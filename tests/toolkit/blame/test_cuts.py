@@ -12,8 +12,7 @@ from graphdbg.toolkit.blame.cuts import Narrowing, Spent
 
 class Chain:
     """A chain of atoms. A fault is a set of atoms that must be compiled together; its last one is wrong, and so is the
-    end of
-    what is compiled, unless that is an atom that damps.
+    end of what is compiled, unless that is an atom that damps.
     """
 
     def __init__(self, size: int, faults: list[set[int]], damped: set[int] = frozenset(), most: int = 10_000) -> None:  # type: ignore[assignment]

@@ -2,8 +2,7 @@
 gives a loss).
 
 `hook(module, log)` registers: a hook on a parameter, on an activation, pre- and post-hooks on autograd nodes, a
-post-accumulate
-hook, module hooks and a callback at the end of the backward. What they saw is in `log`.
+post-accumulate hook, module hooks and a callback at the end of the backward. What they saw is in `log`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """What one compile does to others: nothing. Stock's in another thread or inside ours, batches that have gone, observers
-that
-raise."""
+that raise."""
 
 from __future__ import annotations
 

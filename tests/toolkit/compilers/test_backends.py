@@ -1,6 +1,5 @@
 """Compilers as backends of torch.compile: training and inference, static and dynamic sizes, lazy graph modules,
-autocast, tied
-weights, buffers that change, checkpointing."""
+autocast, tied weights, buffers that change, checkpointing."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 wrong.
 
 `planted_cuda::scale` doubles its input, by a Triton kernel of its own, and is right in eager. PLANTED_CUDA is "illegal"
-(the
-kernel in its place writes far outside of its tensor) or "hang" (it never ends).
+(the kernel in its place writes far outside of its tensor) or "hang" (it never ends).
 """
 
 import os

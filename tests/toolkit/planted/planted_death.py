@@ -1,12 +1,9 @@
 """Imported, plants a death by one op: compiling or running the op `planted_death::culprit` takes the process with it.
 
 The op is an identity in eager, but for the last place. PLANTED_DEATH is WHAT-WHERE. What: segfault, abort, loop, hog
-(memory
-without end). Where: compile (Inductor's lowering of the op dies), run (a post-grad pass replaces the op by one whose
-kernel dies)
-or eager (its own kernel does). It first starts a program in a session of its own, as a compiler daemon would be, so
-that what is
-left behind can be seen: PLANTED_STRAY names a file for its number.
+(memory without end). Where: compile (Inductor's lowering of the op dies), run (a post-grad pass replaces the op by one
+whose kernel dies) or eager (its own kernel does). It first starts a program in a session of its own, as a compiler
+daemon would be, so that what is left behind can be seen: PLANTED_STRAY names a file for its number.
 """
 
 import ctypes

@@ -1,6 +1,5 @@
 """Imported, plants a wrong lowering of one node, whatever its operator: what Inductor makes of the node named in
-PLANTED_NODE is
-PLANTED_FACTOR times too large (1.05)."""
+PLANTED_NODE is PLANTED_FACTOR times too large (1.05)."""
 
 import os
 from collections.abc import Callable

@@ -2,14 +2,10 @@
 one.
 
 argmax: the node's argmax is an argmin. slice: the node's slice begins one element late. var: the node's variance is
-divided by
-n - 1. shape: a multiplication of last dimension 24 is 3 per cent too large. constant: adding 0.625 adds 0.65. vector:
-the
-vectorised exp of its argument's 0.99, the scalar one is right. fused: a product is 4 per cent too large where it is
-compiled
-into one expression with the sigmoid of the node. nan: the node's square root is of its argument less 5. raise: lowering
-the
-node's relu fails. segfault: it kills the process.
+divided by n - 1. shape: a multiplication of last dimension 24 is 3 per cent too large. constant: adding 0.625 adds
+0.65. vector: the vectorised exp of its argument's 0.99, the scalar one is right. fused: a product is 4 per cent too
+large where it is compiled into one expression with the sigmoid of the node. nan: the node's square root is of its
+argument less 5. raise: lowering the node's relu fails. segfault: it kills the process.
 """
 
 import os

@@ -2,8 +2,7 @@
 cent.
 
 PLANTED_FIRST is what the product is of (aten.sigmoid.default), PLANTED_COUNT which of the pairs, by the number in the
-name of the
-first node; -1 is all of them.
+name of the first node; -1 is all of them.
 """
 
 import os

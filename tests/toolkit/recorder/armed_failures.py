@@ -4,9 +4,8 @@ segfault.
     python tests/toolkit/recorder/armed_failures.py FOLDER [--first 0] [--count 100] [--jobs 2] [--max-time 120]
 
 One line of FOLDER/results.jsonl for each: what the repro said (`repro`: shows), the verdict, and what was told of
-inputs that
-were overwritten. Resumable: a failure that has its line is not run again. Exits with 1 when fewer than 95 of 100 have a
-repro.
+inputs that were overwritten. Resumable: a failure that has its line is not run again. Exits with 1 when fewer than 95
+of 100 have a repro.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
     python tests/toolkit/recorder/stages_table.py --device cuda --replay
 
 Records scripts/stages.py with two backends and compares what it prints with a plain run. docs/torch-versions.md is made
-of
-these lines; run it with another Python to try another torch. Must not know any version of torch itself.
+of these lines; run it with another Python to try another torch. Must not know any version of torch itself.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Lightning, transformers' Trainer and Accelerate, unmodified: the same losses and graphs alone, dumped and armed; a
-planted
-fault of an armed training to its repro.
+planted fault of an armed training to its repro.
 
     python tests/toolkit/recorder/trainers.py OUT [--max-time 240] NAME...
 
 The Python that runs it has the libraries. A row for each NAME on stdout; 1 when one falls short. `graphs`: those that
-the
-imported trace of the training alone and its recording have both; `equal`: of these, those with the same nodes;
-`judged`: what
-`triage` says of the recording.
+the imported trace of the training alone and its recording have both; `equal`: of these, those with the same nodes;
+`judged`: what `triage` says of the recording.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Wrong passes of the user's that are harder to see, a wrong decomposition and a wrong partition are named with the
-node and the
-line, without their code; the same programs with nothing wrong in them are not."""
+node and the line, without their code; the same programs with nothing wrong in them are not."""
 
 from __future__ import annotations
 

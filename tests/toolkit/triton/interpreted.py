@@ -65,8 +65,7 @@ def run(
     **settings: Any,
 ) -> list[Any]:
     """The outputs of its kernels, and what has become of the inputs behind them. `settings` of Inductor, dots as `__`;
-    `traced`:
-    inputs to trace it with, where eager refuses those that it is run with."""
+    `traced`: inputs to trace it with, where eager refuses those that it is run with."""
     gm = graph(function, *clone_inputs(traced or inputs), mode=mode)
     spec, rung = ReplaySpec("inference"), Observed(seen or Seen())
     with (

@@ -2,9 +2,8 @@
 function, inputs.
 
 The names are those of Inductor's `TritonOverrides` and of its handlers' other operations. `FLOATS` take floating-point
-tensors
-and are tried in each type; `OTHERS` bring inputs of their own; `ELSEWHERE` says where the rest is tested,
-or why no kernel holds it.
+tensors and are tried in each type; `OTHERS` bring inputs of their own; `ELSEWHERE` says where the rest is tested, or
+why no kernel holds it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Compiled autograd: the whole backward of an ordinary `loss.backward()` as one graph.
 
 Torch's own AutogradCompilerInstance captures; ours are the contexts, the passes that can be seen and left out
-(`passes.PASSES`),
-and the tape that writes what really ran. Importing this package imports no torch.
+(`passes.PASSES`), and the tape that writes what really ran. Importing this package imports no torch.
 
 >>> with capturing() as captures:
 ...     loss.backward()

@@ -2,10 +2,9 @@
 """Backwards of a running script, recorded one by one: every top-level `backward()` or `autograd.grad()`.
 
 A backward that is new (another structure, other sizes) is captured by torch's compiled autograd, whose graph is looked
-at and
-not run; then the eager engine runs it, as it would have, under a tape. So gradients, hooks and callbacks are the eager
-engine's own, once each, and the order of additions too, which a run of the captured graph would change. All others just
-run.
+at and not run; then the eager engine runs it, as it would have, under a tape. So gradients, hooks and callbacks are the
+eager engine's own, once each, and the order of additions too, which a run of the captured graph would change. All
+others just run.
 
 >>> with capturing() as captures:
 ...     loss.backward()
@@ -45,16 +44,12 @@ MAX_SIZES = 4
 @dataclass
 class Backward:
     """One recorded backward. `module` is a flat ATen graph; `values` are its inputs before it ran, in placeholder
-    order, None
-    where they were not kept; `outputs` says of what each output is the gradient.
+    order, None where they were not kept; `outputs` says of what each output is the gradient.
 
     `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by
-    number,
-    `forward` the forward as they tell it (`places.forward_of`); `reason` says why it was recorded again; `fixed` counts
-    numbers
-    that were read from tensors, `hooks` are those that ran, operators or not; `shared` names inputs of one memory that
-    is written
-    to, which a replay keeps apart; `error` is what the backward raised.
+    number, `forward` the forward as they tell it (`places.forward_of`); `reason` says why it was recorded again;
+    `fixed` counts numbers that were read from tensors, `hooks` are those that ran, operators or not; `shared` names
+    inputs of one memory that is written to, which a replay keeps apart; `error` is what the backward raised.
     """
 
     number: int
@@ -126,8 +121,7 @@ class _Here(threading.local):
 
 class Capturer:
     """Records backwards. `begun(number, captured)` is called before the first run of a new one, `made(backward)` after
-    it,
-    `kept(name, value)` with each input before anything writes to it. `skip` names passes to leave out.
+    it, `kept(name, value)` with each input before anything writes to it. `skip` names passes to leave out.
     """
 
     def __init__(
@@ -333,8 +327,7 @@ def _text(sizes: Any) -> str:
 
 class Captures(list[Backward]):
     """The recorded backwards. `reasons` says of those that were not recorded why not, and how many there were of each;
-    where
-    there is none at all, why that is.
+    where there is none at all, why that is.
     """
 
     def __init__(self) -> None:
@@ -350,8 +343,7 @@ class Captures(list[Backward]):
 @contextmanager
 def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[Captures]:
     """Records every new top-level backward in the block into the list it gives. `keep`: copies of the inputs are kept
-    in
-    `values`. Warns when the block ended and nothing was recorded, and says why, as the list's `reasons` do.
+    in `values`. Warns when the block ended and nothing was recorded, and says why, as the list's `reasons` do.
 
     `skip` names passes of `passes.PASSES` to leave out.
     """
@@ -389,8 +381,7 @@ def interposed(owner: Capturer) -> Iterator[None]:
 
 _OTHERWISE_UNDER_A_MODE = frozenset({"ProdBackward0", "ProdBackward1", "CumprodBackward0"})
 """Derivative formulas that take another way when any dispatch mode is active (`isTensorSubclassLike` in
-FunctionsManual.cpp),
-with other last bits. 52 formulas were compared on 2.11.0 and 2.13.0."""
+FunctionsManual.cpp), with other last bits. 52 formulas were compared on 2.11.0 and 2.13.0."""
 
 
 def _not_to_be_watched(nodes: Iterable[Any]) -> str:

@@ -2,8 +2,7 @@
 """Switching compiled autograd on and off for a block, and putting torch's state back.
 
 A nested block restores exactly what the outer one had: compiler, whether sizes are dynamic, torch's own flags, and the
-engine's
-multithreading, which is off while a compiler is set.
+engine's multithreading, which is off while a compiler is set.
 
 >>> with enable(lambda gm: gm):          # runs each captured graph as it is
 ...     loss.backward()
@@ -30,10 +29,8 @@ def enable(
     """Captures every backward in the block as a graph and calls `compiler_fn(graph)` for what runs it.
 
     The graph takes (inputs, sizes, scalars, hooks, packed data), five lists. `dynamic`: a size that changes becomes a
-    symbol.
-    `instance` is the class of the capturing object, torch's AutogradCompilerInstance or one derived from it. Under the
-    stance
-    "force_eager" nothing is captured, as torch has it.
+    symbol. `instance` is the class of the capturing object, torch's AutogradCompilerInstance or one derived from it.
+    Under the stance "force_eager" nothing is captured, as torch has it.
     """
     if t.eval_frame_stance.stance == "force_eager":
         with t.replaced(t.compiled_autograd, "compiled_autograd_enabled_force_eager", True):

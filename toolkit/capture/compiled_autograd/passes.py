@@ -3,10 +3,8 @@
 time.
 
 A capture has its hooks and gradient accumulations at the end, where the tracer put them; the passes bring them to where
-the
-eager engine has them. `accumulate_grad` and `cpu_scalars_to_gpu` are written here, the others are torch's own methods.
-Each
-can be left out by name. Must not change what a node computes.
+the eager engine has them. `accumulate_grad` and `cpu_scalars_to_gpu` are written here, the others are torch's own
+methods. Each can be left out by name. Must not change what a node computes.
 
 >>> [name for name, _ in PASSES]
 ['cpu_scalars_to_gpu', 'unpack_hooks_when_needed', ...]
@@ -80,8 +78,7 @@ def accumulate_grad_in_eager_order(graph: fx.Graph) -> None:
     """Puts each `accumulate_grad_` right behind the last value that it needs, as the eager engine does.
 
     The tracer leaves them at the end of the graph: every gradient would stay alive until then, and hooks that read
-    `p.grad` would
-    run too late.
+    `p.grad` would run too late.
     """
     for node in graph.find_nodes(op="call_function", target=t.call_accumulate_grad):
         parts = [arg for arg in node.args if isinstance(arg, fx.Node) and _is_item(arg) and not _is_input(arg)]
@@ -99,8 +96,7 @@ def cpu_scalars_to_gpu(graph: fx.Graph) -> list[int]:
     """The places of inputs that are numbers on the CPU, used by torch's own arithmetic alone, in a backward on a GPU.
 
     One tensor on the CPU keeps the whole graph out of a CUDA graph. Scalars that hooks or custom Functions see stay
-    where
-    they are. The values of those nodes are moved; the caller moves the inputs at run time.
+    where they are. The values of those nodes are moved; the caller moves the inputs at run time.
     """
     items = [node for node in next(iter(graph.nodes)).users if _is_item(node)]
     values = [node.meta.get("val") for node in items]
@@ -143,8 +139,7 @@ def _is_plain_op(target: Any) -> bool:
 
 class CaptureRecord:
     """What a capture tells: torch's number for it, autograd nodes by number (in the order of their calls), reasons for
-    compiling
-    again, the reports of the passes, and the places of inputs that are moved to the GPU.
+    compiling again, the reports of the passes, and the places of inputs that are moved to the GPU.
     """
 
     def __init__(self) -> None:
@@ -159,9 +154,8 @@ def watched(begun: Callable[[CaptureRecord], None], skip: Collection[str] = ()) 
     """A class for `enable(instance=)` that calls `begun` when a capture begins, and leaves out the passes in `skip`.
 
     Torch's C++ engine calls its methods, which differ between versions; only those are overridden that come after the
-    capture,
-    and those that tell something. An error in one of the others would leave the autograd graph unusable, so ours only
-    note.
+    capture, and those that tell something. An error in one of the others would leave the autograd graph unusable, so
+    ours only note.
     """
 
     class Watched(t.AutogradCompilerInstance):

@@ -3,8 +3,7 @@
 forward.
 
 The engine says which node runs. The number is that of torch's capture, which walks depth first, each node once all that
-feed
-it are done; `walk` goes the same way over `next_functions`. Source of the order: `_compiled_autograd_impl` in
+feed it are done; `walk` goes the same way over `next_functions`. Source of the order: `_compiled_autograd_impl` in
 torch/csrc/dynamo/python_compiled_autograd.cpp. The forward's lines are those that anomaly mode keeps, where that was
 on.
 
@@ -49,8 +48,7 @@ _HOOK_FILES = tuple(f"{_TORCH}/{name}" for name in ("utils/hooks.py", "autograd/
 @dataclass
 class TapePlace:
     """The autograd node ("MulBackward0 (NodeCall 3)"), the hook or custom Function whose Python runs, the forward's
-    lines,
-    the sequence number; where it accumulates a gradient the node itself and a name for the gradient.
+    lines, the sequence number; where it accumulates a gradient the node itself and a name for the gradient.
     """
 
     node: str = ""
@@ -94,8 +92,7 @@ class Calls:
     well.
 
     The interpreter tells of calls (`sys.setprofile`). Nothing is told where the program has a profiler of its own
-    there, or where
-    Dynamo is at work, which passes over what runs under a profiler.
+    there, or where Dynamo is at work, which passes over what runs under a profiler.
     """
 
     def __init__(self, places: TapePlaces) -> None:
@@ -188,8 +185,7 @@ def shape_of(order: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 def forward_of(order: Sequence[Any], called: Callable[[Any], str]) -> list[tuple[str, int, list[int], list[int]]]:
     """The forward as its autograd nodes tell it, in its order: (operator or parameter, number, numbers of what it was
-    made from,
-    sizes of its result). A parameter is made from nothing.
+    made from, sizes of its result). A parameter is made from nothing.
     """
     numbers = {node: number for number, node in enumerate(order) if node is not None}
     rows: list[tuple[str, int, list[int], list[int]]] = []
@@ -266,8 +262,7 @@ def _sequence(node: Any) -> int:
 
 def _fed_sizes(node: Any) -> tuple[tuple[int, ...], ...]:
     """The sizes of the gradients that an autograd node takes; for one that accumulates, those of the parameter, and of
-    the
-    gradient that is there.
+    the gradient that is there.
     """
     variable = getattr(node, "variable", None)
     if variable is not None:
@@ -289,10 +284,8 @@ class BackwardNames:
     with.
 
     A parameter is known by its name in its module (a view of it too), an old gradient by its parameter, the gradient
-    that the
-    backward began with as `grad_output`, a saved activation by the autograd node that used it first; what a hook or a
-    custom
-    Function holds is a constant.
+    that the backward began with as `grad_output`, a saved activation by the autograd node that used it first; what a
+    hook or a custom Function holds is a constant.
     """
 
     def __init__(self, roots: Sequence[Any]) -> None:
@@ -349,8 +342,7 @@ class BackwardNames:
 
 def parameters() -> list[tuple[str, torch.Tensor]]:
     """Every parameter that a module holds, with its path; where several outermost modules hold some, after the name of
-    the
-    class."""
+    the class."""
     modules = [
         item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module) and "_modules" in vars(item)
     ]

@@ -2,12 +2,9 @@
 """Dynamo's graph of a captured backward, with each step of autograd as the operators that it runs.
 
 Torch's compiled autograd leaves them whole: the C++ backward of each autograd node, `validate_outputs`, the prologue of
-a
-compiled part, the accumulation of a gradient. They are functions of this process alone, made when a node is first
-captured, so
-a saved graph could not call them. Each is traced with the fake values that Dynamo gave its arguments, as AOTAutograd
-traces it
-next. A step that cannot be traced stays what it is.
+a compiled part, the accumulation of a gradient. They are functions of this process alone, made when a node is first
+captured, so a saved graph could not call them. Each is traced with the fake values that Dynamo gave its arguments, as
+AOTAutograd traces it next. A step that cannot be traced stays what it is.
 
 >>> spelt_out(gm).graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)[0].meta["autograd_node"]
 'MulBackward0 (NodeCall 2)'
@@ -29,8 +26,7 @@ from ... import torch_private as t
 
 def spelt_out(gm: fx.GraphModule, place_of: Callable[[fx.Node], dict[str, str]] = lambda node: {}) -> fx.GraphModule:
     """A copy of the graph without steps, or the graph itself where it has none. `place_of` tells the meta of a node
-    that says
-    where in the backward it is ("autograd_node", "hook").
+    that says where in the backward it is ("autograd_node", "hook").
     """
     if not any(is_step(node) for node in gm.graph.nodes):
         return gm

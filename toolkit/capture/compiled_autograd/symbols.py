@@ -2,12 +2,10 @@
 """One graph with symbolic sizes from two recorded ones of the same operators with different sizes.
 
 Each size that changed between the two becomes a symbol, or an expression over symbols found before it (a multiple, a
-product of
-two, a sum with a number); the numbers in arguments that changed become the same expressions. Then the graph is run on
-fake
-tensors: every value must get the recorded shape at both recorded sizes and no symbol may become a number, else there is
-no such
-graph. Two points do not prove an expression; what Inductor compiles from it is guarded by it.
+product of two, a sum with a number); the numbers in arguments that changed become the same expressions. Then the graph
+is run on fake tensors: every value must get the recorded shape at both recorded sizes and no symbol may become a
+number, else there is no such graph. Two points do not prove an expression; what Inductor compiles from it is guarded by
+it.
 
 >>> gm = with_symbols(first.module, second.module)      # hints are the second's sizes; a text where it does not work
 """

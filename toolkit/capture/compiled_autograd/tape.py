@@ -2,13 +2,10 @@
 """A graph of what really ran: every ATen operator of one backward of the eager engine, with its values' metadata.
 
 A TorchDispatchMode below autograd. Each operator runs once, as it would have run, on the values that were there, and a
-node is
-written for it. What no node made (weights, saved activations, a tensor that a hook holds) becomes a placeholder at its
-first use,
-before anything in this backward wrote to it. Holds no tensor: values are found again by weak references. A number read
-from a
-tensor (`.item()`) is what it was in this run, `fixed` counts those; random numbers (a checkpoint draws them
-again, from a state of its own) are inputs.
+node is written for it. What no node made (weights, saved activations, a tensor that a hook holds) becomes a placeholder
+at its first use, before anything in this backward wrote to it. Holds no tensor: values are found again by weak
+references. A number read from a tensor (`.item()`) is what it was in this run, `fixed` counts those; random numbers (a
+checkpoint draws them again, from a state of its own) are inputs.
 
 >>> with Tape(where) as tape:
 ...     loss.backward()
@@ -35,8 +32,7 @@ class Tape(t.TorchDispatchMode):
     """Writes the operators that run while it is active.
 
     `where()` is the place in the backward; `name_of(value, place)` proposes a name for a placeholder, `kept(name,
-    value)` is
-    called with it at its first use.
+    value)` is called with it at its first use.
     """
 
     supports_higher_order_operators = True
@@ -176,8 +172,7 @@ class Tape(t.TorchDispatchMode):
 
     def _found(self, value: torch.Tensor) -> fx.Node | None:
         """The node of a value, or of another tensor object that is the same view of the same memory: each node of
-        autograd
-        unpacks what it saved into an object of its own.
+        autograd unpacks what it saved into an object of its own.
         """
         node = self._nodes.get(value)
         if node is None:
@@ -244,8 +239,7 @@ class Tape(t.TorchDispatchMode):
 
 class _Part(fx.Interpreter):
     """Copies the graph of a compiled part into a tape's, with this run's sizes as numbers. `given`: node and fake value
-    of each
-    input.
+    of each input.
     """
 
     def __init__(self, tape: Tape, module: fx.GraphModule, given: Sequence[tuple[Any, Any]], place: TapePlace) -> None:

@@ -28,8 +28,7 @@ _FOLDER = re.compile(r"(?:.*__)?(\d+)_(forward|backward|inference)_(\d+)(?:\.\d+
 @dataclass
 class ImportedRun:
     """What was made: the run's folder, what it was made of, how many graphs of how many processes, and one sentence for
-    each
-    thing that was left out."""
+    each thing that was left out."""
 
     path: str
     kind: str

@@ -1,8 +1,7 @@
 """The text of a printed graph (`print_readable`, the class in an fx_graph_runnable) as the body of a record.
 
 The text is parsed, never run: what it calls is looked up by name when the graph is loaded. A value's layout comes from
-the
-annotation, the user's line from the comment above, what an input or output is for from the comment beside it.
+the annotation, the user's line from the comment above, what an input or output is for from the comment beside it.
 
 >>> graph = parse('class G(Module):\\n  def forward(self, x: "f32[2][1]cpu"):\\n    y = torch.sin(x)\\n    return (y,)')
 >>> [node.target for node in graph.body.nodes]

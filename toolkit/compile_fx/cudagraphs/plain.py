@@ -1,12 +1,10 @@
 """Our own CUDA graph of one call: inputs in memory of their own, a warm-up on a side stream, the recording, its replay.
 
 Static inputs stay where they are; all others are copied to where they were recorded. Outputs are the same memory in
-each
-call: the next call writes over them. An input that is written to is restored after the warm-up and handed back after
-each replay, so that one call writes once. Must not record inputs on the CPU (their values would stay) nor copies of two
-inputs that overlap (they would part). What is prepared once is prepared once: a copy in each call is one operation per
-input,
-and one for all of those that are plain.
+each call: the next call writes over them. An input that is written to is restored after the warm-up and handed back
+after each replay, so that one call writes once. Must not record inputs on the CPU (their values would stay) nor copies
+of two inputs that overlap (they would part). What is prepared once is prepared once: a copy in each call is one
+operation per input, and one for all of those that are plain.
 
 >>> run = Recording(call, [x, weight], static=[1])
 >>> run([x, weight])
@@ -83,8 +81,7 @@ class Recording:
     moved.
 
     `static` are indices of inputs that stay where they are (a misaligned one is copied all the same), `mutated` of
-    those
-    that are written to. `check_sizes`: look at sizes and static inputs in each call (Inductor's `size_asserts`).
+    those that are written to. `check_sizes`: look at sizes and static inputs in each call (Inductor's `size_asserts`).
     """
 
     def __init__(
@@ -169,8 +166,7 @@ class Target:
     """Memory of its own for one input, and how values get into it and back.
 
     Expanded dimensions are written once. What overlaps beyond that is copied as memory, with the strides as they were:
-    element by
-    element it would depend on the order.
+    element by element it would depend on the order.
     """
 
     def __init__(self, given: torch.Tensor, index: int) -> None:

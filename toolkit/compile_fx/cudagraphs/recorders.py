@@ -2,14 +2,11 @@
 
 Which recording it is, torch's trees or ours, says `triton.cudagraph_trees`, as in stock. Must not decide whether: that
 is the stage. A call with fake inputs goes to the code itself and records nothing; a recording is made at the first call
-with
-real inputs, once per thread, and once per value of integer inputs. A part of a split graph may take values that another
-part
-made: these are no inputs of the graph, they have no name of the user's and nothing is known of them.
+with real inputs, once per thread, and once per value of integer inputs. A part of a split graph may take values that
+another part made: these are no inputs of the graph, they have no name of the user's and nothing is known of them.
 
 Torch's trees warm up at the first call and record at the second, and record again when a static input has moved. All of
-that is
-torch's; here it is called, and told that a backward runs although it is not recorded.
+that is torch's; here it is called, and told that a backward runs although it is not recorded.
 
 >>> facts = facts_of(compiled, constants, names)
 >>> put_on_partitions(compiled, facts, report.notes.append)

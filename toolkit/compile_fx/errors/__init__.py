@@ -1,11 +1,9 @@
 """Errors of the compile path, told: what failed, why, what to do, in which kernel, for which nodes, at which line.
 
 `explain` looks at an exception of torch's; `told` does so for a failing stage and leaves the account on the exception:
-as its
-attribute, and from Python 3.11 on as a note, which tracebacks show below the error. Nothing else of the exception
-changes. Torch
-wraps errors in others; the note moves to the outermost, so that it is shown once. Must not import torch before there is
-an error.
+as its attribute, and from Python 3.11 on as a note, which tracebacks show below the error. Nothing else of the
+exception changes. Torch wraps errors in others; the note moves to the outermost, so that it is shown once. Must not
+import torch before there is an error.
 
 >>> told(error, work, "load").kind
 'C++ compile error'

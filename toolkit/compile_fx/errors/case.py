@@ -1,10 +1,8 @@
 """The account of a failure of a compile, as a record and as text, and what it is made from: an exception with all that
-it wraps,
-the frames it came through, the work of its stage, and the nodes that it is about.
+it wraps, the frames it came through, the work of its stage, and the nodes that it is about.
 
 Frames keep their local variables while the exception lives: that is how the node being lowered and the pass being run
-are known.
-Must not import torch before there is an error: reports cross processes.
+are known. Must not import torch before there is an error: reports cross processes.
 
 >>> case = Case.of(error, work, "lower")
 >>> case.find("LoweringException")
@@ -45,12 +43,9 @@ class Explained:
     """What is known of a failure.
 
     `kind` is a few words for the family ("C++ compile error", "unsupported operator", ...). `what` failed, `why`, and
-    what to
-    do (`fix`). `nodes`: those that failed, innermost first, or that stand behind `kernel`. `excerpt`: source around
-    `line` of
-    `file` with a marker. `compiler_line`: the compiler's own first error. `pass_name`: the pass that raised. `message`:
-    the
-    original text, whole.
+    what to do (`fix`). `nodes`: those that failed, innermost first, or that stand behind `kernel`. `excerpt`: source
+    around `line` of `file` with a marker. `compiler_line`: the compiler's own first error. `pass_name`: the pass that
+    raised. `message`: the original text, whole.
     """
 
     kind: str

@@ -1,6 +1,5 @@
 """A kernel in C++ or Triton that its compiler refused: the first error, the source around it, the kernel and its nodes;
-code that
-is no Python, a kernel that needs more than the GPU has.
+code that is no Python, a kernel that needs more than the GPU has.
 
 Triton compiles here or in a worker process, whose error arrives as text. Must not import Triton.
 

@@ -1,6 +1,5 @@
 """Errors of the machine or the process, not of the graph: memory, disk, recursion, a compile worker that hangs or dies,
-a
-compiler that is not there, a GPU that is too old (for bfloat16 torch then leaves the graph uncompiled without an
+a compiler that is not there, a GPU that is too old (for bfloat16 torch then leaves the graph uncompiled without an
 error).
 
 >>> memory(case, None).kind

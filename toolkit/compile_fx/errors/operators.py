@@ -1,6 +1,5 @@
 """Operators that the path cannot take: no fake kernel, no lowering, no call in their place; values known at run time
-alone;
-operands on different devices, with the inputs from which they come.
+alone; operands on different devices, with the inputs from which they come.
 
 >>> no_fake(case, None).fix
 'register a fake kernel: @torch.library.register_fake("mylib::foo")'

@@ -73,9 +73,8 @@ class PassReport:
     """One run of one pass.
 
     `graph`: path of the graph inside the stage's, "" for that itself (`true_graph_0` is a body of cond). `inside`: the
-    pass
-    that ran it. `seconds` includes passes inside. `removed` and `added` count operators; `rewired` nodes that got other
-    arguments; `reordered`: nodes that stayed stand in another order. Values in `meta` are not compared.
+    pass that ran it. `seconds` includes passes inside. `removed` and `added` count operators; `rewired` nodes that got
+    other arguments; `reordered`: nodes that stayed stand in another order. Values in `meta` are not compared.
     """
 
     stage: str

@@ -2,8 +2,7 @@
 tell.
 
 Where they do not (`pass_pattern_0` is in two stages, group fusions are called `post_grad_custom_pre_pass`), the pass
-has a
-readable name here and torch's is its alias. Read on torch 2.11.0 and 2.13.0. Must not import torch.
+has a readable name here and torch's is its alias. Read on torch 2.11.0 and 2.13.0. Must not import torch.
 
 >>> PASSES["joint", "softmax_patterns"].aliases
 ('pass_pattern_1',)
@@ -19,8 +18,7 @@ class NamedPass:
     """One pass. `needed`: why it cannot be skipped; with `needed_for` only in a graph that has one of these operators.
 
     `when`: what turns it on, "" where it always runs. `patterns`: names of the patterns that a group of them tries,
-    with `*`.
-    `only`: the torch that has it, "" for all that were checked.
+    with `*`. `only`: the torch that has it, "" for all that were checked.
     """
 
     stage: str

@@ -1,12 +1,9 @@
 """Sees and skips single passes while a stage runs on this thread.
 
 Torch's functions are replaced by ones that ask for this thread's watch (`torch_private.replacing`). A watch compares
-the graph
-before and after a pass by its nodes' identities: it reads the graph and changes nothing. Nothing public tells of a
-single pass:
-torch has `config.disabled_passes`, which compares parts of names and is one for all stages, and its bisector, which
-works through
-files and environment variables. What a torch lacks is left out.
+the graph before and after a pass by its nodes' identities: it reads the graph and changes nothing. Nothing public tells
+of a single pass: torch has `config.disabled_passes`, which compares parts of names and is one for all stages, and its
+bisector, which works through files and environment variables. What a torch lacks is left out.
 
 >>> with watched("joint", reports, skip={("joint", "remove_noop_ops")}):
 ...     joint_graph_passes(gm)
@@ -268,9 +265,8 @@ class PassCall(NamedTuple):
     """A pass that is called by name from a module, with no observer: replaced there.
 
     `gives`: what it returns when it is skipped, "graph" for the first argument, "count" for 0. `inside`: the pass that
-    calls it.
-    `torchs`: its row of the table, where that has another name. `switch`: the setting without which torch does not
-    import it.
+    calls it. `torchs`: its row of the table, where that has another name. `switch`: the setting without which torch
+    does not import it.
     """
 
     stage: str

@@ -2,8 +2,7 @@
 """What a child does for `graphdbg compile`: compiles a saved graph for fake inputs and tells of each stage as it goes.
 
 No tensor of the graph's inputs is made, and nothing is run; with `device` everything is moved, for which inputs are
-made up. Must
-run in a child: a compile may not live through it. No compile cache is read or written.
+made up. Must run in a child: a compile may not live through it. No compile cache is read or written.
 
 >>> ask("graphdbg.toolkit.compile_fx.showing.child:task", {"path": "run/0_0/forward", ...}, server=server)
 """
@@ -95,8 +94,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 def _case(saved: SavedGraph, device: str | None) -> Live:
     """The graph on fake values: recorded ones, with their symbols; of inputs of which too little is known, or moved
-    ones, fakes
-    of made-up inputs."""
+    ones, fakes of made-up inputs."""
     if device is None:
         gm, fakes, mode = live.fake_module(saved.record, saved.tensors, where=str(saved.path))
         notes = follow_saved(gm, mode, saved.record)

@@ -31,8 +31,7 @@ class Amount(msgspec.Struct):
 
 class PassRow(msgspec.Struct, omit_defaults=False):
     """One pass that ran, or was skipped, inside a stage. `graph`: of the bodies inside, "" for the stage's own.
-    `changes`: in how
-    many places it changed something; `matched`: by patterns with names, and the user's lines."""
+    `changes`: in how many places it changed something; `matched`: by patterns with names, and the user's lines."""
 
     name: str
     graph: str = ""
@@ -51,8 +50,7 @@ class StageRow(msgspec.Struct):
     """One stage of one part.
 
     `removed` and `added` count operators; `reordered`, `rewired` (nodes with other arguments) and `relaid` (nodes with
-    another
-    size, stride or dtype) are what such counts do not show. `why`: why it did not run, or how it failed.
+    another size, stride or dtype) are what such counts do not show. `why`: why it did not run, or how it failed.
     """
 
     part: str
@@ -77,8 +75,8 @@ class KernelRow(msgspec.Struct):
     symbols.
 
     `bytes_read` counts each buffer from outside once, `bytes_written` each that is needed outside. `flops`: of library
-    calls by
-    their shapes, of loops one for each arithmetic operation of the body and element. `intensity` is FLOPs by byte.
+    calls by their shapes, of loops one for each arithmetic operation of the body and element. `intensity` is FLOPs by
+    byte.
     """
 
     name: str
@@ -104,9 +102,8 @@ class CompiledRow(msgspec.Struct):
     not known.
 
     `registers` (32 bit), bytes of `stack` and of spills are those of a thread, `shared` bytes those of a block.
-    `recorded`:
-    whether the recorded kernel of this name has this source. `files`: form -> name of its file; `report`: the
-    assembler's.
+    `recorded`: whether the recorded kernel of this name has this source. `files`: form -> name of its file; `report`:
+    the assembler's.
     """
 
     name: str

@@ -1,8 +1,7 @@
 """The command's course: compiles, prints rows as stages end, then kernels, differences, code or files; an exit code.
 
 stdout has the data and stderr what is said about it; with code on stdout the tables go to stderr. Logic of stages and
-kernels is
-elsewhere.
+kernels is elsewhere.
 
 >>> shown(saved, Request(until="lower"), Options("run/0_0/forward"))
 0

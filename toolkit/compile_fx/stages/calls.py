@@ -1,7 +1,6 @@
 """The stages around the loaded code: which inputs must start on 16 bytes (the copy itself is put on behind cudagraphs,
-as in
-stock), and CUDA graphs: where asked for and possible, the call is recorded and replayed; where not, the report says
-why.
+as in stock), and CUDA graphs: where asked for and possible, the call is recorded and replayed; where not, the report
+says why.
 
 The order of what is asked is stock's: the user's partition wrapper, the policy, what lowering found, torch's bisector,
 what the compiled graph says of itself. A forward that is not recorded turns its backward's off, too.

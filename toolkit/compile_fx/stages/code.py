@@ -1,6 +1,5 @@
 """The stages from graph to code: lowering (of each node a loop, a view of one, or a call of a library), scheduling, and
-code
-generation: a kernel for each fused group and the wrapper that allocates and calls.
+code generation: a kernel for each fused group and the wrapper that allocates and calls.
 """
 
 from __future__ import annotations

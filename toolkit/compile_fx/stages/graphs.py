@@ -1,10 +1,8 @@
 """The stages from graph to graph: pre-grad passes, AOTAutograd, joint passes, the split into forward and backward,
-post-grad
-passes.
+post-grad passes.
 
 Inductor's pass groups run on a graph and on the graphs inside it (bodies of cond, while_loop, invoke_subgraph and the
-like):
-bodies come first, as in stock; the passes themselves are torch's. Must not change their order.
+like): bodies come first, as in stock; the passes themselves are torch's. Must not change their order.
 """
 
 from __future__ import annotations

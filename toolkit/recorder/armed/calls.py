@@ -1,14 +1,10 @@
 """What each compiled graph was called with last: by reference, with proof of what has been written since, and by value
-where it
-is small.
+where it is small.
 
 Strong references hold what the program passes in, until the graph runs again or has not run for 64 calls of others;
-weak ones
-hold parameters and buffers, which their model holds, and what compiled code made (an activation that goes on behind a
-graph
-break). Small inputs from the program, and small ones that the graph writes to, are copied into a file that outlives the
-process,
-before each call. Must not keep an activation alive, and must not raise into the program.
+weak ones hold parameters and buffers, which their model holds, and what compiled code made (an activation that goes on
+behind a graph break). Small inputs from the program, and small ones that the graph writes to, are copied into a file
+that outlives the process, before each call. Must not keep an activation alive, and must not raise into the program.
 
 >>> session.watch = calls.watch
 >>> calls.last_step()
@@ -61,10 +57,8 @@ _move = ctypes.memmove
 
 class Newest(NamedTuple):
     """One call: the inputs that are held, and weak references to those of the model and to activations (None: all are
-    held);
-    `seen` is of the tensors alone; `states` are those of the random generators, of a graph that draws numbers;
-    `producers` made
-    the activations."""
+    held); `seen` is of the tensors alone; `states` are those of the random generators, of a graph that draws numbers;
+    `producers` made the activations."""
 
     sequence: int
     execution: int
@@ -128,8 +122,7 @@ class Calls:
 
     def last_step(self) -> list[ArmedGraph]:
         """The graphs that ran since the last step, which ended with a backward, and whose calls are held: the newest
-        first. Where
-        no backward runs, all whose calls are held."""
+        first. Where no backward runs, all whose calls are held."""
         held = [one for one in self.kept if one.newest is not None and one.step == self.step]
         return sorted(held, key=lambda one: -one.sequence)
 
@@ -320,8 +313,7 @@ class ArmedGraph:
 
 class Small:
     """Small inputs on the CPU, copied into a file that outlives the process: those from the program before each call,
-    those that
-    the graph writes to when there is time."""
+    those that the graph writes to when there is time."""
 
     def __init__(self, kept: ArmedGraph, places: list[int]) -> None:
         self.places = places = sorted(places, key=lambda place: place in kept.written)

@@ -30,14 +30,10 @@ def arm(*, minify: bool = False, max_time: float = 300.0) -> None:
     a run.
 
     What is compiled before is not seen. A call that raises, or an exception that ends the program, is written as the
-    run
-    graphdbg-armed-N when the process ends; with `minify` it is minified then too, within `max_time` seconds, by a
-    process of its
-    own. `save_repro` writes at any time. A process that is killed leaves its ring to the next `graphdbg` command.
-    Costs: 64 MB of
-    disk, at most; a second call only changes what is asked for. Nothing is kept while a recording (`record`, `graphdbg
-    dump`)
-    goes on.
+    run graphdbg-armed-N when the process ends; with `minify` it is minified then too, within `max_time` seconds, by a
+    process of its own. `save_repro` writes at any time. A process that is killed leaves its ring to the next `graphdbg`
+    command. Costs: 64 MB of disk, at most; a second call only changes what is asked for. Nothing is kept while a
+    recording (`record`, `graphdbg dump`) goes on.
     """
     try:
         begin(minify=minify, max_time=max_time)
@@ -101,12 +97,10 @@ def save_repro(
     its folder.
 
     Where a call raised, that graph alone. `fn`: only graphs of this function or module (compiled, or what was
-    compiled). `run`: a
-    new folder; default graphdbg-armed-N here. With `minify` a process of its own minifies it, within `max_time`
-    seconds, into
-    RUN-minified (case/, repro.py, issue.md). What was overwritten since the calls is told on stderr and in the run's
-    journal.
-    Raises UsageError where nothing was compiled since `arm()`, nothing of `fn`, or `run` exists.
+    compiled). `run`: a new folder; default graphdbg-armed-N here. With `minify` a process of its own minifies it,
+    within `max_time` seconds, into RUN-minified (case/, repro.py, issue.md). What was overwritten since the calls is
+    told on stderr and in the run's journal. Raises UsageError where nothing was compiled since `arm()`, nothing of
+    `fn`, or `run` exists.
     """
     session = armed()
     if session is None:

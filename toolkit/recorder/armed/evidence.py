@@ -55,8 +55,7 @@ class Allowance:
 
 class Seen(NamedTuple):
     """Of the tensors of one call, before it: version counters (-1: none), addresses, fingerprints if there was time;
-    all empty
-    where there was no time at all."""
+    all empty where there was no time at all."""
 
     versions: tuple[int, ...]
     addresses: tuple[int, ...]
@@ -123,8 +122,7 @@ def _where(tensor: torch.Tensor) -> int:
 
 def fingerprint(tensor: torch.Tensor, address: int) -> Any:
     """Four runs of 16 elements, evenly spread over the tensor: bytes, or a tensor on its device; None where they cannot
-    be read
-    now."""
+    be read now."""
     if address == 0 or not tensor.is_contiguous():
         return None
     size, count = tensor.element_size(), tensor.numel()

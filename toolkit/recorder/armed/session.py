@@ -27,8 +27,7 @@ HOOKS = {"OutputGraph.call_user_compiler"}
 
 class Armed(Session):
     """`at_end`: whether what went wrong is written when the process ends; `minify`: whether it is minified then, in
-    `max_time`
-    seconds."""
+    `max_time` seconds."""
 
     def __init__(self, *, at_end: bool = True, minify: bool = False, max_time: float = 300.0) -> None:
         self.at_end, self.minify, self.max_time = at_end, minify, max_time

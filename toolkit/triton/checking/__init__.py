@@ -1,6 +1,5 @@
 """Looks at each access while kernels are interpreted: out of bounds, memory that nothing wrote, two programs at one
-place,
-overflowed indices, NaN and infinities born.
+place, overflowed indices, NaN and infinities born.
 
 `run` is the door: a graph in, findings out. `watching` sees accesses, `shadow` remembers who wrote what, `building` and
 `tracking` look at values, `wrapper` knows the graph behind kernels, `departing` names the first kernel that departs

@@ -1,7 +1,6 @@
 # pyright: basic
 """The builder of checked runs: computes as the plain one does, and tells of signed integers that overflow and of
-assertions that
-fail.
+assertions that fail.
 
 >>> with checking_builder(watch):
 ...     ...  # kernels run
@@ -52,8 +51,7 @@ def _product_overflows(left: np.ndarray, right: np.ndarray, made: np.ndarray) ->
 
 class CheckingBuilder(Builder):
     """`eye.overflowed(made, lanes)` and `eye.asserted(lanes, message)` hear of it; the class alone is put in, the
-    builder stays
-    the one that Triton's language has."""
+    builder stays the one that Triton's language has."""
 
     eye: Any = None
     create_add = _told("create_add", lambda a, b, made: ((a ^ made) & (b ^ made)) < 0)

@@ -40,12 +40,9 @@ class KernelFault(msgspec.Struct, omit_defaults=True):
     time.
 
     `lanes`: how many of the program, from `first_lane` to `last_lane`; `programs`: how many programs in all; `count`:
-    how many
-    times. `element`: of the argument's storage, in elements, which has `storage` of them. `node`: the one whose value
-    the
-    buffer holds; `nodes`: all of the kernel. `eager`: whether eager's value has it too, where that was looked at.
-    `note`: no
-    fault by itself.
+    how many times. `element`: of the argument's storage, in elements, which has `storage` of them. `node`: the one
+    whose value the buffer holds; `nodes`: all of the kernel. `eager`: whether eager's value has it too, where that was
+    looked at. `note`: no fault by itself.
     """
 
     kind: str
@@ -80,10 +77,8 @@ class KernelFault(msgspec.Struct, omit_defaults=True):
 
 class Checked(msgspec.Struct, omit_defaults=True):
     """What a checked run came to. `kernels`: how many were checked, of `names`. `findings` are faults, `notes` such as
-    are none
-    by themselves; `unchecked`: what was not looked at, in sentences; `verdict`: the judge's of the results; `wrong`:
-    that they
-    are wrong, and no kernel was found to be; `cannot`: why the run did not come to its end."""
+    are none by themselves; `unchecked`: what was not looked at, in sentences; `verdict`: the judge's of the results;
+    `wrong`: that they are wrong, and no kernel was found to be; `cannot`: why the run did not come to its end."""
 
     findings: list[KernelFault] = []
     notes: list[KernelFault] = []

@@ -117,10 +117,8 @@ def checked(
     case: Live, *, kernel: str | None = None, edit: Edit | None = None, plain: bool = True, seed: int = 0
 ) -> Checked:
     """Compiles, interprets and checks. `kernel`: that one alone; `edit(name, source)`: another source for a kernel;
-    `plain`:
-    also run the plain interpreter, for its time. Results are judged as `replay` judges them, and departing ones blamed
-    on a
-    kernel."""
+    `plain`: also run the plain interpreter, for its time. Results are judged as `replay` judges them, and departing
+    ones blamed on a kernel."""
     from .departing import departures, eager_beside
 
     rung = CheckedRung(kernel, edit, plain=plain)

@@ -3,8 +3,7 @@
 launch.
 
 A storage without a shadow holds values everywhere: inputs, results of library calls. Shadows go with their storage, not
-with its
-address: a weak reference keeps the address from being given to another.
+with its address: a weak reference keeps the address from being given to another.
 
 >>> shadows = Shadows()
 >>> shadows.allocated(torch.empty(4))
@@ -27,8 +26,7 @@ SEVERAL = -1
 
 class Shadow:
     """Of one storage, in grains of `grain` bytes. `written`: None where all of it holds values. `writer` and `reader`:
-    program
-    + 1 of this launch, 0 for none, SEVERAL readers; None before the first."""
+    program + 1 of this launch, 0 for none, SEVERAL readers; None before the first."""
 
     def __init__(self, size_bytes: int, grain: int, reference: Any, *, holds: bool) -> None:
         self.size_bytes, self.grain, self.reference = size_bytes, grain, reference

@@ -87,8 +87,7 @@ def check(
     plain: bool = True,
 ) -> Checked:
     """Checks one saved graph in a child; one that dies is told of too. Raises GraphdbgError where it cannot be loaded,
-    where
-    Triton is missing, and where there is no such kernel."""
+    where Triton is missing, and where there is no such kernel."""
     payload = {
         "path": str(saved.path.absolute()),
         "seed": seed,

@@ -2,12 +2,9 @@
 """One program run once more with its values followed: where a NaN or an infinity was born, where an index overflowed.
 
 Each lane of each value may carry the number of an event. A birth is an operation whose result is not finite while its
-operands
-are (or NaN of none that is): constants such as -inf, and what was loaded, are not born. An event counts when it reaches
-a store
-of a live lane, or the address of a live access: `where` takes that of the lane it takes, a reduction that of the lanes
-that it
-reduces.
+operands are (or NaN of none that is): constants such as -inf, and what was loaded, are not born. An event counts when
+it reaches a store of a live lane, or the address of a live access: `where` takes that of the lane it takes, a reduction
+that of the lanes that it reduces.
 
 >>> followed(memory, place, collected)
 [(Finding(kind='nan', line=14), 'out_ptr0')]

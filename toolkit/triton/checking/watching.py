@@ -2,8 +2,7 @@
 """Sees every access of every kernel of a run and keeps what is wrong with it.
 
 Bounds are those of the real storage. What befalls values (overflowed indices, NaN and infinities) is only noticed here;
-the
-program is then run once more, with values followed (`tracking`).
+the program is then run once more, with values followed (`tracking`).
 
 >>> checking = Checking(wrappers)
 >>> Session(checking)

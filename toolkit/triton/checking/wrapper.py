@@ -87,8 +87,7 @@ class Wrapper:
 
     def eager(self, inputs: Sequence[Any], wanted: Collection[str]) -> dict[str, torch.Tensor]:
         """Eager's values of some nodes of the graph behind the kernels: a copy of each, as it was when it was made.
-        Raises
-        GraphRunError."""
+        Raises GraphRunError."""
         found: dict[str, torch.Tensor] = {}
 
         def keep(node: fx.Node, value: Any) -> Any:

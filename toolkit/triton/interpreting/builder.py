@@ -1,11 +1,9 @@
 # pyright: basic
 """What Triton's interpreter computes with, mended where it is not what a GPU does: rounding, 16- and 8-bit floats,
-integer
-division, atomics, memory.
+integer division, atomics, memory.
 
 A subclass of Triton's own InterpreterBuilder (3.6 to 3.9), which Triton's language calls for every operation of a
-kernel.
-`memory` is set while a kernel runs.
+kernel. `memory` is set while a kernel runs.
 
 >>> BUILDER.memory = Memory()
 """

@@ -3,8 +3,8 @@
 both.
 
 Triton's functions fold the same Philox words into other numbers. Replaced are the functions that Inductor's kernels
-call, for the
-time of a judgement; everything around them runs as it is. A kernel that calls `tl.philox` itself is left alone.
+call, for the time of a judgement; everything around them runs as it is. A kernel that calls `tl.philox` itself is left
+alone.
 
 >>> with interpreted(), drawing_like_cpu():
 ...     run(kernel, arguments, constants, grid, memory)

@@ -2,8 +2,7 @@
 """Has Triton's language compute with our builder while a context is open, in this process, without TRITON_INTERPRET.
 
 Every compiled function of Triton's standard library and of Inductor's helpers is replaced by one that runs as Python,
-library
-functions by our table, reductions by ours. Everything is put back at the end.
+library functions by our table, reductions by ours. Everything is put back at the end.
 
 >>> with interpreted():
 ...     run(kernel, arguments, grid)

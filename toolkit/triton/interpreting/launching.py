@@ -40,8 +40,7 @@ def run(
     """Runs `function`, the kernel's Python function, once for each program. `constants`: names passed as they are.
 
     `signature`: name -> Triton's type ("*fp32", "i32"), where it is known. Raises KernelError from what the kernel
-    raises
-    (`memory.Fault` for an access out of bounds).
+    raises (`memory.Fault` for an access out of bounds).
     """
     function = rewritten(function)
     given = {

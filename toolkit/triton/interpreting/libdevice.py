@@ -2,8 +2,8 @@
 """CUDA's library of device functions on NumPy arrays, by their symbols: `__nv_erff`, `__nv_powi`.
 
 float32 functions are computed in float64 and rounded once, so they are closer to the truth than a GPU's, whose errors
-of up to a
-few units in the last place are listed in the CUDA Math API. A symbol that is not here is named, never guessed.
+of up to a few units in the last place are listed in the CUDA Math API. A symbol that is not here is named, never
+guessed.
 
 >>> function("__nv_rsqrtf")(np.array([4.0], np.float32))
 array([0.5], dtype=float32)

@@ -2,9 +2,8 @@
 """The memory that interpreted kernels see: each tensor's storage lies alone in a zone of made-up addresses.
 
 An address names its storage whatever was added to it, up to 2^43 bytes either way, so an access out of bounds is known
-for what
-it is, of which argument, and can neither crash nor read another tensor. Values go to and from the real storage by
-NumPy.
+for what it is, of which argument, and can neither crash nor read another tensor. Values go to and from the real storage
+by NumPy.
 
 >>> memory = Memory()
 >>> pointer = memory.address(torch.zeros(4))
@@ -61,8 +60,7 @@ class Zone:
 @dataclass
 class Access:
     """One load, store or atomic of one program. `index`: elements of the zone, by lane; `live`: lanes that the mask
-    lets through;
-    `inside`: live ones within the storage."""
+    lets through; `inside`: live ones within the storage."""
 
     kind: str
     zone: Zone | None

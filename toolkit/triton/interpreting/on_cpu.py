@@ -2,10 +2,9 @@
 """What a wrapper written for a GPU asks of it while it runs, answered on the CPU.
 
 Allocation functions give CPU tensors; device guards and streams do nothing; operators that are told `device=cuda` make
-their
-result on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of failing.
-Library
-calls that only a GPU has are those of `toolkit.gpu_only`; one that is missing there is refused by its name.
+their result on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of
+failing. Library calls that only a GPU has are those of `toolkit.gpu_only`; one that is missing there is refused by its
+name.
 
 >>> with answers(session):
 ...     module = load(wrapper)
@@ -79,8 +78,7 @@ SIZED_OTHERWISE = frozenset(
     {"torch.ops.aten._embedding_bag.default", "torch.ops.aten._embedding_bag_forward_only.default"}
 )
 """Operators that leave results empty on the CPU that a GPU fills, which only their own backward reads (an empty input
-of a
-backward is such a one)."""
+of a backward is such a one)."""
 
 
 def called(operator: Any, args: Any, kwargs: Any) -> Any:

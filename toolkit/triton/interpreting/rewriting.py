@@ -1,11 +1,9 @@
 # pyright: basic
 """A kernel's Python function with the meaning that Triton's compiler gives it where Python has another: `not`, `and`,
-`or` and
-`assert` of blocks, and numbers that are assigned, which become tensors.
+`or` and `assert` of blocks, and numbers that are assigned, which become tensors.
 
 Python asks a block whether it is true, which it has no answer to; Triton computes element by element. Everything else
-stays as it
-is written, with its lines. A function whose source cannot be read runs unchanged.
+stays as it is written, with its lines. A function whose source cannot be read runs unchanged.
 
 >>> rewritten(kernel.fn)(*arguments)
 """

@@ -2,8 +2,7 @@
 """Conversions between floating-point types, bit for bit as torch does them: to nearest, ties to even, NaN kept.
 
 Triton's interpreter keeps bfloat16 and 8-bit floats as integers of their bits, and its own conversions round half away
-and carry
-wrongly into the exponent (read on 3.6.0).
+and carry wrongly into the exponent (read on 3.6.0).
 
 >>> to_bits(np.array([1.00390625], np.float32), tl.bfloat16)
 array([16256], dtype=uint16)

@@ -2,8 +2,7 @@
 """Runs generated wrappers on CPU tensors: every kernel that they define is interpreted, everything else runs as it is.
 
 The wrapper was written for device cuda:0. Its allocations, device guards, streams and device arguments are answered on
-the CPU;
-results of library calls are laid out as the wrapper expects them. `Launch`es are told to observers.
+the CPU; results of library calls are laid out as the wrapper expects them. `Launch`es are told to observers.
 
 >>> with Session().open():
 ...     compiled(inputs)
@@ -35,8 +34,7 @@ LIMIT = 100_000
 @dataclass
 class Launch:
     """One launch of a kernel. `number` counts all launches of a run, from 0; `arguments` by the kernel's names,
-    constants of the
-    chosen configuration included; `buffers`: argument -> the wrapper's name of the tensor."""
+    constants of the chosen configuration included; `buffers`: argument -> the wrapper's name of the tensor."""
 
     kernel: str
     number: int

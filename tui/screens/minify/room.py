@@ -1,8 +1,7 @@
 """Minify: the form that begins a search, or what a running or finished one does, wherever it runs.
 
 Follows OUT by reading it three times a second. The search never depends on this screen: it goes on when the workbench
-is left,
-and `graphdbg tui OUT` comes back to it. What steers it is in `steering`. Decides nothing about a minification.
+is left, and `graphdbg tui OUT` comes back to it. What steers it is in `steering`. Decides nothing about a minification.
 
 >>> MinifyRoom(Here(out="small"))
 """

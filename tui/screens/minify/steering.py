@@ -142,8 +142,7 @@ class MinifySteering:
 
     def do_minify_restart(self) -> None:
         """Searches again from the state under the cursor; where the history is not in front, from the one that is seen,
-        else the
-        newest."""
+        else the newest."""
         history, looked = self._steerable().story.history, self.room.looked
         if self._in_front("History") or not history:
             number = self._chosen("History", history, "state").number

@@ -68,8 +68,7 @@ class Looked:
 @dataclass(frozen=True)
 class ListView:
     """One list: its name, its lines, how many of them are a heading, whether one can be chosen. `follows`: the cursor
-    stays on
-    the newest line."""
+    stays on the newest line."""
 
     name: str
     lines: Callable[[Watched, Looked], Sequence[Text]]

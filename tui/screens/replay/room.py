@@ -1,8 +1,7 @@
 """Replay: the ladder of rungs as they end, the value of each node as it comes, bisect; everything as jobs.
 
 The rungs above, the finding, one of three views below; which list has the keys. What runs is in `jobs`, with which
-words in
-`commands`.
+words in `commands`.
 
 >>> ReplayRoom(Here(run="myrun", graph="myrun/0_0/forward"))
 """

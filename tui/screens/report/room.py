@@ -1,6 +1,5 @@
 """The report screen: what would be published of a graph or a minification, and how sure it is; `graphdbg report` writes
-and
-verifies, as a job.
+and verifies, as a job.
 
 Reads the report that is there. Writes nothing itself, overwrites nothing and sends nothing.
 

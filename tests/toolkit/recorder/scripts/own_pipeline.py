@@ -1,6 +1,5 @@
 """A trainer that traces a whole step with make_fx and gives it through a pass of its own to Inductor; and a package,
-made ahead
-of time, of an exported program."""
+made ahead of time, of an exported program."""
 
 import torch
 from torch import nn

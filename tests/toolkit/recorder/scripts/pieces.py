@@ -1,8 +1,6 @@
 """A small transformer compiled in vLLM's call order: Dynamo's graph is cut at attention, each piece compiled in order
-by
-standalone_compile, the artifacts saved. Words: `observe` lets each piece be observed, `bug` plants a wrong relu. Prints
-the code
-of each piece."""
+by standalone_compile, the artifacts saved. Words: `observe` lets each piece be observed, `bug` plants a wrong relu.
+Prints the code of each piece."""
 
 import sys
 

@@ -1,8 +1,7 @@
 """Two ranks of DDP on the CPU, split into parts by small buckets. Run: torchrun ... ranks.py BACKEND [HOW...]
 
 The first time, not after a restart: `planted`: rank 1 computes something else; `kill`: it kills itself; `early`: it
-leaves before
-the ranks have met, having compiled something.
+leaves before the ranks have met, having compiled something.
 """
 
 import os

@@ -2,8 +2,7 @@
 time.
 
 Run: victims.py RUN KILLS SEED BACKEND. torch is imported once; each victim starts its recording as an import of torch
-would. The
-first one lives to the end. Prints a JSON line per victim: what it had told of its progress when it died.
+would. The first one lives to the end. Prints a JSON line per victim: what it had told of its progress when it died.
 """
 
 import json
