@@ -20,7 +20,7 @@ _HOME = {
     "open_run": "dumps.store",
     "load_graph": "dumps.store",
     "save_graph": "dumps.live",
-    "replay": "toolkit.replay",
+    "replay": "toolkit.replaying.replay",
     "triage": "toolkit.triage.ladder",
     "shadow": "toolkit.program.entry",
     "arm": "toolkit.recorder.armed.entry",
@@ -30,12 +30,12 @@ _HOME = {
     "minify": "minifier.minify",
     "SavedGraph": "dumps.store",
     "Run": "dumps.store",
-    "Outcome": "toolkit.outcome",
-    "Triage": "toolkit.triage.records",
-    "Verdict": "toolkit.verdict",
+    "Outcome": "toolkit.verdicts.outcome",
+    "Triage": "toolkit.verdicts.ladder_records",
+    "Verdict": "toolkit.verdicts.verdict",
     "Minified": "minifier.minify",
     "GraphdbgError": "dumps.errors",
-    "load_ipython_extension": "toolkit.notebook",
+    "load_ipython_extension": "toolkit.commands.notebook",
 }
 
 __all__ = [
@@ -49,16 +49,16 @@ if TYPE_CHECKING:
     from .dumps.live import save_graph
     from .dumps.store import Run, SavedGraph, load_graph, open_run
     from .minifier.minify import Minified, minify
-    from .toolkit.outcome import Outcome
     from .toolkit.program.entry import shadow
     from .toolkit.recorder.armed.entry import arm, save_repro
     from .toolkit.recorder.asserting import assert_graphs
     from .toolkit.recorder.pieces import observe
     from .toolkit.recorder.starting import record
-    from .toolkit.replay import replay
+    from .toolkit.replaying.replay import replay
     from .toolkit.triage.ladder import triage
-    from .toolkit.triage.records import Triage
-    from .toolkit.verdict import Verdict
+    from .toolkit.verdicts.ladder_records import Triage
+    from .toolkit.verdicts.outcome import Outcome
+    from .toolkit.verdicts.verdict import Verdict
 
 
 def _shown(module: str, maker: str, value: Any) -> str:
@@ -67,10 +67,10 @@ def _shown(module: str, maker: str, value: Any) -> str:
 
 makers.update(
     {
-        "SavedGraph": partial(_shown, "dumps.display", "of_graph"),
-        "Run": partial(_shown, "dumps.display", "of_run"),
-        "Outcome": partial(_shown, "toolkit.notebook", "of_outcome"),
-        "Triage": partial(_shown, "toolkit.notebook", "of_triage"),
+        "SavedGraph": partial(_shown, "dumps.commands.display", "of_graph"),
+        "Run": partial(_shown, "dumps.commands.display", "of_run"),
+        "Outcome": partial(_shown, "toolkit.commands.notebook", "of_outcome"),
+        "Triage": partial(_shown, "toolkit.commands.notebook", "of_triage"),
         "Minified": partial(_shown, "minifier.progress.outcome", "of_minified"),
     }
 )

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from .browse.levels import input_source
-from .browse.roles import kind_of, of_what
 from .errors import UnreadableError
+from .levels import input_source
+from .roles import kind_of, of_what
 from .schema import GraphBody, GraphRecord, InputRecord, NodeRecord
 from .walk import leaves, plain, string, tag_of, user_frame
 

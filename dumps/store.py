@@ -296,7 +296,7 @@ def resolve(text: str, cwd: str | Path | None = None) -> SavedGraph | Run:
             fix = f"record it first: graphdbg dump -o myrun {shlex.quote(text)}"
             raise UsageError(f"{text} names a script", "a run, a graph of a run or a case folder is wanted", fix)
         if any(place.is_file() for place in (path, *path.parents)):
-            from .pack.archive import folder_of  # late: hardly ever needed
+            from .archive import folder_of  # late: hardly ever needed
 
             path = folder_of(path)
         if index.is_run(path):

@@ -20,10 +20,10 @@ from threading import Condition, Lock
 from typing import Any
 
 from ..dumps.wording import counted
-from ..toolkit.control import longer, slowed
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import PendingTask, Servers, ask
-from ..toolkit.signature import Signature, from_answer
+from ..toolkit.replaying.control import longer, slowed
+from ..toolkit.verdicts.signature import Signature, from_answer
 from .options import MinifyOptions
 from .problem import Aborted
 

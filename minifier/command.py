@@ -25,8 +25,8 @@ from ..dumps.errors import UsageError
 from ..dumps.findings import KEPT_ELSEWHERE
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import raise_refusal
-from ..toolkit.signature import Signature
-from ..toolkit.verdict import WHOLE, cannot_tell, judged
+from ..toolkit.verdicts.signature import Signature
+from ..toolkit.verdicts.verdict import WHOLE, cannot_tell, judged
 from .oracle import Oracle
 from .problem import Answer, Candidate, CannotJudgeError, DoesNotFailError, NothingToReduceError, Ruling
 

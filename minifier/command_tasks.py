@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ..dumps.store import load_graph
+from ..toolkit.cutting.parts import Invalid
 from ..toolkit.isolation.child import mark, report
-from ..toolkit.parts import Invalid
 from .tasks import emit
 
 SHELL = "/bin/sh"

@@ -23,7 +23,7 @@ from ..dumps.opening import read_text
 from ..dumps.store import SavedGraph, load_graph
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.isolation import ForkServer, ask, opened, raise_refusal
-from ..toolkit.replay import DEFAULT_LIMIT_S
+from ..toolkit.replaying.replay import DEFAULT_LIMIT_S
 from ..toolkit.rungs import warmth
 from .asking import RUNNING, TASKS
 

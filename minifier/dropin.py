@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from ..dumps.errors import UsageError
 from ..dumps.output import say
 from ..dumps.wording import counted
-from ..toolkit.case import Live
-from ..toolkit.values import input_bytes
+from ..toolkit.live.case import Live
+from ..toolkit.live.values import input_bytes
 from .engine import Engine
 from .events import Best, Happening
 from .inprocess import FxProblem, search

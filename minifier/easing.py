@@ -16,7 +16,7 @@ from ..dumps import opening
 from ..dumps.atomic import write_file
 from ..dumps.store import load_graph
 from ..toolkit.isolation import ForkServer
-from ..toolkit.replay import How
+from ..toolkit.replaying.replay import How
 from ..toolkit.triage.easing import eased
 from .minified import Minified
 from .options import MEASURES, MinifyOptions

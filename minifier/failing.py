@@ -18,12 +18,12 @@ from ..dumps import index
 from ..dumps.errors import UsageError
 from ..dumps.wording import counted
 from ..dumps.worst import last_failing
-from ..toolkit.next_command import with_flags
 from ..toolkit.recorder.summary import shown_path
-from ..toolkit.replay import How
-from ..toolkit.suspects import compile_of, suspects, triggered
-from ..toolkit.verdict import ROUNDING
-from ..toolkit.verdict_words import text
+from ..toolkit.replaying.replay import How
+from ..toolkit.replaying.suspects import compile_of, suspects, triggered
+from ..toolkit.verdicts.next_command import with_flags
+from ..toolkit.verdicts.verdict import ROUNDING
+from ..toolkit.verdicts.words import text
 from .options import MinifyOptions
 from .problem import CannotJudgeError, DoesNotFailError
 

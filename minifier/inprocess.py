@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.errors import UsageError
-from ..toolkit.atoms import fake_of, symbols_in
-from ..toolkit.case import Live
-from ..toolkit.eager import clone_inputs, copy_graph
-from ..toolkit.eager_values import record_values
-from ..toolkit.spec import ReplaySpec
-from ..toolkit.subgraph import Atoms, build, candidate_spec, output_nodes
-from ..toolkit.values import Values, input_bytes
-from ..toolkit.verdict import Verdict
+from ..toolkit.cutting.atoms import fake_of, symbols_in
+from ..toolkit.cutting.eager_values import record_values
+from ..toolkit.cutting.subgraph import Atoms, build, candidate_spec, output_nodes
+from ..toolkit.live.case import Live
+from ..toolkit.live.eager import clone_inputs, copy_graph
+from ..toolkit.live.spec import ReplaySpec
+from ..toolkit.live.values import Values, input_bytes
+from ..toolkit.verdicts.verdict import Verdict
 from .budget import SearchLimits
 from .engine import Engine, Step
 from .events import Follow

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..dumps.errors import EnvironmentLackError
-from ..toolkit.signature import RAISED_TOO, Signature
+from ..toolkit.verdicts.signature import RAISED_TOO, Signature
 from .options import MinifyOptions
 from .problem import Answer
 

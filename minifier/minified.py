@@ -20,15 +20,15 @@ from ..dumps.displayed import Displayed
 from ..dumps.errors import UsageError
 from ..dumps.tables import one_line
 from ..dumps.wording import counted
-from ..toolkit.identity import known_id
-from ..toolkit.verdict import OK, Verdict
-from ..toolkit.verdict_words import first_line
+from ..toolkit.verdicts.identity import known_id
+from ..toolkit.verdicts.verdict import OK, Verdict
+from ..toolkit.verdicts.words import first_line
 from .problem import Answer, Candidate, Ruling
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from ..toolkit.signature import Signature
+    from ..toolkit.verdicts.signature import Signature
 
 
 @dataclass
@@ -143,7 +143,7 @@ class Minified(Displayed):
 
     @property
     def signature_id(self) -> str:
-        """Which failure it is, in 8 characters (see `toolkit.identity`); empty where there is no case."""
+        """Which failure it is, in 8 characters (see `toolkit.verdicts.identity`); empty where there is no case."""
         from ..dumps.store import load_graph
 
         return "" if self.path is None else known_id(self.signature, load_graph(self.path))

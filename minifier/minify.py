@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..dumps import bound, trust
 from ..dumps.errors import GraphdbgError, UsageError
-from ..toolkit import judged
 from ..toolkit.isolation import Servers, default_memory_bytes, fork_server, heartbeat
 from ..toolkit.isolation.folders import owned
 from ..toolkit.recorder.summary import shown_path
-from ..toolkit.signature import VERSION as SIGNATURE_VERSION
+from ..toolkit.replaying import judged
+from ..toolkit.verdicts.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle
 from .easing import ease
 from .events import Ended, Follow, Happening, QueryAnswered, Started
@@ -144,7 +144,7 @@ def _with_settings(path: Path) -> Path:
     from ..dumps.atomic import write_file
     from ..dumps.graph_folder import GRAPH_FILE, encode
     from ..dumps.store import load_graph
-    from ..toolkit.recorder.live_torch import encoded_settings
+    from ..toolkit.live.state import encoded_settings
 
     record = load_graph(path).record
     now = encoded_settings()

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ..dumps.errors import UsageError
-from ..toolkit.imports import option_words
+from ..toolkit.isolation.imports import option_words
 from .executors.ray_pool import required
 
 CHECKS = ("auto", "crash", "accuracy", "nan", "metadata", "missing-error", "rounding", "hang", "memory")

@@ -28,13 +28,14 @@ from ..dumps.atomic import write_file
 from ..dumps.opening import read, read_text
 from ..dumps.sidecar import Table
 from ..dumps.store import load_graph
-from ..toolkit import judged, verdict, verdict_words
-from ..toolkit.gate import with_next
 from ..toolkit.isolation import JUDGING, Servers, raise_refusal
 from ..toolkit.isolation import Answer as Reply
-from ..toolkit.next_command import with_flags
-from ..toolkit.outcome import Outcome
-from ..toolkit.signature import RAISED_TOO, Signature, from_answer
+from ..toolkit.replaying import judged
+from ..toolkit.replaying.gate import with_next
+from ..toolkit.verdicts import verdict, words
+from ..toolkit.verdicts.next_command import with_flags
+from ..toolkit.verdicts.outcome import Outcome
+from ..toolkit.verdicts.signature import RAISED_TOO, Signature, from_answer
 from . import made_up
 from .asking import RUNNING, TASKS, Querying
 from .life import live_file
@@ -171,7 +172,7 @@ class Oracle:
         value: dict[str, Any] = reply.value or {}
         record = verdict.read(value.get("record"))
         if record is not None and record.skipped:
-            value["invalid"] = verdict_words.text(record)
+            value["invalid"] = words.text(record)
         if "invalid" in value:
             return Answer(
                 Ruling.INVALID, detail=value["invalid"], seconds=reply.seconds, record=value.get("record")
@@ -187,9 +188,7 @@ class Oracle:
         text = "" if signature is None else signature.text()
         if record is None and signature is not None:
             record = verdict.died(signature, self.options.rung)
-        detail = (
-            signature.raw or text if signature is not None else verdict_words.text(record) if record is not None else ""
-        )
+        detail = signature.raw or text if signature is not None else words.text(record) if record is not None else ""
         if reply.status == "lost":
             ended = f"its process ended with code {reply.exit_code} and no answer: {reply.output[-200:].strip()}"
             detail = reply.error.message if reply.error else ended
@@ -296,7 +295,7 @@ class Oracle:
             what = f"it fails, but not as asked ({' '.join(self.options.words())})"
             return DoesNotFailError(what, failing.signature, "leave that out to minify this failure", record)
         if record.skipped:
-            why = f"{self.options.rung} is {verdict_words.text(record)}"
+            why = f"{self.options.rung} is {words.text(record)}"
             doctor = "graphdbg doctor"
             return CannotJudgeError(
                 f"cannot judge {named}", why, f"see what is missing here with {doctor}", record.then(doctor)
@@ -324,7 +323,7 @@ class Oracle:
     def _wider(self) -> str:
         """The graph that this one was made from, where what made it may be at fault; empty where none is recorded."""
         from ..toolkit.stages.asking import stages_of
-        from ..toolkit.triage.words import address
+        from ..toolkit.verdicts.ladder_words import address
 
         saved = load_graph(self.case)
         first = next(iter(stages_of(saved)), saved)

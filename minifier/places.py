@@ -17,7 +17,7 @@ from ..dumps.names import outputs
 from ..dumps.schema import GraphRecord
 from ..dumps.store import load_graph
 from ..dumps.walk import user_frame
-from ..toolkit.verdict import Verdict, Where
+from ..toolkit.verdicts.verdict import Verdict, Where
 
 _PASSES = ("custom_pass", "custom_pre_pass", "custom_post_pass")
 """How the settings end that hold a pass of the user's."""

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ..dumps.errors import UsageError
-from ..toolkit.verdict import OK, Verdict
+from ..toolkit.verdicts.verdict import OK, Verdict
 
 DETAIL = 2000
 """Characters of an answer's text that are kept."""

@@ -25,8 +25,8 @@ from ..dumps import opening
 from ..dumps.atomic import write_file
 from ..dumps.errors import GraphdbgError, UnreadableError
 from ..dumps.wording import counted
-from ..toolkit.signature import Signature
-from ..toolkit.verdict_words import without
+from ..toolkit.verdicts.signature import Signature
+from ..toolkit.verdicts.words import without
 from .flaky import Rate
 from .minified import Also, Minified
 from .needs import Needs, Neighbour, neighbour, parts, unneeded

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..dumps import opening
 from ..dumps.errors import UsageError
-from ..toolkit.identity import Identity, of_graph
-from ..toolkit.next_command import with_flags
-from ..toolkit.signature import Signature
+from ..toolkit.verdicts.identity import Identity, of_graph
+from ..toolkit.verdicts.next_command import with_flags
+from ..toolkit.verdicts.signature import Signature
 from .report import casefile
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ import msgspec
 from ..dumps.atomic import write_file
 from ..dumps.errors import EnvironmentLackError, GraphdbgError, UsageError
 from ..dumps.wording import counted
-from ..toolkit import verdict
-from ..toolkit.signature import Signature
+from ..toolkit.verdicts import verdict
+from ..toolkit.verdicts.signature import Signature
 from .budget import Cancelled, Restarted, SearchLimits, Skipped
 from .engine import TURNS, Engine, FlakyError, Step, persistent
 from .events import EXPLAINING, Best, Follow, Happening, QueryAnswered, QueryStarted, Stepped

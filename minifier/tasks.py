@@ -23,26 +23,26 @@ import torch
 from ..dumps import live
 from ..dumps.amounts import size_text
 from ..dumps.errors import UsageError
-from ..toolkit.atoms import fake_of
 from ..toolkit.blame.culprits import first_wrong, noticed
-from ..toolkit.case import Case, Live
-from ..toolkit.control import BUSY, factor
-from ..toolkit.costs import PeakMemory, empty_code_cache
-from ..toolkit.fidelity import CompiledArtifacts
-from ..toolkit.gate import gated, unlike
-from ..toolkit.inlining import inlinable, inlined
+from ..toolkit.cutting.atoms import fake_of
+from ..toolkit.cutting.parts import Invalid, atoms_in, keep_fakes, keep_values, made_fakes, one_operator, part_of
+from ..toolkit.cutting.spill import load_values
 from ..toolkit.isolation.child import mark, report
-from ..toolkit.judge import Watch, judge
-from ..toolkit.outcome import Outcome
-from ..toolkit.own_nan import with_own_nan
-from ..toolkit.parts import Invalid, atoms_in, keep_fakes, keep_values, made_fakes, one_operator, part_of
-from ..toolkit.rungs.entries import mode_of, shared_fakes
-from ..toolkit.signature import Signature
-from ..toolkit.spec import FULL_STAGES, in_force, settings
-from ..toolkit.spill import load_values
-from ..toolkit.values import input_bytes, leaves
-from ..toolkit.verdict import UNLIKE, WHOLE, Verdict
-from ..toolkit.verdict import judged as of
+from ..toolkit.judging.judge import Watch, judge
+from ..toolkit.live.case import Case, Live
+from ..toolkit.live.entries import mode_of, shared_fakes
+from ..toolkit.live.inlining import inlinable, inlined
+from ..toolkit.live.spec import FULL_STAGES, in_force, settings
+from ..toolkit.live.values import input_bytes, leaves
+from ..toolkit.replaying.control import BUSY, factor
+from ..toolkit.replaying.costs import PeakMemory, empty_code_cache
+from ..toolkit.replaying.fidelity import CompiledArtifacts
+from ..toolkit.replaying.gate import gated, unlike
+from ..toolkit.replaying.own_nan import with_own_nan
+from ..toolkit.verdicts.outcome import Outcome
+from ..toolkit.verdicts.signature import Signature
+from ..toolkit.verdicts.verdict import UNLIKE, WHOLE, Verdict
+from ..toolkit.verdicts.verdict import judged as of
 from .asking import RUNNING
 from .inprocess import loose_outputs
 from .passes import NAMES, pass_of
@@ -268,7 +268,7 @@ def judged(case: Live, payload: dict[str, Any], watch: Watch = nullcontext) -> O
 
     Compile and first run of the rung alone are measured, eager before them is not; a graph that fails in any other way
     is no case of too much. The time is that of one query at a time, from an empty code cache, with a control (see
-    `toolkit.control`).
+    `toolkit.replaying.control`).
     """
     slow, large = payload.get("slower_than"), payload.get("memory_over")
     peak = PeakMemory()

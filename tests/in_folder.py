@@ -10,7 +10,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from graphdbg.toolkit.imports import import_modules
+from graphdbg.toolkit.isolation.imports import import_modules
 
 
 def call(payload: dict[str, Any]) -> Any:

@@ -39,9 +39,9 @@ MODULES = [
 """Where tests have modules for a server's children; in the shared server's path whether or not they are in ours just
 now."""
 PRELOAD = (
-    "graphdbg.toolkit.judge",
-    "graphdbg.toolkit.case:warm",
-    "graphdbg.toolkit.fidelity",
+    "graphdbg.toolkit.judging.judge",
+    "graphdbg.toolkit.live.case:warm",
+    "graphdbg.toolkit.replaying.fidelity",
     "graphdbg.dumps.store",
     "graphdbg.dumps.torchside.decode",
     "graphdbg.dumps.torchside.make_inputs",
@@ -52,13 +52,13 @@ PRELOAD = (
     "graphdbg.toolkit.rungs.decomposed",
     "graphdbg.toolkit.rungs.inductor_nofuse",
     "graphdbg.toolkit.rungs.torchscript",
-    "graphdbg.toolkit.spec",
+    "graphdbg.toolkit.live.spec",
     "graphdbg.toolkit.debug_nop.checking",
     "graphdbg.toolkit.blame.bisect_probe",
     "graphdbg.toolkit.blame.switching",
     "graphdbg.toolkit.blame.node_tasks",
     "graphdbg.toolkit.compile_fx.showing.child",
-    "graphdbg.toolkit.node_stats",
+    "graphdbg.toolkit.replaying.node_stats",
     "graphdbg.toolkit.node_values.child",
     "graphdbg.minifier.tasks",
     "graphdbg.minifier.command_tasks",

@@ -19,7 +19,7 @@ from ..dumps.errors import UsageError
 from ..dumps.opening import read
 from ..dumps.program.module import program
 from ..dumps.store import resolve_graph
-from ..toolkit.imports import TRUST, option_words
+from ..toolkit.isolation.imports import TRUST, option_words
 from .here import Here
 from .job_files import NORMAL, option
 from .verdicts import Judged, of_graph

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
+from ..roles import OutputRole
 from ..schema import GraphRecord
 from ..walk import plain
 from ..wording import counted
-from .roles import OutputRole
 
 if TYPE_CHECKING:
     from ..store import SavedGraph

@@ -22,9 +22,9 @@ import msgspec
 
 from .. import deaths, index, why
 from ..amounts import age_text, ago_text
-from ..compiles import Compiled, of_rows
 from ..journal import IN_FLIGHT
 from ..tables import one_line, plain
+from ..why.compiles import Compiled, of_rows
 from ..wording import counted
 from .follow import Following
 

@@ -20,13 +20,13 @@ from .. import expr
 from ..amounts import size_text
 from ..diff.arguments import text as argument_text
 from ..errors import GraphdbgError
+from ..levels import module_path
 from ..schema import Arg, InputRecord, NodeRecord, SequenceValue, SymbolRecord, SymValue, TensorValue, Value
 from ..sidecar import dims_text
 from ..store import SavedGraph
 from ..tables import plain
 from ..walk import Frame, frames, references
 from ..wording import counted
-from .levels import module_path
 from .partner import NUMBER, Partner
 from .recorded import Recorded
 from .sheet import BAD, DIM, HERE, TITLE, Line, Sheet, Span, line, link, span

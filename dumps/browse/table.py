@@ -18,9 +18,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
+from ..levels import levels
 from ..sidecar import Table
 from .flops import Flops, tensors
-from .levels import levels
 from .slices import Steps, finish, spans
 
 NODES = 4096

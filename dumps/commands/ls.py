@@ -14,14 +14,14 @@ import msgspec
 
 from .. import deaths, index, why
 from ..browse.columns import cut
-from ..compiles import Compiled, next_of, of_rows
 from ..errors import GraphdbgError, UnreadableError, UsageError
 from ..journal import IN_FLIGHT
 from ..output import emit, say
 from ..store import Run, SavedGraph, open_run, resolve
 from ..tables import Column, on_terminal, one_line, plain, render
-from ..times import of_run, table
+from ..why.compiles import Compiled, next_of, of_rows
 from ..why.show import show
+from ..why.times import of_run, table
 from ..wording import counted
 from ..worst import last_verdicts
 from .options import json_option

@@ -18,7 +18,6 @@ from ..browse.loading import loading
 from ..browse.matching import hint
 from ..browse.naming import positions
 from ..browse.recorded import Recorded
-from ..browse.roles import known_names
 from ..browse.row_texts import group_text
 from ..browse.search import hits_of
 from ..browse.selection import Question, Selection, selecting
@@ -27,6 +26,7 @@ from ..browse.sorting import Sort, usual
 from ..browse.table import GraphView
 from ..errors import UsageError
 from ..output import emit, say
+from ..roles import known_names
 from ..sidecar import NodeRow, Table, dims_value
 from ..store import SavedGraph
 from ..tables import Column, on_terminal, render

@@ -25,13 +25,13 @@ import msgspec
 
 from ... import __version__
 from .. import journal, temporary
+from ..archive import write_searched, zip_folder
 from ..atomic import write_file
 from ..errors import GraphdbgError, UnreadableError, UsageError
 from ..graph_folder import JOURNAL_FILE, encode
 from ..index import ListedGraph, Process, exit_record
 from ..process import EXIT_FILE, host_name
 from ..process import FILE as PROCESS_FILE
-from ..redact import user_name
 from ..schema import FORMAT, RunRecord
 from ..secrets import Secrets, random_looking
 from ..sources import Sources
@@ -40,8 +40,8 @@ from ..tables import Column, render
 from ..worst import last_verdicts
 from ..writer import ProcessWriter, RunWriter
 from . import leaks, page, records
-from .archive import write_searched, zip_folder
 from .places import Places, is_absolute
+from .redact import user_name
 from .texts import Machine, Texts
 
 _FILE = re.compile(r'File "((?:/|[A-Za-z]:[\\/]|\\\\)[^"\n]+)"')

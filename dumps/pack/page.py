@@ -20,17 +20,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from .. import deaths, times, why
-from ..compiles import Compiled
+from .. import deaths, why
 from ..index import ListedGraph
 from ..journal import IN_FLIGHT
 from ..markup import Markup, data, joined, tag
 from ..sources import Sources
 from ..store import Run
-from ..times import CompileTime, Span
-from ..why import frequent, wording
+from ..why import frequent, times, wording
+from ..why.compiles import Compiled
 from ..why.model import Compile, Function, Guard, ProcessWhy, ProgramLine, Skipped
 from ..why.text import ProcessText
+from ..why.times import CompileTime, Span
 from ..wording import counted
 from ..worst import Told
 from .page_data import PageGraph, cut, read

@@ -18,9 +18,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ..redact import ANY_HOME, COMMON_USERS
 from ..secrets import STAND_IN, Secrets
 from .places import Places, is_absolute, public, without_folder
+from .redact import ANY_HOME, COMMON_USERS
 
 _FRAME = re.compile(r'^(?P<indent>\s*)File "(?P<file>[^"\n]*)"(?P<rest>.*)$')
 _GUARD = re.compile(r"[ \t]+# [^\n]*?(?=[ \t]+# \S+:\d+ in )")

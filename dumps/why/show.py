@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from .. import deaths
-from ..compiles import next_of
 from ..errors import UsageError
 from ..output import emit, say
 from ..store import Run, SavedGraph, resolve
 from ..tables import on_terminal
 from . import frequent
+from .compiles import next_of
 from .events import base, of_run
 from .model import Why
 from .text import WIDTH, render

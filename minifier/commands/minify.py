@@ -18,9 +18,9 @@ from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
-from ...toolkit.next_command import with_flags
 from ...toolkit.recorder.options import size_of
 from ...toolkit.recorder.summary import shown_path
+from ...toolkit.verdicts.next_command import with_flags
 from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life, refuse_taken
@@ -258,7 +258,7 @@ def _typed() -> set[str]:
 def _graph(name: str, options: MinifyOptions) -> tuple[SavedGraph, str]:
     """The graph that was named, and its name; of a run the one that failed, which is told with the reason."""
     from ...dumps.store import Run, resolve
-    from ...toolkit.triage.words import address
+    from ...toolkit.verdicts.ladder_words import address
     from ..failing import failing_graph
 
     found = resolve(name)
@@ -272,7 +272,7 @@ def _graph(name: str, options: MinifyOptions) -> tuple[SavedGraph, str]:
 def _run(
     saved: Any, out: Path, options: MinifyOptions, where: dict[str, Any], as_json: bool, bare: ForkServer | None
 ) -> int:
-    from ...toolkit.suspects import unlike_the_record
+    from ...toolkit.replaying.suspects import unlike_the_record
     from ..minified import Interrupted
     from ..minify import minify_saved
     from ..progress.outcome import sentences, summary

@@ -13,7 +13,7 @@ from ...dumps.atomic import check_folder, free_path
 from ...dumps.commands.options import json_option
 from ...dumps.output import emit, say
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
-from ...toolkit.imports import TRUST, option_words, without_trust
+from ...toolkit.isolation.imports import TRUST, option_words, without_trust
 from .verify import modules_of, program_of
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ def report(
     from ...dumps.errors import UsageError
     from ...dumps.program.text import CannotExpressError
     from ...dumps.store import resolve_graph
-    from ...toolkit.next_command import with_flags
-    from ...toolkit.replay import replay
-    from ...toolkit.triage.words import address
-    from ...toolkit.verdict_words import headline
+    from ...toolkit.replaying.replay import replay
+    from ...toolkit.verdicts.ladder_words import address
+    from ...toolkit.verdicts.next_command import with_flags
+    from ...toolkit.verdicts.words import headline
     from ..report import bundle, by_command, casefile
     from ..report.as_test import write_test_of
 
@@ -164,7 +164,7 @@ _WRITTEN = ("repro.py", "issue.md", "case")
 
 def _packed(out: Path, trusted: bool, as_json: bool) -> int:
     """A report that is there: its repro is run again, and what is not packed yet is packed."""
-    from ...dumps.redact import Redactor
+    from ...dumps.pack.redact import Redactor
     from ...dumps.store import load_graph
     from ..report.bundle import pack
     from ..report.issue import Report

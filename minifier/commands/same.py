@@ -13,7 +13,7 @@ from ...toolkit.rungs import NAMES
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-    from ...toolkit.signature import Signature
+    from ...toolkit.verdicts.signature import Signature
 
 
 @click.command()
@@ -38,8 +38,8 @@ def same(one: str, other: str, rung: str | None, seed: int, imports: tuple[str, 
     torch. For wrong numbers it holds what the minimised graph calls: minify both to be told for certain.
     Exit code: 0 the same failure, 1 another, 4 it cannot be told, 2 unreadable.
     """
-    from ...toolkit.replay import replay
-    from ...toolkit.verdict_words import headline
+    from ...toolkit.replaying.replay import replay
+    from ...toolkit.verdicts.words import headline
     from ..sameness import CODES, compared, rung_of, side_of
 
     chosen = rung or rung_of(one) or rung_of(other) or "inductor"

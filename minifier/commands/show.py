@@ -18,7 +18,6 @@ from ...dumps import statistics, user_kernels
 from ...dumps.amounts import size_text
 from ...dumps.browse import captured_backward
 from ...dumps.browse.recorded import Recorded
-from ...dumps.browse.roles import OutputRole, inputs_of, outputs_of
 from ...dumps.commands.options import json_option
 from ...dumps.commands.show_node import show_node
 from ...dumps.commands.show_rows import RowOptions, chosen_names, node_json, show_rows
@@ -26,13 +25,14 @@ from ...dumps.errors import RefusedError, UnreadableError, UsageError
 from ...dumps.graph_folder import PROGRAM_FILE
 from ...dumps.kernels import WHOLE
 from ...dumps.output import emit, say
+from ...dumps.roles import OutputRole, inputs_of, outputs_of
 from ...dumps.sidecar import NodeRow, Table, dims_text
 from ...dumps.store import CodeFile, SavedGraph, resolve_graph
 from ...dumps.tables import Column, on_terminal, one_line, render, visible
 from ...dumps.user_kernels import UserKernel, UserSource
 from ...dumps.wording import counted
 from ...toolkit.commands.options import import_option, seed_option, trust_option
-from ...toolkit.next_command import with_flags
+from ...toolkit.verdicts.next_command import with_flags
 
 ALL_KERNELS = "*"
 

@@ -76,7 +76,7 @@ def verify(subject: str, python: str, watch: bool, trust: bool, as_json: bool) -
 
 def modules_of(known: CaseFile | None) -> list[str]:
     """The folders where the program finds the modules that it imports."""
-    from ...toolkit.imports import homes_of
+    from ...toolkit.isolation.imports import homes_of
 
     return homes_of(known.imports) if known is not None and known.imports else []
 
@@ -118,7 +118,7 @@ def program_of(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | No
 def _made(case: Path, known: CaseFile, folder: Path, trust: bool) -> Path:
     """A repro of a case that has none."""
     from ...dumps.store import load_graph
-    from ...toolkit.imports import with_trust
+    from ...toolkit.isolation.imports import with_trust
     from ..report.bundle import emit_report
 
     assert known.signature is not None

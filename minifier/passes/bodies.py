@@ -20,10 +20,10 @@ from typing import Any
 from torch import fx
 
 from ...toolkit import torch_private as t
-from ...toolkit.atoms import COMPUTE, target_text
-from ...toolkit.case import Live
-from ...toolkit.eager import attribute, copy_graph
-from ...toolkit.inlining import inlinable, inlined
+from ...toolkit.cutting.atoms import COMPUTE, target_text
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import attribute, copy_graph
+from ...toolkit.live.inlining import inlinable, inlined
 from .forms import forms
 from .symbolic import bodies, renewed
 

@@ -20,10 +20,10 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ...toolkit import torch_private as t
-from ...toolkit.atoms import fake_of, is_symbolic
-from ...toolkit.case import Live
-from ...toolkit.eager import copy_graph
-from ...toolkit.gpu_only import is_tied
+from ...toolkit.cutting.atoms import fake_of, is_symbolic
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import copy_graph
+from ...toolkit.live.gpu_only import is_tied
 from .forms import fitting, run
 from .symbolic import renewed
 

@@ -21,9 +21,9 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from ...toolkit import torch_private as t
-from ...toolkit.atoms import target_name
-from ...toolkit.case import Live
-from ...toolkit.eager import attribute, clone_inputs, copy_graph, set_attribute
+from ...toolkit.cutting.atoms import target_name
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import attribute, clone_inputs, copy_graph, set_attribute
 from .forms import fitting, run
 from .symbolic import renewed
 

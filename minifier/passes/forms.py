@@ -15,8 +15,8 @@ import torch
 from torch import fx
 
 from ...toolkit import torch_private as t
-from ...toolkit.case import Live
-from ...toolkit.eager import GraphRunError, clone_inputs, run_graph
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import GraphRunError, clone_inputs, run_graph
 
 REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError)
 """What an edit raises where it does not fit."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ...toolkit.case import Live
-from ...toolkit.eager import copy_graph
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import copy_graph
 from .symbolic import fewer
 
 if TYPE_CHECKING:

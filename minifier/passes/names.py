@@ -18,11 +18,11 @@ from typing import Any
 
 from torch import fx
 
-from ...toolkit.atoms import fake_of, is_symbolic, target_name
-from ...toolkit.case import Live
-from ...toolkit.eager import copy_graph
-from ...toolkit.spec import FULL_STAGES
-from ...toolkit.subgraph import candidate_spec
+from ...toolkit.cutting.atoms import fake_of, is_symbolic, target_name
+from ...toolkit.cutting.subgraph import candidate_spec
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import copy_graph
+from ...toolkit.live.spec import FULL_STAGES
 
 LETTERS = "xyzwvuabcd"
 RENAMED = "renamed inputs"

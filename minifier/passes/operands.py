@@ -19,9 +19,9 @@ from typing import Any
 
 from torch import fx
 
-from ...toolkit.atoms import bound_by, fake_of, is_symbolic, target_name
-from ...toolkit.case import Live
-from ...toolkit.eager import attribute, copy_graph
+from ...toolkit.cutting.atoms import bound_by, fake_of, is_symbolic, target_name
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import attribute, copy_graph
 from .bodies import bounded_forms
 from .symbolic import fewer, sweep
 

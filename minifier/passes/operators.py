@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...toolkit.atoms import target_name
-from ...toolkit.case import Live
-from ...toolkit.eager import copy_graph
+from ...toolkit.cutting.atoms import target_name
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import copy_graph
 from .forms import alike, forms, forms_after
 from .symbolic import fewer, sweep
 

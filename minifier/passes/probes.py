@@ -19,8 +19,8 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from ...toolkit.case import Live
-from ...toolkit.eager import GraphRunError, copy_graph
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import GraphRunError, copy_graph
 from . import values
 from .dims import laid, resize_arguments, within
 from .forms import watched

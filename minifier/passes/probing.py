@@ -22,10 +22,10 @@ import torch
 from torch import fx
 from torch.fx.node import map_aggregate
 
-from ...toolkit.atoms import COMPUTE, fake_of, is_symbolic, target_name
-from ...toolkit.case import Live
-from ...toolkit.gpu_only import is_tied
-from ...toolkit.values import shares_memory
+from ...toolkit.cutting.atoms import COMPUTE, fake_of, is_symbolic, target_name
+from ...toolkit.live.case import Live
+from ...toolkit.live.gpu_only import is_tied
+from ...toolkit.live.values import shares_memory
 from . import dtypes, names, operators, pass_of, strides, switches, symbols
 from .forms import alike, forms, forms_after, run
 from .values import KINDS as FILLS

@@ -20,11 +20,11 @@ import msgspec
 import torch
 from torch import fx
 
-from ...toolkit.atoms import target_name
-from ...toolkit.case import Live
-from ...toolkit.eager import GraphRunError, copy_graph
-from ...toolkit.plain_calls import is_same, plain_of, rewrite
-from ...toolkit.spec import FULL_STAGES, ReplaySpec, in_force, is_opaque
+from ...toolkit.cutting.atoms import target_name
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import GraphRunError, copy_graph
+from ...toolkit.live.plain_calls import is_same, plain_of, rewrite
+from ...toolkit.live.spec import FULL_STAGES, ReplaySpec, in_force, is_opaque
 from .forms import watched
 from .symbolic import bound_symbols, renewed
 

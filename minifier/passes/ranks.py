@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from ...toolkit.case import Live
-from ...toolkit.eager import clone_inputs
-from ...toolkit.gpu_only import is_tied
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import clone_inputs
+from ...toolkit.live.gpu_only import is_tied
 from .forms import forms, forms_after
 from .symbolic import renewed
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 
-from ...toolkit.case import Live
-from ...toolkit.gpu_only import is_tied
+from ...toolkit.live.case import Live
+from ...toolkit.live.gpu_only import is_tied
 from .symbolic import renewed
 
 

@@ -18,11 +18,11 @@ import torch
 from torch import fx
 
 from ...dumps.schema import Ambient
-from ...toolkit.atoms import fake_of, is_symbolic, symbols_in, target_name
-from ...toolkit.case import Live
-from ...toolkit.eager import copy_graph
-from ...toolkit.inlining import inlinable, inlined
-from ...toolkit.spec import FULL_STAGES, in_force
+from ...toolkit.cutting.atoms import fake_of, is_symbolic, symbols_in, target_name
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import copy_graph
+from ...toolkit.live.inlining import inlinable, inlined
+from ...toolkit.live.spec import FULL_STAGES, in_force
 from . import symbols
 from .symbolic import put_number, renewed, without_fakes
 

@@ -25,11 +25,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, compute_unbacked_bin
 from ...dumps.schema import GraphBody, GraphRecord
 from ...dumps.torchside.symbols import Symbols, SymbolWriter
 from ...toolkit import torch_private as t
-from ...toolkit.atoms import SYMBOLIC, bound_by, fake_of, is_symbolic, symbols_in
-from ...toolkit.case import Live
-from ...toolkit.eager import attribute
-from ...toolkit.spec import FULL_STAGES
-from ...toolkit.subgraph import candidate_spec
+from ...toolkit.cutting.atoms import SYMBOLIC, bound_by, fake_of, is_symbolic, symbols_in
+from ...toolkit.cutting.subgraph import candidate_spec
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import attribute
+from ...toolkit.live.spec import FULL_STAGES
 
 
 def without_fakes(gm: fx.GraphModule) -> fx.GraphModule:

@@ -8,7 +8,7 @@ it needs.
 
 from __future__ import annotations
 
-from ...toolkit.case import Live
+from ...toolkit.live.case import Live
 from .symbolic import renewed, symbols_of
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import torch
 
-from ...toolkit.case import Live
-from ...toolkit.eager import clone_inputs
-from ...toolkit.values import shares_memory
+from ...toolkit.live.case import Live
+from ...toolkit.live.eager import clone_inputs
+from ...toolkit.live.values import shares_memory
 
 SEED = 0
 

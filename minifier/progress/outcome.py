@@ -20,7 +20,7 @@ from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
-from ...toolkit.verdict_words import first_line, tone, without
+from ...toolkit.verdicts.words import first_line, tone, without
 from ..minified import Also, Minified
 from ..needs import sentences as needs_sentences
 from ..report.casefile import read as read_case
@@ -186,7 +186,7 @@ def sentences(result: Minified, report: dict[str, Any]) -> list[str]:
 
 def of_minified(result: Minified) -> str:
     """What a notebook shows: the verdict, what was found, and the reduced graph."""
-    from ...dumps.display import code, commands, lines, shown
+    from ...dumps.commands.display import code, commands, lines, shown
 
     inside = lines(sentences(result, {"issue": None})), code(result.module.code.strip()), commands(result.verdict.next)
     return shown(first_line(result.verdict), tone(result.verdict), *inside)

@@ -24,10 +24,10 @@ from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE, INPUTS_FILE, PROGRAM_FILE, encode, stored_names
 from ...dumps.pack import records
 from ...dumps.pack.making import texts_of
+from ...dumps.pack.redact import Redactor
 from ...dumps.pack.texts import Texts
 from ...dumps.program.module import program
 from ...dumps.reading import read_bytes, stored
-from ...dumps.redact import Redactor
 from ...dumps.secrets import Secrets
 from ...dumps.store import SavedGraph
 from .casefile import NAME

@@ -24,12 +24,12 @@ from ...dumps.program.suite import FORMS, compiles, eager_of, failed_as, suite_o
 from ...dumps.program.text import CannotExpressError
 from ...dumps.store import SavedGraph
 from ...dumps.wording import counted
-from ...toolkit.identity import Identity, of_record
-from ...toolkit.imports import homes_of
 from ...toolkit.isolation.cache import toolchain_seed
-from ...toolkit.signature import Signature
-from ...toolkit.verdict import KINDS, Verdict
-from ...toolkit.verdict_words import happens
+from ...toolkit.isolation.imports import homes_of
+from ...toolkit.verdicts.identity import Identity, of_record
+from ...toolkit.verdicts.signature import Signature
+from ...toolkit.verdicts.verdict import KINDS, Verdict
+from ...toolkit.verdicts.words import happens
 from .bundle import emit_report
 from .verify import GONE, Trial, run_many
 

@@ -23,7 +23,7 @@ from ...dumps.program.function import FunctionText, program_of
 from ...dumps.program.inputs import SMALL_ELEMENTS, Slot, slots_of, source_of
 from ...dumps.schema import TensorValue
 from ...dumps.store import SavedGraph
-from ...toolkit.spec import FULL_STAGES
+from ...toolkit.live.spec import FULL_STAGES
 
 CONTEXT = 3
 STORED = "stored["

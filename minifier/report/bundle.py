@@ -22,22 +22,22 @@ from ...dumps.errors import RefusedError, UsageError
 from ...dumps.graph_folder import GRAPH_FILE
 from ...dumps.output import say
 from ...dumps.pack.making import secrets_of
+from ...dumps.pack.redact import Redactor
 from ...dumps.program.case import ReproFacts
 from ...dumps.program.entering import CHECKED_BY, RUNG
 from ...dumps.program.repro import flaky_sentence
 from ...dumps.program.settings import plain_change
 from ...dumps.program.text import CannotExpressError
-from ...dumps.redact import Redactor
 from ...dumps.schema import GraphRecord
 from ...dumps.store import SavedGraph
 from ...dumps.walk import nodes
 from ...dumps.wording import counted
-from ...toolkit.identity import of_record
-from ...toolkit.imports import TRUST, import_modules, without_trust
 from ...toolkit.isolation import ForkServer
-from ...toolkit.signature import Signature
-from ...toolkit.verdict import Verdict, backend_layer, judged
-from ...toolkit.verdict_words import happens
+from ...toolkit.isolation.imports import TRUST, import_modules, without_trust
+from ...toolkit.verdicts.identity import of_record
+from ...toolkit.verdicts.signature import Signature
+from ...toolkit.verdicts.verdict import Verdict, backend_layer, judged
+from ...toolkit.verdicts.words import happens
 from . import artifacts, casefile, custom_ops, environment, issue
 from .duplicates import search_link
 from .trying import ChosenProgram, ReportRuns, asking, lay_down, search

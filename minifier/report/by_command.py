@@ -14,12 +14,12 @@ from pathlib import Path
 from ...dumps import written
 from ...dumps.atomic import write_file
 from ...dumps.errors import UsageError
-from ...dumps.redact import Redactor
+from ...dumps.pack.redact import Redactor
 from ...dumps.store import SavedGraph
 from ...dumps.walk import nodes
-from ...toolkit.identity import of_record
-from ...toolkit.signature import Signature
-from ...toolkit.verdict import Verdict
+from ...toolkit.verdicts.identity import of_record
+from ...toolkit.verdicts.signature import Signature
+from ...toolkit.verdicts.verdict import Verdict
 from . import casefile, environment, issue
 
 PROGRAM = '''"""Runs the command that found this failure on the case beside it, case/. Made by graphdbg.

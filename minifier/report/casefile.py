@@ -16,9 +16,9 @@ import msgspec
 
 from ...dumps.errors import UnreadableError
 from ...dumps.reading import read_bytes
-from ...toolkit.imports import without_trust
-from ...toolkit.signature import Signature
-from ...toolkit.verdict import Verdict
+from ...toolkit.isolation.imports import without_trust
+from ...toolkit.verdicts.signature import Signature
+from ...toolkit.verdicts.verdict import Verdict
 from ..flaky import Rate
 
 NAME = "case.json"

@@ -12,9 +12,9 @@ import builtins
 import re
 from urllib.parse import quote_plus
 
-from ...dumps.redact import Redactor
-from ...toolkit.identity import CPP, SPEAKING, Identity
-from ...toolkit.verdict_words import searched
+from ...dumps.pack.redact import Redactor
+from ...toolkit.verdicts.identity import CPP, SPEAKING, Identity
+from ...toolkit.verdicts.words import searched
 
 ISSUES = "https://github.com/pytorch/pytorch/issues"
 SCOPE = "(inductor OR torch.compile)"

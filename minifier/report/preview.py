@@ -19,7 +19,7 @@ from typing import Any
 
 from ...dumps import opening
 from ...dumps.amounts import size_text
-from ...dumps.redact import Redactor
+from ...dumps.pack.redact import Redactor
 from ...dumps.secrets import random_looking
 from ...dumps.wording import counted
 from .issue import PRIVACY, user_lines

@@ -31,6 +31,7 @@ import msgspec
 from ...dumps import opening, trust
 from ...dumps.atomic import write_file
 from ...dumps.hints import numbers
+from ...dumps.pack.redact import Redactor
 from ...dumps.program import sizes
 from ...dumps.program.case import Off, Registered, ReproFacts
 from ...dumps.program.entering import CHECKED_BY, ENTERS, RUNG, Entry, Stand, entries_of, stands_for
@@ -39,14 +40,13 @@ from ...dumps.program.repro import MOST_LINES, Script, script_of
 from ...dumps.program.settings import plain_change, sources
 from ...dumps.program.sizes import Sizing
 from ...dumps.program.text import CannotExpressError
-from ...dumps.redact import Redactor
 from ...dumps.relocate import relocated
 from ...dumps.schema import TensorValue
 from ...dumps.store import SavedGraph
-from ...toolkit.imports import homes_of
 from ...toolkit.isolation import ForkServer, programs
 from ...toolkit.isolation.cache import toolchain_seed
 from ...toolkit.isolation.folders import owned
+from ...toolkit.isolation.imports import homes_of
 from ...toolkit.isolation.wall import PARTS
 from . import custom_ops, environment, verify
 

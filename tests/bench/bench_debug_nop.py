@@ -25,7 +25,7 @@ from torch._functorch.compilers import DebugInterpreter
 
 from graphdbg.toolkit.compilers.debug_nop import collecting
 from graphdbg.toolkit.debug_nop.checking import Checked, checked
-from graphdbg.toolkit.debug_nop.findings import sentence
+from graphdbg.toolkit.verdicts.mismatches import sentence
 
 
 def forward(layers: int) -> tuple[fx.GraphModule, list[Any]]:

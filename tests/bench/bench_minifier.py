@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from planted_graphs import KINDS, Predicate, bug, graphs
 
 from graphdbg.minifier import minifier as ours
-from graphdbg.toolkit.values import input_bytes
+from graphdbg.toolkit.live.values import input_bytes
 
 MEDIAN, MOST, FAR, FREE = 0.3, 0.4, 0.1, ("dense",)
 """The bars: median of the kinds' ratios, most of any kind but those of FREE, and of far pairs."""

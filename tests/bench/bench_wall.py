@@ -29,7 +29,7 @@ from graphdbg.dumps.writer import RunWriter
 from graphdbg.minifier.oracle import PRELOAD, Oracle
 from graphdbg.toolkit.isolation import ForkServer, client
 from graphdbg.toolkit.isolation.wall import PARTS
-from graphdbg.toolkit.replay import replay
+from graphdbg.toolkit.replaying.replay import replay
 
 
 def case_at(path: Path) -> Path:

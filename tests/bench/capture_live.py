@@ -31,16 +31,16 @@ from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import open_run
 from graphdbg.dumps.torchside.torch_private import modes_off
 from graphdbg.dumps.torchside.values import storage_key
-from graphdbg.toolkit import fidelity
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.eager import clone_inputs, copy_graph, run_graph
-from graphdbg.toolkit.execution import Attributes, Execution, changed_inputs, execute
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.eager import clone_inputs, copy_graph, run_graph
+from graphdbg.toolkit.live.execution import Attributes, Execution, changed_inputs, execute
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.recorder import observe
 from graphdbg.toolkit.recorder.flight import Flight, Graph
 from graphdbg.toolkit.recorder.session import Session
 from graphdbg.toolkit.recorder.starting import record
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.replaying import fidelity
 
 RANK = "--rank"
 REFERENCES = "references"

@@ -25,11 +25,11 @@ from graphdbg.dumps import live
 from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.schema import InputsRecord, TensorValue
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
-from graphdbg.toolkit.case import Case
-from graphdbg.toolkit.fidelity import SAME
 from graphdbg.toolkit.isolation import JUDGING, ForkServer, default_memory_bytes
-from graphdbg.toolkit.replay import replay
-from graphdbg.toolkit.spec import FULL_STAGES, in_force
+from graphdbg.toolkit.live.case import Case
+from graphdbg.toolkit.live.spec import FULL_STAGES, in_force
+from graphdbg.toolkit.replaying.fidelity import SAME
+from graphdbg.toolkit.replaying.replay import replay
 
 API = "api"
 
@@ -144,8 +144,8 @@ def compiled_difference(
 def _against_live(saved: SavedGraph, live: dict[str, Any]) -> str:
     """A captured case has no recorded compile: it is compared with the compile of the live graph, in the same normal
     form."""
-    from graphdbg.toolkit.fidelity import CompiledArtifacts
-    from graphdbg.toolkit.judge import judge
+    from graphdbg.toolkit.judging.judge import judge
+    from graphdbg.toolkit.replaying.fidelity import CompiledArtifacts
 
     case = Case(saved).live(seed=0)
     watched = CompiledArtifacts()

@@ -29,7 +29,7 @@ from graphdbg.minifier.report.trying import candidates
 from graphdbg.minifier.report.verify import run_once
 from graphdbg.toolkit.isolation import ForkServer
 from graphdbg.toolkit.isolation.cache import toolchain_seed
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 HERE = Path(__file__).parent
 PLANTED = Signature("crash", "compile", "PlantedError", "planted", raw="planted")

@@ -29,10 +29,10 @@ from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.torchside.targets import name_of
 from graphdbg.minifier.passes.symbolic import Renewing, without_fakes
 from graphdbg.minifier.report.custom_ops import _custom
-from graphdbg.toolkit.case import Case
-from graphdbg.toolkit.imports import import_modules
+from graphdbg.toolkit.isolation.imports import import_modules
+from graphdbg.toolkit.live.case import Case
+from graphdbg.toolkit.live.spec import in_force
 from graphdbg.toolkit.rungs import rung
-from graphdbg.toolkit.spec import in_force
 
 COMMON = ("float32", "int64", "bool", "float64", "int32")
 DRAWS = re.compile(r"rand|bernoulli|dropout|multinomial|normal|seed|exponential", re.IGNORECASE)

@@ -92,7 +92,7 @@ def loaded(program: Program, folder: Path) -> dict[str, Any]:
     """The row of a program: its graphs, loaded with their inputs as a replay does it."""
     from graphdbg.dumps.errors import GraphdbgError
     from graphdbg.dumps.store import load_graph, open_run
-    from graphdbg.toolkit.case import Case
+    from graphdbg.toolkit.live.case import Case
 
     row: dict[str, Any] = {"program": program.name, "suite": program.suite, "graphs": 0, "refused": []}
     failed = folder / "failed.txt"

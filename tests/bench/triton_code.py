@@ -21,9 +21,9 @@ from triton_graphs import Graph, graphs_of
 
 from graphdbg.toolkit.compile_fx.entering import enter
 from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
-from graphdbg.toolkit.compile_fx.showing.records import CompiledRow
-from graphdbg.toolkit.rungs.entries import patterns_without_device, shared_fakes
-from graphdbg.toolkit.spec import ReplaySpec, no_caches
+from graphdbg.toolkit.kernels.records import CompiledRow
+from graphdbg.toolkit.live.entries import patterns_without_device, shared_fakes
+from graphdbg.toolkit.live.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.triton.emission import emitted_kernels, triton_sources
 from graphdbg.toolkit.triton.retarget import retargeted
 from graphdbg.toolkit.triton.standin import pretending

@@ -15,7 +15,7 @@ from triton_graphs import MODELS, Graph, graphs_of
 from triton_matrix import WAYS
 
 from graphdbg.dumps.schema import Ambient
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.triton.checking.findings import Checked
 from graphdbg.toolkit.triton.checking.run import checked
 

@@ -19,7 +19,7 @@ from torch import fx
 from torch._inductor import compile_fx as path
 from torch.utils._pytree import tree_leaves
 
-from graphdbg.toolkit.spec import no_caches
+from graphdbg.toolkit.live.spec import no_caches
 from graphdbg.toolkit.torch_private import replaced
 
 SIZES = {"embedding_bag": 8}

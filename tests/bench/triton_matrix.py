@@ -22,11 +22,11 @@ import torch
 from triton_graphs import MODELS, Graph, graphs_of
 
 from graphdbg.dumps.schema import Ambient
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.eager import clone_inputs, run_graph
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.eager import clone_inputs, run_graph
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs.triton_interpret import TritonInterpret
-from graphdbg.toolkit.spec import ReplaySpec
 from graphdbg.toolkit.triton.interpreting.session import Interpretation, Launch, Observer
 
 WAYS: dict[str, dict[str, Any]] = {"static": {}, "dynamic": {"dynamic": True}, "bfloat16": {"autocast": torch.bfloat16}}

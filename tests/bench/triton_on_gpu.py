@@ -36,12 +36,12 @@ from compile_models import MODELS
 from triton_graphs import Graph, graphs_of
 
 from graphdbg.dumps.output import emit
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.eager import copy_graph
-from graphdbg.toolkit.fidelity import watching_compiles
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.eager import copy_graph
+from graphdbg.toolkit.live.entries import shared_fakes
+from graphdbg.toolkit.live.spec import ReplaySpec, no_caches
+from graphdbg.toolkit.replaying.fidelity import watching_compiles
 from graphdbg.toolkit.rungs import rung
-from graphdbg.toolkit.rungs.entries import shared_fakes
-from graphdbg.toolkit.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.triton import pretended as t
 from graphdbg.toolkit.triton.alone import bench, launched, restricted
 from graphdbg.toolkit.triton.emission import triton_sources

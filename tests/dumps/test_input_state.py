@@ -15,9 +15,9 @@ from graphdbg.dumps import live
 from graphdbg.dumps.errors import UnreadableError
 from graphdbg.dumps.schema import TensorValue
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
-from graphdbg.toolkit.case import Case
-from graphdbg.toolkit.eager import clone_inputs
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Case
+from graphdbg.toolkit.live.eager import clone_inputs
 
 
 class Tagged(torch.Tensor):

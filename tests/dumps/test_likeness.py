@@ -8,8 +8,8 @@ import pytest
 
 from graphdbg.dumps import likeness
 from graphdbg.dumps.likeness import like, telling
-from graphdbg.toolkit import normalise
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts import normalise
+from graphdbg.toolkit.verdicts.signature import Signature
 
 ALIKE = [
     ("expected buf1 of size [4] at /tmp/x/y", "RuntimeError: expected buf12 of size [7, 8] at /home/ann/z"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdbg.dumps.redact import Redactor
+from graphdbg.dumps.pack.redact import Redactor
 
 REDACTOR = Redactor(
     home="/home/ann",

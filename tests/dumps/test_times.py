@@ -7,7 +7,7 @@ from pathlib import Path
 
 from graphdbg.cli import run as command
 from graphdbg.dumps.store import open_run
-from graphdbg.dumps.times import keep_steady, of_run
+from graphdbg.dumps.why.times import keep_steady, of_run
 
 from .graphs import new_run
 

@@ -34,8 +34,8 @@ from graphdbg.toolkit.compile_fx.package import compile_ahead_of_time, load_pack
 from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
 from graphdbg.toolkit.compile_fx.stage import Stage
 from graphdbg.toolkit.compile_fx.work import Work
-from graphdbg.toolkit.rungs.entries import mode_of
-from graphdbg.toolkit.spec import ReplaySpec, in_force, settings
+from graphdbg.toolkit.live.entries import mode_of
+from graphdbg.toolkit.live.spec import ReplaySpec, in_force, settings
 from graphdbg.toolkit.triton.retarget import retargeted
 from graphdbg.toolkit.triton.standin import pretending
 from graphdbg.toolkit.triton.targets import target_of

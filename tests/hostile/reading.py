@@ -170,8 +170,8 @@ def _loads(saved: Any) -> bool:
 def _replayed(saved: Any, told: Told) -> None:
     """What the child of `replay --rung nop` does."""
     from graphdbg.dumps.errors import GraphdbgError
-    from graphdbg.toolkit.case import Case
-    from graphdbg.toolkit.replay import How, task
+    from graphdbg.toolkit.live.case import Case
+    from graphdbg.toolkit.replaying.replay import How, task
 
     rest = {"check": "auto", "own_nan": False, "measured": False, "anyway": False, "keep": None, "shared": None}
     payload = {**How().payload(saved), "rung": "nop", **rest}
@@ -224,7 +224,7 @@ def warm(made: dict[str, Path]) -> None:
     import torch
 
     torch.set_num_threads(1)
-    from graphdbg.toolkit import replay  # noqa: F401
+    from graphdbg.toolkit.replaying import replay  # noqa: F401
 
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         os.chdir(folder)

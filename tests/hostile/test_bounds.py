@@ -17,12 +17,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from graphdbg.dumps import opening, reading
+from graphdbg.dumps import archive, opening, reading
 from graphdbg.dumps.errors import RefusedError, UnreadableError
 from graphdbg.dumps.expr import parse
 from graphdbg.dumps.expr_bounds import check
 from graphdbg.dumps.graph_folder import encode, write_graph_folder
-from graphdbg.dumps.pack import archive
 from graphdbg.dumps.schema import GraphRecord, GuardRecord
 from graphdbg.dumps.store import load_graph
 

@@ -27,7 +27,7 @@ from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.validate import check_graph
 from graphdbg.toolkit import torch_private
 from graphdbg.toolkit.blame.bisect_settings import to_try
-from graphdbg.toolkit.spec import settings
+from graphdbg.toolkit.live.spec import settings
 from graphdbg.toolkit.torch_private.names import CONFIGS
 
 Told = Callable[..., tuple[int, str]]
@@ -328,7 +328,7 @@ def test_arguments_that_reach_no_compiler_and_those_of_a_run_are_taken(hostile: 
     }
     record = load_graph(hostile(compile_kwargs=given)).record
     check_graph(record, "here")
-    entering = importlib.import_module("graphdbg.toolkit.rungs.entries")
+    entering = importlib.import_module("graphdbg.toolkit.live.entries")
     assert entering.inner_arguments(given) == {"static_input_idxs": [0], "graph_id": 3, "cpp_wrapper": False}
 
 

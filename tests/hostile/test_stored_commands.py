@@ -18,7 +18,7 @@ from graphdbg.dumps import bound
 from graphdbg.dumps.live import save_graph
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.starting import again, proposed, resumed
-from graphdbg.toolkit.imports import TRUST
+from graphdbg.toolkit.isolation.imports import TRUST
 
 Told = Callable[..., tuple[int, str]]
 

@@ -76,7 +76,7 @@ from torch import fx
 import graphdbg
 from graphdbg.cli import run
 from graphdbg.dumps import bound
-from graphdbg.toolkit.spill import read_storage, write_storage
+from graphdbg.toolkit.cutting.spill import read_storage, write_storage
 
 kept = torch.arange(6, dtype=torch.float32)
 write_storage(kept[2:], Path("kept"))

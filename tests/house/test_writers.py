@@ -17,8 +17,7 @@ from .source_tree import ROOT, Module, front, modules
 PRINTERS = {
     "dumps/output.py": "what prints",
     "toolkit/isolation/child.py": "a child's own streams, which are read by us",
-    "toolkit/recorder/autoload.py": "one sentence of our own where a recording cannot begin, before anything is "
-    "imported",
+    "toolkit/autoload.py": "one sentence of our own where a recording cannot begin, before anything is imported",
 }
 ESCAPERS = {
     r"html\.escape|&amp;|&lt;": {"dumps/markup.py"},

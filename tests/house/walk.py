@@ -134,7 +134,7 @@ def disk_to_verdict(root: Path, work: Path) -> tuple[Walk, dict[str, Any]]:
     import graphdbg
 
     graph = graphdbg.open_run(work / "run").graphs()[-1]
-    module, _, name = import_module("graphdbg.toolkit.replay").TASK.partition(":")
+    module, _, name = import_module("graphdbg.toolkit.replaying.replay").TASK.partition(":")
     task = getattr(import_module(module), name)
 
     class Payload(dict[str, Any]):
@@ -183,7 +183,7 @@ def walks(root: Path, work: Path) -> Iterator[tuple[str, Walk]]:
     import msgspec
     import torch._inductor.config as inductor
 
-    from graphdbg.toolkit.signature import Signature
+    from graphdbg.toolkit.verdicts.signature import Signature
 
     inductor.cpp.inject_relu_bug_TESTING_ONLY = "accuracy"
     yield from hook_to_disk(root, work)

@@ -27,7 +27,7 @@ from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.problem import Aborted, Answer, Candidate, DoesNotFailError, Ruling
 from graphdbg.minifier.session import Minification
 from graphdbg.minifier.steering import Steering
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -15,7 +15,7 @@ from graphdbg.minifier.asking import Gate, Pace, Querying, seconds_in
 from graphdbg.minifier.commands.minify import SECONDS, SIZE
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.toolkit.isolation import Answer
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 
 class Coming:

@@ -16,10 +16,10 @@ from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.cut import cut
-from graphdbg.toolkit.atoms import Atoms
-from graphdbg.toolkit.case import Case
-from graphdbg.toolkit.eager_values import record_values
-from graphdbg.toolkit.replay import replay
+from graphdbg.toolkit.cutting.boundary.atoms import Atoms
+from graphdbg.toolkit.cutting.boundary.eager_values import record_values
+from graphdbg.toolkit.live.case import Case
+from graphdbg.toolkit.replaying.replay import replay
 
 from ..toolkit.test_subgraph import Made, autocast, dynamic, dynamo_graph, in_place, run, written_in_the_middle
 from .test_made_up import chain

@@ -23,7 +23,7 @@ from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.minify import _with_settings, minify
 from graphdbg.minifier.progress.outcome import summary
-from graphdbg.toolkit.identity import known_id
+from graphdbg.toolkit.verdicts.identity import known_id
 
 BUG = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}
 

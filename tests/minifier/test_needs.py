@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphdbg.dumps.redact import Redactor
+from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord
 from graphdbg.minifier.events import Best, Happening, QueryAnswered
 from graphdbg.minifier.minified import Minified
@@ -19,8 +19,8 @@ from graphdbg.minifier.needs import MOST, MOST_FLAKY, certify, sentences, unneed
 from graphdbg.minifier.problem import Answer, Candidate, Ruling
 from graphdbg.minifier.report.casefile import CaseFile
 from graphdbg.minifier.report.issue import IssueFacts, Report, render
-from graphdbg.toolkit import verdict
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts import verdict
+from graphdbg.toolkit.verdicts.signature import Signature
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

@@ -15,8 +15,8 @@ from graphdbg.minifier.oracle import Oracle
 from graphdbg.minifier.problem import Candidate, CannotJudgeError, Ruling
 from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.isolation.protocol import ChildError
-from graphdbg.toolkit.signature import Signature
-from graphdbg.toolkit.verdict import NO_REFERENCE, OK, Verdict, cannot_tell, judged, skipped
+from graphdbg.toolkit.verdicts.signature import Signature
+from graphdbg.toolkit.verdicts.verdict import NO_REFERENCE, OK, Verdict, cannot_tell, judged, skipped
 
 WRONG = Signature("accuracy", "compare", size=0.5)
 ATOMS = {

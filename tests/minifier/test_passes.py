@@ -10,8 +10,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.schema import Ambient
 from graphdbg.minifier.passes import NAMES, PASSES, edit_words, pass_of
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 
 def case(f: Any, *inputs: Any) -> Live:

@@ -12,8 +12,8 @@ import pytest
 from graphdbg.cli import run as graphdbg
 from graphdbg.minifier import sameness
 from graphdbg.minifier.sameness import ComparedFailure, compared
-from graphdbg.toolkit.identity import identity
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.identity import identity
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from .report.cases import ACCURACY, CRASH, call, node, record_of, relu_record, tensor
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from graphdbg.cli import run as cli
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
+from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.dumps.process import describe
-from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.sidecar import build
 from graphdbg.minifier.events import Happening
 from graphdbg.minifier.options import MinifyOptions
@@ -32,7 +32,7 @@ from graphdbg.minifier.progress.story import Story
 from graphdbg.minifier.progress.watched import Watched, watched
 from graphdbg.minifier.report.preview import Preview
 from graphdbg.minifier.starting import Start, proposed
-from graphdbg.toolkit.verdict import OK, cannot_tell, fails
+from graphdbg.toolkit.verdicts.verdict import OK, cannot_tell, fails
 
 from ..dumps.graphs import chain
 from .followed import session

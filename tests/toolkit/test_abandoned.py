@@ -10,7 +10,7 @@ import pytest
 
 from graphdbg.dumps.store import load_graph, open_run
 from graphdbg.toolkit.isolation import ForkServer
-from graphdbg.toolkit.replay import replay
+from graphdbg.toolkit.replaying.replay import replay
 from graphdbg.toolkit.triage.ladder import triage
 from graphdbg.toolkit.triage.run import triage_run
 

@@ -14,8 +14,8 @@ import pytest
 from graphdbg.dumps import index
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.writer import RunWriter
-from graphdbg.toolkit import after_failure
-from graphdbg.toolkit.suspects import suspects, triggered
+from graphdbg.toolkit.replaying import after_failure
+from graphdbg.toolkit.replaying.suspects import suspects, triggered
 
 ENDS = Path(__file__).parent / "recorder" / "scripts" / "ends.py"
 

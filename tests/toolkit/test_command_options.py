@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import graphdbg
 from graphdbg.toolkit.commands.options import import_option, limit_option, seed_option, trust_option
-from graphdbg.toolkit.imports import TRUST
+from graphdbg.toolkit.isolation.imports import TRUST
 
 ROOT = Path(graphdbg.__file__).parent
 

@@ -11,12 +11,12 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.eager import run_graph
-from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.outcome import Outcome
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.eager import run_graph
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs import Rung
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.verdicts.outcome import Outcome
 
 
 class Planted(Rung):

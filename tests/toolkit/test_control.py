@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphdbg.toolkit import control
+from graphdbg.toolkit.replaying import control
 
 
 def test_only_a_busy_machine_raises_a_limit() -> None:
@@ -17,7 +17,7 @@ def test_only_a_busy_machine_raises_a_limit() -> None:
 
 
 def test_waiting_counts_and_work_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphdbg.toolkit import judge as module
+    from graphdbg.toolkit.judging import judge as module
 
     judged = module.judge
 

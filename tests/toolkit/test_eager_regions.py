@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import fx
 
-from graphdbg.toolkit.eager import run_graph
-from graphdbg.toolkit.rungs import entries
+from graphdbg.toolkit.live import entries
+from graphdbg.toolkit.live.eager import run_graph
 
 SINGLE_USE = "inline_single_use_invoke_subgraph"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord, NodeRecord, SequenceValue, TensorValue
-from graphdbg.toolkit.fidelity import code_lines, graph_lines
+from graphdbg.toolkit.replaying.fidelity import code_lines, graph_lines
 
 
 def lines(stride: int, storage: int | None) -> list[str]:

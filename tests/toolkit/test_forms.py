@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphdbg.toolkit.numerics import compare
-from graphdbg.toolkit.signature import Form, Signature, alike
+from graphdbg.toolkit.verdicts.signature import Form, Signature, alike
 
 
 def form_between(exact: torch.Tensor, got: torch.Tensor) -> Form:

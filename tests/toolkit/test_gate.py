@@ -14,15 +14,15 @@ from click.testing import CliRunner
 
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.toolkit.commands.replay import replay as command
-from graphdbg.toolkit.fidelity import CompiledArtifacts
-from graphdbg.toolkit.gate import gated, unlike
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
-from graphdbg.toolkit.outcome import Outcome
 from graphdbg.toolkit.recorder.origin import processor
-from graphdbg.toolkit.replay import replay
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.replaying.fidelity import CompiledArtifacts
+from graphdbg.toolkit.replaying.gate import gated, unlike
+from graphdbg.toolkit.replaying.replay import replay
 from graphdbg.toolkit.triage.ladder import triage
-from graphdbg.toolkit.verdict import UNLIKE, judged
+from graphdbg.toolkit.verdicts.outcome import Outcome
+from graphdbg.toolkit.verdicts.signature import Signature
+from graphdbg.toolkit.verdicts.verdict import UNLIKE, judged
 
 from .test_replay import edit
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
-from graphdbg.toolkit import gpu_only
+from graphdbg.toolkit.live import gpu_only
 
 aten = torch.ops.aten
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs import rung
-from graphdbg.toolkit.spec import ReplaySpec
 
 
 def one(x: torch.Tensor) -> Any:

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import fx
 
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs import Rung
-from graphdbg.toolkit.spec import ReplaySpec
 
 X = torch.arange(1.0, 9.0)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from graphdbg.dumps.store import SavedGraph
-from graphdbg.toolkit import normalise
-from graphdbg.toolkit.identity import Call, identity, reduced, text_words
-from graphdbg.toolkit.signature import Form, Signature
+from graphdbg.toolkit.verdicts import normalise
+from graphdbg.toolkit.verdicts.identity import Call, identity, reduced, text_words
+from graphdbg.toolkit.verdicts.signature import Form, Signature
 
 
 def crash(text: str, error: str = "RuntimeError", detail: str = "", stage: str = "compile") -> Signature:

@@ -9,11 +9,11 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import checkpoint
 
-from graphdbg.toolkit.atoms import Atoms
-from graphdbg.toolkit.eager import clone_inputs
-from graphdbg.toolkit.eager_values import record_values
-from graphdbg.toolkit.inlining import inlinable, inlined
-from graphdbg.toolkit.subgraph import build
+from graphdbg.toolkit.cutting.boundary.atoms import Atoms
+from graphdbg.toolkit.cutting.boundary.eager_values import record_values
+from graphdbg.toolkit.cutting.boundary.subgraph import build
+from graphdbg.toolkit.live.eager import clone_inputs
+from graphdbg.toolkit.live.inlining import inlinable, inlined
 
 Made = tuple[fx.GraphModule, list[Any]]
 

@@ -17,12 +17,12 @@ from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import load_graph
 from graphdbg.dumps.walk import plain
-from graphdbg.toolkit import philox
-from graphdbg.toolkit.case import Case, Live
-from graphdbg.toolkit.eager import run_graph
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live import philox
+from graphdbg.toolkit.live.case import Case, Live
+from graphdbg.toolkit.live.eager import run_graph
+from graphdbg.toolkit.live.spec import ReplaySpec, is_opaque
 from graphdbg.toolkit.rungs import NAMES, CannotRun, Rung, rung
-from graphdbg.toolkit.spec import ReplaySpec, is_opaque
 
 INFERENCE = ReplaySpec("inference")
 
@@ -192,7 +192,7 @@ class Planted(Rung):
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     def run(change: Callable[[list[Any], list[Any]], list[Any]], spec: ReplaySpec = INFERENCE) -> Any:
-        monkeypatch.setattr("graphdbg.toolkit.judge.rung_named", lambda _: Planted(change))
+        monkeypatch.setattr("graphdbg.toolkit.judging.judge.rung_named", lambda _: Planted(change))
         return judge(Live(RELU, [X], spec), "planted")
 
     return run
@@ -210,7 +210,9 @@ def test_the_second_judgement_reads_what_the_first_one_kept(tmp_path: Path, monk
     kept = tmp_path / "baseline.pt"
     first = judge(Live(RELU, [X], bug("accuracy")), "inductor", shared=kept)
     assert kept.exists()
-    monkeypatch.setattr("graphdbg.toolkit.judge.reference", lambda *_: pytest.fail("the reference was computed again"))
+    monkeypatch.setattr(
+        "graphdbg.toolkit.judging.judge.reference", lambda *_: pytest.fail("the reference was computed again")
+    )
     again = judge(Live(RELU, [X], bug("accuracy")), "inductor", shared=kept)
     assert again.signature == first.signature
     assert again.errors == first.errors
@@ -357,7 +359,7 @@ def test_the_lean_order_takes_no_crash_where_eager_cannot_run() -> None:
 
 
 def test_the_lean_order_makes_no_reference_for_eagers_own_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphdbg.toolkit import judge as module
+    from graphdbg.toolkit.judging import judge as module
 
     made: list[int] = []
     original = module.reference

@@ -11,11 +11,11 @@ import torch
 
 from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import SavedGraph, load_graph
-from graphdbg.toolkit import judged
-from graphdbg.toolkit.outcome import Outcome
-from graphdbg.toolkit.replay import replay
-from graphdbg.toolkit.signature import Signature
-from graphdbg.toolkit.verdict import Verdict, cannot_tell
+from graphdbg.toolkit.replaying import judged
+from graphdbg.toolkit.replaying.replay import replay
+from graphdbg.toolkit.verdicts.outcome import Outcome
+from graphdbg.toolkit.verdicts.signature import Signature
+from graphdbg.toolkit.verdicts.verdict import Verdict, cannot_tell
 
 WRONG = Outcome(
     Verdict("fails", "wrong_numbers", "compiler"), Signature("accuracy", "compare", size=0.5), rung="inductor"

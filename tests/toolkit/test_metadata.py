@@ -11,10 +11,10 @@ import torch
 from torch import fx
 
 from graphdbg.dumps.store import load_graph
-from graphdbg.toolkit.case import Case, Live
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Case, Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs import Rung
-from graphdbg.toolkit.spec import ReplaySpec
 
 CACHE = """
 import torch

@@ -10,13 +10,13 @@ import torch
 from torch import fx
 
 from graphdbg.dumps.errors import EnvironmentLackError
-from graphdbg.toolkit import eager
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.debug_nop.findings import MetadataMismatch
-from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.missing import missing
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.judging.missing import missing
+from graphdbg.toolkit.live import eager
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs import Rung
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.verdicts.mismatches import MetadataMismatch
 
 
 def graph() -> fx.GraphModule:

@@ -10,16 +10,16 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from graphdbg.toolkit.atoms import Atoms
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.eager import GraphRunError
-from graphdbg.toolkit.eager_values import record_values
-from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.missing import missing_error
-from graphdbg.toolkit.signature import RAISED_TOO
-from graphdbg.toolkit.spec import ReplaySpec
-from graphdbg.toolkit.subgraph import build, until
-from graphdbg.toolkit.triage.records import RungResult, row_of
+from graphdbg.toolkit.cutting.boundary.atoms import Atoms
+from graphdbg.toolkit.cutting.boundary.eager_values import record_values
+from graphdbg.toolkit.cutting.boundary.subgraph import build, until
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.judging.missing import missing_error
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.eager import GraphRunError
+from graphdbg.toolkit.live.spec import ReplaySpec
+from graphdbg.toolkit.verdicts.ladder_records import RungResult, row_of
+from graphdbg.toolkit.verdicts.signature import RAISED_TOO
 
 INFERENCE = ReplaySpec("inference")
 aten = torch.ops.aten

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.baseline import NoReference, reference
-from graphdbg.toolkit.comparing import ALLOWANCE, noise
-from graphdbg.toolkit.eager import run_graph
+from graphdbg.toolkit.judging.baseline import NoReference, reference
+from graphdbg.toolkit.judging.comparing import ALLOWANCE, noise
+from graphdbg.toolkit.live.eager import run_graph
 from graphdbg.toolkit.numerics import compare
 from graphdbg.toolkit.numerics.measures import Noise
 

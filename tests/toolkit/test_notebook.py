@@ -18,12 +18,12 @@ import pytest
 
 import graphdbg
 from graphdbg.cli import run as command
-from graphdbg.dumps.display import in_cell, of_graph, of_run
+from graphdbg.dumps.commands.display import in_cell, of_graph, of_run
 from graphdbg.dumps.store import open_run
 from graphdbg.minifier.minified import Minified
-from graphdbg.toolkit.outcome import Outcome
-from graphdbg.toolkit.triage.records import RungResult, Triage
-from graphdbg.toolkit.verdict import Where, cannot_tell, fails
+from graphdbg.toolkit.verdicts.ladder_records import RungResult, Triage
+from graphdbg.toolkit.verdicts.outcome import Outcome
+from graphdbg.toolkit.verdicts.verdict import Where, cannot_tell, fails
 
 from ..dumps.graphs import STACK, chain, new_run
 from ..dumps.test_page import HOSTILE
@@ -253,4 +253,4 @@ def test_a_notebook_records_what_the_script_does_and_finds_a_planted_fault(
 
 
 def test_the_extension_is_there_without_torch() -> None:
-    assert graphdbg.load_ipython_extension.__module__ == "graphdbg.toolkit.notebook"
+    assert graphdbg.load_ipython_extension.__module__ == "graphdbg.toolkit.commands.notebook"

@@ -10,9 +10,16 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.baseline import NoReference, reference, widen_graph
-from graphdbg.toolkit.eager import GraphRunError, clone_inputs, copy_graph, draws_from_generator, has_random, run_graph
-from graphdbg.toolkit.execution import execute
+from graphdbg.toolkit.judging.baseline import NoReference, reference, widen_graph
+from graphdbg.toolkit.live.eager import (
+    GraphRunError,
+    clone_inputs,
+    copy_graph,
+    draws_from_generator,
+    has_random,
+    run_graph,
+)
+from graphdbg.toolkit.live.execution import execute
 from graphdbg.toolkit.numerics import compare, output_errors, output_grains
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from graphdbg.dumps.program.torch_names import Plain, Slice, names, operators, plain_call
-from graphdbg.toolkit.plain_calls import is_same, plain_of, rewrite
+from graphdbg.toolkit.live.plain_calls import is_same, plain_of, rewrite
 
 aten = torch.ops.aten
 X, Y = torch.randn(3, 4), torch.rand(3, 4)

@@ -15,9 +15,9 @@ import torch.distributed._functional_collectives as funcol
 import graphdbg
 from graphdbg.dumps.errors import EnvironmentLackError
 from graphdbg.toolkit.capture import inference_graph
-from graphdbg.toolkit.case import Case
-from graphdbg.toolkit.eager import run_graph
-from graphdbg.toolkit.process_groups import groups_of, join, peers
+from graphdbg.toolkit.live.case import Case
+from graphdbg.toolkit.live.eager import run_graph
+from graphdbg.toolkit.live.process_groups import groups_of, join, peers
 
 TWO = """
 import torch, torch.distributed as dist

@@ -13,8 +13,8 @@ import graphdbg
 from graphdbg.dumps.graph_folder import GRAPH_FILE
 from graphdbg.dumps.relocate import names_device, relocated
 from graphdbg.dumps.store import SavedGraph
-from graphdbg.toolkit.case import Case
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Case
 
 
 @pytest.fixture

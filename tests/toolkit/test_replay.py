@@ -16,15 +16,15 @@ from click.testing import CliRunner
 from graphdbg.dumps import reading
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
-from graphdbg.toolkit import fidelity
 from graphdbg.toolkit.commands.replay import rank
 from graphdbg.toolkit.commands.replay import replay as command
 from graphdbg.toolkit.isolation import JUDGING, ForkServer, raise_refusal
 from graphdbg.toolkit.isolation.protocol import Answer, ChildError
-from graphdbg.toolkit.outcome import Outcome
-from graphdbg.toolkit.replay import replay
-from graphdbg.toolkit.signature import Kind, Signature
-from graphdbg.toolkit.verdict import judged
+from graphdbg.toolkit.replaying import fidelity
+from graphdbg.toolkit.replaying.replay import replay
+from graphdbg.toolkit.verdicts.outcome import Outcome
+from graphdbg.toolkit.verdicts.signature import Kind, Signature
+from graphdbg.toolkit.verdicts.verdict import judged
 
 SCRIPT = """
 import torch

@@ -13,11 +13,11 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import graphdbg
-from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
-from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.rungs.base import Compiled, Rung
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.rung import Compiled, Rung
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 sys.path.insert(0, str(Path(__file__).parent))
 

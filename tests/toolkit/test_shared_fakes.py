@@ -7,7 +7,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from graphdbg.toolkit.rungs.entries import shared_fakes
+from graphdbg.toolkit.live.entries import shared_fakes
 
 
 def views() -> tuple[fx.GraphModule, list[torch.Tensor]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from graphdbg.toolkit import normalise
 from graphdbg.toolkit.isolation.protocol import Answer, ChildError
-from graphdbg.toolkit.signature import Signature, from_answer, from_exception
+from graphdbg.toolkit.verdicts import normalise
+from graphdbg.toolkit.verdicts.signature import Signature, from_answer, from_exception
 
 SAME = [
     ("shape (4, 8) at 0x7f3a", "shape (16,) at 0xdeadbeef"),

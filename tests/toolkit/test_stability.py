@@ -6,13 +6,13 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.baseline import reference
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.comparing import noise
-from graphdbg.toolkit.eager import run_graph
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.baseline import reference
+from graphdbg.toolkit.judging.comparing import noise
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.eager import run_graph
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.numerics import compare
-from graphdbg.toolkit.spec import ReplaySpec
 
 
 def mask(x, weight):

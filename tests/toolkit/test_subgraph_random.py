@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import fx
 
-from graphdbg.toolkit.atoms import Atoms
-from graphdbg.toolkit.eager import clone_inputs
-from graphdbg.toolkit.eager_values import record_values
-from graphdbg.toolkit.subgraph import build
+from graphdbg.toolkit.cutting.boundary.atoms import Atoms
+from graphdbg.toolkit.cutting.boundary.eager_values import record_values
+from graphdbg.toolkit.cutting.boundary.subgraph import build
+from graphdbg.toolkit.live.eager import clone_inputs
 
 SEEDS = 30
 SUBSETS = 12

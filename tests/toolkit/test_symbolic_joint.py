@@ -11,7 +11,7 @@ from graphdbg.dumps import live
 from graphdbg.toolkit.capture import joint_graph
 from graphdbg.toolkit.compile_fx import Pipeline
 from graphdbg.toolkit.compile_fx.entering import enter
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 
 def up(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.commands.options import trust_option
-from graphdbg.toolkit.imports import TRUST, checked, import_modules, option_words, with_trust, without_trust
+from graphdbg.toolkit.isolation.imports import TRUST, checked, import_modules, option_words, with_trust, without_trust
 
 
 @click.command()

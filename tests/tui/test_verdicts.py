@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 from graphdbg.cli import run
 from graphdbg.dumps import findings
-from graphdbg.toolkit.verdict import OK, Where, fails
+from graphdbg.toolkit.verdicts.verdict import OK, Where, fails
 from graphdbg.tui import job_files
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here

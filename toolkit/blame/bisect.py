@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Literal
 
 from ...dumps.errors import GraphdbgError
 from ..isolation import ForkServer, opened
-from ..replay import DEFAULT_LIMIT_S, How
+from ..replaying.replay import DEFAULT_LIMIT_S, How
 from ..rungs import rung as known
 from ..rungs import warmth
-from ..verdict import abandoned
+from ..verdicts.verdict import abandoned
 from . import bisect_words as words
 from . import node_asking
 from .bisect_asking import TASKS, BisectQuestions

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..isolation import ForkServer, ask
-from ..outcome import Outcome
-from ..replay import How, outcome_of
-from ..signature import RAISED_TOO, Signature
-from ..spec import FULL_STAGES
-from ..verdict_words import PROBES, headline
+from ..live.spec import FULL_STAGES
+from ..replaying.replay import How, outcome_of
+from ..verdicts.outcome import Outcome
+from ..verdicts.signature import RAISED_TOO, Signature
+from ..verdicts.words import PROBES, headline
 from . import bisect_settings
 from .bisect_probe import TASK
 from .bisect_records import Application, Bisection, Clock, Probe, Trial, Verdict

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..rungs.base import Around, Compiled, Rung
-from ..spec import default_of
+from ..live.rung import Around, Compiled, Rung
+from ..live.spec import default_of
 from .bisect_records import Application, Trial
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from ..spec import ReplaySpec
+    from ..live.spec import ReplaySpec
 
 TASK = f"{__name__}:task"
 
@@ -35,9 +35,9 @@ _OF_INDUCTOR = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
     """Loads the graph, changes what the trial says, judges; returns an Outcome as plain values."""
-    from ..case import Case
     from ..isolation.child import mark, report
-    from ..judge import judge
+    from ..judging.judge import judge
+    from ..live.case import Case
     from ..rungs import rung
     from . import switching
     from .uncompiled import Uncompiled

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..verdict import OK
-from ..verdict import Verdict as Record
+from ..verdicts.verdict import OK
+from ..verdicts.verdict import Verdict as Record
 from .node_found import ByNode
 
 Verdict = Literal["same", "gone", "other"]

@@ -98,7 +98,7 @@ def to_try(of_torch: Sequence[tuple[str, str, Any]]) -> list[Setting]:
 
 def applicable(payload: dict[str, Any]) -> list[list[Any]]:
     """The body of a query: those settings to try that this torch has with another value, after the recorded ones."""
-    from ..spec import setting
+    from ..live.spec import setting
     from . import switching
 
     found: list[list[Any]] = []
@@ -115,7 +115,7 @@ def own(payload: dict[str, Any]) -> dict[str, str]:
     the line of Python that puts each back."""
     from ...dumps.permitted import of_the_process
     from ...dumps.program.settings import SET_BY_TORCH
-    from ..spec import default_of
+    from ..live.spec import default_of
 
     rows = [(room, name, *default_of(room, name)) for room, names in payload["config"].items() for name in names]
     return {

@@ -16,9 +16,9 @@ import msgspec
 
 from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.wording import counted
-from ..spec import FULL_STAGES
-from ..verdict import ROUNDING, Layer, Where, cannot_tell
-from ..verdict import Verdict as Record
+from ..live.spec import FULL_STAGES
+from ..verdicts.verdict import ROUNDING, Layer, Where, cannot_tell
+from ..verdicts.verdict import Verdict as Record
 from .bisect_records import Application, Bisection, Culprit
 from .bisect_settings import Setting
 

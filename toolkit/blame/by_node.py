@@ -23,11 +23,11 @@ import msgspec
 from ...dumps import temporary
 from ...dumps.amounts import size_text
 from ..isolation import Answer, ForkServer
-from ..outcome import Outcome
-from ..replay import How, outcome_of
-from ..signature import Signature, from_answer
-from ..verdict import Verdict, Where, cannot_tell, fails
-from ..verdict_words import headline
+from ..replaying.replay import How, outcome_of
+from ..verdicts.outcome import Outcome
+from ..verdicts.signature import Signature, from_answer
+from ..verdicts.verdict import Verdict, Where, cannot_tell, fails
+from ..verdicts.words import headline
 from .bisect_records import Clock
 from .bisect_words import fallback_code
 from .cuts import Ask, Narrowing, Spent

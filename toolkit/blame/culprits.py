@@ -23,9 +23,9 @@ from typing import Any
 from torch import fx
 
 from ...dumps.names import of_module
-from ..execution import returned
-from ..normalise import lowering_target
-from ..outcome import Outcome
+from ..live.execution import returned
+from ..verdicts.normalise import lowering_target
+from ..verdicts.outcome import Outcome
 from . import switching
 
 _LOCALS = ("n", "node", "fx_node", "current_node", "buffer", "scheduler_node", "snode")

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from ..eager import GraphRunError, each_node, run_graph
-from ..execution import execute
+from ..live.eager import GraphRunError, each_node, run_graph
+from ..live.execution import execute
+from ..live.spec import ReplaySpec, in_force, settings
 from ..numerics.statistics import described, tensors_in
-from ..spec import ReplaySpec, in_force, settings
 
 MOST = 8
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..isolation import Answer, ForkServer, ask
-from ..replay import How, outcome_of
-from ..signature import how_ended
+from ..replaying.replay import How, outcome_of
+from ..verdicts.signature import how_ended
 from .bisect_records import Clock
 from .cuts import Spent
 from .node_found import ByNode, NodeFound

@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 
 from ...dumps.wording import counted
-from ..verdict import OK, Verdict
-from ..verdict_words import headline
+from ..verdicts.verdict import OK, Verdict
+from ..verdicts.words import headline
 
 SHOWN = 6
 """So many nodes of a group are named in the sentence."""

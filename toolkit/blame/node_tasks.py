@@ -21,22 +21,22 @@ import torch
 from torch import fx
 
 from ...dumps.walk import user_frame
-from ..case import Case, Live
-from ..eager import clone_inputs, copy_graph, draws_from_generator, is_uninitialised
-from ..execution import Attributes, execute, returned
+from ..cutting.parts import Invalid, atoms_in, keep_values, part_of
+from ..cutting.spill import load_values
 from ..isolation.child import is_memory_error, mark
-from ..judge import judge
-from ..missing import missing
+from ..judging.departures import Departure, departures
+from ..judging.judge import judge
+from ..judging.missing import missing
+from ..live.case import Case, Live
+from ..live.eager import clone_inputs, copy_graph, draws_from_generator, is_uninitialised
+from ..live.entries import shared_fakes
+from ..live.execution import Attributes, execute, returned
+from ..live.spec import ReplaySpec, in_force, no_caches, settings
 from ..node_values.measuring import tappable, target_of
-from ..parts import Invalid, atoms_in, keep_values, part_of
 from ..rungs import CannotRun
 from ..rungs import rung as rung_named
-from ..rungs.entries import shared_fakes
-from ..signature import Signature, from_exception
-from ..spec import ReplaySpec, in_force, no_caches, settings
-from ..spill import load_values
+from ..verdicts.signature import Signature, from_exception
 from .culprits import noticed
-from .departures import Departure, departures
 from .nan_origins import nan_origins
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...dumps.browse.partner import behind_tangents, numbered
-from ..spec import FULL_STAGES
+from ..live.spec import FULL_STAGES
 from .node_found import NodeFound
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import torch_private as t
-from ..spec import setting
+from ..live.spec import setting
 from ..torch_private import replaced
 from .bisect_records import Application
 

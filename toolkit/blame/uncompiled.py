@@ -16,14 +16,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps.walk import calls, string
-from ..rungs.base import Around, Compiled, Rung
+from ..live.rung import Around, Compiled, Rung
 
 if TYPE_CHECKING:
     from torch import fx
 
     from ...dumps.schema import NodeRecord
     from ...dumps.store import SavedGraph
-    from ..spec import ReplaySpec
+    from ..live.spec import ReplaySpec
 
 EAGER = 'import torch\ntorch.compiler.set_stance("force_eager")'
 """What leaves everything uncompiled; eager itself was seen to be right."""
@@ -90,7 +90,7 @@ class Uncompiled(Around):
     def build(self, gm: fx.GraphModule, fake_inputs: Sequence[Any], spec: ReplaySpec) -> Compiled:
         from torch.fx.passes.split_module import split_module
 
-        from ..execution import leaves
+        from ..live.execution import leaves
 
         parts: dict[str, int] = {}
         count = 0
@@ -106,7 +106,7 @@ class Uncompiled(Around):
         return lambda inputs: leaves(whole(*inputs))
 
     def _compiled(self, part: Any, spec: ReplaySpec) -> Callable[..., Any]:
-        from ..rungs.entries import shared_fakes
+        from ..live.entries import shared_fakes
 
         output = part.graph.output_node()
         single = not isinstance(output.args[0], tuple)

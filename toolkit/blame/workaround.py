@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...dumps.walk import string, user_frame
 from ..isolation import ForkServer
-from ..replay import How
-from ..verdict import ROUNDING, Verdict
+from ..replaying.replay import How
+from ..verdicts.verdict import ROUNDING, Verdict
 from . import bisect_words as words
 from .bisect_asking import BisectQuestions
 from .bisect_narrowing import own_settings

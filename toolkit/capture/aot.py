@@ -20,7 +20,7 @@ import torch
 
 from ...dumps.errors import UsageError
 from .. import torch_private as t
-from ..recorder.roles import of_aot
+from ..live.roles import of_aot
 from .assigned import Assigned
 from .captured import CallerValues, Captured, outputs_of
 from .user_lines import UserLines

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...dumps.browse.roles import kind_of
 from ...dumps.errors import UsageError
 from ...dumps.output import say
+from ...dumps.roles import kind_of
 from ...dumps.schema import InputRecord
 
 

@@ -30,8 +30,8 @@ from ...dumps.store import SavedGraph
 from ...dumps.tensors import TensorStore
 from ...dumps.torchside.case import describe
 from .. import torch_private as t
-from ..execution import leaves
-from ..spec import FULL_STAGES
+from ..live.execution import leaves
+from ..live.spec import FULL_STAGES
 
 _VALUES = ("val", "example_value")
 _PLACE = ("stack_trace", "nn_module_stack")

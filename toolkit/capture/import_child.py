@@ -30,8 +30,8 @@ from ...dumps.store import resolve_graph
 from ...dumps.torchside.case import parts
 from ...dumps.torchside.encode import CARRY
 from .. import torch_private as t
-from ..imports import import_modules
-from ..recorder.live_torch import ambient, encoded_settings
+from ..isolation.imports import import_modules
+from ..live.state import ambient, encoded_settings
 from .traces.runnable import OF_REPROS
 
 

@@ -11,8 +11,8 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.findings import found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
-from ..next_command import with_trust_for
-from ..verdict_words import PROBES, first_line, known
+from ..verdicts.next_command import with_trust_for
+from ..verdicts.words import PROBES, first_line, known
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def bisect(graph: str, check: str, imports: tuple[str, ...], as_json: bool, **op
     from ..blame.bisect import INTERRUPTED
     from ..blame.bisect import bisect as run
     from ..blame.bisect_records import Bisection
-    from ..triage.words import address
-    from ..verdict import unloadable
+    from ..verdicts.ladder_words import address
+    from ..verdicts.verdict import unloadable
 
     saved = resolve_graph(graph)
     try:

@@ -11,14 +11,14 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.findings import found as tell_found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
-from ..next_command import with_flags, with_trust_for
-from ..verdict import exit_code, unloadable, worst
-from ..verdict_words import first_line, rank
+from ..verdicts.next_command import with_flags, with_trust_for
+from ..verdicts.verdict import exit_code, unloadable, worst
+from ..verdicts.words import first_line, rank
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-    from ..debug_nop.saved import Checkup
+    from ..replaying.checked import Checkup
 
 
 @click.command()
@@ -40,9 +40,9 @@ def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tu
     Exit code: 0 no mismatch, 1 mismatches were found, 4 something could not be checked.
     """
     from ...dumps.store import SavedGraph, resolve
-    from ..debug_nop.saved import TASKS
     from ..isolation import opened
-    from ..triage.words import address, run_address
+    from ..replaying.checked import TASKS
+    from ..verdicts.ladder_words import address, run_address
     from .replay import graphs_in
 
     found = resolve(graph)
@@ -61,8 +61,8 @@ def check(graph: str, seed: int, device: str | None, limit_s: float, imports: tu
 
 
 def _checkup(saved: SavedGraph, server: Any, options: dict[str, Any], *, alone: bool) -> Checkup:
-    from ..debug_nop.saved import Checkup
-    from ..debug_nop.saved import check as run
+    from ..replaying.checked import Checkup
+    from ..replaying.checked import check as run
 
     try:
         checkup = run(saved, server, **options)
@@ -95,7 +95,7 @@ def _show_one(saved: SavedGraph, checkup: Checkup, as_json: bool) -> None:
 
 def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
     ranked = sorted(rows, key=lambda row: rank(row[1].verdict))
-    from ..triage.words import address
+    from ..verdicts.ladder_words import address
 
     verdict = worst(checkup.verdict for _, checkup in rows)
     bad = [saved for saved, checkup in ranked if checkup.verdict.failed]
@@ -107,7 +107,7 @@ def _show_all(rows: list[tuple[SavedGraph, Checkup]], as_json: bool) -> None:
     alike = [checkup for _, checkup in rows if checkup.verdict.verdict == verdict.verdict]
     emit(first_line(verdict, len(alike), len(rows)) + "\n", as_json=False)
     width = max((len(saved.id) for saved, _ in ranked), default=0)
-    from ..debug_nop.findings import origins, sentence
+    from ..verdicts.mismatches import origins, sentence
 
     for saved, checkup in ranked:
         emit(f"{saved.id:<{width}}  {checkup.headline}", as_json=False)

@@ -26,12 +26,13 @@ from ...dumps.schema import FORMAT, RunRecord
 from ...dumps.store import open_run
 from ...dumps.worst import keep
 from ...dumps.writer import RunWriter
-from .. import after_failure
-from ..imports import option_words
-from ..recorder import launch, summary
+from ..isolation import launch
+from ..isolation.imports import option_words
+from ..recorder import summary
 from ..recorder.options import Options, check_stages, checked, parts, size_of
 from ..recorder.origin import environment, versions
 from ..recorder.watching import Watcher
+from ..replaying import after_failure
 from .options import import_option, trust_option
 
 NAN_LIMIT_S = 60.0
@@ -143,8 +144,8 @@ def _tell_where(path: Path) -> None:
     row = next((row for row in run.rows if found and (row.process, row.local) == (found.process, found.graph)), None)
     if row is None:
         return
-    from ..replay import replay
-    from ..verdict_words import known
+    from ..replaying.replay import replay
+    from ..verdicts.words import known
 
     say(f"graphdbg: looking where the NaN of {row.id} comes from, {NAN_LIMIT_S:.0f} s at most")
     try:

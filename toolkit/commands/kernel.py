@@ -13,7 +13,7 @@ from ...dumps import temporary
 from ...dumps.commands.options import json_option
 from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.wording import counted
-from ..imports import with_trust
+from ..isolation.imports import with_trust
 from .options import import_option, limit_option, seed_option
 
 if TYPE_CHECKING:

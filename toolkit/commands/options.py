@@ -19,9 +19,9 @@ import click
 
 from ...dumps.commands.options import Declared, seconds_option
 from ...dumps.output import say
-from ..imports import checked, with_trust
-from ..next_command import remember
+from ..isolation.imports import checked, with_trust
 from ..rungs import NAMES
+from ..verdicts.next_command import remember
 
 rung_option = click.option(
     "--rung", type=click.Choice(NAMES), default="inductor", show_default=True, help="How the graph is run."

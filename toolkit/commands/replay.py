@@ -12,15 +12,15 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.findings import found as tell_found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
-from .. import verdict_words
-from ..next_command import with_flags, with_trust_for
-from ..verdict import UNLIKE, abandoned, unloadable, worst
-from ..verdict_words import first_line, headline, known, whose_nan
+from ..verdicts import words
+from ..verdicts.next_command import with_flags, with_trust_for
+from ..verdicts.verdict import UNLIKE, abandoned, unloadable, worst
+from ..verdicts.words import first_line, headline, known, whose_nan
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
-    from ..outcome import Outcome
+    from ..verdicts.outcome import Outcome
 
 
 @click.command()
@@ -80,9 +80,9 @@ def replay(
     from ...dumps.store import SavedGraph, resolve, resolve_graph
     from ...dumps.worst import keep
     from ..isolation import opened
-    from ..node_stats import node_rows
+    from ..replaying.node_stats import node_rows
     from ..rungs import warmth
-    from ..triage.words import address, run_address
+    from ..verdicts.ladder_words import address, run_address
 
     if node is not None:
         if values or stats or as_lines:
@@ -142,9 +142,9 @@ def graphs_in(run: SavedGraph | Run) -> list[SavedGraph]:
 
 
 def _one(saved: SavedGraph, options: dict[str, Any], server: Any, *, tell: bool, as_lines: bool = False) -> Outcome:
-    from ..outcome import Outcome
-    from ..replay import replay as run
-    from ..triage.words import address
+    from ..replaying.replay import replay as run
+    from ..verdicts.ladder_words import address
+    from ..verdicts.outcome import Outcome
 
     try:
         given_up = saved.status == "skipped"
@@ -203,9 +203,9 @@ def rank(judged: tuple[SavedGraph, Outcome]) -> tuple[tuple[int, int], int, floa
     saved, outcome = judged
     if outcome.ok:
         differs = (outcome.fidelity or "").startswith("different")
-        return verdict_words.rank(outcome.verdict), int(not differs), 0.0
+        return words.rank(outcome.verdict), int(not differs), 0.0
     stage = _STAGE.index(saved.stage) if saved.stage in _STAGE else len(_STAGE)
-    return verdict_words.rank(outcome.verdict), stage, -(outcome.signature.size or 0.0 if outcome.signature else 0.0)
+    return words.rank(outcome.verdict), stage, -(outcome.signature.size or 0.0 if outcome.signature else 0.0)
 
 
 def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], as_json: bool) -> None:
@@ -219,7 +219,7 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
     ]
     lines += [f"next       {command}" for command in outcome.verdict.next]
     if stats:
-        from ..node_stats import table
+        from ..replaying.node_stats import table
 
         lines += ["", *table(stats)]
     emit("\n".join(lines), as_json=False)
@@ -246,7 +246,7 @@ def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_
     import sys
 
     from ..node_values.at_node import AtNode, at_node, lines
-    from ..triage.words import address
+    from ..verdicts.ladder_words import address
 
     graph = address(saved)
 
@@ -288,7 +288,7 @@ def _show_all(judged: list[tuple[SavedGraph, Outcome]], as_json: bool) -> None:
 
 
 def _again(saved: SavedGraph) -> str:
-    from ..triage.words import address
+    from ..verdicts.ladder_words import address
 
     return with_flags(f"graphdbg replay {address(saved)}")
 
@@ -318,7 +318,7 @@ def show_values(
     something is, or they could not be read."""
     from ..node_values.reading import node_values
     from ..node_values.words import heading, line
-    from ..triage.words import address
+    from ..verdicts.ladder_words import address
 
     rows: list[dict[str, Any]] = []
     end: dict[str, Any] = {}

@@ -14,20 +14,20 @@ from ...dumps.errors import UsageError
 from ...dumps.findings import found as tell_found
 from ...dumps.output import emit, say
 from ...dumps.tables import Column, on_terminal, one_line, render
-from ...dumps.times import table as times_table
+from ...dumps.why.times import table as times_table
 from ...dumps.worst import keep
-from ..imports import option_words
-from ..triage.records import number
-from ..verdict import NO_TIME, NOT_JUDGED
-from ..verdict_words import AROUND, first_line, known, said, word
+from ..isolation.imports import option_words
+from ..verdicts.ladder_records import number
+from ..verdicts.verdict import NO_TIME, NOT_JUDGED
+from ..verdicts.words import AROUND, first_line, known, said, word
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph
     from ..program.concluding import ProgramTriage
     from ..triage.ranking import GraphRow, RunTriage
-    from ..triage.records import RungResult, Triage
-    from ..verdict import Verdict
+    from ..verdicts.ladder_records import RungResult, Triage
+    from ..verdicts.verdict import Verdict
 
 
 _SYMPTOMS = ("wrong", "nan", "slow", "hangs", "recompiles", "memory", "crash", "ranks")
@@ -137,7 +137,7 @@ def triage(
     missing here.
     """
     from ...dumps.store import SavedGraph, resolve
-    from ..triage.words import run_address
+    from ..verdicts.ladder_words import run_address
 
     script: list[str] | None = ctx.meta.get("graphdbg.command")
     if script is not None:
@@ -178,8 +178,8 @@ def _one(saved: SavedGraph, name: str, as_json: bool, as_lines: bool, options: d
     from ..triage.ladder import DEFAULT_LIMIT_S
     from ..triage.ladder import chosen as climbed
     from ..triage.ladder import triage as climb
-    from ..triage.records import inputs_given
-    from ..triage.words import address
+    from ..verdicts.ladder_records import inputs_given
+    from ..verdicts.ladder_words import address
 
     rungs = chosen(options["rungs"])
     if as_lines:

@@ -22,7 +22,7 @@ import torch
 
 from ...dumps.errors import UsageError
 from .. import torch_private as t
-from ..rungs.entries import has_cpp_compiler
+from ..live.entries import has_cpp_compiler
 from ..torch_private.replacing import Function, Hooks
 from . import logs
 from .pipeline import Pipeline

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import torch_private as t
-from ..rungs import entries, inductor
-from ..rungs.base import Compiled
-from ..rungs.entries import compiling
-from ..spec import ReplaySpec
+from ..live import entries
+from ..live.entries import compiling
+from ..live.rung import Compiled
+from ..live.spec import ReplaySpec
+from ..rungs import inductor
 from .entry import compile_fx
 from .inner import compile_inner
 from .pipeline import Pipeline, Stopped, Unfinished

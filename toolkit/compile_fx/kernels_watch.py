@@ -24,11 +24,11 @@ import torch
 
 from ...dumps.walk import user_frame
 from .. import torch_private as t
+from ..kernels.cost import cost
+from ..kernels.records import KernelRow
 from ..torch_private.replacing import Function, Hooks
-from .kernels_cost import cost
 from .pipeline import Observer, StageReport
 from .showing.kernel_table import DEAD, FOLDED, REWRITTEN, SIZE, VIEW
-from .showing.records import KernelRow
 from .stage import Stage
 from .work import Work
 

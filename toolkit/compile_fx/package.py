@@ -21,8 +21,8 @@ import torch
 from ...dumps.errors import UsageError
 from ...dumps.wording import counted
 from .. import torch_private as t
-from ..eager import copy_graph
-from .cpp_library import refuse_its_own
+from ..live.eager import copy_graph
+from ..rungs.cpp_library import refuse_its_own
 from .entry import compile_fx
 from .inner import compile_inner
 from .pipeline import Pipeline, Unfinished

@@ -23,12 +23,12 @@ from ...dumps import live
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..isolation.child import mark, report
+from ..kernels.records import Amount, BufferRow, PassRow, StageRow
 from . import logs
 from .kernels_watch import KernelWatch
 from .passes import PassReport, known
 from .pipeline import Observer, StageReport, node_count
 from .showing.asking import Request
-from .showing.records import Amount, BufferRow, PassRow, StageRow
 from .stage import Stage
 from .work import Work
 

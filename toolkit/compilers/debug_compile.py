@@ -30,7 +30,7 @@ from ...dumps.errors import EnvironmentLackError, UsageError
 from ...dumps.live import save_graph
 from ...dumps.wording import counted
 from .. import torch_private as t
-from ..eager import clone_inputs
+from ..live.eager import clone_inputs
 from .boxed import Compiler
 from .label import label
 from .ts_compile import ts_compile

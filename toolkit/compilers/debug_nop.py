@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..debug_nop.checking import Checked, checked, collecting
-from ..debug_nop.findings import MetadataMismatch, NodeMismatch
+from ..verdicts.mismatches import MetadataMismatch, NodeMismatch
 from .label import label
 
 if TYPE_CHECKING:

@@ -33,7 +33,8 @@ from ...dumps.reading import read_record, stored
 from ...dumps.schema import InputRecord, InputsRecord, TensorValue
 from ...dumps.wording import counted
 from .. import torch_private as t
-from ..recorder import origin, roles
+from ..live import roles
+from ..recorder import origin
 from ..recorder.flight import Flight, Graph, flying
 from ..recorder.observe import watch_callable
 from ..recorder.options import Options, checked

@@ -31,7 +31,7 @@ from torch import fx
 
 from ...dumps.wording import counted
 from .. import torch_private as t
-from ..execution import leaves, rebuilt
+from ..live.execution import leaves, rebuilt
 from . import lazy_backend
 from .boxed import by_stage
 from .decompositions import default_decompositions

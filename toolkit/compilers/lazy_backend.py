@@ -13,7 +13,7 @@ import torch
 
 from ...dumps.errors import EnvironmentLackError
 from .. import torch_private as t
-from ..execution import leaves
+from ..live.execution import leaves
 from .operators import arguments_of, storage_size
 
 

@@ -19,7 +19,7 @@ from torch import fx
 from ...dumps.errors import GraphdbgError
 from ...dumps.walk import user_frame
 from .. import torch_private as t
-from ..eager import attribute
+from ..live.eager import attribute
 from . import lazy_backend
 from .operators import first_line, op_name, storage_size
 

@@ -22,7 +22,7 @@ from torch import fx
 from ...dumps.amounts import size_text
 from ...dumps.wording import counted
 from .. import torch_private as t
-from ..eager import copy_graph
+from ..live.eager import copy_graph
 from .decompositions import default_decompositions
 from .label import label
 from .operators import storage_size

@@ -21,7 +21,7 @@ from torch.fx.graph import CodeGen
 from torch.fx.node import map_aggregate
 
 from .. import torch_private as t
-from ..eager import copy_graph
+from ..live.eager import copy_graph
 from .operators import arguments_of
 
 aten = torch.ops.aten

@@ -29,7 +29,7 @@ from torch.jit.frontend import FrontendError
 from ...dumps.errors import GraphdbgError
 from ...dumps.walk import user_frame
 from .. import torch_private as t
-from ..eager import clone_inputs
+from ..live.eager import clone_inputs
 from .boxed import boxed
 from .decompositions import default_decompositions
 from .operators import first_line, op_name

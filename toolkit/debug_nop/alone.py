@@ -21,8 +21,8 @@ from torch.fx.node import map_arg
 
 from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
-from ..eager import attribute
-from ..values import reach
+from ..live.eager import attribute
+from ..live.values import reach
 from .layout import Layout, evaluate, layout_of
 from .plan import Leaf, NodeStep, Place, Plan, leaf_of, value_of
 

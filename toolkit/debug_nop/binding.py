@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .findings import NodeMismatch
+from ..verdicts.mismatches import NodeMismatch
 from .layout import evaluate, layout_of
 from .plan import Leaf, NodeStep, Place, Plan, value_of
 

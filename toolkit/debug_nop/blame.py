@@ -19,8 +19,8 @@ from torch import fx
 from ...dumps.walk import user_frame
 from ...dumps.wording import counted
 from .. import torch_private as t
+from ..verdicts.mismatches import Mismatch, NodeMismatch
 from .alone import Says, on_real, on_symbols, on_traced, really_on_traced, shared
-from .findings import Mismatch, NodeMismatch
 from .layout import Expression, differences, layout_of, text_of
 from .plan import Leaf, NodeStep, Plan
 

@@ -21,9 +21,9 @@ import torch
 from torch import fx
 
 from .. import torch_private as t
-from ..eager import attribute, set_attribute
+from ..live.eager import attribute, set_attribute
+from ..verdicts.mismatches import SHOWN, MetadataMismatch, NodeMismatch, joined, merged, text_report
 from .binding import Binding, bind
-from .findings import SHOWN, MetadataMismatch, NodeMismatch, joined, merged, text_report
 from .generate import ToItsEnd, generated
 from .layout import layout_guard
 from .plan import Leaf, plan_of

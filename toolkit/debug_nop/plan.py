@@ -21,7 +21,7 @@ from torch import fx
 from ...dumps.errors import UnreadableError
 from ...dumps.torchside.values import storage_key
 from .. import torch_private as t
-from .findings import TORCHS
+from ..verdicts.mismatches import TORCHS
 from .layout import Expression, Layout, evaluate, expression
 
 

@@ -20,9 +20,9 @@ from ...dumps.torchside.values import storage_key
 from ...dumps.wording import counted
 from .. import torch_private as t
 from ..numerics.statistics import tensors_in
+from ..verdicts.mismatches import NodeMismatch
 from .binding import Binding, at, single
 from .blame import Blame
-from .findings import NodeMismatch
 from .layout import Layout, differences, layout_guard, layout_of
 from .plan import Leaf, NodeStep, Place, Plan, parts_sharing
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from torch import fx
 
 from .. import torch_private as t
-from .findings import Mismatch, NodeMismatch
+from ..verdicts.mismatches import Mismatch, NodeMismatch
 from .plan import Leaf, NodeStep, Plan, is_getitem
 
 if TYPE_CHECKING:

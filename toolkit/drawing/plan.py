@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ...dumps.browse.levels import Path, common
+from ...dumps.levels import Path, common
 from .source import DrawnGraph
 
 

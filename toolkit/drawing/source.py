@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...dumps.browse.levels import Path, common, frames_of, input_source, levels
 from ...dumps.browse.partner import JOINT
 from ...dumps.browse.short import DTYPES, base_name, shorten
+from ...dumps.levels import Path, common, frames_of, input_source, levels
 from ...dumps.schema import ConstValue, GraphRecord, NodeRecord, SequenceValue, SymValue, TensorValue, Value
 from ...dumps.sidecar import Table, build
 from ...dumps.tables import one_line, plain

@@ -95,7 +95,7 @@ def compiler_name() -> str | None:
     """The path of that compiler."""
     if importlib.util.find_spec("torch") is None:
         return shutil.which(os.environ.get("CXX", "g++"))
-    from ..rungs.entries import cpp_compiler
+    from ..live.entries import cpp_compiler
 
     return cpp_compiler()
 

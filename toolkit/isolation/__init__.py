@@ -6,7 +6,7 @@ process that forks; `child` is what a forked child does, one that becomes a prog
 cache and its per-user seed; `protocol` is the wire. Nothing here knows of graphs.
 
 >>> with opened(None) as server:
-...     ask("graphdbg.toolkit.replay:task", {"path": "case"}, limit_s=60, server=server).end().status
+...     ask("graphdbg.toolkit.replaying.replay:task", {"path": "case"}, limit_s=60, server=server).end().status
 'done'
 """
 

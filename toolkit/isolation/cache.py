@@ -47,7 +47,7 @@ def seed_folder() -> Path:
     """Where the seed for this torch, compiler and CPU lies (or will lie). Imports torch."""
     import torch
 
-    from ..rungs.entries import compiler_version
+    from ..live.entries import compiler_version
 
     parts = (torch.__version__, str(torch.version.git_version), compiler_version(), platform.machine(), _cpu_flags())
     key = hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()

@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from ...dumps import trust
-from ..imports import import_modules
+from .imports import import_modules
 from .processes import bind_child
 from .protocol import ChildError, Query, frames_of
 from .terminal import TERMINAL, join_terminal

@@ -29,10 +29,10 @@ import msgspec
 
 from ...dumps import temporary, trust
 from ...dumps.errors import EnvironmentLackError
-from ..imports import TRUST
 from . import cache, child, folders, heartbeat
 from .child import WARM
 from .heartbeat import waited
+from .imports import TRUST
 from .processes import default_memory_bytes
 from .protocol import Answer, ChildError, Events, Frames, PendingTask, Query, Ready, frame_of
 from .wall import PARTS
@@ -475,9 +475,9 @@ class ForkServer:
 
 
 JUDGING = (
-    "graphdbg.toolkit.judge",
-    "graphdbg.toolkit.case:warm",
-    "graphdbg.toolkit.fidelity",
+    "graphdbg.toolkit.judging.judge",
+    "graphdbg.toolkit.live.case:warm",
+    "graphdbg.toolkit.replaying.fidelity",
     "graphdbg.dumps.store",
     "graphdbg.dumps.torchside.decode",
     "graphdbg.dumps.torchside.make_inputs",

@@ -208,7 +208,7 @@ class Server:
             self._be_ready()
 
     def _warm(self, settings: ServerSettings) -> None:
-        from ..rungs.entries import has_cpp_compiler
+        from ..live.entries import has_cpp_compiler
         from .warming import warm_imports, warm_toolchain
 
         cache_dir = Path(settings.cache_dir)

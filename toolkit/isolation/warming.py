@@ -19,7 +19,7 @@ import torch
 from ...dumps.atomic import write_file
 from ...dumps.errors import EnvironmentLackError, LacksName
 from .. import torch_private as t
-from ..spec import no_caches
+from ..live.spec import no_caches
 from ..torch_private.names import WARM_MODULES
 
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from ...dumps.browse.naming import no_node
 from ..isolation import ForkServer, ask, opened
 from ..isolation.terminal import TERMINAL, Terminal
-from ..outcome import Outcome
-from ..replay import DEFAULT_LIMIT_S, How, replay
+from ..replaying.replay import DEFAULT_LIMIT_S, How, replay
 from ..rungs import warmth
-from ..signature import from_answer
+from ..verdicts.outcome import Outcome
+from ..verdicts.signature import from_answer
 from .reading import partitioned
 from .words import NO_PROGRAM, size_text
 

@@ -16,9 +16,12 @@ import torch
 from torch import fx
 
 from ...dumps.errors import GraphdbgError
-from ..blame.departures import departures
-from ..case import Case, Live
-from ..eager import (
+from ..cutting.eager_values import record_values
+from ..isolation.child import mark, report
+from ..judging.departures import departures
+from ..judging.judge import judge
+from ..live.case import Case, Live
+from ..live.eager import (
     GraphRunError,
     copy_graph,
     draw_like_kernels,
@@ -26,16 +29,13 @@ from ..eager import (
     draws_unrepeatably,
     recomputes_random,
 )
-from ..eager_values import record_values
-from ..execution import returned
-from ..isolation.child import mark, report
-from ..judge import judge
-from ..own_nan import with_own_nan
+from ..live.execution import returned
+from ..live.rung import Around, Compiled
+from ..live.spec import ReplaySpec, in_force, settings
+from ..live.values import Values
+from ..replaying.own_nan import with_own_nan
 from ..rungs import Rung
 from ..rungs import rung as rung_named
-from ..rungs.base import Around, Compiled
-from ..spec import ReplaySpec, in_force, settings
-from ..values import Values
 from .measuring import measure, tappable
 
 

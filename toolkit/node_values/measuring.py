@@ -16,12 +16,12 @@ import torch
 from torch import fx
 
 from ...dumps.walk import user_frame
-from ..baseline import NoReference, reference
-from ..case import Live
-from ..eager import attribute, run_graph
+from ..judging.baseline import NoReference, reference
+from ..live.case import Live
+from ..live.eager import attribute, run_graph
+from ..live.values import Held, Values, leaves
 from ..numerics import relative_rmse
 from ..numerics.statistics import described, tensors_in
-from ..values import Held, Values, leaves
 
 Row = dict[str, Any]
 INPUTS = ("placeholder", "get_attr")

@@ -20,13 +20,13 @@ import msgspec
 
 from ...dumps import temporary
 from ..isolation import Answer, ForkServer, ask, opened
-from ..replay import DEFAULT_LIMIT_S, How, replay
+from ..replaying.replay import DEFAULT_LIMIT_S, How, replay
+from ..replaying.suspects import saw_nan
 from ..rungs import WHOLE, warmth
-from ..signature import Signature, from_answer
-from ..suspects import saw_nan
-from ..triage.words import address
-from ..verdict import Verdict, skipped
-from ..verdict_words import RELATIONS, headline, text
+from ..verdicts.ladder_words import address
+from ..verdicts.signature import Signature, from_answer
+from ..verdicts.verdict import Verdict, skipped
+from ..verdicts.words import RELATIONS, headline, text
 from .words import NO_PROGRAM, Relation, finding, first_bad_of_eager, first_bad_of_rung, largest, relation
 
 if TYPE_CHECKING:

@@ -22,15 +22,15 @@ from torch import fx
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
-from ..case import Case, Live
-from ..eager import attribute, clone_inputs
+from ..cutting.subgraph import until
 from ..isolation.child import mark, report
 from ..isolation.terminal import TERMINAL
-from ..judge import judge
+from ..judging.judge import judge
+from ..live.case import Case, Live
+from ..live.eager import attribute, clone_inputs
+from ..live.values import Held, Values
 from ..numerics.statistics import described
 from ..rungs import rung as rung_named
-from ..subgraph import until
-from ..values import Held, Values
 from .child import Tapped, recorded, surroundings, wrong_on_right_inputs
 from .measuring import INPUTS, measure, tappable, target_of
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from ...dumps.wording import counted
-from ..signature import Signature
-from ..verdict_words import RELATIONS
+from ..verdicts.signature import Signature
+from ..verdicts.words import RELATIONS
 
 Row = dict[str, Any]
 Relation = Literal["right", "same", "other", "gone", "new", "unknown"]

@@ -4,7 +4,7 @@ statistics.
 `measures` says how far two tensors are apart (relative RMSE, ulp, cosine, largest difference), and how much of it
 rounding explains, by dtype and length of a reduction; `comparison` judges a rung's outputs by both; `statistics`
 describes the value of every node while the graph runs and keeps none of them. The reference itself is
-`toolkit.baseline`. Nothing here changes a tensor.
+`toolkit.judging.baseline`. Nothing here changes a tensor.
 
 >>> compare([torch.ones(2, dtype=torch.float64)], [torch.ones(2)], [torch.zeros(2)]).kind
 'accuracy'

@@ -19,7 +19,7 @@ what is left is rounding, whose size is chance, and NOISE_FACTOR takes the place
 larger by 1/eps.
 
 Integers and booleans must be equal where eager agrees with the reference. What rounding alone may do (`noise`, see
-`toolkit.comparing`) convicts nobody: floats no further off than it moves them, as many discrete elements as it decides.
+`toolkit.judging.comparing`) convicts nobody: floats no further off than it moves them, as many discrete elements as it decides.
 Without a reference eager takes its place with NO_REFERENCE times the tolerance.
 
 A rung that nothing convicts and that is further from eager than the tolerance differs by `rounding`, but where eager's
@@ -39,8 +39,8 @@ from typing import Any
 import torch
 
 from ...dumps.wording import counted
-from ..outcome import OutputError
-from ..signature import Form
+from ..verdicts.outcome import OutputError
+from ..verdicts.signature import Form
 from .measures import (
     QUIET,
     ROUNDING,

@@ -27,8 +27,8 @@ import torch
 from torch import fx
 
 from ...dumps.wording import counted
-from ..execution import leaves
-from ..signature import Form
+from ..live.execution import leaves
+from ..verdicts.signature import Form
 
 _INT = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 LARGE = 1e150

@@ -19,8 +19,8 @@ import msgspec
 import torch
 from torch import fx
 
-from ..eager import each_node
-from ..execution import leaves
+from ..live.eager import each_node
+from ..live.execution import leaves
 
 BLOCK = 1 << 20
 

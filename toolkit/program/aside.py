@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from .. import torch_private as t
-from ..recorder import live_torch
+from ..live import state
 
 
 class Outside(BaseException):
@@ -83,7 +83,7 @@ def no_side_effects(asked: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def counters() -> Iterator[None]:
     """What Dynamo counts is what it was."""
-    known = live_torch.loaded("counters")
+    known = state.loaded("counters")
     before = {group: dict(held) for group, held in known.items()} if known is not None else {}
     try:
         yield

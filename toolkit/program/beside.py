@@ -22,10 +22,10 @@ import torch
 
 from ...dumps.torchside.history import leaf_of
 from .. import torch_private as t
-from ..eager import clone_inputs
-from ..execution import settle
-from ..recorder import live_torch
-from ..verdict import OK, Verdict
+from ..live import state
+from ..live.eager import clone_inputs
+from ..live.execution import settle
+from ..verdicts.verdict import OK, Verdict
 from . import comparing
 from .aside import collectives, counters, no_hooks, no_side_effects, own_hooks, watched_by
 from .comparing import Left, Rounding
@@ -49,7 +49,7 @@ class Beside:
         self.start: Any = start
         self.args, self.kwargs = args, kwargs
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
-        self.ambient = live_torch.ambient(seed=False)
+        self.ambient = state.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
         self.queued = self.drawn = False
         self.as_compiled = False
@@ -350,7 +350,7 @@ class Beside:
         if history:
             self.call.notes.append(f"gradients are not compared: {history[0]} came out of other operations")
             return
-        if live_torch.loaded("compiled_autograd_enabled"):
+        if state.loaded("compiled_autograd_enabled"):
             self.call.notes.append("gradients are not compared under compiled autograd")
             return
         self.outputs = len(roots)

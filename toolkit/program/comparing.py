@@ -21,12 +21,12 @@ import torch
 
 from ...dumps.torchside import wrappers
 from .. import torch_private as t
-from ..comparing import ALLOWANCE, EXACT, SUMS
-from ..execution import same_bits
+from ..judging.comparing import ALLOWANCE, EXACT, SUMS
+from ..live.execution import same_bits
 from ..numerics.comparison import compare
 from ..numerics.measures import Difference, Noise, classes, is_float, rms, tolerance, wide
-from ..verdict import KINDS as KIND_OF
-from ..verdict import OK, Verdict, fails
+from ..verdicts.verdict import KINDS as KIND_OF
+from ..verdicts.verdict import OK, Verdict, fails
 from .records import CallRung
 
 UNSTABLE = 1e-3

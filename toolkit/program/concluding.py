@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from ...dumps.wording import counted
-from ..recorder import launch
-from ..verdict import OK, Layer, Verdict, Where, cannot_tell, worst
-from ..verdict_words import word
+from ..isolation import launch
+from ..verdicts.verdict import OK, Layer, Verdict, Where, cannot_tell, worst
+from ..verdicts.words import word
 from .drift import Drift, drift
 from .judging import MEANS, JudgedCall
 from .records import PROGRAM, RUNGS, Call, Program, departing

@@ -50,7 +50,7 @@ def shadow(
     >>> with graphdbg.shadow() as found:
     ...     torch.compile(model)(batch).sum().backward()
     """
-    from ..verdict import cannot_tell
+    from ..verdicts.verdict import cannot_tell
     from .concluding import ProgramTriage, concluded
     from .judging import JudgedCall, judge_graphs, judgeable
     from .run import made, range_of

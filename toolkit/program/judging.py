@@ -22,11 +22,11 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.store import Run, SavedGraph, resolve
 from ..blame.bisect import bisect
 from ..blame.partners import compile_of
-from ..imports import TRUST, option_words
 from ..isolation import ForkServer, opened
-from ..replay import replay
+from ..isolation.imports import TRUST, option_words
+from ..replaying.replay import replay
 from ..triage.run import triage_run
-from ..verdict import OK, Verdict
+from ..verdicts.verdict import OK, Verdict
 from .records import PROGRAM, RUNGS, Call
 
 Told = Callable[[str], object]

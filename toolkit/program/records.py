@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..verdict import OK, Verdict
+from ..verdicts.verdict import OK, Verdict
 
 FILE = "calls.jsonl"
 VARIABLE, OPTIONS = "GRAPHDBG_SHADOW", "GRAPHDBG_SHADOW_OPTIONS"

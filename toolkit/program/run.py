@@ -25,9 +25,8 @@ from typing import Any
 from ...dumps import temporary
 from ...dumps.atomic import check_folder, free_path
 from ...dumps.errors import UsageError
-from ..isolation import ForkServer
+from ..isolation import ForkServer, launch
 from ..isolation.client import JUDGING
-from ..recorder import launch
 from .concluding import ProgramTriage, concluded
 from .judging import MEANS, JudgedCall, Told, judge_graphs, judgeable
 from .records import DEFAULT_CALLS, FILE, OPTIONS, VARIABLE, Program, departing, read

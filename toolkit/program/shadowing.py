@@ -33,9 +33,9 @@ from ...dumps.output import say
 from .. import torch_private as t
 from ..isolation.processes import end_openmp_threads
 from ..isolation.server import serve
-from ..recorder import live_torch
+from ..live import state
 from ..torch_private.importing import watch
-from ..unseen import passed_over
+from ..torch_private.unseen import passed_over
 from .aside import Outside, alone, fork_computes, in_backward, watched_by
 from .beside import Beside
 from .comparing import Levels
@@ -225,9 +225,9 @@ class Shadow:
                 reached = reach(one.function, args, kwargs)
                 start = None if reached.refused else Start(reached)
         self.light += time.monotonic() - began
-        before = live_torch.counter("frames", "total")
+        before = state.counter("frames", "total")
         result = made(*args, **kwargs)
-        if live_torch.counter("frames", "total") == before:
+        if state.counter("frames", "total") == before:
             return result
         if start is None or not self.anew:
             self.unkept += self.anew

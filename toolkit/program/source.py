@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from ..execution import same_bits
+from ..live.execution import same_bits
 from .reach import is_library
 from .start import Start
 

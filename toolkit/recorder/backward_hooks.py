@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...dumps.wording import counted
 from .. import torch_private as t
+from ..live.state import ambient, undisturbed
 from ..torch_private import importing
 from .flight import Flight, Graph, flying, keep_sources, told
-from .live_torch import ambient, undisturbed
 from .observe import WHOLE
 from .session import Function, Session, hook
 from .wrapping import wrap

@@ -26,16 +26,16 @@ from typing import Any
 
 import msgspec
 
-from ...dumps.browse.levels import input_source
 from ...dumps.graph_folder import GraphText
 from ...dumps.ids import compile_name
+from ...dumps.levels import input_source
 from ...dumps.names import NAMES
 from ...dumps.pack.places import is_absolute, known
 from ...dumps.schema import Ambient, GraphRecord, InputRecord
 from ...dumps.writer import ProcessWriter
-from . import roles as roles_of
+from ..live import roles as roles_of
+from ..live.state import ambient, changed_settings, compile_id, encoded, is_restart, undisturbed
 from . import unsaved
-from .live_torch import ambient, changed_settings, compile_id, encoded, is_restart, undisturbed
 from .session import Function, Session, hook
 
 _FILE = re.compile(r'^\s*File "([^"\n]+)", line \d+', re.MULTILINE)

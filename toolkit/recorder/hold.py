@@ -22,9 +22,9 @@ from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.held import FOLDER
 from ...dumps.schema import GraphRecord, InputsRecord, NodeRecord
 from ...dumps.tensors import Bytes
+from ..live.state import undisturbed
 from . import steps
 from .held import Copy, CopyBudget, OverLimit
-from .live_torch import undisturbed
 from .nan_test import NanTest
 from .summary import HELD_COST
 from .trouble import BadStep, Member, Trouble

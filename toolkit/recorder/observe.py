@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps.schema import GraphBody, GraphRecord
-from ..unseen import passed_over, seen, unseen
+from ..live.state import ambient, is_capturing, is_fake, is_package, undisturbed
+from ..torch_private.unseen import passed_over, seen, unseen
 from .flight import Graph, told
-from .live_torch import ambient, is_capturing, is_fake, is_package, undisturbed
 
 if TYPE_CHECKING:
     from .session import Session

@@ -31,10 +31,10 @@ from ...dumps.journal import STATES
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, GraphRecord, InputRecord, RunRecord
 from ...dumps.writer import LeftOutError, ProcessWriter, RunWriter
-from ..unseen import seen, unseen
+from ..live.state import encoded_settings
+from ..torch_private.unseen import seen, unseen
 from . import leaving, origin, summary
 from .in_flight import Stacks
-from .live_torch import encoded_settings
 from .options import Options
 from .wrapping import Function, missing_stages
 

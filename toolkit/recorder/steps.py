@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import torch_private as t
-from ..unseen import passed_over, unseen
+from ..torch_private.unseen import passed_over, unseen
 
 Action = Callable[[], object]
 

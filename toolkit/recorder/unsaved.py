@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.permitted import of_the_process
-from ..spec import is_opaque
-from .live_torch import encoded, innermost_backend
+from ..live.spec import is_opaque
+from ..live.state import encoded, innermost_backend
 
 if TYPE_CHECKING:
     from ...dumps.schema import GraphRecord

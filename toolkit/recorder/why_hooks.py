@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ...dumps.ids import compile_name
-from . import guard_values, roles
-from .live_torch import compile_id, dynamo_setting
+from ..live import roles
+from ..live.state import compile_id, dynamo_setting
+from . import guard_values
 from .session import Function, Session, hook
 from .wrapping import missing, tells_why
 

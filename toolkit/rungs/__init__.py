@@ -13,7 +13,7 @@ import difflib
 from importlib import import_module
 
 from ...dumps.errors import UsageError
-from .base import CannotRun, Rung
+from ..live.rung import CannotRun, Rung
 
 NAMES = (
     "eager",

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from .. import gpu_only
 from .. import torch_private as t
-from ..compile_fx.cpp_library import shared_standard_library
-from ..spec import FULL_STAGES, ReplaySpec
-from .base import CannotRun, Compiled
-from .entries import is_number, mode_of
+from ..live import gpu_only
+from ..live.entries import is_number, mode_of
+from ..live.rung import CannotRun, Compiled
+from ..live.spec import FULL_STAGES, ReplaySpec
+from .cpp_library import shared_standard_library
 from .inductor import Inductor, flatten_outputs
 
 

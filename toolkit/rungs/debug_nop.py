@@ -13,10 +13,10 @@ from torch.fx.graph import CodeGen
 
 from .. import torch_private as t
 from ..debug_nop.checking import Checked
-from ..debug_nop.saved import rewritten
-from ..eager import draw_like_kernels
-from ..spec import ReplaySpec
-from .base import Compiled, Rung
+from ..live.eager import draw_like_kernels
+from ..live.rung import Compiled, Rung
+from ..live.spec import ReplaySpec
+from ..replaying.checked import rewritten
 
 
 class DebugNop(Rung):

@@ -14,10 +14,10 @@ from torch import fx
 
 from .. import torch_private as t
 from ..compilers.boxed import boxed_call
-from ..eager import draw_like_kernels
-from ..spec import FULL_STAGES, ReplaySpec
-from .base import Compiled, Rung
-from .entries import compiling, mark_as_dynamos, mode_of
+from ..live.eager import draw_like_kernels
+from ..live.entries import compiling, mark_as_dynamos, mode_of
+from ..live.rung import Compiled, Rung
+from ..live.spec import FULL_STAGES, ReplaySpec
 from .inductor import RETRACED, can_be_decomposed, decomposed_copy, made_by_inductor, run_joint
 
 

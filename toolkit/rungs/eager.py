@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import fx
 
-from ..eager import run_graph
-from ..spec import ReplaySpec
-from .base import Compiled, Rung
+from ..live.eager import run_graph
+from ..live.rung import Compiled, Rung
+from ..live.spec import ReplaySpec
 
 
 class Eager(Rung):

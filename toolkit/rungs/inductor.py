@@ -15,13 +15,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from .. import gpu_only
 from .. import torch_private as t
-from ..eager import draws_from_generator, nodes_in
-from ..spec import FULL_STAGES, ReplaySpec
-from . import entries
-from .base import CannotRun, Compiled, Rung
-from .entries import compiling, has_cpp_compiler, mode_of, propagate
+from ..live import entries, gpu_only
+from ..live.eager import draws_from_generator, nodes_in
+from ..live.entries import compiling, has_cpp_compiler, mode_of, propagate
+from ..live.rung import CannotRun, Compiled, Rung
+from ..live.spec import FULL_STAGES, ReplaySpec
 
 RETRACED = "re-traced through Inductor's decompositions, which it was recorded without"
 _MARKS = frozenset({"static_input_idxs", "graph_id", "cudagraphs", "boxed_forward_device_index", "num_example_inputs"})

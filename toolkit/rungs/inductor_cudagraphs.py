@@ -15,10 +15,10 @@ import torch
 from torch import fx
 
 from .. import torch_private as t
-from ..eager import clone_inputs
-from ..spec import ReplaySpec
-from .base import Compiled
-from .entries import mode_of
+from ..live.eager import clone_inputs
+from ..live.entries import mode_of
+from ..live.rung import Compiled
+from ..live.spec import ReplaySpec
 from .inductor import Inductor, decomposed_copy, needs_decomposing
 
 RUNS_BEFORE = 2

@@ -12,8 +12,8 @@ from typing import Any
 from torch import fx
 
 from .. import torch_private as t
-from ..eager import has_kernel_draws
-from ..spec import ReplaySpec
+from ..live.eager import has_kernel_draws
+from ..live.spec import ReplaySpec
 from .inductor import Inductor
 
 

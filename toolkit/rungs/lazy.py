@@ -17,8 +17,8 @@ from ...dumps.errors import EnvironmentLackError
 from .. import torch_private as t
 from ..compilers.lazy import lazy_compile
 from ..compilers.lazy_tracing import NotExtractedError
-from ..spec import ReplaySpec
-from .base import CannotRun, Compiled
+from ..live.rung import CannotRun, Compiled
+from ..live.spec import ReplaySpec
 from .torchscript import TorchScript
 
 

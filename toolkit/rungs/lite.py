@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from torch import fx
 
 from .. import torch_private as t
-from ..spec import FULL_STAGES, ReplaySpec
+from ..live.spec import FULL_STAGES, ReplaySpec
 from .inductor import Inductor
 
 

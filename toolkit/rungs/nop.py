@@ -12,9 +12,9 @@ from torch import fx
 from torch.fx.graph import CodeGen
 
 from .. import torch_private as t
-from ..eager import draw_like_kernels
-from ..spec import ReplaySpec
-from .base import Compiled, Rung
+from ..live.eager import draw_like_kernels
+from ..live.rung import Compiled, Rung
+from ..live.spec import ReplaySpec
 
 
 class Nop(Rung):

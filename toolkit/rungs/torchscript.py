@@ -14,9 +14,9 @@ from torch import fx
 from ...dumps.errors import GraphdbgError
 from .. import torch_private as t
 from ..compilers.ts_compile import ts_compile
-from ..eager import has_kernel_draws
-from ..spec import FULL_STAGES, ReplaySpec
-from .base import CannotRun, Compiled, Rung
+from ..live.eager import has_kernel_draws
+from ..live.rung import CannotRun, Compiled, Rung
+from ..live.spec import FULL_STAGES, ReplaySpec
 
 
 class TorchScript(Rung):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from ..eager import has_kernel_draws
-from ..spec import FULL_STAGES, ReplaySpec
-from .base import Compiled
-from .entries import mode_of, patterns_without_device
+from ..live.eager import has_kernel_draws
+from ..live.entries import mode_of, patterns_without_device
+from ..live.rung import Compiled
+from ..live.spec import FULL_STAGES, ReplaySpec
 from .inductor import Inductor
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from ...dumps.errors import GraphdbgError
 from ..blame.partners import compile_of
 from ..isolation import Servers, ask
-from ..verdict import WHOLE, Fault, Layer, Verdict, Where, cannot_tell
+from ..verdicts.verdict import WHOLE, Fault, Layer, Verdict, Where, cannot_tell
 from .pairs import Pair, Pass, comparable, pairs, passes
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
-    from ..replay import How
+    from ..replaying.replay import How
 
 STAGES = "stages"
 """What stands in the place of a rung."""

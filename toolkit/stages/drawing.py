@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..eager import Hook, draws_unrepeatably, is_random, nodes_in
+from ..live.eager import Hook, draws_unrepeatably, is_random, nodes_in
 
 Places = dict[int, dict[str, tuple[int, str]]]
 """For each graph (by `id`) the number and kind of its draws that are to be replaced."""

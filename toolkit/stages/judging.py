@@ -22,19 +22,19 @@ from torch import fx
 from ...dumps.errors import GraphdbgError
 from ...dumps.walk import user_frame
 from .. import torch_private as t
-from ..baseline import WIDE, NoReference, reference
-from ..case import Case, Live
-from ..comparing import noise
-from ..eager import GraphRunError, Hook, clone_inputs, copy_graph, nodes_in
-from ..execution import Attributes, Execution, changed_inputs, execute, result_names
 from ..isolation.child import mark
+from ..judging.baseline import WIDE, NoReference, reference
+from ..judging.comparing import noise
+from ..live.case import Case, Live
+from ..live.eager import GraphRunError, Hook, clone_inputs, copy_graph, nodes_in
+from ..live.entries import compiling, joint_passes, mode_of, partition, shared_fakes
+from ..live.execution import Attributes, Execution, changed_inputs, execute, result_names
+from ..live.spec import FULL_STAGES, in_force, settings
 from ..numerics import Difference, compare, output_grains, output_lengths
 from ..numerics.measures import Noise, is_float
 from ..numerics.statistics import tensors_in
 from ..rungs.decomposed import RUNG as DECOMPOSED
-from ..rungs.entries import compiling, joint_passes, mode_of, partition, shared_fakes
-from ..spec import FULL_STAGES, in_force, settings
-from ..verdict import KINDS
+from ..verdicts.verdict import KINDS
 from .drawing import alike, drawing
 from .parting import CLOSE, Parted, Seen, parting
 from .sides import StageRun, Traced, Unmatched, joined

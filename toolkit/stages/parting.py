@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from ..execution import leaves
+from ..live.execution import leaves
 from ..node_values.measuring import target_of
 from ..numerics.statistics import tensors_in
 from .sides import AGAIN

@@ -22,10 +22,10 @@ import torch
 from torch import fx
 
 from ...dumps.torchside.history import leaves_of
-from ..eager import Hook, run_graph, set_attribute
-from ..execution import Execution, execute, leaves, returned, tangents
-from ..rungs.entries import is_number
-from ..spec import FULL_STAGES, ReplaySpec
+from ..live.eager import Hook, run_graph, set_attribute
+from ..live.entries import is_number
+from ..live.execution import Execution, execute, leaves, returned, tangents
+from ..live.spec import FULL_STAGES, ReplaySpec
 
 AGAIN = "__again"
 """Ends the name of a node of the backward that the forward computes, too."""

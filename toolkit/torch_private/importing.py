@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from ..unseen import seen, unseen
+from .unseen import seen, unseen
 
 Callback = Callable[[ModuleType], None]
 

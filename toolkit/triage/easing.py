@@ -16,10 +16,10 @@ import msgspec
 from ..blame.workaround import work_around
 from ..isolation import ForkServer
 from ..node_values.reading import node_values
-from ..replay import How
-from ..verdict import ROUNDING, Verdict
+from ..replaying.replay import How
+from ..verdicts.ladder_words import address
+from ..verdicts.verdict import ROUNDING, Verdict
 from .steady import steady
-from .words import address
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

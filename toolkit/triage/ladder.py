@@ -14,18 +14,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...dumps.errors import GraphdbgError
-from ..gate import gated, with_next
-from ..imports import without_trust
 from ..isolation import ForkServer, opened
-from ..replay import How, replay
+from ..isolation.imports import without_trust
+from ..replaying.gate import gated, with_next
+from ..replaying.replay import How, replay
 from ..rungs import NAMES, warmth
-from ..signature import RAISED_TOO
 from ..stages.asking import STAGES, judge_stages, stages_of, without_passes
-from ..verdict import NO_TIME, Verdict, abandoned, cannot_tell, skipped
-from ..verdict_words import word
+from ..verdicts.ladder_records import SIDE, RungResult, Triage, inputs_given, row_of
+from ..verdicts.ladder_words import address, concluded
+from ..verdicts.signature import RAISED_TOO
+from ..verdicts.verdict import NO_TIME, Verdict, abandoned, cannot_tell, skipped
+from ..verdicts.words import word
 from .easing import eased
-from .records import SIDE, RungResult, Triage, inputs_given, row_of
-from .words import address, concluded
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

@@ -22,19 +22,19 @@ import msgspec
 
 from ...dumps.errors import GraphdbgError, LostServer
 from ...dumps.wording import counted
-from .. import fidelity
 from ..blame.partners import compile_of, inner_graphs
 from ..isolation import ForkServer, opened
-from ..replay import How
+from ..replaying import fidelity
+from ..replaying.replay import How
+from ..replaying.suspects import suspects, triggered
 from ..stages.asking import STAGES, judge_stages, stages_of
-from ..suspects import suspects, triggered
-from ..verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, unloadable, worst
-from ..verdict_words import word
+from ..verdicts.ladder_records import RungResult, Triage, inputs_given
+from ..verdicts.ladder_words import address
+from ..verdicts.verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, unloadable, worst
+from ..verdicts.words import word
 from .easing import blames_compiler, eased
 from .ladder import DEFAULT_LIMIT_S, Ladder, chosen
 from .ranking import GraphRow, RunTriage, rank, run_concluded
-from .records import RungResult, Triage, inputs_given
-from .words import address
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph

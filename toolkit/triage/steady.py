@@ -15,7 +15,7 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..isolation import ForkServer, ask
-from ..replay import How
+from ..replaying.replay import How
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph
@@ -53,12 +53,12 @@ def steady(saved: SavedGraph, server: ForkServer, how: How, lines: str = "") -> 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
     """What the child does."""
-    from ..case import Case
-    from ..eager import clone_inputs, copy_graph
-    from ..execution import Attributes, execute
+    from ..live.case import Case
+    from ..live.eager import clone_inputs, copy_graph
+    from ..live.entries import shared_fakes
+    from ..live.execution import Attributes, execute
+    from ..live.spec import FULL_STAGES, in_force, no_caches, settings
     from ..rungs import rung
-    from ..rungs.entries import shared_fakes
-    from ..spec import FULL_STAGES, in_force, no_caches, settings
 
     live = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
     gm, spec = live.gm, live.spec
@@ -108,6 +108,6 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _called(gm: Any, inputs: list[Any]) -> list[Any]:
-    from ..execution import leaves
+    from ..live.execution import leaves
 
     return leaves(gm(*inputs))

@@ -23,15 +23,15 @@ from ...dumps.diff.pair import ranks as rank_pairs
 from ...dumps.diff.sides import GraphGroup
 from ...dumps.journal import IN_FLIGHT
 from ...dumps.kernels import WHOLE
-from ...dumps.times import keep_steady, of_run
+from ...dumps.why.times import keep_steady, of_run
 from ...dumps.wording import counted
-from ..control import slowed
 from ..isolation import ForkServer, opened
-from ..replay import How
-from ..verdict import Verdict, Where, cannot_tell
+from ..replaying.control import slowed
+from ..replaying.replay import How
+from ..verdicts.ladder_words import run_address
+from ..verdicts.verdict import Verdict, Where, cannot_tell
 from .steady import Steady
 from .steady import steady as measure
-from .words import run_address
 
 if TYPE_CHECKING:
     from ...dumps.diff.model import GraphView

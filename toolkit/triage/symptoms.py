@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...dumps import deaths, why
-from ...dumps.times import of_run
+from ...dumps.why.times import of_run
 from ...dumps.wording import counted
-from ..replay import How
-from ..suspects import triggered
-from ..verdict import Verdict, cannot_tell
+from ..replaying.replay import How
+from ..replaying.suspects import triggered
+from ..verdicts.ladder_records import REAL
+from ..verdicts.ladder_words import record_again, run_address
+from ..verdicts.verdict import Verdict, cannot_tell
 from .ranking import RunTriage
-from .records import REAL
 from .run import triage_run
 from .symptom_steps import died, in_flight, memory, often, ranks, recompiles, slow, steady, waits
-from .words import record_again, run_address
 
 if TYPE_CHECKING:
     from ...dumps.store import Run

@@ -22,7 +22,7 @@ from typing import Any
 
 from ...dumps import kernels as generated
 from ...dumps.errors import EnvironmentLackError
-from ..compile_fx.showing.records import CompiledRow
+from ..kernels.records import CompiledRow
 from . import pretended
 from .loading import loaded
 from .targets import FORMS, Target

@@ -17,8 +17,8 @@ import msgspec
 
 from ...dumps.errors import GraphdbgError
 from ..isolation import Answer, ForkServer, ask
-from ..signature import how_ended
-from ..triage.words import address
+from ..verdicts.ladder_words import address
+from ..verdicts.signature import how_ended
 from .judged import JudgedLaunch
 from .launches import INDEX, Launch, Launches, open_launches
 from .roofline import Ceilings

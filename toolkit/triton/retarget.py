@@ -19,8 +19,8 @@ from torch import fx
 from torch.fx.node import map_aggregate
 
 from .. import torch_private as t
-from ..eager import attribute
-from ..rungs.entries import mode_of
+from ..live.eager import attribute
+from ..live.entries import mode_of
 
 DEVICE = torch.device("cuda", 0)
 

@@ -24,9 +24,9 @@ import torch
 from torch import fx
 
 from ...dumps.wording import counted
-from ..baseline import NoReference, reference
-from ..compile_fx.showing.records import KernelRow
-from ..eager import GraphRunError, clone_inputs, copy_graph, is_random, is_uninitialised, run_graph
+from ..judging.baseline import NoReference, reference
+from ..kernels.records import KernelRow
+from ..live.eager import GraphRunError, clone_inputs, copy_graph, is_random, is_uninitialised, run_graph
 from . import pretended
 from .interpreting.memory import Access, AccessWatch, Zone
 from .interpreting.on_cpu import running

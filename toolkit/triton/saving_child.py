@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...dumps.errors import EnvironmentLackError, UsageError
-from ..case import Case, Live
 from ..compile_fx.kernels_watch import kernels_heard
-from ..eager import clone_inputs, copy_graph
-from ..execution import execute
 from ..isolation.child import mark
-from ..rungs.entries import shared_fakes
+from ..live.case import Case, Live
+from ..live.eager import clone_inputs, copy_graph
+from ..live.entries import shared_fakes
+from ..live.execution import execute
+from ..live.spec import FULL_STAGES, in_force, no_caches, settings
 from ..rungs.triton_interpret import TritonInterpret
-from ..spec import FULL_STAGES, in_force, no_caches, settings
 from .interpreting.session import Interpretation
 from .launches import VERSION, Index, LaunchWriter
 from .saving import Saver, Wanted

@@ -12,8 +12,8 @@ from torch._higher_order_ops import while_loop
 
 from graphdbg.minifier.minify import minify
 from graphdbg.minifier.passes import pass_of
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 inside = pass_of("bodies")
 

@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.minifier.minify import minify
 from graphdbg.minifier.passes import pass_of
-from graphdbg.toolkit.case import Live
+from graphdbg.toolkit.live.case import Live
 
 dtypes = pass_of("dtypes")
 

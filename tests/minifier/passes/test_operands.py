@@ -12,8 +12,8 @@ from torch._higher_order_ops.scan import scan
 from torch.utils.checkpoint import checkpoint
 
 from graphdbg.minifier.passes import pass_of
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 operands, bodies = pass_of("operands"), pass_of("bodies")
 X, Y, W = torch.randn(3), torch.randn(3), torch.randn(3)

@@ -14,8 +14,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.minifier.minify import minify
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.operators import MOST_NODES, SIMPLEST
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 operators = pass_of("operators")
 

@@ -18,9 +18,9 @@ from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.minify import minify_saved
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.passes import pass_of
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 program = pass_of("program")
 

@@ -8,7 +8,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.minifier.passes import pass_of
-from graphdbg.toolkit.case import Live
+from graphdbg.toolkit.live.case import Live
 
 ranks = pass_of("ranks")
 

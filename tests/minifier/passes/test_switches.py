@@ -11,9 +11,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.dumps.schema import Ambient
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.switches import REGIONS
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.eager import clone_inputs
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.eager import clone_inputs
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 switches = pass_of("switches")
 

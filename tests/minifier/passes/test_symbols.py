@@ -15,9 +15,9 @@ from graphdbg.minifier.minify import minify_saved
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.passes.symbolic import symbols_of
-from graphdbg.toolkit.atoms import fake_of
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.cutting.boundary.atoms import fake_of
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 PLANTED = Path(__file__).parents[2] / "toolkit" / "planted"
 symbols, dims = pass_of("symbols"), pass_of("dims")

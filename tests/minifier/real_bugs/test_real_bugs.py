@@ -22,7 +22,7 @@ from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import load_graph
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
-from graphdbg.toolkit.replay import replay
+from graphdbg.toolkit.replaying.replay import replay
 
 
 def _chain() -> ModuleType:

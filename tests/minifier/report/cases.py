@@ -18,8 +18,8 @@ from graphdbg.dumps.schema import (
     StoredTensor,
     TensorValue,
 )
-from graphdbg.toolkit.signature import Signature
-from graphdbg.toolkit.verdict_words import happens
+from graphdbg.toolkit.verdicts.signature import Signature
+from graphdbg.toolkit.verdicts.words import happens
 
 from ...dumps.graphs import MemoryTensors
 

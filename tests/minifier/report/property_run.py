@@ -33,7 +33,7 @@ from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.report import bundle, trying, verify
 from graphdbg.toolkit.isolation import ForkServer, ask
-from graphdbg.toolkit.replay import replay
+from graphdbg.toolkit.replaying.replay import replay
 
 from .small_graphs import FAULTS, case_of
 

@@ -18,8 +18,8 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.eager import clone_inputs
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.live.eager import clone_inputs
+from graphdbg.toolkit.verdicts.signature import Signature
 
 FAULTS: dict[str, tuple[str, Signature]] = {
     "planted_decomposition": ("decomposed", Signature("accuracy", "compare", size=0.01)),

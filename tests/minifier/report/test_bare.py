@@ -16,7 +16,7 @@ from typing import cast
 
 import pytest
 
-from graphdbg.dumps.redact import Redactor
+from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.dumps.store import SavedGraph
 from graphdbg.minifier.report import verify
 from graphdbg.minifier.report.trying import ReportRuns, candidates, tried

@@ -13,15 +13,15 @@ import pytest
 
 from graphdbg.cli import run as graphdbg
 from graphdbg.dumps.errors import UsageError
-from graphdbg.dumps.redact import Redactor
+from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.dumps.tensors import TensorStore
 from graphdbg.minifier.report import bundle, casefile, trying, verify
 from graphdbg.minifier.report.duplicates import search_link
-from graphdbg.toolkit import verdict
-from graphdbg.toolkit.identity import of_record
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts import verdict
+from graphdbg.toolkit.verdicts.identity import of_record
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, record_of, relu_record, stored, tensor
 
@@ -194,8 +194,8 @@ def test_a_damaged_case_file_is_told_in_a_sentence(tmp_path: Path, capsys: pytes
 def test_a_graph_that_does_not_fail_has_no_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from graphdbg.toolkit import replay
-    from graphdbg.toolkit.outcome import Outcome
+    from graphdbg.toolkit.replaying import replay
+    from graphdbg.toolkit.verdicts.outcome import Outcome
 
     case_folder(tmp_path / "case", relu_record())
     monkeypatch.setattr(replay, "replay", lambda saved, **_: Outcome())
@@ -207,8 +207,8 @@ def test_a_graph_that_does_not_fail_has_no_report(
 def test_a_graph_that_cannot_be_judged_has_no_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from graphdbg.toolkit import replay
-    from graphdbg.toolkit.outcome import Outcome
+    from graphdbg.toolkit.replaying import replay
+    from graphdbg.toolkit.verdicts.outcome import Outcome
 
     case_folder(tmp_path / "case", relu_record())
     flaky = Signature("nondeterministic", "eager", raw="eager gives different results")
@@ -223,8 +223,8 @@ def test_an_unminified_graph_says_so(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from graphdbg.toolkit import replay
-    from graphdbg.toolkit.outcome import Outcome
+    from graphdbg.toolkit.replaying import replay
+    from graphdbg.toolkit.verdicts.outcome import Outcome
 
     judged(lambda text: 1)
     case_folder(tmp_path / "case", relu_record())

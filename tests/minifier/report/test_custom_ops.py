@@ -17,7 +17,7 @@ from graphdbg.minifier.report import verify
 from graphdbg.minifier.report.custom_ops import custom_targets, refuse_others, registered
 from graphdbg.minifier.report.op_sources import source_of
 from graphdbg.minifier.report.trying import candidates
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import call, case_of, node, record_of, relu_record, tensor
 

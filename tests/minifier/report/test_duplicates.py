@@ -6,11 +6,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from graphdbg.dumps.redact import Redactor
+from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.minifier.report.duplicates import phrase, search_link
-from graphdbg.toolkit import normalise
-from graphdbg.toolkit.identity import identity
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts import normalise
+from graphdbg.toolkit.verdicts.identity import identity
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import ACCURACY, CRASH
 

@@ -16,16 +16,16 @@ import torch._inductor.decomposition
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.live import save_graph
+from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.dumps.program.case import ReproFacts
 from graphdbg.dumps.program.entering import entries_of, stands_for
 from graphdbg.dumps.program.repro import script_of
-from graphdbg.dumps.redact import Redactor
 from graphdbg.dumps.schema import Ambient, InputRecord
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.minifier.report import verify
 from graphdbg.minifier.report.trying import WITHOUT, candidates, lay_down
 from graphdbg.toolkit.capture import joint_graph
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from ...dumps.graphs import MemoryTensors
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, stored, tensor

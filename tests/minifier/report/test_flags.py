@@ -14,7 +14,7 @@ from graphdbg.dumps.program.settings import plain_change
 from graphdbg.dumps.schema import Ambient
 from graphdbg.minifier.report.by_command import PROGRAM
 from graphdbg.minifier.report.trying import candidates, offs
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, tensor
 

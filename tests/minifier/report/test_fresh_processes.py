@@ -11,7 +11,7 @@ from graphdbg.dumps.schema import GraphRecord
 from graphdbg.minifier.report import verify
 from graphdbg.minifier.report.trying import candidates
 from graphdbg.toolkit.isolation.cache import toolchain_seed
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, tensor
 

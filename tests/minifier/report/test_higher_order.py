@@ -14,7 +14,7 @@ from graphdbg.dumps.program.settings import group_lines
 from graphdbg.dumps.schema import GraphBody, GraphRecord, NodeRecord, StoredTensor
 from graphdbg.minifier.report import verify
 from graphdbg.minifier.report.trying import candidates
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import CRASH, call, case_of, node, record_of, relu_record, tensor
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from graphdbg.dumps.redact import Redactor
+from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.minifier.report.issue import IssueFacts, Report, one_line, render, shorten, user_lines
-from graphdbg.toolkit.verdict import Fault, Verdict, Where
+from graphdbg.toolkit.verdicts.verdict import Fault, Verdict, Where
 
 from .cases import call, node, record_of, tensor
 

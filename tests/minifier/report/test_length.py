@@ -19,7 +19,7 @@ from graphdbg.dumps.program.case import ReproFacts
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import Ambient, GraphBody, GraphRecord, InputRecord, NodeRecord, SymbolRecord, TensorValue
 from graphdbg.minifier.report.trying import candidates, fixed, marked
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from ...dumps.graphs import MemoryTensors
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, stored, tensor

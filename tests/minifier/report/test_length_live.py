@@ -14,7 +14,7 @@ import torch
 from graphdbg.dumps.program.repro import Script
 from graphdbg.dumps.schema import GraphRecord
 from graphdbg.minifier.report.trying import candidates, fixed, marked
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import ACCURACY, CRASH, case_of
 from .test_length import RECORDS, SMALL_ERROR, with_values

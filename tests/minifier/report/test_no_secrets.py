@@ -11,12 +11,12 @@ import pytest
 
 from graphdbg.cli import run as command
 from graphdbg.dumps.pack.making import pack, secrets_of
-from graphdbg.dumps.redact import Redactor
+from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.dumps.secrets import Secrets
 from graphdbg.dumps.store import Run, load_graph, resolve_graph
 from graphdbg.minifier.report import artifacts
 from graphdbg.minifier.report.issue import render
-from graphdbg.toolkit.replay import replay
+from graphdbg.toolkit.replaying.replay import replay
 
 from ...dumps.planted_secrets import CODE, KINDS, PATHS, TEXT, paths_in, planted_run, secrets_in
 from .cases import relu_record

@@ -9,9 +9,9 @@ import torch
 from torch import fx
 
 from graphdbg.minifier.report.trying import candidates, on_gpu
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 from .cases import case_of, relu_record
 

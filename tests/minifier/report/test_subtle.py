@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 
 from graphdbg.dumps.program.endings import ending_of
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import call, case_of, node, record_of, relu_record, tensor
 

@@ -17,8 +17,8 @@ from graphdbg.dumps.program.repro import script_of
 from graphdbg.dumps.program.suite import eager_of, failed_as, suite_of
 from graphdbg.dumps.program.text import CannotExpressError
 from graphdbg.minifier.report import as_test
-from graphdbg.toolkit.identity import identity
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.identity import identity
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from .cases import ACCURACY, CRASH, call, case_of, node, record_of, relu_record, tensor
 

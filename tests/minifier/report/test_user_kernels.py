@@ -16,8 +16,8 @@ from graphdbg.dumps.program.case import ReproFacts as ReportedCase
 from graphdbg.dumps.schema import GraphRecord
 from graphdbg.minifier.passes import pass_of
 from graphdbg.minifier.report.trying import candidates
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.verdicts.signature import Signature
 
 from ...dumps import triton_models as models
 from ...dumps.test_triton_kernels import captured

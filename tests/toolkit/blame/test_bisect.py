@@ -24,7 +24,7 @@ from graphdbg.toolkit.blame.bisect_asking import same_failure
 from graphdbg.toolkit.blame.bisect_records import Bisection
 from graphdbg.toolkit.blame.bisect_words import next_for
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 PLANTED = Path(__file__).resolve().parent.parent / "planted"
 

@@ -19,10 +19,10 @@ from graphdbg.dumps.live import encode, save_graph
 from graphdbg.dumps.schema import Ambient
 from graphdbg.dumps.store import SavedGraph, load_graph, open_run
 from graphdbg.toolkit.blame.bisect import bisect
-from graphdbg.toolkit.blame.departures import departures
 from graphdbg.toolkit.blame.node_found import ByNode
 from graphdbg.toolkit.commands.bisect import bisect as command
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
+from graphdbg.toolkit.judging.departures import departures
 
 from ...one_server import Lender
 

@@ -12,9 +12,9 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.toolkit.blame.culprits import first_wrong, noticed
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 BUG = "cpp.inject_relu_bug_TESTING_ONLY"
 

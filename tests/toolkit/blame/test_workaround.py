@@ -16,16 +16,16 @@ from graphdbg.dumps.store import load_graph, open_run
 from graphdbg.toolkit.blame.bisect_records import Application
 from graphdbg.toolkit.blame.uncompiled import Uncompiled, functions
 from graphdbg.toolkit.blame.workaround import operators
-from graphdbg.toolkit.case import Case
-from graphdbg.toolkit.eager import copy_graph
 from graphdbg.toolkit.isolation import JUDGING, ForkServer
-from graphdbg.toolkit.replay import How
-from graphdbg.toolkit.rungs.base import Around
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.live.case import Case
+from graphdbg.toolkit.live.eager import copy_graph
+from graphdbg.toolkit.live.rung import Around
+from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.triage.easing import eased
 from graphdbg.toolkit.triage.ladder import triage
 from graphdbg.toolkit.triage.run import triage_run
-from graphdbg.toolkit.verdict import Where, fails, judged
+from graphdbg.toolkit.verdicts.signature import Signature
+from graphdbg.toolkit.verdicts.verdict import Where, fails, judged
 
 PLANTED = Path(__file__).resolve().parent.parent / "planted"
 TRIP = """

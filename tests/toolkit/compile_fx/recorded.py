@@ -7,8 +7,8 @@ from typing import Any
 
 from graphdbg.dumps.store import SavedGraph
 from graphdbg.toolkit.compile_fx.showing.asking import Request, compiled
-from graphdbg.toolkit.compile_fx.showing.records import CompileRecord
 from graphdbg.toolkit.isolation import ForkServer
+from graphdbg.toolkit.kernels.records import CompileRecord
 
 
 def told(saved: SavedGraph, server: ForkServer, folder: Path, **asked: Any) -> CompileRecord:

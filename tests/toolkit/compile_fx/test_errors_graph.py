@@ -25,7 +25,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from graphdbg.dumps.errors import UsageError
 from graphdbg.toolkit.compile_fx import Pipeline, compile_fx, compile_inner
 from graphdbg.toolkit.compile_fx.errors import Explained, carried
-from graphdbg.toolkit.rungs.entries import compiling
+from graphdbg.toolkit.live.entries import compiling
 
 HERE = Path(__file__).name
 

@@ -16,7 +16,7 @@ import torch
 from graphdbg.toolkit.compile_fx.kernels_watch import KernelWatch, both_ways, intensity, numbered
 from graphdbg.toolkit.compile_fx.pipeline import Observer, Pipeline
 from graphdbg.toolkit.compile_fx.showing.kernel_table import DEAD, SIZE, VIEW, kernel_table, summary
-from graphdbg.toolkit.compile_fx.showing.records import KernelRow, PartRow
+from graphdbg.toolkit.kernels.records import KernelRow, PartRow
 
 
 class Code(Observer):

@@ -10,12 +10,12 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.case import Live
 from graphdbg.toolkit.compilers.debug_nop import collecting
 from graphdbg.toolkit.debug_nop.checking import Checked, checked
-from graphdbg.toolkit.debug_nop.findings import MetadataMismatch, NodeMismatch
-from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
+from graphdbg.toolkit.verdicts.mismatches import MetadataMismatch, NodeMismatch
 
 from .lying_ops import OPS
 

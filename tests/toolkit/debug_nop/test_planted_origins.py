@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphdbg.toolkit.compilers.debug_nop import MetadataMismatch, collecting
-from graphdbg.toolkit.debug_nop.findings import NodeMismatch, folded, origins, text_report
+from graphdbg.toolkit.verdicts.mismatches import NodeMismatch, folded, origins, text_report
 
 from . import lying_ops
 

@@ -99,7 +99,7 @@ def test_what_follows_from_a_stale_value_is_folded_under_it() -> None:
 
 
 def test_a_saved_graph_keeps_what_is_wrong_with_it(tmp_path: Any) -> None:
-    from graphdbg.toolkit.debug_nop.saved import task
+    from graphdbg.toolkit.replaying.checked import task
 
     gm, inputs = captured("symbolic")
     altered = [_alter(gm, "t", ALTERED[5][2]), _alter(gm, "sin", ALTERED[2][2])]
@@ -146,7 +146,7 @@ def test_a_graph_traced_with_real_tensors_records_no_memory(saved: bool, tmp_pat
     with next(node for node in gm.graph.nodes if node.name == "cos").meta["val"].fake_mode:
         relu.meta["val"] = torch.empty_strided((3, 6), (6, 1), dtype=torch.float64)
     if saved:
-        from graphdbg.toolkit.debug_nop.saved import task
+        from graphdbg.toolkit.replaying.checked import task
 
         graphdbg.save_graph(gm, inputs, tmp_path / "case")
         found = task({"path": str(tmp_path / "case"), "seed": 0, "device": None, "imports": []})

@@ -16,7 +16,7 @@ import pytest
 from graphdbg.toolkit.program.concluding import departs
 from graphdbg.toolkit.program.judging import JudgedCall, judge_graphs
 from graphdbg.toolkit.program.records import FILE, OPTIONS, VARIABLE, Program, departing, read
-from graphdbg.toolkit.verdict import Verdict
+from graphdbg.toolkit.verdicts.verdict import Verdict
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 

@@ -121,7 +121,7 @@ def test_a_recording_names_the_pass_and_the_backend(tmp_path: Path, capsys: pyte
 def test_a_pass_that_an_imported_module_set_is_not_called_lost() -> None:
     from torch._inductor import config
 
-    from graphdbg.toolkit.spec import settings
+    from graphdbg.toolkit.live.spec import settings
 
     saved = {"inductor": {"post_grad_custom_pre_pass": {"opaque": ["builtins.function", "<function mine at 0x7f>"]}}}
     with settings(saved) as lost:

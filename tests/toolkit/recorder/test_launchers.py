@@ -246,12 +246,7 @@ def _is_left_alone(done):
     found = json.loads(done.stdout)
     assert "torch" in found["modules"]
     ours = {name for name in found["modules"] if name.startswith("graphdbg")}
-    assert ours <= {
-        "graphdbg",
-        "graphdbg.toolkit",
-        "graphdbg.toolkit.recorder",
-        "graphdbg.toolkit.recorder.autoload",
-    }, ours
+    assert ours <= {"graphdbg", "graphdbg.toolkit", "graphdbg.toolkit.recorder", "graphdbg.toolkit.autoload"}, ours
     assert found["hooks"] == []
 
 

@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from graphdbg.dumps.errors import UsageError
-from graphdbg.toolkit.recorder import launch, leaving
-from graphdbg.toolkit.recorder.autoload import in_inductor_worker
+from graphdbg.toolkit.autoload import in_inductor_worker
+from graphdbg.toolkit.isolation import launch
+from graphdbg.toolkit.recorder import leaving
 from graphdbg.toolkit.recorder.options import Options, check_stages, checked, from_environment
 from graphdbg.toolkit.recorder.origin import environment, rank_and_restart
 from graphdbg.toolkit.recorder.summary import _by_reason

@@ -16,13 +16,13 @@ import torch._dynamo.utils
 
 from graphdbg import open_run, record
 from graphdbg.toolkit.recorder import steps
-from graphdbg.toolkit.unseen import alone, seen, unseen
+from graphdbg.toolkit.torch_private.unseen import alone, seen, unseen
 
 BENCH = Path(__file__).parents[2] / "bench"
 
 ALONE = """
 import sys
-import graphdbg.toolkit.unseen as unseen
+import graphdbg.toolkit.torch_private.unseen as unseen
 sys.path.insert(0, sys.argv[1])
 if sys.argv[2] == "without":
     unseen.passed_over = lambda function: None  # so Dynamo is never switched off

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from graphdbg.dumps.store import open_run
-from graphdbg.toolkit.case import Case
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Case
 
 SCRIPT = """
 import sys, torch

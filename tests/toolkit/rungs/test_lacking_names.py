@@ -10,9 +10,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.errors import LacksName
 from graphdbg.toolkit import torch_private
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.judge import judge
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.torch_private import NAMES
 
 X = torch.randn(4, 3)

@@ -9,10 +9,10 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs import CannotRun, rung
-from graphdbg.toolkit.spec import ReplaySpec
 
 X, W = torch.linspace(-2, 2, 12).reshape(3, 4), torch.linspace(-1, 1, 16).reshape(4, 4)
 INFERENCE = ReplaySpec("inference")

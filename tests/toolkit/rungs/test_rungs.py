@@ -12,12 +12,12 @@ import torch._inductor.inductor_prims  # registers the operators
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.fidelity import watching_compiles
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
+from graphdbg.toolkit.replaying.fidelity import watching_compiles
 from graphdbg.toolkit.rungs import rung
 from graphdbg.toolkit.rungs.inductor import RETRACED, made_by_inductor, needs_decomposing
-from graphdbg.toolkit.spec import ReplaySpec
 
 X = torch.linspace(-2, 2, 64).reshape(8, 8)
 INFERENCE = ReplaySpec("inference")

@@ -15,10 +15,10 @@ pytest.importorskip("triton")
 
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs import rung
-from graphdbg.toolkit.spec import ReplaySpec
 
 BENCH = str(Path(__file__).parents[2] / "bench")
 

@@ -12,7 +12,7 @@ import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation import opened
-from graphdbg.toolkit.replay import How
+from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.stages.asking import judge_stages
 
 PROGRAM = """

@@ -14,10 +14,10 @@ import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation import opened
-from graphdbg.toolkit.replay import How
+from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.stages.asking import judge_stages
 from graphdbg.toolkit.triage.run import triage_run
-from graphdbg.toolkit.verdict import Verdict
+from graphdbg.toolkit.verdicts.verdict import Verdict
 
 PASS = """
 import torch

@@ -9,9 +9,9 @@ import pytest
 
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation import ForkServer
-from graphdbg.toolkit.replay import How
+from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.triage import easing
-from graphdbg.toolkit.verdict import fails
+from graphdbg.toolkit.verdicts.verdict import fails
 
 
 def test_ctrl_c_leaves_the_verdict(recorded: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:

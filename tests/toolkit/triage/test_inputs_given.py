@@ -11,8 +11,8 @@ import torch
 import graphdbg
 from graphdbg.dumps.store import open_run
 from graphdbg.toolkit.isolation import heartbeat
-from graphdbg.toolkit.triage.records import REAL, inputs_given
 from graphdbg.toolkit.triage.run import candidates
+from graphdbg.toolkit.verdicts.ladder_records import REAL, inputs_given
 
 
 def _recorded(folder: Path, policy: str) -> Path:

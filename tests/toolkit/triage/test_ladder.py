@@ -13,21 +13,21 @@ from click.testing import CliRunner
 import graphdbg
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.store import load_graph, open_run
-from graphdbg.toolkit import verdict
 from graphdbg.toolkit.commands import triage as command
 from graphdbg.toolkit.commands.replay import replay
 from graphdbg.toolkit.isolation import ForkServer
-from graphdbg.toolkit.outcome import Outcome, OutputError
-from graphdbg.toolkit.replay import How
+from graphdbg.toolkit.replaying.replay import How
 from graphdbg.toolkit.rungs import NAMES
-from graphdbg.toolkit.signature import Signature
 from graphdbg.toolkit.triage.ladder import Ladder, chosen
 from graphdbg.toolkit.triage.ranking import GraphRow, rank
-from graphdbg.toolkit.triage.records import RungResult, Triage, row_of
 from graphdbg.toolkit.triage.run import triage_run
-from graphdbg.toolkit.triage.words import concluded
-from graphdbg.toolkit.verdict import OK
-from graphdbg.toolkit.verdict_words import word
+from graphdbg.toolkit.verdicts import verdict
+from graphdbg.toolkit.verdicts.ladder_records import RungResult, Triage, row_of
+from graphdbg.toolkit.verdicts.ladder_words import concluded
+from graphdbg.toolkit.verdicts.outcome import Outcome, OutputError
+from graphdbg.toolkit.verdicts.signature import Signature
+from graphdbg.toolkit.verdicts.verdict import OK
+from graphdbg.toolkit.verdicts.words import word
 
 WRONG = verdict.judged(Signature("accuracy", "compare", size=0.03), "inductor")
 CLIMBED = ["eager", "debug_nop", "decomposed", "inductor_nofuse", "inductor"]

@@ -25,7 +25,7 @@ from graphdbg.toolkit.isolation import ForkServer
 from graphdbg.toolkit.node_values import reading
 from graphdbg.toolkit.node_values.seen import ValuesSeen
 from graphdbg.toolkit.node_values.words import relation
-from graphdbg.toolkit.signature import Signature
+from graphdbg.toolkit.verdicts.signature import Signature
 
 X, W = torch.linspace(-2, 2, 32).reshape(4, 8), torch.linspace(-1, 1, 64).reshape(8, 8)
 

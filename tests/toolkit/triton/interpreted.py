@@ -14,10 +14,10 @@ from torch._inductor.decomposition import select_decomp_table
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
-from graphdbg.toolkit.eager import clone_inputs, draw_like_kernels, has_kernel_draws
-from graphdbg.toolkit.rungs.entries import shared_fakes
+from graphdbg.toolkit.live.eager import clone_inputs, draw_like_kernels, has_kernel_draws
+from graphdbg.toolkit.live.entries import shared_fakes
+from graphdbg.toolkit.live.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.rungs.triton_interpret import TritonInterpret
-from graphdbg.toolkit.spec import ReplaySpec, no_caches
 from graphdbg.toolkit.triton.interpreting.session import Interpretation, Launch, Observer
 
 

@@ -17,7 +17,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.decomposition import select_decomp_table
 
-from graphdbg.toolkit.spec import ReplaySpec
+from graphdbg.toolkit.live.spec import ReplaySpec
 
 Graph = tuple[fx.GraphModule, list[Any], ReplaySpec]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphdbg.toolkit.case import Live
+from graphdbg.toolkit.live.case import Live
 
 pytest.importorskip("triton")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphdbg.toolkit.case import Live
+from graphdbg.toolkit.live.case import Live
 
 pytest.importorskip("triton")
 

@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 
 from torch.nn.functional import scaled_dot_product_attention
 
-from graphdbg.toolkit.gpu_only import KERNELS
+from graphdbg.toolkit.live.gpu_only import KERNELS
 from graphdbg.toolkit.rungs import CannotRun
 from graphdbg.toolkit.triton.interpreting.on_cpu import called
 

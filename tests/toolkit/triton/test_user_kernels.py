@@ -14,11 +14,11 @@ import triton.language as tl
 
 from graphdbg.dumps import live, trust
 from graphdbg.dumps.schema import GraphRecord
-from graphdbg.toolkit import gpu_only
-from graphdbg.toolkit.case import Live
-from graphdbg.toolkit.judge import judge
+from graphdbg.toolkit.judging.judge import judge
+from graphdbg.toolkit.live import gpu_only
+from graphdbg.toolkit.live.case import Live
+from graphdbg.toolkit.live.spec import ReplaySpec
 from graphdbg.toolkit.rungs import rung
-from graphdbg.toolkit.spec import ReplaySpec
 from graphdbg.toolkit.triton.user_kernels import interpreting
 
 

@@ -30,7 +30,7 @@ import torch
 from ....dumps.errors import UsageError
 from ....dumps.schema import InputRecord
 from ... import torch_private as t
-from ...unseen import alone, seen, unseen
+from ...torch_private.unseen import alone, seen, unseen
 from .contexts import enable
 from .passes import CaptureRecord, PassReport, watched
 from .places import BackwardNames, Calls, TapePlaces, agrees, forward_of, roots_of, shape_of, walk

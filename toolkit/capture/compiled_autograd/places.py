@@ -31,7 +31,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from ....dumps.schema import InputRecord
 from ....dumps.torchside.values import storage_key
 from ... import torch_private as t
-from ...unseen import at_work
+from ...torch_private.unseen import at_work
 
 _OURS = str(Path(__file__).parent)
 _BETWEEN = tuple(

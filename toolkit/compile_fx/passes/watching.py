@@ -27,7 +27,7 @@ from ....dumps.errors import UsageError
 from ....dumps.walk import user_frame
 from ... import torch_private as t
 from ...blame.switching import pattern_name
-from ...spec import setting
+from ...live.spec import setting
 from ...torch_private.replacing import Function, Hooks, Replacement
 from . import Matched, PassReport
 from .names import REWRITING, known, same_pattern

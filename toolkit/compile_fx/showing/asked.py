@@ -17,9 +17,9 @@ from pathlib import Path
 
 from ....dumps.errors import UsageError
 from ....dumps.store import SavedGraph
-from ...next_command import with_flags
-from ...triage.words import address
 from ...triton.targets import CHIPS, DEFAULT, FORMS, target_of
+from ...verdicts.ladder_words import address
+from ...verdicts.next_command import with_flags
 from ..stage import NAMES, STAGES, first_stage, order, reaches
 
 REWRITING = tuple(name for name, stage in STAGES.items() if stage.rewrites)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...isolation import Answer, ForkServer, ask
+from ...kernels.records import CompileFailure, CompileRecord, StageRow
 from .asked import entry_of
-from .records import CompileFailure, CompileRecord, StageRow
 
 if TYPE_CHECKING:
     from ....dumps.store import SavedGraph

@@ -21,12 +21,13 @@ import torch
 from ....dumps import live
 from ....dumps.errors import EnvironmentLackError, GraphdbgError
 from ....dumps.store import SavedGraph, load_graph
-from ... import gpu_only
-from ...case import Case, Live, follow_saved
-from ...eager import copy_graph
 from ...isolation.child import failure_of, is_memory_error, mark
-from ...rungs.entries import mode_of, patterns_without_device, shared_fakes
-from ...spec import FULL_STAGES, ReplaySpec, in_force, settings
+from ...kernels.records import MISSING_DEVICE, CompileFailure
+from ...live import gpu_only
+from ...live.case import Case, Live, follow_saved
+from ...live.eager import copy_graph
+from ...live.entries import mode_of, patterns_without_device, shared_fakes
+from ...live.spec import FULL_STAGES, ReplaySpec, in_force, settings
 from ...triton.emission import architecture, triton_sources
 from ...triton.needs import require_triton
 from ...triton.retarget import put, retargeted
@@ -40,7 +41,6 @@ from ..stage import Stage
 from ..telling import Teller, tell
 from ..work import Work
 from .asking import Request
-from .records import MISSING_DEVICE, CompileFailure
 
 _NO_DEVICE = (
     "not compiled with CUDA",

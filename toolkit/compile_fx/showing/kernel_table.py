@@ -15,7 +15,7 @@ from pathlib import Path
 from ....dumps.amounts import count_text, size_text
 from ....dumps.tables import Column, render
 from ....dumps.wording import counted
-from .records import BufferRow, CompiledRow, CompileRecord, KernelRow, PartRow
+from ...kernels.records import BufferRow, CompiledRow, CompileRecord, KernelRow, PartRow
 
 MOST_ROWS = 40
 """On a terminal."""

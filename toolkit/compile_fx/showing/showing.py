@@ -23,14 +23,14 @@ from ....dumps.output import emit, say
 from ....dumps.tables import on_terminal, plain
 from ....dumps.wording import counted
 from ...isolation import opened
-from ...next_command import with_flags
-from ...triage.words import address
+from ...kernels.records import MISSING_DEVICE, CompileRecord, PartRow, StageRow
+from ...verdicts.ladder_words import address
+from ...verdicts.next_command import with_flags
 from ..stage import NAMES, order, reaches
 from . import asking
 from .asked import entry_of, not_run_after, sibling
 from .asking import DEATH, INTERRUPTED
 from .kernel_table import buffer_table, compiled_table, failed_kernels, forms_of, kernel_table, named, notes_of
-from .records import MISSING_DEVICE, CompileRecord, PartRow, StageRow
 from .stage_rows import StageRows, difference_data, difference_text, differences
 
 if TYPE_CHECKING:

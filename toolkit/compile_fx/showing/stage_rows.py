@@ -25,7 +25,7 @@ from ....dumps.diff.view import details, verdict_text
 from ....dumps.schema import GraphRecord
 from ....dumps.tables import plain
 from ....dumps.wording import counted
-from .records import Amount, CompileRecord, PassRow, StageRow
+from ...kernels.records import Amount, CompileRecord, PassRow, StageRow
 
 _WIDTHS = (10, 12, 13, 13, 10)
 _MOST_OPERATORS = 6

@@ -17,8 +17,8 @@ import torch
 
 from ....dumps.wording import counted
 from ... import torch_private as t
+from ...rungs.cpp_library import shared_standard_library
 from .. import logs
-from ..cpp_library import shared_standard_library
 from ..pipeline import Pipeline
 from ..work import Work
 

@@ -26,10 +26,10 @@ import torch
 from ....dumps import held, live
 from ....dumps.schema import GraphRecord, InputRecord, InputsRecord
 from ....dumps.torchside.observed import snapshot, statistics
-from ...unseen import seen, unseen
+from ...live.state import ambient, generators, is_fake, undisturbed
+from ...torch_private.unseen import seen, unseen
 from ..flight import Graph, told
 from ..hold import told as one_line
-from ..live_torch import ambient, generators, is_fake, undisturbed
 from ..observe import inputs_only, instead_of
 from . import rings
 from .evidence import Allowance, Seen

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ....dumps.wording import counted
-from ...eager import GraphRunError, clone_inputs
+from ...live.eager import GraphRunError, clone_inputs
 from ..interpreting.memory import Access, AccessWatch
 from ..interpreting.on_cpu import running
 from ..interpreting.session import Interpretation, Launch, Observer

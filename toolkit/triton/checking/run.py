@@ -18,18 +18,18 @@ import torch
 from torch import fx
 
 from ....dumps.wording import counted
-from ...case import Live
-from ...eager import clone_inputs, copy_graph
-from ...execution import execute
-from ...judge import judge
-from ...missing import missing
-from ...outcome import Outcome
-from ...rungs.base import Compiled
-from ...rungs.entries import shared_fakes
+from ...judging.judge import judge
+from ...judging.missing import missing
+from ...live.case import Live
+from ...live.eager import clone_inputs, copy_graph
+from ...live.entries import shared_fakes
+from ...live.execution import execute
+from ...live.rung import Compiled
+from ...live.spec import ReplaySpec, in_force, no_caches, settings
 from ...rungs.triton_interpret import TritonInterpret
-from ...signature import from_exception
-from ...spec import ReplaySpec, in_force, no_caches, settings
-from ...verdict import WHOLE, judged, skipped
+from ...verdicts.outcome import Outcome
+from ...verdicts.signature import from_exception
+from ...verdicts.verdict import WHOLE, judged, skipped
 from ..interpreting.builder import Builder
 from ..interpreting.session import Interpretation
 from .building import checking_builder

@@ -18,10 +18,10 @@ from ....dumps.errors import UsageError
 from ....dumps.output import emit, say
 from ....dumps.wording import counted
 from ...isolation import ForkServer, ask, opened
-from ...next_command import with_flags
-from ...signature import how_ended
-from ...triage.words import address
-from ...verdict_words import first_line
+from ...verdicts.ladder_words import address
+from ...verdicts.next_command import with_flags
+from ...verdicts.signature import how_ended
+from ...verdicts.words import first_line
 from ..needs import require_interpreter
 from .findings import Checked, KernelFault
 
@@ -103,8 +103,8 @@ def check(
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
     """What the child does."""
-    from ...case import Case
     from ...isolation.child import mark
+    from ...live.case import Case
     from ..needs import require_interpreter
 
     mark("load")

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from ....dumps.wording import counted
-from ...eager import clone_inputs
+from ...live.eager import clone_inputs
 from ..interpreting.memory import Access, AccessWatch, Zone
 from ..interpreting.rounding import not_finite
 from ..interpreting.session import Launch, Observer

@@ -19,7 +19,7 @@ from torch import fx
 
 from ....dumps.walk import user_frame
 from ...compile_fx.kernels_watch import kernels_heard
-from ...eager import clone_inputs, is_uninitialised, run_graph
+from ...live.eager import clone_inputs, is_uninitialised, run_graph
 from .. import pretended
 from ..interpreting.on_cpu import devices_on_cpu
 from ..interpreting.session import Launch

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...rungs.base import CannotRun
+from ...live.rung import CannotRun
 
 _ONE = re.compile(r"\s*([a-z0-9_.]+)\s+\$0((?:\s*,\s*\$\d+)*)\s*;?\s*")
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import triton.language as tl
 
-from ... import philox
+from ...live import philox
 from ...torch_private import all_replaced, triton_helpers
 from ._triton import Handle
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import triton.language as tl
 
-from ...rungs.base import CannotRun
+from ...live.rung import CannotRun
 from ._triton import Handle, implicit, numpy_type, type_of
 from .builder import BUILDER, alone
 from .cooperating import MARK, Programs

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...rungs.base import CannotRun
+from ...live.rung import CannotRun
 
 Function = Callable[..., Any]
 

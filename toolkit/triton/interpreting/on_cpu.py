@@ -3,7 +3,7 @@
 
 Allocation functions give CPU tensors; device guards and streams do nothing; operators that are told `device=cuda` make
 their result on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of
-failing. Library calls that only a GPU has are those of `toolkit.gpu_only`; one that is missing there is refused by its
+failing. Library calls that only a GPU has are those of `toolkit.live.gpu_only`; one that is missing there is refused by its
 name.
 
 >>> with answers(session):
@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
-from ... import gpu_only
 from ... import torch_private as t
-from ...rungs.base import CannotRun
+from ...live import gpu_only
+from ...live.rung import CannotRun
 from ...torch_private import all_replaced
 from .. import pretended
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ....dumps.wording import counted
-from ...rungs.base import CannotRun
+from ...live.rung import CannotRun
 from .. import pretended
 from ..loading import loaded
 from .memory import AccessWatch, KernelMistake, Memory

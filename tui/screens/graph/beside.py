@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary
 from ....dumps import atomic
 from ....dumps.browse.near import HOPS
 from ....dumps.browse.partner import Partner
-from ....dumps.browse.roles import known_names
 from ....dumps.browse.sheet import Sheet, text
 from ....dumps.errors import EnvironmentLackError, UsageError
+from ....dumps.roles import known_names
 from ....dumps.walk import Frame
 from ...clipboard import keep
 from ...jobs import Job

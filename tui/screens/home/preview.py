@@ -18,18 +18,18 @@ from pathlib import Path
 from rich.text import Text
 
 from ....dumps.browse.listing import GRAPHS, ListingLine
-from ....dumps.compiles import of_rows
 from ....dumps.errors import GraphdbgError
 from ....dumps.index import ListedGraph
 from ....dumps.journal import IN_FLIGHT
 from ....dumps.opening import opened
 from ....dumps.tables import plain
 from ....dumps.walk import Frame, calls
+from ....dumps.why.compiles import of_rows
 from ....dumps.why.text import of_compile
 from ....dumps.wording import counted
 from ....minifier.options import MinifyOptions
-from ....toolkit import verdict_words
 from ....toolkit.rungs import NAMES
+from ....toolkit.verdicts import words
 from ...job_files import ERR_FILE
 from ...verdicts import Judged
 from .overview import Overview
@@ -85,11 +85,11 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> li
 
 def _verdict(found: Judged) -> list[Text]:
     """The last verdict, with when it was asked for."""
-    style = {"bad": "bold red", "ok": "green", "doubt": "yellow"}.get(verdict_words.tone(found.record), "")
+    style = {"bad": "bold red", "ok": "green", "doubt": "yellow"}.get(words.tone(found.record), "")
     when = time.strftime(
         "%H:%M" if time.time() - found.started < 86400 else "%d %b %H:%M", time.localtime(found.started)
     )
-    first = verdict_words.first_line(found.record)
+    first = words.first_line(found.record)
     texts = [Text(f"verdict of {when}: ", "bold").append(plain(first), style)]
     said = found.record.reason.strip()
     if said and said not in first:

@@ -16,7 +16,7 @@ from textual.widgets import Static
 from ....dumps.errors import UsageError
 from ....dumps.tables import plain
 from ....dumps.wording import counted
-from ....toolkit.occupied import occupied
+from ....toolkit.replaying.occupied import occupied
 from ....toolkit.rungs import NAMES
 from ...here import Here
 from ...room import ViewsRoom

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from graphdbg.dumps.browse import columns as all_columns
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.toolkit.node_values.seen import ValuesSeen
-from graphdbg.toolkit.verdict import OK, Where, fails
+from graphdbg.toolkit.verdicts.verdict import OK, Where, fails
 from graphdbg.tui import job_files
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here

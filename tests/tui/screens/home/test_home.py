@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from textual.pilot import Pilot
 
 from graphdbg.dumps.browse.listing import ListingLine, filtered
-from graphdbg.toolkit.verdict import Where, fails
+from graphdbg.toolkit.verdicts.verdict import Where, fails
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.job_files import look, new_folder

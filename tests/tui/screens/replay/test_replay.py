@@ -17,10 +17,10 @@ from torch import fx
 
 from graphdbg.dumps.live import save_graph
 from graphdbg.toolkit.node_values.seen import ValuesSeen
-from graphdbg.toolkit.signature import Signature
-from graphdbg.toolkit.triage.records import RungResult
 from graphdbg.toolkit.triage.seen import LadderSeen
-from graphdbg.toolkit.verdict import Where, fails, judged, skipped
+from graphdbg.toolkit.verdicts.ladder_records import RungResult
+from graphdbg.toolkit.verdicts.signature import Signature
+from graphdbg.toolkit.verdicts.verdict import Where, fails, judged, skipped
 from graphdbg.tui.app import Workbench
 from graphdbg.tui.here import Here
 from graphdbg.tui.screens.graph.room import GraphRoom

@@ -1,0 +1,168 @@
+"""The archive itself: a zip with one folder in it, which is a run. Same contents, same bytes: fixed dates, order and
+permissions.
+
+Writing must not follow links, must not overwrite, and shows nothing under its name before it is whole and searched.
+Where an archive stands in the place of a run's folder (`graphdbg ls bug.zip`), it is unpacked into a temporary folder,
+which goes when this process ends: by names that cannot leave the folder, and no more than a limit; nothing of the
+archive is run.
+
+>>> write_searched(Path("bug.zip"), partial(zip_folder, Path("/tmp/x/bug")), lambda path: [])
+[]
+>>> folder_of(Path("bug.zip/0_0/forward"))
+PosixPath('/tmp/graphdbg-zip-x1y2/bug/0_0/forward')
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from . import temporary
+from .amounts import size_text
+from .atomic import cannot_write, temporary_beside
+from .errors import EnvironmentLackError, UnreadableError, UsageError
+from .graph_folder import RUN_FILE
+from .opening import opened
+from .shared import LIST_FILE
+from .wording import counted
+
+_DATE = (1980, 1, 1, 0, 0, 0)
+_COMPRESSED = (".gz",)
+
+T = TypeVar("T")
+
+
+def write_searched(out: Path, write: Callable[[Path], object], look: Callable[[Path], T]) -> T:
+    """Has a new file written; returns what `look` says of it before it gets its name.
+
+    Raises UsageError when `out` exists, EnvironmentLackError when the disk refuses.
+    """
+    temporary = temporary_beside(out)
+    try:
+        try:
+            write(temporary)
+            found = look(temporary)
+            _name(temporary, out)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except FileExistsError as error:
+        raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o") from error
+    except OSError as error:
+        raise cannot_write(out, error) from error
+    return found
+
+
+def zip_folder(folder: Path, out: Path) -> None:
+    """Zips a folder under its own name; the writer's lists of equal files stay out."""
+    with zipfile.ZipFile(out, "x") as archive:
+        for path in _files(folder):
+            item = zipfile.ZipInfo(path.relative_to(folder.parent).as_posix(), _DATE)
+            item.external_attr = 0o644 << 16
+            item.create_system = 3
+            item.compress_type = zipfile.ZIP_STORED if path.name.endswith(_COMPRESSED) else zipfile.ZIP_DEFLATED
+            with path.open("rb") as source, archive.open(item, "w", force_zip64=True) as target:
+                while piece := source.read(1 << 20):
+                    target.write(piece)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(parent) / name for name in sorted(names) if name != LIST_FILE)
+
+
+def _name(temporary: Path, out: Path) -> None:
+    """Gives the finished file its name unless somebody has it: FileExistsError."""
+    try:
+        os.link(temporary, out)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if out.exists():
+            raise FileExistsError(out) from None
+        temporary.rename(out)
+
+
+SUFFIX = ".zip"
+FREELY_BYTES = 256 << 20
+MOST_TIMES = 128
+"""What an archive may unpack to: so much, or so many times its own size, and never more than a half of the room on the
+disk."""
+
+MOST_FILES = 500_000
+
+_OF_NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EFBIG)
+"""Errors that its own names cause."""
+
+
+def folder_of(path: Path) -> Path:
+    """The same place inside the unpacked archive where `path` leads into one, else `path` itself.
+
+    Raises UnreadableError for an archive that is damaged, too large or no run, EnvironmentLackError when the disk
+    refuses.
+    """
+    for archive in (path, *path.parents):
+        if archive.is_file() and (archive.suffix == SUFFIX or zipfile.is_zipfile(archive)):
+            return _unpacked(archive.absolute()) / path.relative_to(archive)
+    return path
+
+
+@cache
+def _unpacked(archive: Path) -> Path:
+    what = f"cannot open {archive}"
+    try:
+        with opened(archive, named=True) as packed, zipfile.ZipFile(packed) as source:
+            items = [item for item in source.infolist() if not item.is_dir()]
+            roots = {_plain(item.filename, what)[0] for item in items}
+            root = min(roots, default="")
+            if len(roots) != 1 or f"{root}/{RUN_FILE}" not in source.namelist():
+                why = f"it is no single folder with a {RUN_FILE} in it"
+                raise UnreadableError(what, why, "unzip it and name the folder of the run")
+            _refuse_large(what, items, archive.stat().st_size)
+            size = sum(item.file_size for item in items)
+            folder = temporary.make("graphdbg-zip-")
+            room = shutil.disk_usage(folder).free // 2
+            if size > room:
+                why = f"it unpacks to {size_text(size)}, and a half of the room in {folder.parent} is {size_text(room)}"
+                raise EnvironmentLackError(what, why, "set TMPDIR to a larger place")
+            for item in items:
+                target = folder.joinpath(*_plain(item.filename, what))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with source.open(item) as data, target.open("xb") as file:
+                    shutil.copyfileobj(data, file)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise UnreadableError(what, str(error)) from error
+    except OSError as error:
+        kind = UnreadableError if error.errno in _OF_NAMES else EnvironmentLackError
+        raise kind(what, error.strerror or str(error)) from error
+    return folder / root
+
+
+def _refuse_large(what: str, items: Sequence[zipfile.ZipInfo], packed_bytes: int) -> None:
+    """By what its list of contents says, which holds: of no member more is unpacked than it says there."""
+    size, files = sum(item.file_size for item in items), len(items)
+    if size > (most := max(FREELY_BYTES, MOST_TIMES * packed_bytes)):
+        why = (
+            f"its {size_text(packed_bytes)} unpack to {size_text(size)}, and {size_text(most)} at most are "
+            "unpacked here"
+        )
+        raise UnreadableError(what, why, "unzip it and name the folder of the run if that is right")
+    if any(item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for item in items):
+        raise UnreadableError(what, "it is compressed in a way that `graphdbg pack` does not use", "unzip it by hand")
+    if files > MOST_FILES:
+        raise UnreadableError(what, f"it holds {counted(files, 'file')}, and {MOST_FILES} at most are unpacked here")
+
+
+def _plain(name: str, what: str) -> tuple[str, ...]:
+    """The parts of a member's name, at least a folder and a file; refuses what could lead out of the folder."""
+    parts = PurePosixPath(name).parts
+    if len(parts) < 2 or any(part in ("..", "/", "") or "\\" in part or "\0" in part for part in parts):
+        raise UnreadableError(what, f"{name[:80]!r} does not lie in the one folder of a run", "unzip it by hand")
+    return parts

@@ -1,0 +1,73 @@
+"""What lies around a node: modules by their paths, or the user's lines, as levels from the outermost to the innermost.
+
+>>> module_path("L['self']._modules['blocks']._modules['0']._parameters['weight']")
+'blocks.0.weight'
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .tables import plain
+from .walk import TORCH_FILE, calls
+
+_ROOT = re.compile(r"^[LG]\['[^']*'\]\.?")
+_KEYED = re.compile(r"\['?([\w.@-]+)'?\]")
+_WRAPPED = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
+
+
+class Level(NamedTuple):
+    """One frame around a node: a module by its path and class, or a line of the user's code that called it."""
+
+    path: str
+    kind: str = ""
+
+
+Path = tuple[Level, ...]
+"""The levels around a node, the outermost first."""
+
+
+def module_path(text: str) -> str:
+    """The path of a module or parameter as people write it: "blocks.0.up.weight"; "" for the root module itself."""
+    path = _ROOT.sub("", text)
+    for container in ("_modules", "_parameters", "_buffers"):
+        path = re.sub(rf"(?:^|\.){container}(?=\[|\.|$)", "", path)
+    return _WRAPPED.sub("", _KEYED.sub(r".\1", path).strip(".")).strip(".")
+
+
+def input_source(text: str, role: str) -> str:
+    """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of what is handed
+    in."""
+    if role in ("parameter", "buffer") and (path := module_path(text)):
+        return path
+    return re.sub(r"^[LG]\['([^']*)'\]", r"\1", re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", text))
+
+
+def levels(text: str) -> Path:
+    """The modules around a node, from a record's text of one "path: class" a line. The root module is left out; what
+    does not look like a module path stays as it is."""
+    found: list[Level] = []
+    for line in text.splitlines():
+        path, _, kind = line.partition(": ")
+        path = plain(module_path(path))
+        if path and (not found or found[-1].path != path):
+            found.append(Level(path, plain(kind.rpartition(".")[2])))
+    return tuple(found)
+
+
+def frames_of(stack: str) -> Path:
+    """The user's lines around a node, from its stack."""
+    found = (frame for frame in calls(stack) if not TORCH_FILE.search(frame.file))
+    return tuple(Level(plain(frame.where), plain(frame.function and f"in {frame.function}")) for frame in found)
+
+
+def common(paths: list[Path]) -> Path:
+    """The levels that all of them begin with."""
+    if not paths:
+        return ()
+    first, last = min(paths), max(paths)
+    same = 0
+    while same < min(len(first), len(last)) and first[same] == last[same]:
+        same += 1
+    return first[:same]

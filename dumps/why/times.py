@@ -1,0 +1,186 @@
+"""Where the time of a run went: each compile by phase, with its cause, cache and graph breaks, from the journals;
+beside it what one execution takes in the steady state, where that was measured (`triage RUN --symptom slow`). Imports
+no torch.
+
+>>> [one.inductor_s for one in of_run(open_run("myrun"))]
+[15.7]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+from .. import journal
+from ..graph_folder import JOURNAL_FILE
+from ..index import ListedGraph, Process
+from ..kept import put, taken
+from ..store import Run
+from ..tables import Column, on_terminal, one_line, render
+
+FILE = "steady.json"
+Steady = tuple[float, float]
+"""Seconds of one execution: compiled, and eager."""
+Span = tuple[str, float, float]
+"""A phase of a compile, from when to when, in seconds since 1970."""
+_PHASES = {"dynamo": "aot", "forward": "inductor", "inference": "inductor", "backward": "backward"}
+"""Stage -> the phase that its graph is compiled in."""
+
+
+class CompileTime(msgspec.Struct):
+    """One compile of a function. `id`: the graph that Dynamo made; `cause`: why it was compiled; seconds of Dynamo's
+    tracing, AOTAutograd with its passes, Inductor's forward and backward; `cache`: hit, miss, or off while it was
+    recorded; `run_s` and `eager_s`: one execution in the steady state; `spans`: when it was at work (that of Inductor
+    lies within that of AOTAutograd).
+    """
+
+    id: str
+    function: str
+    cause: str
+    dynamo_s: float | None = None
+    aot_s: float | None = None
+    inductor_s: float | None = None
+    backward_s: float | None = None
+    cache: str = ""
+    breaks: int = 0
+    run_s: float | None = None
+    eager_s: float | None = None
+    spans: list[Span] = []
+
+    @property
+    def compile_s(self) -> float:
+        """All of them."""
+        return sum(filter(None, (self.dynamo_s, self.aot_s, self.inductor_s, self.backward_s)))
+
+
+def keep_steady(run: Run, found: Mapping[str, Steady]) -> None:
+    """Keeps measured seconds of executions, by the id of Dynamo's graph."""
+    put(FILE, run, found)
+
+
+def of_run(run: Run) -> list[CompileTime]:
+    """The compiles of a run that gave graphs, the longest first."""
+    from .. import why  # late: hardly ever needed
+
+    steady = taken(FILE, run, Steady)
+    found: list[CompileTime] = []
+    told = {process.name: process for process in why.of_run(run).processes}
+    for process in run.processes:
+        rows = [row for row in run.rows if row.process == process.name]
+        moments, caches = _from_journal(process)
+        for function in told[process.name].functions if process.name in told else ():
+            for compiled in function.compiles:
+                ids = {line.id for line in compiled.graphs}
+                mine = [row for row in rows if row.id in ids]
+                outer = next((row for row in mine if row.stage == "dynamo"), None)
+                if outer is None:
+                    continue
+                place = f"{PurePath(function.file).name}:{function.line}"
+                cause = compiled.kind + (f": {compiled.guards[0].text}" if compiled.guards else "")
+                unfinished = outer.lost or outer.status in ("failed", *journal.IN_FLIGHT)
+                cause += (f"; it {'failed' if outer.status == 'failed' else 'did not end'}") if unfinished else ""
+                inner, backward = _seconds(mine, ("forward", "inference")), _seconds(mine, ("backward",))
+                local = outer.local.partition("/")[0]
+                spans = _spans(moments, compiled.began, [row for row in mine if row.local.startswith(f"{local}/")])
+                at = {phase: (start, end) for phase, start, end in spans}
+                tracing = at["dynamo"][1] - at["dynamo"][0] if "dynamo" in at else None
+                within = (
+                    "backward" in at and "aot" in at and at["backward"][0] < at["aot"][1]
+                )  # else it was compiled when it ran
+                others = (inner or 0.0) + (backward or 0.0) * within
+                aot = max(0.0, outer.seconds - others) if outer.seconds is not None else None
+                run_s, eager_s = steady.get(outer.id, (None, None))
+                found.append(
+                    CompileTime(
+                        outer.id,
+                        f"{function.name}, {place}",
+                        cause,
+                        tracing,
+                        aot,
+                        inner,
+                        backward,
+                        caches.get(local, caches[""]),
+                        len(compiled.breaks),
+                        run_s,
+                        eager_s,
+                        spans,
+                    )
+                )
+    return sorted(found, key=lambda one: -one.compile_s)
+
+
+def table(found: Iterable[CompileTime]) -> str:
+    """The compiles as a table."""
+    columns = [
+        Column("id", style="bold"),
+        *(Column(name, right=True) for name in ("dynamo", "aot", "inductor", "backward")),
+        Column("cache"),
+        Column("breaks", right=True),
+        Column("run", right=True),
+        Column("eager", right=True),
+        Column("function", expendable=1),
+        Column("compiled because", fold=True),
+    ]
+    return render(
+        columns,
+        [
+            (
+                one.id,
+                *(_shown(value) for value in (one.dynamo_s, one.aot_s, one.inductor_s, one.backward_s)),
+                one.cache,
+                str(one.breaks or ""),
+                _shown(one.run_s, 1000, " ms"),
+                _shown(one.eager_s, 1000, " ms"),
+                one.function,
+                one_line(one.cause, 160),
+            )
+            for one in found
+        ],
+        terminal=on_terminal(),
+    )
+
+
+def _shown(value: float | None, factor: float = 1.0, unit: str = "") -> str:
+    return "" if value is None else f"{value * factor:.2f}{unit}"
+
+
+def _seconds(rows: Iterable[ListedGraph], stages: tuple[str, ...]) -> float | None:
+    known = [row.seconds for row in rows if row.stage in stages and row.seconds is not None]
+    return sum(known) if known else None
+
+
+_HIDDEN = re.compile(r"(\S+): .* hidden by the (.+) cache$")
+_ENDS = ("compiled", "failed")
+
+
+def _from_journal(process: Process) -> tuple[dict[tuple[str, str], float], dict[str, str]]:
+    """When each graph came to a state first, "" at the end of the journal, and what the caches said, by compile; "" is
+    for all others."""
+    moments: dict[tuple[str, str], float] = {}
+    caches = {"": "off"}
+    for event in journal.read(process.path / JOURNAL_FILE).events:
+        fields: dict[str, Any] = event.fields
+        moments["", ""] = event.time
+        if event.graph is not None:
+            moments.setdefault((event.graph, event.kind), event.time)
+        elif fields.get("hidden") and (hidden := _HIDDEN.match(str(fields.get("message")))):
+            caches[hidden[1].partition("/")[0]] = f"hit ({hidden[2]})"
+        elif fields.get("keep_cache"):
+            caches[""] = "miss"
+    return moments, caches
+
+
+def _spans(moments: Mapping[tuple[str, str], float], began: float, rows: Iterable[ListedGraph]) -> list[Span]:
+    """When each phase was at work; one that never came to an end lasts until that of the journal."""
+    found: list[Span] = []
+    for row in rows:
+        if row.stage == "dynamo" and began and (captured := moments.get((row.local, "captured"))):
+            found.append(("dynamo", began, max(began, captured)))
+        if (phase := _PHASES.get(row.stage)) and (start := moments.get((row.local, "compiling"))):
+            ends = [moments[row.local, kind] for kind in _ENDS if (row.local, kind) in moments]
+            found.append((phase, start, max(start, *(ends or [moments["", ""]]))))
+    return found

@@ -1,0 +1,307 @@
+# pyright: basic
+"""Graphs built from any subset of a graph's atoms (the K-encoding).
+
+Every edge from a dropped node becomes a placeholder that holds the recorded value; the outputs are the original outputs
+among what is kept, and the kept nodes that nothing kept reads. So any subset is a valid graph. Numbers that dropped
+nodes computed are written into the arguments as constants (where sizes are symbols: stay inputs).
+
+>>> values = record_values(gm, inputs)
+>>> atoms = Atoms.of(gm, values)
+>>> module, inputs = build(gm, atoms, values, keep={3, 4})
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+import torch
+from torch import fx
+from torch.fx.node import map_arg
+
+from ..live.eager import attribute, clone_inputs
+from ..live.spec import ReplaySpec
+from ..live.values import Held, Values, leaves, onto, together
+from .atoms import Atoms, binding, fake_of, output_nodes
+from .boundary import CutPlan, Cutting, Handle
+from .spill import load_inputs
+
+__all__ = ["Atoms", "build", "depends_on_tangents", "output_nodes", "until"]
+
+
+def build(
+    gm: fx.GraphModule,
+    atoms: Atoms,
+    values: Values,
+    keep: Collection[int],
+    *,
+    bypass: Collection[int] = (),
+    returned: Collection[int] | None = None,
+    joint: bool = False,
+) -> tuple[fx.GraphModule, list[Any]]:
+    """The graph of the kept atoms and its inputs: original ones as the caller gave them, recorded ones for what was
+    dropped.
+
+    `gm` may be pruned (see `prune`). `bypass`: atoms replaced by an argument of the same kind. `returned`: positions of
+    nodes in the original graph that are returned in place of the original outputs and sinks. `joint`: the graph is a
+    training joint graph, which the partitioner reads by names: inputs that stand for values behind the tangents are
+    named tangents_..., and the outputs of the backward come last. Raises where FX finds the result malformed.
+    """
+    return _Builder(gm, atoms, values, keep, bypass, joint).build(returned)
+
+
+def until(gm: fx.GraphModule, name: str) -> fx.GraphModule:
+    """The graph up to a node, which it returns."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in gm.graph.nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+        copies[node].name = node.name
+        if node.name == name:
+            graph.output((copies[node],))
+            break
+    return fx.GraphModule(gm, graph, class_name="GraphModule")
+
+
+def depends_on_tangents(graph: fx.Graph) -> set[str]:
+    """The names of all nodes of a joint graph that depend on a tangent: its backward."""
+    found: set[str] = set()
+    for node in graph.nodes:
+        tangent = node.op == "placeholder" and "tangents" in node.name
+        if tangent or any(argument.name in found for argument in node.all_input_nodes):
+            found.add(node.name)
+    return found
+
+
+class _Builder:
+    def __init__(
+        self,
+        gm: fx.GraphModule,
+        atoms: Atoms,
+        values: Values,
+        keep: Collection[int],
+        bypass: Collection[int],
+        joint: bool,
+    ) -> None:
+        self.gm, self.atoms, self.values = gm, atoms, values
+        self.order: list[fx.Node] = list(gm.graph.nodes)
+        self.kept = {name for atom in keep for name in atoms.nodes[atom]}
+        self.wanted = {atoms.returns[atom] for atom in keep} - {None}
+        self.kept |= {
+            name for name in self.wanted if name in atoms.carried.numbers and name not in atoms.carried.stands
+        }
+        self.kept |= atoms.carried.needed(self.kept, atoms.order)
+        self.bypassed = {name for atom in bypass for name in atoms.nodes[atom]}
+        self.by_name = {node.name: node for node in self.order}
+        self.behind = depends_on_tangents(gm.graph) if joint else set()
+        self.plan = CutPlan()
+        self.loose: set[str] = set()
+        self.graph = fx.Graph()
+        self.env: dict[Handle, Any] = {}
+
+    def build(self, returned: Collection[int] | None) -> tuple[fx.GraphModule, list[Any]]:
+        """See the module's `build`."""
+        outputs = (
+            self.outputs()
+            if returned is None
+            else [self.by_name[self.atoms.order[position]] for position in sorted(returned)]
+        )
+        outputs.sort(key=lambda node: node.name in self.behind)
+        if returned is not None:
+            self._drop_unread_items(outputs)
+        self.plan = self._cutting().plan(outputs)
+        inputs = self._placeholders()
+        fresh_attributes: dict[str, torch.Tensor] = {}
+        for node in self.order:
+            if node.op == "get_attr" and node.name in self.plan.used:
+                self.env[node.name] = self._copy_node(node)
+                if self.values.written(node.name):
+                    fresh_attributes[str(node.target)] = attribute(self.gm, str(node.target))
+            elif node.name in self.kept:
+                self.env[node.name] = self._copy_node(node)
+        self._output(outputs)
+        module = fx.GraphModule(self.gm, self.graph, class_name="GraphModule")
+        for target, value in fresh_attributes.items():
+            _replace_attribute(module, target, clone_inputs([value])[0])
+        for node in self.graph.nodes:
+            if node.op == "call_module" and any(True for _ in module.get_submodule(str(node.target)).buffers()):
+                _replace_module(module, str(node.target))
+        if self.loose:  # sizes that only a dropped node's data tells are numbers here
+            for node in self.graph.nodes:
+                for key in ("val", "example_value", "unbacked_bindings"):
+                    node.meta.pop(key, None)
+        self.graph.lint()
+        module.meta = dict(self.gm.meta)
+        return module, inputs
+
+    def outputs(self) -> list[fx.Node]:
+        """The original outputs among what is kept, then the kept tensors that nothing kept reads."""
+        original = output_nodes(self.gm.graph)
+        found = {node: None for node in original if node.name in self.kept or node.name in self.wanted}
+        read: set[str] = set()
+        for node in self.order:
+            if node.name in self.kept:
+                read |= {self._source(argument) for argument in node.all_input_nodes}
+        effects = self._cutting().plan([]).effects if self.values.writes else set()
+        for node in self.order:
+            sink = node.name in self.kept and node.name not in read and node.name not in effects
+            if sink and any(True for _ in leaves(self.values.tree(node.name))):
+                found.setdefault(node)
+        return list(found)
+
+    def _cutting(self) -> Cutting:
+        return Cutting(self.gm, self.atoms, self.values, self.kept, self._source)
+
+    def _source(self, node: fx.Node) -> str:
+        """The node that stands in for this one: itself, or what a bypass leads to."""
+        if node.name in self.atoms.carried.stands:
+            return self.atoms.carried.stands[node.name]
+        while node.name in self.bypassed:
+            twins = self.atoms.twins[node.name]
+            alive = [twin for twin in twins if twin in self.kept or twin in self.bypassed]
+            node = self.by_name[(alive or twins)[0]]
+        return node.name
+
+    def _drop_unread_items(self, outputs: list[fx.Node]) -> None:
+        returned = {node.name for node in outputs}
+        for node in reversed(self.order):
+            unread = node.name not in returned and not any(user.name in self.kept for user in node.users)
+            if node.name in self.kept and node.target is operator.getitem and unread:
+                self.kept.discard(node.name)
+
+    def _placeholders(self) -> list[Any]:
+        inputs: list[Any] = []
+        computed = self.atoms.of_node.keys() | self.atoms.carried.names
+        originals = [node for node in self.order if node.op == "placeholder" and node.name not in computed]
+        others = [node for node in originals if node.name not in self.plan.used]
+        added, self.loose = binding(others, self._values_given(originals))
+        self.plan.used |= added
+        there: list[str] = []
+        for node, value in zip(originals, self.values.inputs, strict=True):
+            if node.name in self.plan.used:
+                self.env[node.name] = self._copy_node(node)
+                inputs.append(value)
+                there.append(node.name)
+        inputs = load_inputs(inputs)
+        if any(self.values.written(name) for name in there):
+            inputs = clone_inputs(inputs)
+        tensors = self._load(dict(zip(there, inputs, strict=True)))
+        rank = {name: position for position, name in enumerate(self.atoms.order)}
+        for name, version in sorted(self.plan.cut, key=lambda key: (rank[key[0]], key[1])):
+            label = name if version == self.values.produced[name] else f"{name}_v{version}"
+            if name in self.behind and "tangents" not in label:
+                label = f"tangents_{label}"
+            made = (name, version)
+            node = self.by_name[name]
+            self.env[made] = self._input(self.values.tree(*made), label, node, fake_of(node), inputs, tensors)
+        return inputs
+
+    def _values_given(self, originals: list[fx.Node]) -> list[Any]:
+        """The fake values of all that comes in."""
+        used = [node for node in originals if node.name in self.plan.used]
+        return [fake_of(node) for node in (*used, *(self.by_name[name] for name, _ in self.plan.cut))]
+
+    def _load(self, inputs: dict[str, Any]) -> dict[int, torch.Tensor]:
+        """The recorded tensors that the plan names, by the id of their record; views of one memory share it."""
+        tensors: dict[int, torch.Tensor] = {}
+        for memory in self.plan.memories:
+            owner = next((inputs[name] for name in memory.inputs if isinstance(inputs.get(name), torch.Tensor)), None)
+            views = list({id(held): held for held in memory.held}.values())
+            loaded = together(views) if owner is None else [onto(held, owner) for held in views]
+            for held, tensor in zip(views, loaded, strict=True):
+                # A leaf that requires grad cannot be written to in place.
+                tensors[id(held)] = tensor.detach() if memory.written and held.requires_grad else tensor
+            if memory.written and owner is None and len(views) == 1:
+                [held] = views
+                tensors[id(held)] = clone_inputs([tensors[id(held)]])[0]
+        return tensors
+
+    def _input(
+        self, tree: Any, label: str, node: fx.Node, fake: Any, inputs: list[Any], tensors: dict[int, torch.Tensor]
+    ) -> Any:
+        if isinstance(tree, Held):
+            placeholder = self.graph.placeholder(label)
+            placeholder.meta = {key: node.meta[key] for key in KEPT_META if key in node.meta}
+            if isinstance(fake, torch.Tensor):
+                placeholder.meta |= {key: fake for key in ("val", "example_value") if key in node.meta}
+            inputs.append(tensors[id(tree)] if id(tree) in tensors else tree.load())
+            return placeholder
+        if isinstance(tree, (list, tuple)):
+            fakes = fake if isinstance(fake, (list, tuple)) and len(fake) == len(tree) else [None] * len(tree)
+            parts = [self._input(part, f"{label}_{i}", node, fakes[i], inputs, tensors) for i, part in enumerate(tree)]
+            return parts if isinstance(tree, list) else tuple(parts)
+        return tree
+
+    def _copy_node(self, node: fx.Node) -> fx.Node:
+        def argument(other: fx.Node) -> Any:
+            return self.env[self.plan.reads[node.name, other.name]]
+
+        new = self.graph.create_node(
+            node.op, node.target, map_arg(node.args, argument), map_arg(node.kwargs, argument), node.name, node.type
+        )
+        new.meta = copy.copy(node.meta)
+        return new
+
+    def _output(self, outputs: list[fx.Node]) -> None:
+        original = next(node for node in reversed(self.order) if node.op == "output")
+        results = [self.env[self.plan.reads["output", node.name]] for node in outputs]
+        new = self.graph.output(tuple(results))
+        new.meta = {key: value for key, value in original.meta.items() if key not in POSITIONAL_META}
+        if "user_visible_output_idxs" in original.meta:
+            new.meta["user_visible_output_idxs"] = list(range(len(results)))
+
+
+KEPT_META = ("stack_trace", "nn_module_stack", "seq_nr", "original_aten", "from_node")
+POSITIONAL_META = ("user_visible_output_idxs", "original_output_strides", "desc", "val", "example_value", "tensor_meta")
+"""Metadata of the output node that counts outputs: the partitioner drops those beyond the end of `desc`."""
+
+
+def _replace_attribute(gm: torch.nn.Module, target: str, value: torch.Tensor) -> None:
+    path, _, name = target.rpartition(".")
+    owner = gm.get_submodule(path)
+    setattr(
+        owner, name, torch.nn.Parameter(value.detach(), value.requires_grad) if name in owner._parameters else value
+    )
+
+
+def _replace_module(gm: torch.nn.Module, target: str) -> None:
+    path, _, name = target.rpartition(".")
+    owner = gm.get_submodule(path)
+    owner._modules[name] = copy.deepcopy(owner._modules[name])
+
+
+INPUT_INDICES = ("static_input_idxs", "bw_donated_idxs", "static_lifetime_input_indices", "mutated_input_indices")
+OUTPUT_COUNTS = ("num_fwd_outputs", "num_orig_model_outputs", "num_mutated_inp_runtime_indices")
+
+
+def candidate_spec(spec: ReplaySpec, before: Sequence[str], module: fx.GraphModule) -> ReplaySpec:
+    """The spec of `module`, part of a graph whose spec is given and whose placeholders were named `before`: all that is
+    positional in it is counted anew."""
+    now = {node.name: position for position, node in enumerate(_placeholders(module))}
+    kwargs: dict[str, Any] = dict(spec.compile_kwargs)
+    for name in INPUT_INDICES:
+        if isinstance(kwargs.get(name), list):
+            indices: list[int] = kwargs[name]
+            named = [before[index] for index in indices if index < len(before)]
+            kwargs[name] = [now[it] for it in named if it in now]
+    if not spec.training_joint:
+        return msgspec.structs.replace(spec, compile_kwargs=kwargs)
+    behind = depends_on_tangents(module.graph)
+    returned = [node.name for node in output_nodes(module.graph)]
+    backward = sum(name in behind for name in returned)
+    for name in OUTPUT_COUNTS:
+        kwargs.pop(name, None)
+    if not backward:
+        # Nothing is left of the backward: the partitioner would have nothing to do.
+        return msgspec.structs.replace(
+            spec, stage="inference" if spec.stage == "joint" else spec.stage, compile_kwargs=kwargs
+        )
+    kwargs["num_fwd_outputs"] = kwargs["num_orig_model_outputs"] = len(returned) - backward
+    return msgspec.structs.replace(spec, compile_kwargs=kwargs)
+
+
+def _placeholders(module: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in module.graph.nodes if node.op == "placeholder"]

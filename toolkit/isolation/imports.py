@@ -1,0 +1,205 @@
+"""Imports the modules that a user names with `--import`, in the child that replays a graph: they register ops, or
+change torch. `--trust` is handed on as one more of them.
+
+Must not import what a dump says, only what the user asked for.
+
+>>> import_modules(["my_ops"])
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import itertools
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from ...dumps.errors import UsageError
+from ...dumps.output import say
+
+if TYPE_CHECKING:
+    from ...dumps.store import Run, SavedGraph
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Imports them in order, a path as a file, and lets Inductor look again at tables of its own that they may have
+    changed. Raises UsageError with the file and the line for what cannot be imported, whatever it raises."""
+    for name in names:
+        try:
+            _import(name)
+        except (Exception, SystemExit) as error:
+            where = _place(error)
+            why = f"{type(error).__name__}: {error}" + (f" ({where})" if where and where not in str(error) else "")
+            fix = "correct it, or give the module that registers the ops"
+            raise UsageError(f"cannot import {shown(name)}", why, fix) from error
+    if names:
+        from .warming import forget_copied_tables
+
+        forget_copied_tables()
+
+
+def _import(name: str) -> ModuleType:
+    if not _is_path(name):
+        return importlib.import_module(name)
+    path = Path(name)
+    found = importlib.util.spec_from_file_location(path.stem, path)
+    if found is None or found.loader is None:
+        raise ImportError(f"{name} is no Python file")
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # it may import its neighbours
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def _place(error: BaseException) -> str:
+    """Where an import failed: the line of a syntax error, else the innermost line that is not of Python's own
+    machinery."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}:{error.lineno}"
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if "importlib" not in one.filename]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames[-1].filename != __file__ else ""
+
+
+def checked(names: Sequence[str], target: str = "") -> tuple[str, ...]:
+    """The modules that were asked for, as they are handed on: a path is made absolute; the script of the run that
+    `target` names is not imported, which would run it again, but gives its definitions as recorded.
+
+    Reads files and imports nothing. Raises UsageError for what is not there, and for a file that is no Python.
+    """
+    found: list[str] = []
+    for name in names:
+        path = name if name == TRUST else file_of(name)
+        if name != TRUST and path and path.endswith(".py"):
+            text = _parsed(name, path)
+            if target and _is_script(path, text, target):
+                say(
+                    f"{shown(name)} is the script of this run: its definitions are run as recorded "
+                    "(--trust), not the script"
+                )
+                name = TRUST
+        found.append(str(Path(path).absolute()) if _is_path(name) else name)
+    return tuple(dict.fromkeys(found))
+
+
+def file_of(name: str) -> str:
+    """The file of a module that is not imported for it; "" for one without a file. Raises UsageError where there is
+    none."""
+    if _is_path(name):
+        if not Path(name).is_file():
+            raise UsageError(
+                f"cannot import {name}", "there is no such file", "give a module's name, or the path of its file"
+            )
+        return name
+    first, _, rest = name.partition(".")
+    try:
+        found = importlib.util.find_spec(first)
+    except ValueError:  # a module that is there already, and says nothing of itself
+        return ""
+    if found is None:
+        why = f"Python finds no module {first} from here"
+        raise UsageError(f"cannot import {name}", why, "give the name of a module, or its file")
+    if not rest:
+        return found.origin or ""
+    inside = Path(*rest.split("."))
+    places = [Path(home) / inside for home in found.submodule_search_locations or ()]
+    files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
+    return str(files[0]) if files else ""
+
+
+def _parsed(name: str, path: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        ast.parse(text)
+    except OSError as error:
+        raise UsageError(f"cannot import {name}", str(error)) from error
+    except SyntaxError as error:
+        raise UsageError(
+            f"cannot import {name}", f"{error.msg} ({Path(path).name}:{error.lineno})", "correct it"
+        ) from error
+    return text
+
+
+def _is_script(path: str, text: str, target: str) -> bool:
+    """Whether a file is the program that a run recorded. Raises UsageError where it was and is another by now."""
+    from ...dumps.store import resolve
+
+    try:
+        found = resolve(target)
+    except UsageError:
+        return False
+    copies = [copy for name, copy in _scripts(found) if name == Path(path).name]
+    if copies and text not in copies:
+        why = "it is the script of this run, importing it would run it again, and it is no longer what was recorded"
+        raise UsageError(
+            f"{path} is not imported", why, "add --trust in its place, which runs its definitions as recorded"
+        )
+    return bool(copies)
+
+
+def _scripts(found: Run | SavedGraph) -> list[tuple[str, str | None]]:
+    """The names of the programs that a run's processes ran, and the copy that was kept of each."""
+    from ...dumps.sources import Sources
+
+    run = found if hasattr(found, "processes") else getattr(found, "run", None)
+    scripts: list[tuple[str, str | None]] = []
+    for process in getattr(run, "processes", ()):
+        name = Path((process.record.argv or [""])[0]).name
+        kept = Sources(process.path)
+        scripts.append((name, next((kept.text(file) for file in kept.records if Path(file).name == name), None)))
+    return scripts
+
+
+def _is_path(name: str) -> bool:
+    return os.sep in name or name.endswith(".py")
+
+
+def shown(name: str) -> str:
+    """A module as a command line has it: a path from here where that is shorter."""
+    return name if not _is_path(name) else min(name, os.path.relpath(name), key=len)
+
+
+def homes_of(names: Sequence[str]) -> list[str]:
+    """The folders that another process needs on its path to find these modules. Imports none of them."""
+    found: list[str] = []
+    for name in without_trust(names):
+        if _is_path(name):
+            found.append(str(Path(name).parent))
+            continue
+        spec = importlib.util.find_spec(name.partition(".")[0])
+        places = [] if spec is None else [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
+        found += [str(Path(place).parent) for place in places[:1] if Path(place).exists()]
+    return list(dict.fromkeys(found))
+
+
+TRUST = "graphdbg.toolkit.triton.trusted"
+"""The module that stands for the user's word `--trust` (see `triton.trusted`), so no command has anything else to do
+with it."""
+
+
+def with_trust(imports: Sequence[str], trust: bool) -> tuple[str, ...]:
+    """The modules to import, and the one that says that the user trusts the dump."""
+    return (*(one for one in imports if one != TRUST), *([TRUST] if trust or TRUST in imports else []))
+
+
+def without_trust(imports: Sequence[str]) -> tuple[str, ...]:
+    """The modules that the user named."""
+    return tuple(one for one in imports if one != TRUST)
+
+
+def given(words: Sequence[str]) -> tuple[str, ...]:
+    """The same from a command line: its inverse."""
+    named = [after for word, after in itertools.pairwise(words) if word == "--import"]
+    return (*named, *([TRUST] if "--trust" in words else []))
+
+
+def option_words(imports: Sequence[str]) -> list[str]:
+    """What a command line says for it: ["--import", "my_ops", "--trust"]."""
+    words = [word for name in without_trust(imports) for word in ("--import", shown(name))]
+    return [*words, *(["--trust"] if TRUST in imports else [])]

@@ -1,0 +1,154 @@
+"""Runs the recorded command as a child: what to execute, signals passed on, and the exit code to end with.
+
+The child has our stdin, stdout and stderr, so its output is untouched. Must not import torch.
+
+>>> command_line(["train.py", "--steps", "3"])
+['/usr/bin/python3', 'train.py', '--steps', '3']
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ...dumps.errors import UsageError
+
+if TYPE_CHECKING:
+    from ..recorder.watching import Watcher
+
+_PR_SET_PDEATHSIG = 1
+_FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT")
+
+
+def command_line(words: Sequence[str]) -> list[str]:
+    """The words to execute: a script or `-m module` gets this Python in front, anything else is found on PATH.
+
+    Raises UsageError when there is no such script, module flag or program.
+    """
+    if not words:
+        raise UsageError("nothing to run", "no command was given", "put it at the end, behind --: python train.py")
+    first, rest = words[0], list(words[1:])
+    if first in ("-m", "-c"):
+        if not rest:
+            raise UsageError(
+                f"{first} needs a {'module' if first == '-m' else 'program text'}", "", f"give it behind {first}"
+            )
+        return [sys.executable, first, *rest]
+    path = Path(first)
+    if first.endswith((".py", ".pyc")) or (path.is_dir() and (path / "__main__.py").is_file()):
+        if not path.exists():
+            raise UsageError(f"cannot run {first}", "there is no such script", "check the path")
+        return [sys.executable, first, *rest]
+    if shutil.which(first) is None:
+        if path.is_file():
+            raise UsageError(
+                f"cannot run {first}",
+                "it is not executable, and its name does not end in .py",
+                f"for a Python script: python {first}",
+            )
+        raise UsageError(f"cannot run {first}", "there is no such script or program here or on PATH", "check its name")
+    return [first, *rest]
+
+
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    told: Callable[[int], object] | None = None,
+    watcher: Watcher | None = None,
+    attend: Callable[[subprocess.Popen[bytes]], object] | None = None,
+    stdout: int | None = None,
+) -> int:
+    """Runs the command to its end and returns its exit code, or 128 + the number of the signal that ended it. `attend`
+    is called with the process while it runs; `stdout`: a descriptor in place of ours.
+
+    Signals sent to us go on to the child, those that we were started to ignore excepted; SIGINT and SIGQUIT reach it
+    from the terminal, and we wait for what it does. `told` is called with each number. Who kills us with SIGKILL kills
+    it too.
+    """
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
+    previous = {}
+
+    def forward(number: int, _: FrameType | None) -> None:
+        if told is not None:
+            told(number)
+        if number not in (signal.SIGINT, signal.SIGQUIT):
+            child.send_signal(number) if child is not None else early.append(number)
+
+    for number in (getattr(signal, name) for name in (*_FORWARDED, "SIGINT", "SIGQUIT") if hasattr(signal, name)):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            previous[number] = signal.signal(number, forward)
+    try:
+        child = _start(command, environment, stdout)
+        if watcher is not None:
+            watcher.started(child.pid)
+        for number in early:
+            child.send_signal(number)
+        if attend is not None:
+            attend(child)
+        code = child.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if watcher is not None:
+        watcher.ended(code)
+    return code if code >= 0 else 128 - code
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str], stdout: int | None) -> subprocess.Popen[bytes]:
+    die = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
+    try:
+        return subprocess.Popen(
+            list(command),
+            env={**os.environ, **environment},
+            stdout=stdout,
+            preexec_fn=None if die is None else lambda: die(_PR_SET_PDEATHSIG, signal.SIGKILL),
+        )
+    except OSError as error:
+        raise UsageError(f"cannot run {command[0]}", error.strerror or str(error)) from error
+
+
+def signal_text(code: int) -> str:
+    """What a code above 128 means: "signal SIGSEGV", if there is such a signal."""
+    try:
+        return f"signal {signal.Signals(code - 128).name}"
+    except ValueError:
+        return "its own choice"
+
+
+def python_of(command: Sequence[str]) -> str | None:
+    """The Python that runs the command: itself, or what the first line of a script on PATH says; None when unknown."""
+    program = shutil.which(command[0])
+    if program is None:
+        return None
+    if Path(program).name.startswith(("python", "pypy")):
+        return program
+    try:
+        with Path(program).open("rb") as file:
+            head = file.readline(512).decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+    words = head[2:].split() if head.startswith("#!") else []
+    if words and Path(words[0]).name == "env":
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    return words[0] if words and "python" in Path(words[0]).name else None
+
+
+def lacks(python: str) -> str:
+    """What a Python cannot import of torch and graphdbg, asked in that Python; empty when it has both or cannot be
+    asked."""
+    program = "import importlib.util as u; print(' '.join(n for n in ('torch', 'graphdbg') if u.find_spec(n) is None))"
+    try:
+        done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

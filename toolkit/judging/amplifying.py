@@ -1,0 +1,96 @@
+# pyright: basic
+"""The operator after which a small difference becomes a large one: where rounding alone is decisive, which node makes
+it so.
+
+A float64 run is compared, node by node, with one in which every value is rounded at random (`comparing.perturbed`): the
+growth of a node is how much further its result is off, relative to its size, than what went into it. Runs in a child;
+changes nothing.
+
+>>> amplifier(gm, inputs, run).node.name
+'floor'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+from ..numerics.measures import is_float, rms, wide
+from ..numerics.statistics import tensors_in
+from .baseline import NoReference, reference
+from .comparing import Run, eps_of_nodes, perturbed
+
+MOST_BYTES = 1 << 30
+"""Above this many bytes of values nothing is searched."""
+LEAST = 16.0
+"""A growth below it is the ordinary adding up of errors."""
+
+
+class Amplifier(NamedTuple):
+    """The node, what goes in and what comes out, as errors relative to the size of the values."""
+
+    node: fx.Node
+    given: float
+    made: float
+
+
+class _TooMuch(Exception):
+    pass
+
+
+def amplifier(gm: fx.GraphModule, inputs: Sequence[Any], run: Run) -> Amplifier | None:
+    """The node with the largest growth; None where errors only add up, or where that cannot be run."""
+    nodes = {node.name: node for node in gm.graph.nodes}
+    eps = eps_of_nodes(gm, inputs)
+    truth: dict[str, list[torch.Tensor]] = {}
+    off: dict[str, float] = {}
+    growths: list[Amplifier] = []
+    held = 0
+    generator = torch.Generator().manual_seed(0)
+
+    def keep(node: fx.Node, value: Any) -> Any:
+        nonlocal held
+        truth[node.name] = [_plain(one) for one in tensors_in(value)]
+        held += sum(one.nbytes for one in truth[node.name])
+        if held > MOST_BYTES:
+            raise _TooMuch
+        return value
+
+    def look(node: fx.Node, value: Any) -> Any:
+        made = max(
+            [_apart(*pair) for pair in zip(truth.get(node.name, []), tensors_in(value), strict=False)], default=0.0
+        )
+        given = max([off.get(arg.name, 0.0) for arg in node.all_input_nodes], default=0.0)
+        if given and node.name in nodes and node.op != "output":
+            growths.append(Amplifier(nodes[node.name], given, made))
+        value = perturbed(node, value, eps.get(node.name, ()), generator)
+        off[node.name] = max(made, *eps.get(node.name, ()), 0.0)
+        return value
+
+    try:
+        for hook in (keep, look):
+            if isinstance(reference(gm, inputs, lambda wider, given, hook=hook: run(wider, given, hook)), NoReference):
+                return None
+    except _TooMuch:
+        return None
+    found = max(growths, key=lambda one: one.made / one.given, default=None)
+    return found if found is not None and found.made > LEAST * found.given else None
+
+
+def _plain(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().to("cpu", copy=True) if value.layout == torch.strided else torch.empty(0)
+
+
+def _apart(truth: torch.Tensor, value: torch.Tensor) -> float:
+    """How far a value is off, relative to its size; of a discrete one, the root of the share that differs."""
+    if truth.shape != value.shape or not truth.numel():
+        return 0.0
+    if not is_float(truth):
+        return float((truth != value.detach().to("cpu")).to(torch.float64).mean()) ** 0.5
+    one, other = wide(truth), wide(value)
+    known = torch.isfinite(one) & torch.isfinite(other)
+    size = float(rms(one[known])) if bool(known.any()) else 0.0
+    return float(rms((other - one)[known])) / size if size else 0.0

@@ -1,0 +1,294 @@
+# pyright: basic
+"""What every rung of one graph is compared with: eager's results and the float64 reference, kept in a file between
+queries.
+
+The ladder judges one graph under many rungs, each in a child of its own; the first child leaves this, the others read
+it. It belongs to one graph, one seed and one device, which the caller of `judge` has to see to. The file holds tensors
+and plain values and is read as nothing else.
+
+>>> reference(gm, [torch.ones(2)])
+[tensor([2., 2.], dtype=torch.float64)]
+>>> found.save(path)
+>>> load(path).changed
+[0]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_aggregate
+
+from ...dumps.torchside.wrappers import whole
+from ..live.eager import GraphRunError, attribute, clone_inputs, copy_graph, drawn, is_random, run_graph
+from ..live.execution import Execution
+
+WIDE = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex32: torch.complex128,
+    torch.complex64: torch.complex128,
+} | {
+    getattr(torch, name): torch.float64
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+    if hasattr(torch, name)
+}
+_NARROWING_METHODS = frozenset({"half", "float", "bfloat16"})
+_REINTERPRETING = frozenset(
+    {"aten.view.dtype", "prims.view_of_dtype.default", "aten.view_copy.dtype", "aten.frexp.Tensor"}
+)
+
+
+class NoReference(Exception):
+    """There is no float64 run of this graph; `reason` names the node and why."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+def reference(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    run: Callable[[fx.GraphModule, list[Any]], list[Any]] = run_graph,
+    rounded: Mapping[str, torch.dtype] | None = None,
+) -> list[Any] | NoReference:
+    """Outputs of the graph in float64: with every dtype-bearing argument widened, run on widened inputs; or the reason
+    why there are none. `run` executes a graph (forward alone by default). Graph and inputs stay as they are.
+
+    float16, bfloat16, float32 and the float8 formats become float64, complex32 and complex64 become complex128: in
+    arguments, keyword arguments, constants, parameters, subgraphs, `.half()`-like methods and the default dtype of
+    factories; autocast regions are switched off. Random operations run as recorded and are widened afterwards, so one
+    seed gives one set of random numbers. What has no meaning or no kernel in float64 gives NoReference with the node's
+    name, never a wrong reference.
+
+    `rounded`: nodes whose first argument is rounded to a dtype all the same (see `comparing.left_out`).
+    """
+    default = torch.get_default_dtype()
+    try:
+        wide = widen_graph(gm, rounded)
+        torch.set_default_dtype(torch.float64)
+        return run(wide, widen_inputs(inputs))
+    except NoReference as none:
+        return none
+    except GraphRunError as error:
+        cause = str(error.__cause__).strip().splitlines()
+        return NoReference(
+            f"node {error.node} does not run in float64 ({cause[0] if cause else type(error.__cause__).__name__})"
+        )
+    except RuntimeError as error:  # the backward of an op that has none in float64
+        return NoReference(
+            f"the graph does not run in float64 ({str(error).splitlines()[0] if str(error) else 'RuntimeError'})"
+        )
+    finally:
+        torch.set_default_dtype(default)
+
+
+def widen_inputs(inputs: Sequence[Any]) -> list[Any]:
+    """Clones of the inputs, floating-point tensors widened; views of one storage stay views of one storage."""
+    return clone_inputs(inputs, _widen_tensor)
+
+
+def widen_graph(gm: fx.GraphModule, rounded: Mapping[str, torch.dtype] | None = None) -> fx.GraphModule:
+    """A copy of the graph for widened inputs; raises NoReference for a node that has no meaning in float64."""
+    wide = copy_graph(gm)
+    dtypes = {node.name: _dtype_of(node) for node in gm.graph.nodes}
+    for node in list(wide.graph.nodes):
+        _widen_node(node, dtypes)
+        if rounded and node.name in rounded:
+            with wide.graph.inserting_before(node):
+                given = wide.graph.call_function(_rounded, (node.args[0], rounded[node.name]))
+            node.update_arg(0, given)
+    _widen_attributes(wide)
+    wide.recompile()
+    return wide
+
+
+def _widen_node(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> None:
+    if node.op not in ("call_function", "call_method", "call_module"):
+        return
+    if str(node.target) in _REINTERPRETING or _views_as_dtype(node):
+        raise NoReference(
+            f"node {node.name} ({node.target}) reinterprets the bits of its input, which has no meaning in float64"
+        )
+    if is_random(node):
+        recorded = _as_recorded(node.target, node.op, _narrow_arguments(node, dtypes))
+        node.op, node.target = "call_function", recorded
+        return
+    if node.op == "call_function" and getattr(node.target, "__name__", "") == "_enter_autocast":
+        device, dtype, *_ = (*node.args, None, None)
+        node.args = (device, dtype, False, None)
+        node.kwargs = {}
+        return
+    if node.op == "call_method" and node.target in _NARROWING_METHODS:
+        node.target = "double"
+    node.args = map_aggregate(node.args, _wide_dtype)
+    node.kwargs = map_aggregate(node.kwargs, _wide_dtype)
+
+
+def _rounded(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return value.to(dtype).to(value.dtype)
+
+
+def _views_as_dtype(node: fx.Node) -> bool:
+    return node.op == "call_method" and node.target == "view" and any(isinstance(arg, torch.dtype) for arg in node.args)
+
+
+def _wide_dtype(value: Any) -> Any:
+    return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def _narrow_arguments(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> dict[str, Any]:
+    """Positions and names of the tensor arguments of a random op that must be narrowed back, with their recorded
+    dtypes."""
+    found: dict[str, Any] = {}
+    for key, value in [*((str(index), value) for index, value in enumerate(node.args)), *node.kwargs.items()]:
+        if isinstance(value, fx.Node):
+            found[key] = dtypes.get(value.name)
+    return found
+
+
+def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) -> Callable[..., Any]:
+    """A function that runs a random op on its recorded dtypes and widens what it gives: the numbers are those of
+    eager."""
+
+    def back(key: str, value: Any) -> Any:
+        dtype = narrow.get(key)
+        if isinstance(value, torch.Tensor) and dtype is not None and value.dtype in (torch.float64, torch.complex128):
+            return value.to(dtype)
+        return value
+
+    def random_as_recorded(*args: Any, **kwargs: Any) -> Any:
+        plain = tuple(back(str(index), value) for index, value in enumerate(args))
+        named = {key: back(key, value) for key, value in kwargs.items()}
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        try:
+            out = _draw(target, op, plain, named)
+        finally:
+            torch.set_default_dtype(before)
+        return map_aggregate(
+            out,
+            lambda value: value.to(WIDE.get(value.dtype, value.dtype)) if isinstance(value, torch.Tensor) else value,
+        )
+
+    return random_as_recorded
+
+
+def _draw(target: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if op == "call_method":
+        return getattr(args[0], target)(*args[1:], **kwargs)
+    value = drawn(target, args, kwargs)
+    return target(*args, **kwargs) if value is None else value
+
+
+def _widen_attributes(wide: fx.GraphModule) -> None:
+    """Points the graph at widened copies of its tensors and modules, under new names: the originals are shared with the
+    caller.
+    """
+    renamed: dict[str, str] = {}
+    for node in wide.graph.nodes:
+        if node.op not in ("call_module", "get_attr"):
+            continue
+        path = str(node.target)
+        if path not in renamed:
+            value = attribute(wide, path)
+            renamed[path] = name = f"_wide_{len(renamed)}"
+            setattr(wide, name, _widen_value(value))
+        node.target = renamed[path]
+
+
+def _widen_value(value: Any) -> Any:
+    if isinstance(value, torch.nn.Module):
+        return _widen_module(value)
+    return _widen_tensor(value) if isinstance(value, torch.Tensor) and value.dtype in WIDE else value
+
+
+def _widen_module(module: torch.nn.Module) -> torch.nn.Module:
+    if isinstance(module, fx.GraphModule):
+        return widen_graph(module)
+    return copy.deepcopy(module).to(torch.float64)
+
+
+def _widen_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    wide = tensor.detach().to(WIDE.get(tensor.dtype, tensor.dtype), copy=True)
+    return (
+        torch.nn.Parameter(wide, requires_grad=tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else wide
+    )
+
+
+def _dtype_of(node: fx.Node) -> torch.dtype | None:
+    value = node.meta.get("val", node.meta.get("example_value"))
+    return value.dtype if isinstance(value, torch.Tensor) else None
+
+
+MOST_BYTES = 4 << 30
+"""Above this it is quicker to compute again than to write and read."""
+
+
+@dataclass
+class Baseline:
+    """`changed`: places of inputs that eager writes to; `left_out`: results that say nothing (uninitialised state).
+    `truth`: the results in float64, or why there are none. `computed`: inputs that require grad are no leaves.
+    """
+
+    eager: Execution
+    changed: list[int]
+    left_out: set[int] = field(default_factory=set)
+    truth: list[Any] | NoReference = field(default_factory=lambda: NoReference("numbers were not asked for"))
+    computed: bool = False
+
+    def bytes(self) -> int:
+        """What the file would hold."""
+        kept = [
+            *self.eager.outputs,
+            *self.eager.gradients,
+            *([] if isinstance(self.truth, NoReference) else self.truth),
+        ]
+        return sum(value.numel() * value.element_size() for value in kept if isinstance(value, torch.Tensor))
+
+    def save(self, path: Path) -> None:
+        """Writes the file whole or not at all; what cannot be stored is computed again by each query."""
+        if self.bytes() > MOST_BYTES:
+            return
+        part = path.with_suffix(".part")
+        inputs = [whole(value) if index in self.changed else None for index, value in enumerate(self.eager.inputs)]
+        parts = _bare([self.eager.outputs, self.eager.gradients, inputs, self.eager.aliases])
+        truth = self.truth.reason if isinstance(self.truth, NoReference) else _bare(self.truth)
+        with contextlib.suppress(OSError, RuntimeError, TypeError, AttributeError, pickle.PicklingError):
+            torch.save(
+                {
+                    "parts": parts,
+                    "changed": self.changed,
+                    "left_out": sorted(self.left_out),
+                    "truth": truth,
+                    "computed": self.computed,
+                },
+                part,
+            )
+            part.rename(path)
+
+
+def load(path: Path) -> Baseline | None:
+    """What was saved; None where nothing was, or where it holds more than tensors and plain values."""
+    try:
+        kept = torch.load(path, weights_only=True)
+    except (OSError, RuntimeError, pickle.UnpicklingError):
+        return None
+    truth = NoReference(kept["truth"]) if isinstance(kept["truth"], str) else kept["truth"]
+    return Baseline(Execution(*kept["parts"]), kept["changed"], set(kept["left_out"]), truth, kept["computed"])
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    return [_bare(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,414 @@
+# pyright: basic
+"""What a rung left beside what eager left: changed inputs, outputs that share an input's memory, metadata, numbers,
+roundings.
+
+The first that differs is the verdict. Runs the graph again, in float64, only where that decides something. Must not run
+the rung.
+
+>>> comparing = Comparing(gm, inputs, spec, CHECKS["auto"], set(), [], run)
+>>> comparing.difference(truth, eager, got, wanted, seen, None)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from ...dumps.names import of_module
+from ..live.eager import GraphRunError, clone_inputs, is_random, run_graph
+from ..live.execution import Attributes, Execution, held, leaves, returned, same_bits
+from ..live.spec import FULL_STAGES, ReplaySpec
+from ..numerics import Difference, compare, output_grains, output_lengths
+from ..numerics.comparison import significant_strides
+from ..numerics.measures import QUIET, ROUNDING, Noise, classes, is_float, number, rms, tolerance, wide
+from ..numerics.statistics import tensors_in
+from .baseline import NoReference, reference
+
+Run = Callable[..., list[Any]]
+"""Executes a graph on a list of inputs, with a hook on every node (as `run_graph` does) where one is given."""
+
+
+@dataclass
+class Comparing:
+    """One comparison. `left_out`: places of results that say nothing; `before`: the inputs and what the graph holds;
+    `changed`: those of them that eager writes to; `run`: the results of an eager run of another form of the graph;
+    `lowered`: the outputs as AOTAutograd traced them, by place."""
+
+    gm: fx.GraphModule
+    inputs: Sequence[Any]
+    spec: ReplaySpec
+    compared: tuple[str, ...]
+    left_out: set[int]
+    changed: list[int]
+    run: Run
+    before: Sequence[Any]
+    lowered: Callable[[], Mapping[int, Any]] = dict
+
+    def difference(
+        self, truth: Any, eager: Execution, got: Execution, wanted: list[Any], seen: list[Any], drawn: list[Any] | None
+    ) -> Difference | None:
+        """What differs, or None. `wanted` are eager's results, `seen` the rung's, `drawn` those of its run with eager's
+        random numbers, where it draws any: then `seen` is looked at for metadata alone."""
+        return self._mutation(got) or self._numbers(truth, wanted, seen, drawn) or self._aliases(eager, got)
+
+    def _mutation(self, got: Execution) -> Difference | None:
+        """An input that only one of the two changed; donated inputs of a backward may be overwritten."""
+        if "metadata" not in self.compared or self.spec.compile_kwargs.get("bw_donated_idxs"):
+            return None
+        inputs = [*of_module(self.gm).inputs.values(), *(name for name, _ in held(self.gm))]
+        for index, (before, after) in enumerate(zip(self.before, got.inputs, strict=True)):
+            if not isinstance(before, torch.Tensor) or same_bits(before, after) != (index in self.changed):
+                continue
+            if index in self.changed:
+                return Difference(
+                    "metadata", -1, "no mutation", None, f"{inputs[index]} is as it was; eager changes it in place"
+                )
+            text = f"{inputs[index]} is changed in place; eager leaves it as it was"
+            return Difference("metadata", -1, "mutation", None, text)
+        return None
+
+    def _aliases(self, eager: Execution, got: Execution) -> Difference | None:
+        """An output that shares an input's memory where eager's does not, and that was not given away to a backward;
+        for whole programs the reverse, too; the offset."""
+        if "metadata" not in self.compared:
+            return None
+        visible, donated = self._visible(), self.spec.compile_kwargs.get("bw_donated_idxs") or ()
+        inputs = list(of_module(self.gm).inputs.values())
+        both = zip(eager.aliases, got.aliases, strict=False)
+        for index, ((want, at), (have, there)) in enumerate(both):
+            if index not in visible:
+                continue
+            if have >= 0 and want < 0 and have not in donated:
+                text = f"it shares the memory of {inputs[have]}; eager's is a tensor of its own"
+                return Difference("metadata", index, "alias", None, text)
+            if have != want and self.spec.stage in FULL_STAGES:
+                text = f"eager's is a view of {inputs[want]}, this one is not"
+                return Difference("metadata", index, "no alias", None, text)
+            if have == want >= 0 and at != there:
+                text = f"storage offset is {there}, eager's is {at}"
+                return Difference("metadata", index, "offset", None, text)
+        return None
+
+    def _numbers(self, truth: Any, wanted: list[Any], seen: list[Any], drawn: list[Any] | None) -> Difference | None:
+        got = self._looked_at(seen, wanted)
+        known = None if isinstance(truth, NoReference) else truth
+        strides = self._promised(seen)
+        behind = {
+            "lengths": output_lengths(self.gm),
+            "grains": output_grains(self.gm),
+            "signed": self._signed(),
+            "rounding": self._judged(wanted),
+        }
+        made: list[Noise] = []
+
+        def by_rounding(output: int) -> Noise:
+            if known is None:
+                return QUIET
+            if not made:
+                made.extend(noise(self.gm, self.inputs, known, self.run))
+            return made[output]
+
+        if drawn is None:
+            alone = self.compared == ("metadata",)
+            found = compare(
+                known, wanted, got, strides=strides, check=self.compared, noise=by_rounding, every_size=alone, **behind
+            )
+            if (found and found.detail != ROUNDING) or known is None or "accuracy" not in self.compared:
+                return found
+            return left_out(self.gm, self.inputs, self.run, known, wanted, got) or found
+        plain = [name for name in self.compared if name == "metadata"]
+        first = compare(known, wanted, got, strides=strides, check=plain) if plain else None
+        rest = [name for name in self.compared if name != "metadata"]
+        again = self._looked_at(drawn, wanted)
+        return first or compare(known, wanted, again, check=rest, noise=by_rounding, **behind)
+
+    def _looked_at(self, results: list[Any], wanted: list[Any]) -> list[Any]:
+        """A rung's results, eager's in the places that are left out."""
+        if len(results) != len(wanted):
+            return results
+        return [wanted[index] if index in self.left_out else value for index, value in enumerate(results)]
+
+    def _promised(self, seen: list[Any]) -> set[int]:
+        """The outputs whose strides must be eager's: but for those that have the strides of the traced metadata (this
+        graph's own, or those of AOTAutograd's graph of it), which is what a compiler was promised and promises; asked
+        for metadata alone, all."""
+        if self.compared == ("metadata",):
+            return set(self._visible())
+        traced = [_traced(node) for node in returned(self.gm)]
+        others = {at for at in self._visible() if at >= len(seen) or not _as_traced(traced[at], seen[at])}
+        lowered = self.lowered() if others else {}
+        return {at for at in others if at not in lowered or not _as_traced(lowered[at], seen[at])}
+
+    def restrided(self, wanted: list[Any], seen: list[Any], names: Sequence[str]) -> list[str]:
+        """Notes of results whose strides are not eager's and are what was traced, which is what a compiler promises."""
+        promised = self._promised(seen)
+        return [
+            f"strides of {names[at]} are {seen[at].stride()}, eager's are {wanted[at].stride()}; they are as traced"
+            for at in self._visible()
+            if at < min(len(seen), len(names))
+            and at not in promised
+            and isinstance(wanted[at], torch.Tensor)
+            and wanted[at].layout == torch.strided
+            and significant_strides(wanted[at]) != significant_strides(seen[at])
+        ]
+
+    def _judged(self, wanted: Sequence[Any]) -> set[int]:
+        """The results of which a difference by rounding is told: all but masks and indices that only a backward sees,
+        and what `cancelled`."""
+        visible, cancelled = set(self._visible()), self.cancelled(wanted)
+        return {at for at, one in enumerate(wanted) if (at in visible or is_float(one)) and at not in cancelled}
+
+    def cancelled(self, wanted: Sequence[Any]) -> set[int]:
+        """The gradients so much smaller than others that they are zero but for rounding: a key bias's, whose terms
+        cancel."""
+        gradients = range(self._signed(), len(wanted) - len(self.changed))
+        sizes = {at: float(rms(wide(wanted[at]))) for at in gradients if is_float(wanted[at]) and wanted[at].numel()}
+        least = NOTHING * max(filter(math.isfinite, sizes.values()), default=0.0)
+        return {at for at, size in sizes.items() if size < least}
+
+    def _signed(self) -> int:
+        """How many of the results, the first ones, are no gradients: the sign of a zero that adds up to one is
+        chance."""
+        if self.spec.stage.endswith("backward"):
+            return 0
+        count = len(returned(self.gm))
+        return int(self.spec.compile_kwargs.get("num_fwd_outputs", count)) if self.spec.training_joint else count
+
+    def _visible(self) -> range | list[int]:
+        """The outputs whose strides are promised: those that the user sees."""
+        output = next(node for node in reversed(self.gm.graph.nodes) if node.op == "output")
+        if self.spec.stage in FULL_STAGES or self.spec.stage == "inference":
+            return range(len(leaves(output.args[0])))
+        return list(output.meta.get("user_visible_output_idxs", ()))
+
+
+def _traced(node: Any) -> Any:
+    return node.meta.get("val", node.meta.get("example_value")) if isinstance(node, fx.Node) else None
+
+
+def _as_traced(traced: Any, value: Any) -> bool:
+    """Whether a result has the strides that were recorded for it, as far as those are numbers."""
+    if not isinstance(traced, torch.Tensor) or not isinstance(value, torch.Tensor) or traced.layout != value.layout:
+        return False
+    shape, stride = ([number(size) for size in sizes] for sizes in (traced.shape, traced.stride()))
+    significant = tuple(step for size, step in zip(shape, stride, strict=True) if size > 1) if 0 not in shape else ()
+    return shape == list(value.shape) and significant == significant_strides(value)
+
+
+NOTHING = 16 * torch.finfo(torch.float32).eps
+"""A gradient that is so small a part of the largest one is what cancelling left of terms as large as that."""
+CLEARLY = 2.0
+"""By how many times nearer a result must be to one of the two runs than to the other."""
+FACTOR = 4.0
+
+_METHODS = frozenset({"to", "type", "type_as", "float", "half", "bfloat16", "double"})
+_CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default", "aten.to.dtype"})
+
+
+def round_trips(gm: fx.GraphModule) -> dict[str, torch.dtype]:
+    """Casts to a wider dtype of what was just cast from a wider one: name -> the narrow dtype between."""
+    found: dict[str, torch.dtype] = {}
+    for node in gm.graph.nodes:
+        if not _is_cast(node) or not _is_cast(node.args[0]):
+            continue
+        before, between, after = (_dtype(one) for one in (node.args[0].args[0], node.args[0], node))
+        if before and between and after and _eps(between) > max(_eps(before), _eps(after)):
+            found[node.name] = between
+    return found
+
+
+def left_out(
+    gm: fx.GraphModule, inputs: Sequence[Any], run: Run, plain: Sequence[Any], eager: Sequence[Any], got: Sequence[Any]
+) -> Difference | None:
+    """The first output whose rounding is left out: `x.half().float()` on a float32 rounds in eager; Inductor drops such
+    pairs of casts unless it is told to keep them (`emulate_precision_casts`). `plain`: the results in float64 without
+    it.
+
+    The compiled result is then nearer to float64 than eager's, so no error relative to float64 tells it. Two float64
+    runs do, one without any rounding and one that rounds in each such pair: where they differ by more than rounding
+    explains, eager goes with the second and the rung with the first. Only pairs of casts that the program itself wrote
+    count, not those that a decomposition of a half-precision op makes.
+    """
+    trips = round_trips(gm)
+    if not trips:
+        return None
+    rounded = reference(gm, inputs, run, trips)
+    if isinstance(rounded, NoReference):
+        return None
+    names = " and ".join(sorted({str(dtype).removeprefix("torch.") for dtype in trips.values()}))
+    for index, (without, with_it, want, have) in enumerate(zip(plain, rounded, eager, got, strict=False)):
+        if not all(is_float(one) for one in (without, with_it, want, have)) or want.shape != have.shape:
+            continue
+        errors = _errors(*(wide(one) for one in (without, with_it, want, have)))
+        if errors is None:
+            continue
+        eager_without, eager_with, rung_without, rung_with = errors
+        clear = CLEARLY * eager_with < eager_without and CLEARLY * rung_without < rung_with
+        if clear and rung_with > FACTOR * eager_with + tolerance(want.dtype):
+            text = (
+                f"the rounding through {names} is left out: relative error {rung_with:.2g} to float64 with it, "
+                f"{rung_without:.2g} without (eager's own: {eager_with:.2g} with it)"
+            )
+            return Difference("accuracy", index, ROUNDING, rung_with, text)
+    return None
+
+
+def _errors(without: torch.Tensor, with_it: torch.Tensor, want: torch.Tensor, have: torch.Tensor):
+    """Eager's errors to both runs, then the rung's, relative to the size of the values; None where there are none."""
+    finite = torch.isfinite(without) & torch.isfinite(with_it) & torch.isfinite(want) & torch.isfinite(have)
+    if not bool(finite.any()):
+        return None
+    size = float(rms(without[finite])) or 1.0
+    return tuple(float(rms(one[finite] - truth[finite])) / size for one in (want, have) for truth in (without, with_it))
+
+
+def _is_cast(node: Any) -> bool:
+    if not isinstance(node, fx.Node) or not node.args or not isinstance(node.args[0], fx.Node):
+        return False
+    if node.op == "call_method":
+        return node.target in _METHODS
+    if node.op != "call_function" or str(node.target) not in _CASTS:
+        return False
+    made_by = str(node.meta.get("original_aten", node.meta.get("graphdbg_original_aten", node.target)))
+    return made_by in _CASTS
+
+
+def _dtype(node: Any) -> torch.dtype | None:
+    value = _traced(node)
+    return value.dtype if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else None
+
+
+def _eps(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps
+
+
+SAMPLES = 3
+ALLOWANCE = 4
+"""A rung may flip this many times what the samples flip: its rounding is one more sample of the same noise."""
+
+SUMS = 16.0
+
+EXACT = frozenset({
+    "where", "nan_to_num", "maximum", "minimum", "max", "min", "amax", "amin", "relu", "abs", "neg", "clone",
+    "contiguous", "cat",
+    "stack", "gather", "index", "index_select", "embedding", "take", "roll", "flip", "sort", "topk", "constant_pad_nd",
+    "full",
+    "full_like", "zeros", "zeros_like", "ones", "ones_like", "scalar_tensor", "masked_fill", "scatter", "copy", "fill",
+    "sign",
+    "floor", "ceil", "round", "trunc", "max_pool2d", "adaptive_max_pool2d", "clamp", "clamp_min", "clamp_max", "fmax",
+    "fmin",
+    "empty", "empty_like", "masked_fill_", "copy_", "fill_", "zero_", "relu_", "neg_", "repeat", "tril", "triu",
+    "copysign",
+})  # fmt: skip
+"""Ops whose float results are elements of their arguments (or whole numbers): exact in every dtype."""
+
+
+def noise(gm: fx.GraphModule, inputs: Sequence[Any], truth: Sequence[Any], run: Run) -> list[Noise]:
+    """What rounding alone may do to each result; nothing where a run is not possible. A mask `x <= 0` of rounded
+    numbers may differ from eager's where x lies next to 0, with no bug in sight, and so may what comes of it; a wrong
+    kernel does more.
+
+    Stochastic arithmetic (J. Vignes, A stochastic arithmetic for reliable scientific computation, Math. Comput. Simul.
+    35, 1993): the float64 graph runs a few times with every fresh float value v, and in a backward its gradient,
+    replaced by v * (1 + eps * u) + SUMS * eps32 * RMS(v) * u, u uniform in [-1, 1], eps that of the dtype which eager
+    has there (the rounding of the result), the second term for sums that nearly cancel, which are added up in float32
+    in any order. ALLOWANCE times what that moves or flips at most is noise: a rung's rounding is one more sample of it.
+    Random draws stay as they are, and so does what an op only moves or selects (a copy, a `where`, the largest):
+    nothing is rounded there.
+    """
+    eps = eps_of_nodes(gm, inputs)
+    counts = [0] * len(truth)
+    apart: list[torch.Tensor | None] = [None] * len(truth)
+    for sample in range(SAMPLES):
+        generator = torch.Generator().manual_seed(sample)
+
+        def perturb(node: fx.Node, value: Any, generator: torch.Generator = generator) -> Any:
+            return perturbed(node, value, eps.get(node.name, ()), generator)
+
+        found = reference(gm, inputs, lambda wide, given, hook=perturb: run(wide, given, hook))
+        if isinstance(found, NoReference):
+            break
+        counts = [max(count, _changed(one, other)) for count, one, other in zip(counts, truth, found, strict=True)]
+        apart = [_furthest(*three) for three in zip(apart, truth, found, strict=True)]
+    return [
+        Noise(ALLOWANCE * count, None if far is None else ALLOWANCE * far)
+        for count, far in zip(counts, apart, strict=True)
+    ]
+
+
+def _furthest(so_far: torch.Tensor | None, truth: Any, found: Any) -> torch.Tensor | None:
+    if not is_float(truth) or not isinstance(found, torch.Tensor) or found.shape != truth.shape:
+        return so_far
+    apart = (wide(found) - wide(truth)).abs()
+    return apart if so_far is None else torch.maximum(so_far, apart)
+
+
+def eps_of_nodes(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, tuple[float, ...]]:
+    """eps of each output of each node, 0 for what is not a float or shares memory with an argument (a view)."""
+    eps: dict[str, tuple[float, ...]] = {}
+    storages: dict[str, set[int]] = {}
+
+    def look(node: fx.Node, value: Any) -> Any:
+        tensors = tensors_in(value)
+        given = set[int]().union(*(storages.get(arg.name, set()) for arg in node.all_input_nodes))
+        storages[node.name] = {one.untyped_storage().data_ptr() for one in tensors if one.layout == torch.strided}
+        if node.op not in ("placeholder", "get_attr", "output") and not is_random(node) and not _is_exact(node):
+            eps[node.name] = tuple(
+                torch.finfo(one.dtype).eps
+                if one.is_floating_point()
+                and one.layout == torch.strided
+                and one.untyped_storage().data_ptr() not in given
+                else 0.0
+                for one in tensors
+            )
+        return value
+
+    attributes = Attributes(gm)
+    try:
+        with torch.no_grad():
+            run_graph(gm, clone_inputs(inputs), hook=look)
+    except (GraphRunError, RuntimeError):
+        return {}
+    finally:
+        attributes.restore()
+    return eps
+
+
+def perturbed(node: fx.Node, value: Any, eps: Sequence[float], generator: torch.Generator) -> Any:
+    """The value of a node of a float64 run, its tensors changed in place by as much as rounding could."""
+    for tensor, width in zip(tensors_in(value), eps, strict=False):
+        if width and tensor.dtype == torch.float64:
+            plain = tensor.data  # autograd must not take it for a change of a saved value
+            plain.add_(_rounding(plain, width, generator))
+            if tensor.requires_grad:
+                tensor.register_hook(lambda grad, width=width: grad + _rounding(grad, width, generator))
+    return value
+
+
+def _rounding(values: torch.Tensor, width: float, generator: torch.Generator) -> torch.Tensor:
+    unit = torch.rand(values.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1).to(values.device)
+    known = torch.isfinite(values)
+    finite = values[known]
+    size = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
+    sums = SUMS * min(width, torch.finfo(torch.float32).eps) * size
+    return values.abs().mul_(width).add_(sums).mul_(unit).masked_fill_(~known, 0.0)
+
+
+def _is_exact(node: fx.Node) -> bool:
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return str(name).partition(".")[0] in EXACT
+
+
+def _changed(one: Any, other: Any) -> int:
+    if not isinstance(one, torch.Tensor) or one.layout != torch.strided:
+        return 0
+    if not isinstance(other, torch.Tensor) or other.shape != one.shape:
+        return one.numel()
+    if one.is_floating_point() or one.is_complex():
+        return int((classes(one) != classes(other)).sum())
+    return int((one != other).sum())

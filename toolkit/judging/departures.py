@@ -1,0 +1,153 @@
+# pyright: basic
+"""The local test: which values of a compiled run are wrong on the values that the compiled run itself had before them?
+
+The graph runs in float64, and each node whose compiled value is known hands that value on in place of its own. So every
+known value is compared with float64 on compiled inputs: an error made earlier, or amplified since, is not held against
+it, and one compile judges as many nodes as it returns values. Between known values float64 flows on. What departs is
+tried again with perturbed values (see `comparing.noise`): where rounding alone moves the result as far, nothing is
+said. Nothing is compiled here.
+
+>>> departures(gm, inputs, {"mul_31": compiled_value}, seed=0)
+[Departure(name='mul_31', kind='accuracy', error=0.03, ...)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+from ..live.eager import clone_inputs, run_graph
+from ..numerics import compare, reduction_length
+from ..numerics.measures import Noise
+from .baseline import NoReference, reference
+from .comparing import ALLOWANCE, eps_of_nodes, perturbed
+
+SAMPLES = 3
+CHECK = ("nan", "accuracy")
+
+
+class Departure(NamedTuple):
+    """One value that is wrong on right inputs: its node, "accuracy", "nan" or "metadata", and the relative error."""
+
+    name: str
+    kind: str
+    error: float | None
+    text: str
+
+
+class _Seen(NamedTuple):
+    truth: torch.Tensor | None
+    eager: torch.Tensor
+    length: int
+    departure: Departure
+
+
+def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], *, seed: int) -> list[Departure]:
+    """The known values `got` (node name -> compiled tensor) that are wrong, in graph order. Changes none of its
+    arguments.
+
+    Call it under the recorded surroundings (`spec.in_force`). Raises GraphRunError where eager itself fails.
+    """
+    nodes = {node.name: node for node in gm.graph.nodes}
+    eager = _eager(gm, inputs, got, seed)
+    seen: dict[str, _Seen] = {}
+
+    def judge(name: str, truth: Any) -> None:
+        length = reduction_length(nodes[name])
+        if found := _departure(name, truth, eager[name], got[name], length):
+            seen[name] = _Seen(truth, eager[name], length, found)
+
+    def check(node: fx.Node, value: Any) -> Any:
+        if node.name not in eager:
+            return value
+        judge(node.name, value)
+        return _standing_in(got[node.name], value)
+
+    torch.manual_seed(seed)
+    if isinstance(reference(gm, inputs, lambda wide, given: run_graph(wide, given, hook=check)), NoReference):
+        seen.clear()
+        for name in eager:
+            judge(name, None)
+    elif seen:
+        _drop_explained(gm, inputs, got, seen, seed)
+    return [one.departure for one in seen.values()]
+
+
+def _eager(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], seed: int) -> dict[str, torch.Tensor]:
+    """What eager makes of the compiled inputs of each known node."""
+    found: dict[str, torch.Tensor] = {}
+
+    def hook(node: fx.Node, value: Any) -> Any:
+        have = got.get(node.name)
+        if not isinstance(value, torch.Tensor) or not isinstance(have, torch.Tensor) or node.op == "output":
+            return value
+        found[node.name] = value
+        return _standing_in(have, value) if have.shape == value.shape else value
+
+    torch.manual_seed(seed)
+    run_graph(gm, clone_inputs(inputs), hook=hook)
+    return found
+
+
+def _departure(name: str, truth: Any, want: torch.Tensor, have: torch.Tensor, length: int) -> Departure | None:
+    known = None if truth is None else [truth]
+    found = compare(known, [want], [have], check=("metadata", *CHECK), lengths=[length])
+    if found is None:
+        return None
+    return Departure(name, found.kind, found.size, found.text)
+
+
+def _drop_explained(
+    gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], seen: dict[str, _Seen], seed: int
+) -> None:
+    """Takes out of `seen` what perturbed float64 runs depart from as far as the compiled value does."""
+    eps = eps_of_nodes(gm, inputs)
+    flipped = dict.fromkeys(seen, 0)
+    explained: set[str] = set()
+    for sample in range(SAMPLES):
+        generator = torch.Generator().manual_seed(sample)
+
+        def perturb(node: fx.Node, value: Any, generator: torch.Generator = generator) -> Any:
+            name = node.name
+            have = got.get(name)
+            if not isinstance(have, torch.Tensor) or not isinstance(value, torch.Tensor) or have.shape != value.shape:
+                return perturbed(node, value, eps.get(name, ()), generator)
+            if name in seen:
+                look(name, value)
+            width = torch.finfo(have.dtype).eps if have.is_floating_point() else 0.0
+            return perturbed(node, _standing_in(have, value).clone(), (width,), generator)
+
+        def look(name: str, other: torch.Tensor) -> None:
+            truth, want, length, departure = seen[name]
+            if departure.kind == "metadata" or truth is None:
+                return
+            if not other.is_floating_point() and not other.is_complex():
+                flipped[name] = max(flipped[name], int((other != truth).sum()))
+            moved = other.to(want.dtype)
+            allowed = Noise(ALLOWANCE * flipped[name])
+            wanted = [moved if other.is_floating_point() else want]
+            if compare([truth], wanted, [got[name]], check=CHECK, lengths=[length], noise=lambda _: allowed) is None:
+                explained.add(name)
+
+        torch.manual_seed(seed)
+        run = reference(gm, inputs, lambda wide, given, hook=perturb: run_graph(wide, given, hook=hook))
+        if isinstance(run, NoReference):
+            return
+    for name in explained:
+        del seen[name]
+
+
+def _standing_in(have: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The compiled value with the dtype and, where it can have them, the strides of the value that it replaces."""
+    if have.shape != value.shape or have.layout != torch.strided or value.layout != torch.strided:
+        return value
+    plain = have.detach().to(value.device, value.dtype)
+    if plain.stride() == value.stride():
+        return plain
+    overlap = any(stride == 0 and size > 1 for size, stride in zip(value.shape, value.stride(), strict=True))
+    if overlap or value.is_quantized:
+        return plain
+    return torch.empty_strided(value.shape, value.stride(), dtype=plain.dtype, device=plain.device).copy_(plain)

@@ -1,0 +1,540 @@
+"""Runs one graph under one rung in this process and says what went wrong: the body of every isolated query.
+
+Order: eager twice under one seed (the second time with uninitialised memory poisoned: a difference means that no
+verdict is
+possible), float64, the rung, the comparison. Each step is marked, so that a segfault or hang is charged to it. A graph
+with
+random ops is compiled once as recorded, for crashes and metadata, and once with `fallback_random`, where compiled code
+draws eager's numbers; Inductor's own random prims are drawn the way its kernels do (`philox`, CPU). Must run in a
+child:
+the graph may take the process with it.
+
+>>> judge(Live(gm, inputs), "inductor").text
+'ok'
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import fx
+
+from ...dumps import permitted
+from ...dumps.errors import LacksName
+from ...dumps.torchside.history import computed
+from ...dumps.walk import user_frame
+from .. import torch_private as t
+from ..isolation.child import is_memory_error, mark
+from ..live.case import Live
+from ..live.eager import (
+    GraphRunError,
+    Hook,
+    clone_inputs,
+    copy_graph,
+    draws_from_generator,
+    draws_unrepeatably,
+    grows,
+    is_uninitialised,
+    recomputes_random,
+    run_graph,
+)
+from ..live.entries import patterns_without_device, shared_fakes
+from ..live.execution import (
+    Attributes,
+    Execution,
+    changed_inputs,
+    execute,
+    identical,
+    result_names,
+    returned,
+    same_bits,
+)
+from ..live.spec import FULL_STAGES, in_force, no_caches, settings
+from ..numerics import Difference, compare, output_errors
+from ..numerics.comparison import FACTOR
+from ..numerics.comparison import NO_REFERENCE as WITHOUT
+from ..numerics.measures import ROUNDING, SIGNED_ZERO
+from ..numerics.statistics import tensors_in
+from ..rungs import CannotRun, Rung
+from ..rungs import rung as rung_named
+from ..verdicts.mismatches import MetadataMismatch
+from ..verdicts.outcome import Outcome
+from ..verdicts.signature import RAISED_TOO, Signature, from_exception
+from ..verdicts.verdict import NO_REFERENCE, Verdict, Where, cannot_tell, judged, skipped
+from . import baseline
+from .baseline import Baseline, NoReference, reference
+from .comparing import Comparing
+from .missing import is_same_error, missing, missing_error
+
+CHECKS: dict[str, tuple[str, ...]] = {
+    "auto": ("metadata", "nan", "accuracy", "zero", "error"),
+    "rounding": ("metadata", "nan", "accuracy", "zero", "error"),
+    "accuracy": ("accuracy", "zero"),
+    "numbers": ("nan", "accuracy"),
+    "nan": ("nan",),
+    "metadata": ("metadata",),
+    "missing-error": ("error",),
+    "crash": (),
+    "hang": (),
+    "memory": (),
+}
+"""Check -> what is compared after the run; "error": whether the rung raises where eager does.
+
+A crash, a signal, a hang and running out of memory are noticed under each.
+"""
+
+
+LEAN = ("", "compile", "fakes", "numbers")
+""""compile": only for crashes of the compile. It compiles first; what compiles is not run, and what does not is a
+failure only where eager runs as it must. "fakes": the same crashes, of inputs without values: nothing is run, not by
+eager either. "numbers": the float64 reference is made only where the rung's bits differ from eager's."""
+
+Watch = Callable[[], AbstractContextManager[None]]
+
+
+def judge(
+    case: Live,
+    rung: str | Rung,
+    check: str = "auto",
+    *,
+    seed: int = 0,
+    keep_outputs: bool = False,
+    watch: Watch = nullcontext,
+    shared: Path | None = None,
+    lean: str = "",
+) -> Outcome:
+    """Runs a case on clones of its inputs under a rung and compares with eager and float64. The case is not changed.
+
+    `check` is one of CHECKS. `watch` makes a context that the compile as recorded happens in (see `fidelity.Watched`).
+    `shared` is a file for eager's and float64's results: read when it is there, else written, for the next rung of this
+    graph. `lean` is one of LEAN: an order that finds one kind of failure as surely, and says less of what does not
+    fail.
+    """
+    used = rung if isinstance(rung, Rung) else rung_named(rung)
+    lost: list[str] = []
+    try:
+        with (
+            settings(case.spec.config) as lost,
+            no_caches(),
+            in_force(case.spec),
+        ):  # a backward compiles when it first runs
+            outcome = _Judgement(case, used, CHECKS[check], seed, watch, shared, lean).outcome(keep_outputs)
+    except LacksName as reason:
+        outcome = Outcome(skipped(str(reason)))
+    outcome.rung = used.name
+    outcome.notes = [*lost, *outcome.notes]
+    for note in lost:
+        if note.startswith(permitted.JUDGED_WITHOUT):
+            outcome.verdict = outcome.verdict.said_too(permitted.names_of(note))
+    return outcome
+
+
+@dataclass
+class _Judgement:
+    """One judgement in progress. `seconds`: compile and first run of the rung; `step`: where it is."""
+
+    case: Live
+    rung: Rung
+    compared: tuple[str, ...]
+    seed: int
+    watch: Watch
+    shared: Path | None = None
+    lean: str = ""
+    seconds: float = 0.0
+    step: str = ""
+    began: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.gm, self.inputs, self.spec = self.case.gm, self.case.inputs, self.case.spec
+        self.attributes = Attributes(self.gm)
+        self.left_out: set[int] = set()
+        self.changed: list[int] = []
+        self.computed = False
+        self.raised: Signature | None = None
+        self.raised_at: Where | None = None
+
+    @property
+    def backward(self) -> bool:
+        """Whether gradients are part of the result."""
+        return self.spec.stage in FULL_STAGES and self.spec.ambient.grad and not self.spec.ambient.inference_mode
+
+    def outcome(self, keep_outputs: bool) -> Outcome:
+        """The whole judgement."""
+        if reason := self.rung.unavailable(self.spec) or self.rung.cannot_take(self.gm, self.spec):
+            return Outcome(skipped(reason))
+        random = draws_from_generator(self.gm)
+        crash: Outcome | None = None
+        if self.lean == "fakes":
+            with patterns_without_device() if self._lacks_device() else nullcontext():
+                crash = self._compile_only()
+            return crash or Outcome(Verdict("ok", reason="it compiles; it cannot be run here"), seconds=self.seconds)
+        if self.lean == "compile" and not random:
+            crash = self._compile_only()
+            if crash is None or crash.ok:
+                return crash or Outcome(Verdict("ok", reason="it compiles; it was not run"), seconds=self.seconds)
+        base = self._baseline()
+        if isinstance(base, Signature):
+            return self._beside_an_error(base)
+        if crash is not None:
+            return crash
+        eager, changed, truth = base.eager, self.changed, base.truth
+        draws_alike = self.rung.name == "eager" or bool(self.spec.config.get("inductor", {}).get("fallback_random"))
+        if isinstance(got := self._tried(), Outcome):
+            return got
+        again = self._tried(fallback_random=True) if random and self.compared and not draws_alike else got
+        if isinstance(again, Outcome):
+            return again
+        self._enter("compare")
+        if random and recomputes_random(self.gm):
+            truth = NoReference("a checkpointed region draws random numbers")
+            self.compared = tuple(name for name in self.compared if name == "metadata")
+        elif self.rung.compiles_draws and draws_unrepeatably(self.gm):
+            truth = NoReference("the kernels draw random numbers that eager cannot repeat on this device")
+            self.compared = tuple(name for name in self.compared if name == "metadata")
+        wanted, seen, found = (one.results(changed) for one in (eager, got, again))
+        if self._waits(truth) and not (len(wanted) == len(found) and all(map(identical, wanted, found))):
+            truth = self._reference()
+            self._enter("compare")
+        comparing = Comparing(
+            self.gm,
+            self.inputs,
+            self.spec,
+            self.compared,
+            self.left_out,
+            changed,
+            self._eagerly,
+            self._before(),
+            self.case.lowered,
+        )
+        difference = comparing.difference(truth, eager, got, wanted, seen, found if random else None)
+        outcome = self._concluded(difference, truth, wanted, found, self._names(eager), got if keep_outputs else None)
+        names = self._names(eager)
+        nothing = {names[at] for at in comparing.cancelled(wanted)}
+        outcome.errors = [one for one in outcome.errors if one.name not in nothing] or outcome.errors
+        if difference is None and "metadata" in self.compared:
+            outcome.notes += comparing.restrided(wanted, seen, names)
+        outcome.nan, outcome.eager_nan = again.nans(changed, names), eager.nans(changed, names)
+        outcome.notes = [*self.rung.notes(self.gm, self.spec), *outcome.notes]
+        return outcome
+
+    def _compile_only(self) -> Outcome | None:
+        """The crash of the rung's compile, a skip, or None where it compiles."""
+        made = self._tried(only_compile=True)
+        return made if isinstance(made, Outcome) else None
+
+    def _tried(self, **how: bool) -> Execution | Outcome:
+        """What a run of the rung left; its crash or a skip."""
+        try:
+            return self._run_rung(**how)
+        except CannotRun as reason:
+            return Outcome(skipped(str(reason)))
+        except Exception as error:  # noqa: BLE001  whatever the rung raises is the finding
+            return self._crashed(error)
+
+    def _lacks_device(self) -> bool:
+        """Whether inputs stand for tensors on a CUDA device and there is none."""
+        there = torch.cuda.is_available()
+        return not there and any(isinstance(value, torch.Tensor) and value.is_cuda for value in self.inputs)
+
+    def _waits(self, truth: Any) -> bool:
+        return isinstance(truth, NoReference) and truth.reason == WAITS and "accuracy" in self.compared
+
+    def _beside_an_error(self, refusal: Signature) -> Outcome:
+        """No verdict, but where eager raises and the rung does not."""
+        unsteady = refusal.kind == "nondeterministic"
+        none = Outcome(judged(refusal, where=self.raised_at) if unsteady else cannot_tell(refusal.text()), refusal)
+        if self.raised is None:
+            return none
+        try:
+            self._run_rung()
+        except Exception as error:  # noqa: BLE001  it raises, too
+            if is_same_error(self.raised, error):
+                none.signature = msgspec.structs.replace(refusal, detail=RAISED_TOO)
+            return none
+        reason = f"{self.raised.raw}; {self.rung.name} raises nothing"
+        record = judged(self.raised, self.rung.name, reason=reason, where=self.raised_at)
+        return Outcome(record, self.raised, seconds=self.seconds)
+
+    def _baseline(self) -> Baseline | Signature:
+        """Eager's results and the reference, or why no verdict is possible."""
+        known = baseline.load(self.shared) if self.shared is not None and self.shared.exists() else None
+        if known is not None:
+            self.left_out, self.changed = known.left_out, known.changed
+            if known.computed:
+                self._as_computed()
+            return known
+        self._enter("eager")
+        eager = self._eager()
+        if isinstance(eager, Signature):
+            return eager
+        found = Baseline(eager, self.changed, self.left_out, computed=self.computed)
+        if self.lean and not draws_from_generator(self.gm):
+            found.truth = NoReference(WAITS)
+        elif "accuracy" in self.compared:
+            found.truth = self._reference()
+        if self.shared is not None:
+            found.save(self.shared)
+        return found
+
+    def _execute(self, run: Any, inputs: list[Any] | None = None, gm: fx.GraphModule | None = None) -> Execution:
+        """One execution, on clones of the case's inputs and with its parameters where no others are given."""
+        parameters = [one for one in (gm or self.gm).parameters() if one.requires_grad] if self.backward else []
+        inputs = clone_inputs(self.inputs) if inputs is None else inputs
+        try:
+            ran = execute(run, inputs, parameters=parameters, seed=self.seed, backward=self.backward)
+            return self.attributes.taken(ran, gm or self.gm)
+        finally:
+            self.attributes.restore()
+
+    def _eagerly(self, wide: fx.GraphModule, inputs: list[Any], hook: Hook | None = None) -> list[Any]:
+        """The results of an eager run of another form of the graph."""
+        return self._execute(partial(run_graph, wide, hook=hook), inputs, wide).results(self.changed)
+
+    def _eager(self) -> Execution | Signature:
+        """Eager's run, or why no verdict is possible."""
+        try:
+            first = self._first()
+            self.changed = changed = changed_inputs(self._before(), first.inputs)
+            if not self.compared:
+                return first
+            poisoned = self._execute(partial(run_graph, self.gm, poison=True))
+        except (GraphRunError, RuntimeError) as error:
+            if "error" in self.compared:
+                self.raised = missing_error(error, self.gm, self.spec)
+                found = [node for node in self.gm.graph.nodes if node.name == getattr(error, "node", "")]
+                self.raised_at = _at(found[0]) if found else None
+            cause = error.__cause__ or error
+            kind = "memory" if is_memory_error(cause) else "error"
+            return Signature(kind, "eager", type(cause).__name__, raw=f"eager itself fails at {error}"[:1000])
+        for index, (one, other) in enumerate(zip(first.results(changed), poisoned.results(changed), strict=True)):
+            difference = compare(None, [one], [other])
+            if difference is not None and (_is_unused_state(one) or self._reads_nothing(index, other)):
+                self.left_out.add(index)
+            elif difference is not None:
+                self.raised_at = self._first_unsteady()
+                name = self._names(first)[index]
+                at = f", first at {self.raised_at.node} {self.raised_at.line}".rstrip() if self.raised_at else ""
+                text = f"eager gives different results in two runs with one seed{at} ({name}: {difference.text})"
+                return Signature("nondeterministic", "eager", raw=text)
+        return first
+
+    def _before(self) -> list[Any]:
+        """What a run can write to, as it was: the inputs, then what the graph holds."""
+        return [*self.inputs, *self.attributes.before(self.gm)]
+
+    def _reads_nothing(self, place: int, poisoned: Any) -> bool:
+        """Whether a result is memory that nothing wrote, as that of `empty` is: poison shows in it, each time the
+        same."""
+        node = dict(enumerate(returned(self.gm))).get(place)
+        while (
+            isinstance(node, fx.Node) and not (is_uninitialised(node) or grows(node)) and len(node.all_input_nodes) == 1
+        ):
+            node = node.all_input_nodes[0]
+        if not isinstance(node, fx.Node) or not (is_uninitialised(node) or grows(node)):
+            return False
+        again = self._execute(partial(run_graph, self.gm, poison=True)).results(self.changed)[place]
+        return compare(None, [poisoned], [again]) is None
+
+    def _first_unsteady(self) -> Where | None:
+        """The first node whose value is another one in a second run with the same seed."""
+        runs: list[list[Any]] = [[], []]
+        for kept in runs:
+
+            def keep(node: fx.Node, value: Any, kept: list[Any] = kept) -> Any:
+                kept.append((node, [one.detach().clone() for one in tensors_in(value)]))
+                return value
+
+            self._execute(partial(run_graph, self.gm, hook=keep))
+        for (node, one), (_, other) in zip(*runs, strict=False):
+            if not is_uninitialised(node) and any(not _repeats(*pair) for pair in zip(one, other, strict=False)):
+                return _at(node)
+        return None
+
+    def _first(self) -> Execution:
+        try:
+            return self._execute(partial(run_graph, self.gm))
+        except GraphRunError as error:
+            if "leaf Variable that requires grad" not in str(error):
+                raise
+            self._as_computed()
+            return self._execute(partial(run_graph, self.gm))
+
+    def _as_computed(self) -> None:
+        """A program cannot write to a leaf: where no record tells leaves, what it gave the graph was none."""
+        self.computed = True
+        places = [
+            place
+            for place, one in enumerate(self.inputs)
+            if isinstance(one, torch.Tensor) and one.requires_grad and not isinstance(one, torch.nn.Parameter)
+        ]
+        self.inputs = computed(clone_inputs(self.inputs), places)
+
+    def _amplified(self, where: Where | None, text: str) -> tuple[Where | None, str]:
+        """The operator that makes the rounding matter, in the place of the result's node, and the same in words."""
+        from .amplifying import amplifier
+
+        found = amplifier(self.gm, self.inputs, self._eagerly)
+        if found is None:
+            return where, text
+        at = _at(found.node, where.name if where is not None else "")
+        place = f"{at.node}, {at.line}" if at.line else at.node
+        return at, f"{text}; a difference of {found.given:.1g} becomes one of {found.made:.1g} at {place}"
+
+    def _names(self, eager: Execution) -> list[str]:
+        """What people call the results."""
+        return result_names(self.gm, self.inputs, len(eager.gradients), self.changed)
+
+    def _reference(self) -> list[Any] | NoReference:
+        self._enter("reference")
+        return reference(self.gm, self.inputs, self._eagerly)
+
+    def _run_rung(self, **how: bool) -> Execution:
+        """One run of the rung; where the stack asks for the value of an input, once more with it known, as Dynamo
+        does."""
+        try:
+            return self._run_once(**how)
+        except Exception as error:
+            if self.spec.stage not in FULL_STAGES or type(error).__name__ not in _RESTARTS:
+                raise
+        return self._run_once(known=True, **how)
+
+    def _run_once(self, *, fallback_random: bool = False, only_compile: bool = False, known: bool = False) -> Execution:
+        self.step = ""
+        gm = copy_graph(self.gm)
+        began = self.began = time.perf_counter()
+        drawing = t.inductor_config.patch(fallback_random=True) if fallback_random else nullcontext()
+        with drawing, self.rung.around(self.gm, self.spec), nullcontext() if fallback_random else self.watch():
+            self._enter("compile")
+            fakes = shared_fakes(gm, self.inputs, self.spec.dynamic, known)[0]
+            compiled = self.rung.build(gm, fakes, self.spec)
+            if only_compile:
+                self.seconds = time.perf_counter() - began
+                return Execution([], [], [])
+            self._enter("run")
+            execution = self._execute(compiled)
+        self.seconds = self.seconds or time.perf_counter() - began
+        return execution
+
+    def _enter(self, step: str) -> None:
+        """A segfault or a hang from now on is charged to it."""
+        self.step = step
+        mark(step)
+
+    def _crashed(self, error: Exception) -> Outcome:
+        self.seconds = self.seconds or time.perf_counter() - self.began
+        if isinstance(error, MetadataMismatch):
+            signature = Signature("metadata", self.step, detail=error.detail, raw=str(error)[:1000])
+            reason = " ".join(str(error).splitlines()[:3])
+            return Outcome(judged(signature, self.rung.name, reason=reason), signature, seconds=self.seconds)
+        memory = is_memory_error(error)
+        if not memory and (reason := missing(error)):
+            return Outcome(skipped(reason), seconds=self.seconds)
+        signature = Signature("memory", self.step) if memory else from_exception(error, self.step)
+        behind, where = self._behind(error) if self.step == "compile" and not self.lean else ("", None)
+        notes = [behind] if behind else []
+        return Outcome(judged(signature, self.rung.name, where=where), signature, seconds=self.seconds, notes=notes)
+
+    def _behind(self, error: Exception) -> tuple[str, Where | None]:
+        """The kernel or pass that failed and its nodes: takes as long as a small compile, so a search leaves it out."""
+        from ..compile_fx.errors import explain
+
+        found = explain(error, None, self.step)
+        return found.behind(), Where(found.nodes[0].node, line=found.nodes[0].line) if found.nodes else None
+
+    def _concluded(
+        self,
+        difference: Difference | None,
+        truth: Any,
+        wanted: list[Any],
+        got: list[Any],
+        names: list[str],
+        kept: Execution | None,
+    ) -> Outcome:
+        outcome = Outcome(seconds=self.seconds)
+        known = None if isinstance(truth, NoReference) else truth
+        if "accuracy" in self.compared:
+            outcome.errors = output_errors(known, wanted, got, names)
+        if kept is not None:
+            outcome.outputs = [*kept.outputs, *kept.gradients]
+        if self.left_out:
+            places = ", ".join(names[place] for place in sorted(self.left_out))
+            outcome.notes.append(f"{places} is uninitialised memory in eager and was not compared")
+        if isinstance(truth, NoReference) and truth.reason != WAITS and "accuracy" in self.compared:
+            outcome.verdict = cannot_tell(truth.reason, NO_REFERENCE)
+        if difference is not None:
+            name = names[difference.output] if 0 <= difference.output < len(names) else ""
+            text = f"{name}: {difference.text}" if name else difference.text
+            outcome.signature = Signature(
+                difference.kind,
+                "compare",
+                detail=difference.detail,
+                size=difference.size,
+                raw=text,
+                form=difference.form,
+            )
+            where = _output_at(self.gm, difference.output, name)
+            if difference.detail == ROUNDING and not self.lean and "error" in self.compared:
+                where, text = self._amplified(where, text)
+            reason = f"{text}; {convicts}" if (convicts := convicting(difference, known is not None)) else text
+            record = judged(outcome.signature, self.rung.name, reason=reason, where=where)
+            agree = _same(wanted, got, known) if difference.kind in ("accuracy", "nan") and not self.lean else None
+            outcome.verdict = msgspec.structs.replace(record, same=agree)
+        return outcome
+
+
+def _same(eager: list[Any], compiled: list[Any], truth: list[Any] | None) -> bool | None:
+    """What PyTorch's minifier would say of the numbers, at its default tolerances; None where it can say nothing."""
+    try:
+        return t.same(eager, compiled, truth, log_error=lambda *told: None)
+    except Exception:  # noqa: BLE001  it asserts much of what it is given
+        return None
+
+
+def convicting(difference: Difference, reference: bool) -> str:
+    """What convicts the rung of wrong numbers, in words; empty for what needs no reason, and for rounding."""
+    if difference.kind != "accuracy" or difference.detail == ROUNDING:
+        return ""
+    if difference.detail == "integers":
+        return "convicted by exact values" + (" on which eager and float64 agree" if reference else "")
+    if difference.detail == SIGNED_ZERO:
+        return "convicted by the sign of a zero that nothing rounds"
+    if not reference:
+        return f"convicted by eager, {WITHOUT:.0f} times the tolerance away"
+    return (
+        f"convicted by float64: more than {FACTOR:.0f} times eager's own error, the tolerance, and what rounding "
+        "explains"
+    )
+
+
+_RESTARTS = frozenset({"TensorifyScalarRestartAnalysis", "DataDependentOutputException"})
+"""What compilers raise where they need the value of an input that they took for variable: Dynamo begins again with the
+value."""
+WAITS = "it was not needed: the numbers are eager's"
+
+
+def _output_at(gm: fx.GraphModule, place: int, name: str) -> Where | None:
+    """The node of a result, with its user's line, and the name; None for no result in particular."""
+    nodes = returned(gm)
+    node = nodes[place] if 0 <= place < len(nodes) else None
+    return _at(node, name) if isinstance(node, fx.Node) else Where(name=name) if name else None
+
+
+def _at(node: fx.Node, name: str = "") -> Where:
+    return Where(node.name, line=user_frame(node.meta.get("stack_trace") or "")[0], name=name)
+
+
+def _repeats(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and same_bits(one, other)
+
+
+def _is_unused_state(value: Any) -> bool:
+    """The seed and offset that an attention kernel leaves uninitialised when it drops nothing: one or two integers."""
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.int64, torch.uint64) and value.numel() <= 2

@@ -1,0 +1,150 @@
+"""Tells what a rung found out about torch from what only says that a part is missing here, or that graphdbg itself
+failed.
+
+Not a verdict about torch: an import that fails (but for one in the user's own files), a tool that Inductor needs and
+that is not on this machine, and an exception whose innermost frame is graphdbg's own. What a rung raises in order to
+report is of a class of graphdbg's, such as `MetadataMismatch`, and is a verdict. So is a RuntimeError that a C++
+function of torch's raised when called. And an error that eager raises and compiled code does not: what it would be if
+it were missing. Runs nothing.
+
+>>> missing(ModuleNotFoundError("No module named 'numpy'"))
+"No module named 'numpy'"
+>>> missing(RuntimeError("CUDA error"))
+''
+"""
+
+from __future__ import annotations
+
+import dis
+import os
+import sysconfig
+import traceback
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from torch import fx
+
+from ...dumps.errors import GraphdbgError
+from ...dumps.torchside.targets import name_of
+from ..isolation.child import is_memory_error
+from ..live.eager import GraphRunError
+from ..live.spec import ReplaySpec
+from ..verdicts import normalise
+from ..verdicts.signature import Signature, from_exception, inside
+
+_TOOLS = {
+    "InvalidCxxCompiler": "no C++ compiler was found (g++, or what CXX names)",
+    "TritonMissing": "Triton is not installed",
+}
+"""Exceptions of torch's by which Inductor says that this machine lacks a tool."""
+
+_HELPERS = ("numpy",)
+"""Packages that graphdbg calls with values of its own: an error in there is its caller's."""
+
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def missing(error: BaseException) -> str:
+    """Why an exception says nothing about torch, in a sentence without its end; "" where it does."""
+    inner = _innermost(error)
+    if isinstance(inner, GraphdbgError):
+        return str(inner)
+    if type(inner).__name__ in _TOOLS:
+        return _TOOLS[type(inner).__name__]
+    frames = list(traceback.walk_tb(inner.__traceback__))
+    if isinstance(inner, ImportError):
+        importing = [frame for frame, _ in frames if "importlib" not in frame.f_code.co_filename]
+        return "" if importing and _is_users(importing[-1]) else _first_line(inner)
+    while frames and _package(frames[-1][0]) in _HELPERS:
+        frames.pop()
+    if not frames or not _is_ours(frames[-1][0]) or _ours(type(inner).__module__):
+        return ""
+    if isinstance(inner, RuntimeError) and not _raised_there(inner.__traceback__):
+        return ""
+    frame, line = frames[-1]
+    name = f"{frame.f_globals['__name__'].partition('.')[2]}:{line}"
+    return (
+        f"graphdbg itself failed ({type(inner).__name__}: {_first_line(inner)}, at {name}), which says nothing "
+        "about torch"
+    )
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """What wrappers wrap: torch's own, and those of graphdbg that add where it happened."""
+    for _ in range(20):
+        deeper = inside(error)
+        if deeper is None and _ours(type(error).__module__) and not isinstance(error, GraphdbgError):
+            deeper = error.__cause__
+        if deeper is None:
+            break
+        error = deeper
+    return error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _ours(module: str) -> bool:
+    return module.startswith("graphdbg.") and not module.startswith("graphdbg.examples")
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return _ours(frame.f_globals.get("__name__", ""))
+
+
+def _package(frame: FrameType) -> str:
+    return frame.f_globals.get("__name__", "").partition(".")[0]
+
+
+def _is_users(frame: FrameType) -> bool:
+    """Whether a frame's file is neither graphdbg's, nor installed beside it, nor generated."""
+    path = frame.f_code.co_filename
+    generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or "<"
+    return not _is_ours(frame) and not path.startswith(("<", generated, *_INSTALLED)) and Path(path).is_file()
+
+
+def _raised_there(trace: TracebackType | None) -> bool:
+    """Whether the innermost frame has a `raise` where it stopped; else what it called in C or C++ raised."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return False
+    return dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]].startswith(("RAISE", "RERAISE"))
+
+
+_COMPILERS_OWN = ("prims.inductor", "inductor.", "inductor_prims.", "mkldnn.", "mkl.", "onednn.", "triton")
+"""Operators that a compiler put there: that eager cannot run one of them says nothing about the program."""
+
+
+def is_same_error(wanted: Signature, error: BaseException) -> bool:
+    """Whether a rung's exception is eager's."""
+    seen = from_exception(error.__cause__ if isinstance(error, GraphRunError) and error.__cause__ else error, "run")
+    return seen.error == wanted.error and (seen.message == wanted.message or not wanted.message)
+
+
+def missing_error(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) -> Signature | None:
+    """What a rung that does not raise would have failed at; None where eager's error is no promise to raise one: it ran
+    out of memory, it is at an operator of the compiler's, or the graph is what Inductor's own passes left.
+    """
+    cause = error.__cause__
+    if not isinstance(error, GraphRunError) or cause is None or is_memory_error(cause):
+        return None
+    if spec.stage.startswith("post_grad"):
+        return None
+    node = next((node for node in gm.graph.nodes if node.name == error.node), None)
+    if node is None or node.op not in ("call_function", "call_method"):
+        return None
+    target = node.target if isinstance(node.target, str) else name_of(node.target)
+    if target.startswith(_COMPILERS_OWN) or "triton_kernel_wrapper" in target:
+        return None
+    name = f"{type(cause).__module__}.{type(cause).__qualname__}".removeprefix("builtins.")
+    text = " ".join(str(cause).split())
+    return Signature(
+        "missing_error",
+        "compare",
+        name,
+        normalise.message(str(cause)),
+        detail=target,
+        raw=f"eager raises at node {error.node}: {text}"[:1000],
+    )

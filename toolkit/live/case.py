@@ -1,0 +1,303 @@
+"""One case everywhere: a saved graph with its inputs and how it enters the compiler, in two faces.
+
+`case.saved` is records and needs no torch; `case.live()` is a module that runs, its inputs and the spec: what the
+judge, passes and cutting take. Each call decodes the graph anew.
+
+>>> case = Case.at("myrun/0_0/forward")
+>>> judge(case.live(), "inductor")
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_aggregate
+
+from ...dumps import live
+from ...dumps.names import of_module
+from ...dumps.relocate import names_device, relocated
+from ...dumps.schema import GraphRecord, InputsRecord, TensorValue
+from ...dumps.store import SavedGraph, load_graph
+from ...dumps.torchside import targets
+from ...dumps.torchside.history import bases_of, computed
+from ...dumps.torchside.values import BUFFER
+from ...dumps.torchside.wrappers import is_wrapper
+from .. import torch_private as t
+from . import gpu_only, process_groups
+from .eager import clone_inputs, graphs_in
+from .entries import compiling
+from .execution import leaves
+from .spec import FULL_STAGES, ReplaySpec
+
+
+@dataclass
+class Live:
+    """The live face. Who takes one leaves graph and inputs as they are, and returns new ones.
+
+    `spec`: how it enters the compiler, and with what settings. `notes`: sentences on what could not be as recorded.
+    `lowered`: what AOTAutograd traced in the run for the outputs of a graph of Dynamo's, by place, where that is on
+    record.
+    """
+
+    gm: fx.GraphModule
+    inputs: list[Any]
+    spec: ReplaySpec = field(default_factory=ReplaySpec)
+    notes: list[str] = field(default_factory=list[str])
+    lowered: Callable[[], Mapping[int, Any]] = dict
+
+
+@dataclass
+class Case:
+    """A saved graph, and how its live face is made."""
+
+    saved: SavedGraph
+
+    @classmethod
+    def at(cls, path: str | Path) -> Case:
+        """The case of a graph's folder. Raises what `load_graph` does."""
+        return cls(load_graph(path))
+
+    def live(self, *, rung: str = "", seed: int = 0, device: str | None = None, meeting: str = "") -> Live:
+        """With its recorded inputs, what was not recorded made up by `seed`; on `device`, or where `rung` needs it.
+        Process groups that it names are made (see `process_groups.join` for `meeting`)."""
+        saved, device = self.saved, self.device_for(rung, device)
+        record, inputs_record, tensors = saved.record, saved.inputs_record, saved.tensors
+        if record.graph.meta.get("process_groups"):
+            process_groups.join(record, meeting)
+        from_gpu = device == "cpu" and names_device(record.graph, "cuda")
+        if from_gpu and inputs_record is not None:
+            inputs_record = relocated(inputs_record, "cuda", "cpu")
+        if from_gpu:  # tensors of a GPU cannot be made, to be moved, where there is none
+            record = relocated(record, "cuda", "cpu")
+        spec = ReplaySpec.of(record, device=device)
+        gm, _, mode = live.fake_module(record, tensors, where=str(saved.path))
+        inputs = live.inputs(record, inputs_record, tensors, seed, where=str(saved.path))
+        notes = follow_saved(gm, mode, record)
+        _numbers_known(gm, record)
+        _known_to_autograd(gm, inputs, spec)
+        notes += [f"{name} was not recorded and is made up" for name in gm.meta.get("graphdbg", {}).get("made_up", ())]
+        notes += _plain_here(gm, inputs_record)
+        if device is not None and not from_gpu:
+            gm, inputs = moved(gm, inputs, torch.device(device))
+            spec.dynamic = False
+        if from_gpu and (fused := gpu_only.used(gm)):
+            gpu_only.register()
+            notes.append(
+                f"{', '.join(fused)}: there is no CPU kernel of torch; computed by the mathematics that defines it"
+            )
+        if saved.record.kernels and device in (None, "cpu"):
+            notes += gpu_only.notes(gm)
+        return Live(gm, inputs, spec, notes, partial(_lowered, saved))
+
+    def device_for(self, rung: str, device: str | None) -> str | None:
+        """The device to move it to for a rung: the one asked for; the CPU where kernels for a GPU are interpreted."""
+        if device is None and rung == "triton_interpret" and names_device(self.saved.record.graph, "cuda"):
+            return "cpu"
+        return device
+
+
+def _lowered(saved: SavedGraph) -> dict[int, Any]:
+    """The fake outputs of the joint or inference graph that was traced of a graph of Dynamo's, by the output they are
+    of it."""
+    for stage in ("joint", "inference") if saved.record.stage in FULL_STAGES else ():
+        if (saved.path.parent / stage).exists():
+            inner = load_graph(saved.path.parent / stage)
+            output = live.fake_module(inner.record, inner.tensors, where=str(inner.path))[0].graph.output_node()
+            made = zip(output.meta.get("desc") or (), leaves(output.args[0]), strict=False)
+            places = ((re.fullmatch(r"PlainAOTOutput\(idx=(\d+)\)", str(told)), node) for told, node in made)
+            return {
+                int(place[1]): node.meta.get("val") for place, node in places if place and isinstance(node, fx.Node)
+            }
+    return {}
+
+
+def _numbers_known(gm: fx.GraphModule, record: GraphRecord) -> None:
+    """What Dynamo knew of a number that the program holds in a tensor of no dimension: its item, by the name that the
+    graph has for it; and which floats it had made constants, without which torch starts a compile over.
+    """
+    for node in gm.graph.nodes:
+        if node.op == "call_method" and node.target == "item" and node.args[0].op == "placeholder":
+            fake, number = (one.meta.get("example_value") for one in (node.args[0], node))
+            if isinstance(fake, t.FakeTensor) and isinstance(number, torch.SymFloat | torch.SymInt):
+                fake.item_memo = number
+    for symbol in record.symbols:
+        if symbol.name.startswith("z") and symbol.replacement:
+            t.TensorifyState.specialize(symbol.name)
+
+
+def _plain_here(gm: fx.GraphModule, seen: InputsRecord | None) -> list[str]:
+    """The inputs that were more than plain tensors: what their class did is in the graph already."""
+    called = of_module(gm).inputs
+    given = [
+        (one.name, one.value) for one in (seen.inputs if seen is not None else ()) if isinstance(one.value, TensorValue)
+    ]
+    lost = [(name, value.subclass) for name, value in given if value.subclass not in ("", BUFFER) and not value.inner]
+    told = {called.get(name, name): kind for name, kind in lost}
+    return [f"{name} was a {kind} in the run and is a plain tensor here" for name, kind in told.items()]
+
+
+def _known_to_autograd(gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec) -> None:
+    """Gives the fake inputs of a graph that AOTAutograd still has to see what the real ones are to autograd: tracing
+    left on them what the graph's own writes made of them."""
+    nodes = gm.graph.find_nodes(op="placeholder") if spec.stage in FULL_STAGES else []
+    pairs = [(node, node.meta.get("example_value"), real) for node, real in zip(nodes, inputs, strict=False)]
+    pairs = [
+        one
+        for one in pairs
+        if (isinstance(one[1], t.FakeTensor) or is_wrapper(one[1])) and isinstance(one[2], torch.Tensor)
+    ]
+    fakes, reals = [fake for _, fake, _ in pairs], [real for *_, real in pairs]
+    views, bases = bases_of(fakes), bases_of(reals)
+    same = [(one.requires_grad, one.is_leaf) == (real.requires_grad, real.is_leaf) for _, one, real in pairs]
+    if not bases and all(same):
+        return
+    known = {
+        place: base._replace(requires_grad=bases[place].requires_grad, leaf=bases[place].leaf)
+        for place, base in views.items()
+        if place in bases
+    }
+    came = [place for place, real in enumerate(reals) if not real.is_leaf]
+    plain = [fake.detach().requires_grad_(real.requires_grad) for _, fake, real in pairs]
+    mode = next((one.fake_mode for one in fakes if isinstance(one, t.FakeTensor)), None)
+    with contextlib.nullcontext() if mode is None else t.suppress_guards(mode.shape_env):
+        for (node, *_), fake in zip(pairs, computed(plain, came, known), strict=True):
+            node.meta["example_value"] = fake
+
+
+def warm() -> None:
+    """Fills the tables by which targets are looked up, so that a forked child inherits them; no tensor work."""
+    targets.name_of(operator.getitem)
+    for name in ("operator.getitem", "aten.relu.default", "prims.convert_element_type.default"):
+        targets.resolve(name, "warm-up")
+
+
+def moved(gm: fx.GraphModule, inputs: list[Any], device: torch.device) -> tuple[fx.GraphModule, list[Any]]:
+    """The graph and its inputs on another device: tensors, device arguments; recorded fake values are dropped. Changes
+    `gm`."""
+    for part in graphs_in(gm):
+        for node in part.graph.nodes:
+            node.args = map_aggregate(node.args, lambda value: device if isinstance(value, torch.device) else value)
+            node.kwargs = map_aggregate(node.kwargs, lambda value: device if isinstance(value, torch.device) else value)
+            node.meta.pop("val", None)
+            node.meta.pop("example_value", None)
+            if node.op == "get_attr" and isinstance(value := getattr(part, str(node.target), None), torch.Tensor):
+                parameter = isinstance(value, torch.nn.Parameter)
+                there = type(value)(value.detach().to(device)) if parameter else value.to(device)
+                setattr(part, str(node.target), there)
+        part.recompile()
+    return gm, clone_inputs(inputs, lambda tensor: tensor.to(device, copy=True))
+
+
+_VIEW, _RESHAPE = torch.ops.aten.view.default, torch.ops.aten.reshape.default
+
+
+def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str]:
+    """Lets the metadata of a backward graph follow its saved tensors where those came in another layout than it was
+    traced with. Changes `gm` in place where that is needed; returns what was done, as notes.
+
+    Inductor may lay out convolutions channels-last. AOTAutograd then gives the backward graph's inputs the strides that
+    the compiled forward graph makes, and traces nothing anew; Inductor does that itself, once every view is a reshape.
+    Eager and the checks need the same, or a `view` fails and strides look wrong in a healthy graph. Only strides are
+    taken over, from fake values; a node that is recorded with another size or dtype than it has stays as recorded.
+    """
+    if record.stage != "backward" or not _any_relaid(gm, record):
+        return []
+    traced = _Traced(gm)
+    given = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
+    try:
+        # composite ops keep symbols for sizes, and the mode's symbols are the tracing ones
+        with compiling(mode), t.enable_python_dispatcher(), mode, torch.no_grad():
+            traced.run(*given, enable_io_processing=False)
+    except Exception:  # noqa: BLE001  what cannot be traced here stays as recorded, and is judged so
+        return []
+    moved = [node for node, value in traced.made.items() if _other_strides(node.meta.get("val"), value)]
+    if not moved and not traced.views:
+        return []
+    for node in traced.views:
+        node.target = _RESHAPE
+    for node, value in traced.made.items():
+        if _same_but_strides(node.meta.get("val"), value):
+            node.meta["val"] = value
+    gm.recompile()
+    views = f", views made reshapes: {len(traced.views)}" if traced.views else ""
+    return [f"saved tensors are laid out otherwise than traced (nodes with other strides: {len(moved)}{views})"]
+
+
+def reshapes(gm: fx.GraphModule) -> list[str]:
+    """The names of the nodes that are reshapes, those that were views on record among them."""
+    return [node.name for node in gm.graph.nodes if node.target is _RESHAPE]
+
+
+def as_reshapes(gm: fx.GraphModule, names: Collection[str]) -> None:
+    """Makes the named nodes reshapes where they are views: in a part of a graph, what `follow_saved` did to the
+    whole."""
+    for node in gm.graph.nodes:
+        if node.target is _VIEW and node.name in names:
+            node.target = _RESHAPE
+
+
+class _Traced(fx.Interpreter):
+    """Runs a graph on fake values and keeps what each node makes; a view that cannot be one is run as a reshape."""
+
+    def __init__(self, gm: fx.GraphModule) -> None:
+        super().__init__(gm, garbage_collect_values=False)
+        self.made: dict[fx.Node, Any] = {}
+        self.views: list[fx.Node] = []
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n.op == "get_attr" and "val" in n.meta:
+            return n.meta["val"]
+        try:
+            value = super().run_node(n)
+        except (RuntimeError, ValueError):
+            if n.target is not _VIEW:
+                raise
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            value = _RESHAPE(*args, **kwargs)
+            self.views.append(n)
+        if n.op != "output":
+            self.made[n] = value
+        return value
+
+
+def _any_relaid(gm: fx.GraphModule, record: GraphRecord) -> bool:
+    """Whether a saved tensor is not contiguous, which is all that the record of the graph tells."""
+    saved = {one.name for one in record.inputs if one.role == "saved"}
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and node.name in saved and isinstance(value, torch.Tensor):
+            with contextlib.suppress(Exception):  # an unbacked size
+                if value.ndim > 1 and value.layout is torch.strided and not value.is_contiguous():
+                    return True
+    return False
+
+
+def _same_but_strides(recorded: Any, made: Any) -> bool:
+    if isinstance(recorded, torch.Tensor) and isinstance(made, torch.Tensor):
+        return _shape(recorded) == _shape(made) and recorded.dtype == made.dtype and recorded.device == made.device
+    if isinstance(recorded, (tuple, list)) and isinstance(made, (tuple, list)) and len(recorded) == len(made):
+        pairs = zip(recorded, made, strict=True)
+        return all((one is None and other is None) or _same_but_strides(one, other) for one, other in pairs)
+    return False
+
+
+def _other_strides(recorded: Any, made: Any) -> bool:
+    if isinstance(recorded, torch.Tensor) and isinstance(made, torch.Tensor):
+        return _shape(recorded) == _shape(made) and [*map(str, recorded.stride())] != [*map(str, made.stride())]
+    if isinstance(recorded, (tuple, list)) and isinstance(made, (tuple, list)):
+        return any(_other_strides(one, other) for one, other in zip(recorded, made, strict=False))
+    return False
+
+
+def _shape(value: torch.Tensor) -> list[str]:
+    """As text, so that comparing symbols adds no guard."""
+    return [str(one) for one in value.shape]

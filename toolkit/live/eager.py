@@ -1,0 +1,304 @@
+"""Runs an fx graph eagerly, node by node, the way every other rung is judged against; copies of inputs (aliasing,
+strides, offsets, requires_grad) and of graphs (metadata, subgraphs) that lose nothing that matters.
+
+Differs from calling the module in three ways: Inductor's random prims draw what the compiled kernel draws (CPU), memory
+that an `empty` left uninitialised can be poisoned to see whether the result depends on it, and the outputs come as one
+flat list. Must not change the graph; inputs are changed as the graph says, so pass clones.
+
+>>> run_graph(gm, [torch.ones(2)])
+[tensor([2., 2.])]
+>>> x = torch.zeros(4)
+>>> a, b = clone_inputs([x, x[1:]])
+>>> a[1] = 7.0; b[0].item()
+7.0
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ...dumps.torchside import wrappers
+from ...dumps.torchside.history import bases_of, computed
+from .. import torch_private as t
+from . import philox
+
+_RANDOM_FUNCTIONS = frozenset({
+    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal",
+    "randperm",
+    "poisson", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
+    "feature_dropout", "native_dropout", "dropout_", "rrelu", "gumbel_softmax", "scaled_dot_product_attention",
+    "fractional_max_pool2d", "multi_head_attention_forward", "uniform_", "normal_", "exponential_", "random_",
+    "geometric_",
+    "cauchy_", "log_normal_", "bernoulli_",
+})  # fmt: skip
+_UNINITIALISED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
+_RESIZING = frozenset({"resize", "resize_", "resize_as", "resize_as_"})
+_POISON = 0x7B  # huge as a float of any width, out of range as an index
+
+
+Hook = Callable[[fx.Node, Any], Any]
+
+
+class GraphRunError(Exception):
+    """An eager run failed: `node` is the node's name, `__cause__` what was raised."""
+
+    def __init__(self, node: str, cause: BaseException) -> None:
+        self.node = node
+        super().__init__(f"node {node}: {type(cause).__name__}: {cause}")
+
+
+def run_graph(
+    gm: fx.GraphModule, inputs: Sequence[Any], *, poison: bool = False, hook: Hook | None = None
+) -> list[Any]:
+    """Runs a graph on flat inputs, returns its flat outputs; raises GraphRunError that names the node.
+
+    `poison` fills what `empty` ops leave uninitialised with a byte pattern. `hook(node, value)` may replace each node's
+    value.
+    """
+    return t.tree_leaves(
+        _Runner(gm, poison, hook).run(*inputs, enable_io_processing=False), is_leaf=lambda value: value is None
+    )
+
+
+def each_node(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[tuple[fx.Node, Any]]:
+    """Runs a graph and gives each node with its value as soon as it ran; a value is let go after its last use. Raises
+    GraphRunError that names the node.
+    """
+    runner = _Runner(gm, False, None)
+    runner.args_iter = iter(inputs)
+    for node in gm.graph.nodes:
+        runner.env[node] = runner.run_node(node)
+        yield node, runner.env[node]
+        for dead in runner.user_to_last_uses.get(node, ()):
+            del runner.env[dead]
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether a node draws random numbers."""
+    if node.op == "call_method":
+        return str(node.target) in _RANDOM_FUNCTIONS
+    if node.op != "call_function":
+        return False
+    if isinstance(tags := getattr(node.target, "tags", None), (list, set, tuple)):
+        return torch.Tag.nondeterministic_seeded in tags
+    return getattr(node.target, "__name__", "") in _RANDOM_FUNCTIONS
+
+
+def is_uninitialised(node: fx.Node) -> bool:
+    """Whether a node makes memory that holds nothing: `empty` and its kin."""
+    name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
+    return node.op in ("call_function", "call_method") and name in _UNINITIALISED
+
+
+def grows(node: fx.Node) -> bool:
+    """Whether a node resizes its argument: what is added behind the elements that were there holds nothing."""
+    name = getattr(node.target, "__name__", str(node.target)).partition(".")[0]
+    return node.op in ("call_function", "call_method") and name in _RESIZING
+
+
+def has_random(gm: fx.GraphModule) -> bool:
+    """Whether a graph, or a graph inside it, draws random numbers."""
+    return any(map(is_random, nodes_in(gm)))
+
+
+def draws_from_generator(gm: fx.GraphModule) -> bool:
+    """Whether a graph draws by ops of torch, which compiled code imitates only under `fallback_random`; Inductor's
+    prims are not meant.
+    """
+    return has_random(gm) and not any("inductor_" in str(node.target) and is_random(node) for node in nodes_in(gm))
+
+
+def recomputes_random(gm: fx.GraphModule) -> bool:
+    """Whether a checkpointed region draws random numbers: compiled code then draws them in another order than eager."""
+    return any(
+        "checkpoint" in str(node.target) and isinstance(body, fx.GraphModule) and has_random(body)
+        for part in graphs_in(gm)
+        for node in part.graph.nodes
+        if node.op == "call_function"
+        for body in (getattr(part, str(arg.target), None) for arg in node.all_input_nodes if arg.op == "get_attr")
+    )
+
+
+def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a compiled kernel would draw for one of Inductor's random prims; None for anything else, and where eager
+    cannot repeat it.
+    """
+    draw = _DRAWS.get(str(target))
+    given = () if draw is None else (*args, *kwargs.values())
+    devices: list[Any] = [getattr(one, "device", one) for one in given if isinstance(one, (torch.Tensor, torch.device))]
+    return draw(*args, **kwargs) if draw is not None and all(map(philox.repeatable, devices)) else None
+
+
+def has_kernel_draws(gm: fx.GraphModule) -> bool:
+    """Whether a graph holds Inductor's random prims, whose numbers are those of its kernels."""
+    return any(str(node.target) in _DRAWS for node in gm.graph.nodes if node.op == "call_function")
+
+
+def draws_unrepeatably(gm: fx.GraphModule) -> bool:
+    """Whether a graph holds Inductor's random prims for a device whose kernels' numbers eager cannot repeat."""
+    makers = ("prims.inductor_seed.default", "prims.inductor_seeds.default")
+    return any(
+        not philox.repeatable(device)
+        for node in gm.graph.nodes
+        if node.op == "call_function" and str(node.target) in makers
+        for device in (*node.args, *node.kwargs.values())
+        if isinstance(device, torch.device)
+    )
+
+
+def draw_like_kernels(gm: fx.GraphModule) -> None:
+    """Changes Inductor's random prims in a graph into functions that draw what its kernels draw, for rungs that do not
+    compile them.
+    """
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and str(node.target) in _DRAWS:
+            node.target = _drawing(node.target)
+
+
+def _drawing(target: Any) -> Callable[..., Any]:
+    def draw_like_kernel(*args: Any, **kwargs: Any) -> Any:
+        value = drawn(target, args, kwargs)
+        return target(*args, **kwargs) if value is None else value
+
+    return draw_like_kernel
+
+
+class _Runner(fx.Interpreter):
+    def __init__(self, gm: fx.GraphModule, poison: bool, hook: Hook | None) -> None:
+        super().__init__(gm)
+        self.poison = poison
+        self.hook = hook
+
+    def run_node(self, n: fx.Node) -> Any:
+        try:
+            value = super().run_node(n)
+            return value if self.hook is None else self.hook(n, value)
+        except GraphRunError:
+            raise
+        except Exception as error:
+            raise GraphRunError(n.name, error) from error
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name = getattr(target, "__name__", "").partition(".")[0]
+        if (value := drawn(target, args, kwargs)) is not None:
+            return value
+        if name == "invoke_subgraph":  # torch differentiates it only while it traces; a call of its graph is the same
+            return args[0](*args[2:])
+        return self._poisoned(name, args, lambda: super(_Runner, self).call_function(target, args, kwargs))
+
+    def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._poisoned(target, args, lambda: super(_Runner, self).call_method(target, args, kwargs))
+
+    def _poisoned(self, name: str, args: tuple[Any, ...], call: Callable[[], Any]) -> Any:
+        written = args[0].numel() if name in _RESIZING and isinstance(args[0], torch.Tensor) else 0
+        value = call()
+        if self.poison and name in _UNINITIALISED | _RESIZING and isinstance(value, torch.Tensor):
+            _fill(value, written * value.element_size())
+        return value
+
+
+def _fill(value: torch.Tensor, start: int) -> None:
+    storage = value.untyped_storage()
+    flat = torch.empty(0, dtype=torch.uint8, device=value.device).set_(storage, 0, (storage.nbytes(),), (1,))
+    flat[start:].fill_(_POISON)
+
+
+_DRAWS: dict[str, Callable[..., Any]] = {
+    "prims.inductor_seed.default": lambda device: philox.seeds(1, device)[0],
+    "prims.inductor_seeds.default": philox.seeds,
+    "prims.inductor_random.default": lambda size, seed, mode, **_: (philox.rand if mode == "rand" else philox.randn)(
+        size, seed
+    ),
+    "prims.inductor_randint.default": philox.randint,
+}
+
+
+def clone_inputs(inputs: Sequence[Any], change: Callable[[torch.Tensor], torch.Tensor] | None = None) -> list[Any]:
+    """Clones the tensors among `inputs`, each storage once, so that views of one storage stay views of one storage.
+
+    `change` maps a whole flat storage (a 1-d tensor of one dtype) to its copy, for instance to another dtype or device.
+    What requires grad does so again: a leaf as a leaf, another as the result of an operation; parameters stay
+    parameters. Anything that is not a plain strided tensor is cloned alone.
+    """
+    storages: dict[tuple[Any, torch.dtype], torch.Tensor] = {}
+    copies = [
+        _clone(value, storages, change or torch.Tensor.clone) if isinstance(value, torch.Tensor) else value
+        for value in inputs
+    ]
+    came = [place for place, one in enumerate(inputs) if isinstance(one, torch.Tensor) and not one.is_leaf]
+    bases = {place: base._replace(dtype=copies[place].dtype) for place, base in bases_of(inputs).items()}
+    return computed(copies, came, bases) if came or bases else copies
+
+
+def _clone(
+    tensor: torch.Tensor,
+    storages: dict[tuple[Any, torch.dtype], torch.Tensor],
+    change: Callable[[torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    if wrappers.is_wrapper(tensor):
+        return wrappers.like(
+            tensor, {name: _clone(part, storages, change) for name, part in wrappers.parts(tensor).items()}
+        )
+    if tensor.layout != torch.strided or tensor.is_quantized or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    plain = tensor.detach()
+    conj, neg = plain.is_conj(), plain.is_neg()  # bits of the view: the memory below is copied as it lies
+    plain = plain.conj() if conj else plain
+    plain = t.neg_view(plain) if neg else plain
+    storage = plain.untyped_storage()
+    key = (storage.data_ptr() or id(storage), plain.dtype)
+    if key not in storages:
+        count = storage.nbytes() // plain.element_size()
+        storages[key] = change(torch.empty(0, dtype=plain.dtype, device=plain.device).set_(storage, 0, (count,), (1,)))
+    out = storages[key].as_strided(plain.shape, plain.stride(), plain.storage_offset())
+    out = out.conj() if conj else out
+    out = (t.neg_view(out) if neg else out).detach()  # of what it is a view is told below
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(out, requires_grad=tensor.requires_grad)
+    out.requires_grad_(tensor.requires_grad)
+    return torch.nn.Buffer(out) if isinstance(tensor, torch.nn.Buffer) else out
+
+
+def copy_graph(gm: fx.GraphModule) -> fx.GraphModule:
+    """A copy whose graph (and subgraphs) can be changed freely; parameters, buffers and constants are shared with the
+    original.
+    """
+    graph = copy.deepcopy(gm.graph)
+    out = fx.GraphModule(gm, graph, class_name=type(gm).__name__)
+    out.meta = dict(gm.meta)
+    for node in graph.nodes:
+        if node.op == "get_attr" and isinstance(inner := attribute(gm, str(node.target)), fx.GraphModule):
+            set_attribute(out, str(node.target), copy_graph(inner))
+    if (shape_env := getattr(gm, "shape_env", None)) is not None:
+        out.shape_env = shape_env  # type: ignore[assignment]
+    return out
+
+
+def graphs_in(gm: fx.GraphModule) -> list[fx.GraphModule]:
+    """The graph, and those inside it."""
+    return [part for part in gm.modules() if isinstance(part, fx.GraphModule)]
+
+
+def nodes_in(gm: fx.GraphModule) -> list[fx.Node]:
+    """The nodes of a graph, and of those inside it."""
+    return [node for part in graphs_in(gm) for node in part.graph.nodes]
+
+
+def attribute(owner: Any, path: str) -> Any:
+    """What a dotted path of a `get_attr` node names, or None."""
+    for part in path.split("."):
+        owner = getattr(owner, part, None)
+    return owner
+
+
+def set_attribute(owner: Any, path: str, value: Any) -> None:
+    """Puts a value where a dotted path leads."""
+    *parents, last = path.split(".")
+    for part in parents:
+        owner = getattr(owner, part)
+    setattr(owner, last, value)

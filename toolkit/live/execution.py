@@ -1,0 +1,246 @@
+"""One execution of a graph as a flat list of results: outputs, gradients where there are any, and inputs that were
+changed in place.
+
+The same procedure serves eager, float64 and every rung, so that their lists can be compared place by place.
+
+>>> execute(lambda inputs: run_graph(gm, inputs), [torch.ones(2)], seed=0).outputs
+[tensor([2., 2.])]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+from ...dumps.names import of_module
+from ...dumps.torchside import wrappers
+from ...dumps.torchside.history import leaves_of
+from .eager import attribute
+
+
+class Execution(NamedTuple):
+    """What a run left: outputs, gradients of the leaves, and the inputs as they are afterwards; behind them may stand
+    the tensors that the graph holds.
+
+    `aliases`: for each output the input whose memory it shares, -1 for none, and its storage offset.
+    """
+
+    outputs: list[Any]
+    gradients: list[Any]
+    inputs: list[Any]
+    aliases: Sequence[Sequence[int]] = ()
+
+    def results(self, changed: Sequence[int]) -> list[Any]:
+        """Outputs, gradients and the inputs at the places `changed`, in this order; of wrappers, the numbers they
+        hold."""
+        return [*self.outputs, *self.gradients, *(wrappers.whole(self.inputs[index]) for index in changed)]
+
+    def nans(self, changed: Sequence[int], names: Sequence[str]) -> list[str]:
+        """The names of the results that hold a NaN."""
+        return [name for name, value in zip(names, self.results(changed), strict=False) if _has_nan(value)]
+
+
+def execute(
+    run: Callable[[list[Any]], Sequence[Any]],
+    inputs: list[Any],
+    *,
+    seed: int,
+    backward: bool = False,
+    parameters: Sequence[torch.Tensor] = (),
+) -> Execution:
+    """Runs once under a seed. With `backward`, outputs that require grad get seeded normal tangents, and the gradients
+    of inputs and `parameters` are computed, those of what is no leaf at the leaf that it came from. Inputs are changed
+    in place as the graph says: pass clones.
+    """
+    torch.manual_seed(seed)
+    leaves = list(leaves_of([*inputs, *parameters]).values())
+    given = list(inputs)
+    outputs = list(run(inputs))
+    settle()
+    aliases = _aliases(outputs, given)
+    if not backward:
+        return Execution([wrappers.whole(one) for one in outputs], [], inputs, aliases)
+    roots = [one for one in outputs if isinstance(one, torch.Tensor) and one.requires_grad]
+    if not leaves or not roots:
+        return Execution(_detached(outputs), [], inputs, aliases)
+    gradients = torch.autograd.grad(roots, leaves, tangents(roots, seed), allow_unused=True)
+    settle()
+    return Execution(_detached(outputs), [wrappers.whole(one) for one in gradients], inputs, aliases)
+
+
+def tangents(roots: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
+    """What the backward of a run with this seed begins with."""
+    generator = torch.Generator().manual_seed(seed)
+    return [_tangent(root, generator) for root in roots]
+
+
+def result_names(gm: fx.GraphModule, inputs: Sequence[Any], gradients: int, changed: Sequence[int]) -> list[str]:
+    """What people call each of an execution's results: outputs, gradients, changed inputs."""
+    called = of_module(gm)
+    given = list(called.inputs.values())
+    named = [*zip(given, inputs, strict=False), *gm.named_parameters()]
+    leaves = [named[place][0] for place in leaves_of([one for _, one in named])]
+    grads = (
+        [f"grad of {name}" for name in leaves] if len(leaves) == gradients else ["the gradient of an input"] * gradients
+    )
+    given += [name for name, _ in held(gm)]
+    return [*called.outputs, *grads, *(f"{given[index]}, written in place" for index in changed)]
+
+
+def settle() -> None:
+    """Waits for what a CUDA device still has to do, so that a failure or a hang there belongs to the run that began
+    it."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def changed_inputs(before: Sequence[Any], after: Sequence[Any]) -> list[int]:
+    """The places of the tensors whose bits are not what they were; version counters miss what compiled kernels
+    write."""
+    return [
+        index
+        for index, (old, new) in enumerate(zip(before, after, strict=True))
+        if isinstance(old, torch.Tensor) and not same_bits(old, new)
+    ]
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one shape and dtype hold the same values, NaN being equal to NaN."""
+    a, b = wrappers.whole(one.detach()), wrappers.whole(other.detach())
+    if a.layout != torch.strided or a.is_quantized:
+        return True  # not looked into
+    if a.dtype == b.dtype and torch.equal(a, b):
+        return True
+    return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+def identical(one: Any, other: Any) -> bool:
+    """Whether two results are the same to the last bit, the sign of a zero included; what is not looked into is not."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return type(one) is type(other) and one == other
+    if (one.shape, one.dtype, one.device, one.layout) != (other.shape, other.dtype, other.device, other.layout):
+        return False
+    if one.layout != torch.strided or one.is_quantized or one.is_complex():
+        return False
+    same = same_bits(one, other)
+    return same and (not one.is_floating_point() or torch.equal(one.signbit(), other.signbit()))
+
+
+class Attributes:
+    """The constants, buffers and parameters that a graph holds, put back between runs of a graph that writes into
+    them."""
+
+    def __init__(self, gm: fx.GraphModule) -> None:
+        every = {
+            id(value): value
+            for _, value in _held_tensors(gm)
+            if value.layout == torch.strided and not value.is_quantized
+        }
+        self._kept = {key: (value, value.detach().clone()) for key, value in every.items()}
+
+    def before(self, gm: fx.GraphModule) -> list[torch.Tensor]:
+        """What `gm` holds, as it was at the start."""
+        return [self._kept[id(value)][1] if id(value) in self._kept else value.detach() for _, value in held(gm)]
+
+    def taken(self, ran: Execution, gm: fx.GraphModule) -> Execution:
+        """The run of `gm`, this graph or another form of it, with what it left in the tensors that it holds."""
+        left = [(now, kept) for (_, now), kept in zip(held(gm), self.before(gm), strict=True)]
+        written = [now for now, kept in left if not same_bits(now, kept)]
+        inputs = [*ran.inputs, *(kept if same_bits(now, kept) else now.detach().clone() for now, kept in left)]
+        places = {one.untyped_storage().data_ptr() for one in written}
+        outputs = [
+            one.clone() if _has_memory(one) and one.untyped_storage().data_ptr() in places else one
+            for one in ran.outputs
+        ]
+        return ran._replace(outputs=outputs, inputs=inputs)
+
+    def restore(self) -> None:
+        """Makes every held tensor what it was at the start."""
+        for value, kept in self._kept.values():
+            if not same_bits(value, kept):
+                with torch.no_grad():
+                    value.detach().copy_(kept)
+
+
+def held(gm: fx.GraphModule) -> list[tuple[str, torch.Tensor]]:
+    """The tensors that a graph reads by its `get_attr` nodes, in their order, each by the name of its first node."""
+    first: dict[str, str] = {}
+    for node in gm.graph.find_nodes(op="get_attr"):
+        first.setdefault(str(node.target), node.name)
+    found = [(name, attribute(gm, path)) for path, name in first.items()]
+    return [(name, value) for name, value in found if isinstance(value, torch.Tensor) and value.layout == torch.strided]
+
+
+def _held_tensors(gm: fx.GraphModule) -> Iterator[tuple[str, torch.Tensor]]:
+    for part in gm.modules():
+        yield from part.named_buffers(recurse=False)
+        yield from part.named_parameters(recurse=False)
+        yield from ((name, value) for name, value in vars(part).items() if isinstance(value, torch.Tensor))
+
+
+def _tangent(root: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    if wrappers.is_wrapper(root):
+        held = {name: _tangent(part, generator) for name, part in wrappers.parts(root.detach()).items()}
+        return wrappers.like(root.detach(), held)
+    dtype = torch.complex64 if root.is_complex() else torch.float32
+    value = torch.randn(root.shape, generator=generator, dtype=dtype)
+    return value.to(root.dtype).to(root.device)
+
+
+def _aliases(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[list[int]]:
+    owners: dict[int, int] = {}
+    for index, value in enumerate(inputs):
+        if _has_memory(value):
+            owners.setdefault(value.untyped_storage().data_ptr(), index)
+    return [
+        [owners.get(one.untyped_storage().data_ptr(), -1), int(one.storage_offset())] if _has_memory(one) else [-1, 0]
+        for one in outputs
+    ]
+
+
+def _has_memory(value: Any) -> bool:
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided and value.numel() > 0
+
+
+def _detached(outputs: Sequence[Any]) -> list[Any]:
+    return [wrappers.whole(one.detach()) if isinstance(one, torch.Tensor) else one for one in outputs]
+
+
+def leaves(value: Any) -> list[Any]:
+    """The parts of what a graph returns that are no containers, in order."""
+    if isinstance(value, dict):
+        return [leaf for part in value.values() for leaf in leaves(part)]
+    if isinstance(value, (list, tuple)):
+        return [leaf for part in value for leaf in leaves(part)]
+    return [value]
+
+
+def returned(gm: fx.GraphModule) -> list[Any]:
+    """What a graph returns, as a flat list of nodes, numbers and None."""
+    return leaves(gm.graph.output_node().args[0])
+
+
+def rebuilt(value: Any, make: Callable[[], Any]) -> Any:
+    """The same containers with `make()` in the place of each leaf, in the order of `leaves`."""
+    if isinstance(value, dict):
+        return {key: rebuilt(part, make) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        parts = [rebuilt(part, make) for part in value]
+        if isinstance(value, list):
+            return parts
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return make()
+
+
+def _has_nan(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_quantized:
+        return False
+    if not (value.dtype.is_floating_point or value.dtype.is_complex):
+        return False
+    try:
+        return bool(torch.isnan(value.detach()).any())
+    except RuntimeError:  # a float of 8 bits or less has no arithmetic
+        return bool(torch.isnan(value.detach().to(torch.float32)).any())

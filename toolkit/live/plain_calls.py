@@ -1,0 +1,157 @@
+# pyright: basic
+"""Puts the plain forms of `torch_names` into a graph, and checks each with values before: same results, same aten
+calls.
+
+A form that fits an operator may not fit one call of it (a number where a tensor was meant becomes another overload). So
+a call is traced both ways, as it is and in its plain form; what differs is traced with Inductor's decompositions. Must
+not change values.
+
+>>> is_same(torch.ops.aten.relu.default, (torch.ones(2),), {})
+True
+>>> rewrite(node, plain_of(node))
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from ...dumps.program.torch_names import INDEX, Plain, Slice, plain_call
+from .. import torch_private as t
+from .execution import identical
+
+SEED = 0
+_NOTHING = {"pin_memory": (None, False), "layout": (None, torch.strided)}
+"""Arguments that mean the same whether they are given or not."""
+_UNINITIALISED = ("aten.empty", "aten.new_empty")
+"""Operators whose results have a form and no values (how their names begin)."""
+
+
+def plain_of(node: fx.Node) -> Plain | None:
+    """The plain form of what a node calls, as far as its name and arguments tell; None where it has none, or is
+    plain."""
+    if node.op != "call_function" or not hasattr(node.target, "_schema"):
+        return None
+    return plain_call(str(node.target), node.args, node.kwargs)
+
+
+def rewrite(node: fx.Node, plain: Plain) -> None:
+    """Makes a node the plain call; its users stay. What it is said to come from is forgotten."""
+    target, args = _applied(plain)
+    node.op, node.target = ("call_method" if isinstance(target, str) else "call_function"), target
+    node.args, node.kwargs = args, dict(plain.kwargs)
+    for key in ("original_aten", "torch_fn", "source_fn_stack", "fwd_source_fn_stack"):
+        node.meta.pop(key, None)
+
+
+def is_same(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call of an operator on values has a plain form that gives the same bits and forms, by the same aten
+    calls.
+
+    False for what cannot be traced. The values stay as they are.
+    """
+    given = [one for one in t.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+
+    def call(form: Callable[..., Any]) -> Callable[..., Any]:
+        def of(*tensors: Any) -> Any:
+            left = iter(tensors)
+            some, named = t.tree_map(lambda one: next(left) if isinstance(one, torch.Tensor) else one, (args, kwargs))
+            return form(*some, **named)
+
+        return of
+
+    own, plain = call(target), call(lambda *some, **named: _plainly(target, some, named))
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            ours, theirs = _run(own, given), _run(plain, given)
+            if str(target).startswith(_UNINITIALISED):
+                ours, theirs = t.tree_map(_blank, (ours, theirs))
+            return _same_values(ours, theirs) and (
+                _calls(own, given) == _calls(plain, given)
+                or _calls(own, given, deep=True) == _calls(plain, given, deep=True)
+            )
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, AssertionError):  # it does not fit
+        return False
+
+
+def _plainly(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    plain = plain_call(str(target), args, kwargs)
+    if plain is None:
+        raise ValueError(f"{target} has no plain form")
+    form, given = _applied(plain)
+    return (
+        getattr(given[0], form)(*given[1:], **plain.kwargs) if isinstance(form, str) else form(*given, **plain.kwargs)
+    )
+
+
+def _applied(plain: Plain) -> tuple[Any, tuple[Any, ...]]:
+    """A function, or the name of a method, and its arguments."""
+    if plain.call == INDEX:
+        parts = tuple(slice(*one) if isinstance(one, Slice) else one for one in plain.args[1:])
+        return operator.getitem, (plain.args[0], parts[0] if len(parts) == 1 else parts)
+    if plain.call.startswith("."):
+        return plain.call[1:], tuple(plain.args)
+    return reduce(getattr, plain.call.split(".")[1:], torch), tuple(plain.args)
+
+
+def _run(call: Callable[..., Any], tensors: list[Any]) -> list[Any]:
+    """What a call returns, and its arguments afterwards."""
+    torch.manual_seed(SEED)
+    copies = [one.clone() for one in tensors]
+    return [*t.tree_leaves(call(*copies)), *copies]
+
+
+def _same_values(ours: list[Any], theirs: list[Any]) -> bool:
+    if len(ours) != len(theirs):
+        return False
+    return all(
+        identical(_real(one), _real(other)) and (not isinstance(one, torch.Tensor) or one.stride() == other.stride())
+        for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _real(value: Any) -> Any:
+    """Complex numbers as pairs of real ones, conjugated where they stand so."""
+    complex_ = isinstance(value, torch.Tensor) and value.is_complex()
+    return torch.view_as_real(value.resolve_conj()) if complex_ else value
+
+
+def _blank(value: Any) -> Any:
+    return value.zero_() if isinstance(value, torch.Tensor) else value
+
+
+def _calls(call: Callable[..., Any], tensors: list[Any], *, deep: bool = False) -> list[Any]:
+    """The aten calls of a trace: what is called, with every argument that is not its default."""
+    torch.manual_seed(SEED)
+    table: Any = t.select_decomp_table() if deep else {}
+    graph = make_fx(call, decomposition_table=table)(*[one.clone() for one in tensors]).graph
+    graph.eliminate_dead_code()
+    places = {node: f"%{place}" for place, node in enumerate(graph.nodes)}
+    found: list[Any] = []
+    for node in graph.nodes:
+        args, kwargs = fx.map_arg((node.args, node.kwargs), places.__getitem__)
+        if node.op == "output":
+            found.append(t.tree_leaves(args))
+        elif node.op != "placeholder":
+            found.append((str(node.target), sorted(_given(node.target, args, kwargs))))
+    return found
+
+
+def _given(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    declared: Any = getattr(getattr(target, "_schema", None), "arguments", None)
+    if declared is None:
+        yield "", str((args, kwargs))
+        return
+    known = dict(zip((one.name for one in declared if not one.kwarg_only), args, strict=False)) | kwargs
+    for one in declared:
+        value = known.get(one.name)
+        if one.name not in known or value in _NOTHING.get(one.name, ()):
+            continue
+        if not (one.has_default_value() and value == one.default_value):
+            yield one.name, str(value)

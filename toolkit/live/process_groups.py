@@ -1,0 +1,125 @@
+"""The process groups that a recorded graph's collectives name, made again in a replay, so that it communicates as it
+did.
+
+A world of one rank is made alone. A larger one needs all its ranks: each replays its own graph, and they meet in a
+file. Where they cannot, the error says why. Must not imitate a collective: numbers that other ranks would have sent are
+never made up.
+
+>>> join(saved.record, meeting="/tmp/meet")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ...dumps.errors import EnvironmentLackError
+from ...dumps.walk import plain
+from ...dumps.wording import counted
+from .. import torch_private as t
+
+if TYPE_CHECKING:
+    from ...dumps.schema import GraphRecord
+    from ...dumps.store import SavedGraph
+
+WAIT_S = 120
+"""How long a collective waits for the other ranks of a replay."""
+
+
+def groups_of(record: GraphRecord) -> dict[str, dict[str, Any]]:
+    """Group name -> {"backend", "ranks", "rank", "world_size"}; empty for a graph without collectives."""
+    told: Any = record.graph.meta.get("process_groups")
+    return plain(told) if isinstance(told, dict) else {}
+
+
+def peers(saved: SavedGraph) -> list[SavedGraph]:
+    """The graphs of the other ranks that this one communicates with: of the same id; empty for a world of one.
+
+    Raises EnvironmentLackError naming the ranks whose graph is not in the run.
+    """
+    if saved.run is None or len({process.rank for process in saved.run.processes}) < 2:
+        return []  # a graph that needs others says so when it is loaded
+    world = max((facts["world_size"] for facts in groups_of(saved.record).values()), default=1)
+    if world == 1:
+        return []
+    found = {
+        graph.rank: graph for graph in saved.run.graphs() if graph.local_id == saved.local_id and graph.rank is not None
+    }
+    wanted = set(range(world)) - {saved.rank}
+    if missing := sorted(wanted - set(found)):
+        raise EnvironmentLackError(
+            f"{saved.id} communicates with {counted(world - 1, 'other rank')}",
+            f"no graph {saved.local_id} of rank "
+            f"{', '.join(map(str, missing))} lies beside it, and a collective of one rank alone would make up numbers",
+            "replay it from a run that recorded all ranks",
+        )
+    return [found[rank] for rank in sorted(wanted)]
+
+
+def join(record: GraphRecord, meeting: str = "") -> None:
+    """Makes the groups of a graph in this process, unless they are there. `meeting`: a file that all ranks of a world
+    share.
+
+    Raises EnvironmentLackError for a larger world without one, and for a torch without torch.distributed.
+    """
+    groups = groups_of(record)
+    if not groups:
+        return
+    import torch.distributed
+
+    distributed: Any = torch.distributed
+    if not distributed.is_available():
+        raise EnvironmentLackError(
+            "the graph communicates", "this torch is built without torch.distributed", "use another build"
+        )
+    facts = next(iter(groups.values()))
+    world, rank = int(facts["world_size"]), int(facts["rank"])
+    wait = timedelta(seconds=WAIT_S)
+    if not distributed.is_initialized():
+        if world > 1 and not meeting:
+            raise EnvironmentLackError(
+                f"the graph communicates with {counted(world - 1, 'other rank')}",
+                "they are not there",
+                "graphdbg replay runs the graphs of all ranks together",
+            )
+        store = distributed.FileStore(meeting, world) if meeting else distributed.HashStore()
+        distributed.init_process_group(
+            _usable(facts["backend"]), store=store, rank=rank, world_size=world, timeout=wait
+        )
+    for name, one in groups.items():
+        if not _same(_process_group(name), one["ranks"]):
+            backend = _usable(one["backend"])
+            made = distributed.new_group(one["ranks"], backend=backend, timeout=wait, use_local_synchronization=True)
+            _name_process_group(name, made)
+
+
+def _same(group: Any, ranks: Sequence[int]) -> bool:
+    import torch.distributed as distributed
+
+    return group is not None and list(distributed.get_process_group_ranks(group)) == list(ranks)
+
+
+def _usable(backend: str) -> str:
+    """The recorded backend where this machine has it, else gloo."""
+    import torch
+    import torch.distributed as distributed
+
+    if "nccl" in backend and not (torch.cuda.is_available() and distributed.is_nccl_available()):
+        return "gloo"
+    return backend
+
+
+def _process_group(name: str) -> Any:
+    """The process group that functional collectives know by a name, or None."""
+    try:
+        return t.resolve_process_group(name)
+    except (RuntimeError, ValueError):
+        return None
+
+
+def _name_process_group(name: str, group: Any) -> None:
+    """Lets functional collectives find a group under a name; a new group's own name cannot be chosen."""
+    if _process_group(name) is not None:
+        t.unregister_process_group(name)
+    t.register_process_group(name, group)

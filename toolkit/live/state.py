@@ -1,0 +1,396 @@
+"""What a recorded program's torch says of itself: compile ids, counters, settings, modes, the ambient state, wrappers.
+
+Nothing is imported for it but torch itself, and everything may be missing: a torch without a name records less and says
+what. Only reads: no random number is drawn, no setting written, but for the caches that hide graphs, inside compiler
+calls.
+
+>>> compile_id()
+'0/0'
+>>> changed_settings()
+{'inductor': {'max_autotune': True}}
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any
+
+from ...dumps.schema import Ambient
+from ..recorder import steps
+from ..torch_private import loaded
+from ..torch_private.names import CONFIGS
+
+if TYPE_CHECKING:
+    from ..recorder.session import Session
+
+CACHE_SWITCHES = {
+    "functorch": ("enable_autograd_cache", "enable_remote_autograd_cache"),
+    "inductor": ("fx_graph_cache", "fx_graph_remote_cache"),
+}
+"""Settings whose caches skip the compiler and so hide graphs."""
+
+CACHE_HITS = {"AOTAutograd": ("aot_autograd", "autograd_cache_hit"), "FX graph": ("inductor", "fxgraph_cache_hit")}
+"""Cache -> the counter of what it answered."""
+
+DEVICE_TYPES = ("cpu", "cuda", "xpu", "mps", "hpu")
+
+
+def compile_id() -> str | None:
+    """torch's id of the compile in progress on this thread, with its attempt ("0/0", "0/0_1", "!1/0/0"), or None.
+
+    torch.compiler has no function for it.
+    """
+    context = loaded("CompileContext")
+    if context is None:
+        return None
+    current = context.current_trace_id() if hasattr(context, "current_trace_id") else context.current_compile_id()
+    return None if current is None else str(current)
+
+
+def dynamo_setting(name: str) -> int | None:
+    """A number in torch._dynamo.config, as it is in force on this thread."""
+    value = getattr(loaded("dynamo_config"), name, None)
+    return value if isinstance(value, int) else None
+
+
+def has_dynamo_setting(name: str) -> bool:
+    """Whether this torch knows a setting of Dynamo; False before Dynamo is imported."""
+    return hasattr(loaded("dynamo_config"), name)
+
+
+def counter(group: str, name: str) -> int:
+    """A counter of torch._dynamo.utils.counters (cache hits are told nowhere else)."""
+    counters = loaded("counters")
+    return int(counters[group][name]) if counters is not None and group in counters else 0
+
+
+class _Caches(threading.local):
+    """What the switches of this thread's caches were before they were put off, and whether they are to be left on."""
+
+    def __init__(self) -> None:
+        self.off: list[tuple[Any, dict[str, Any]]] = []
+        self.on = False
+
+
+_caches = _Caches()
+
+
+@contextmanager
+def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "") -> Iterator[None]:
+    """The caches that hide graphs are off for the block and this thread, unless the session keeps them: a warm one
+    skips the compiler. That `cache` answered, which `hides` graphs of the compile `name`, is journalled."""
+    hits = counter(*CACHE_HITS[cache]) if cache else 0
+    with ExitStack() as stack:
+        stack.callback(_caches.off.__delitem__, slice(len(_caches.off), None))
+        for room, names in ({} if session.options.keep_cache or _caches.on else CACHE_SWITCHES).items():
+            module = loaded(f"{room}_config")
+            present = {name: getattr(module, name) for name in names if hasattr(module, name)}
+            if module is not None and any(present.values()):
+                session.caches_were_on = True
+                _caches.off.append((module, present))
+                stack.enter_context(module.patch(dict.fromkeys(present, False)))
+        yield
+    if cache and session.options.stages != ["dynamo"] and counter(*CACHE_HITS[cache]) > hits:
+        session.note(f"{name}: {hides} not recorded, hidden by the {cache} cache", hidden=True)
+
+
+@contextmanager
+def cached_anew(session: Session) -> Iterator[None]:
+    """For a compile whose artifact the program may save, which torch makes of what its caches took: those on disk are
+    as the program has them, under a key of their own, so that they know no graph of it."""
+    with ExitStack() as stack:
+        with session.guarded("caches"):
+            if not session.options.keep_cache and not _caches.on:
+                from torch.compiler import config
+
+                stack.enter_context(config.patch(cache_key_tag=f"{config.cache_key_tag}{uuid.uuid4()}"))  # type: ignore[attr-defined]
+                for module, values in _caches.off:
+                    stack.enter_context(
+                        module.patch({name: value for name, value in values.items() if "remote" not in name})
+                    )
+                session.caches_were_on = _caches.on = True
+                stack.callback(setattr, _caches, "on", False)
+        yield
+
+
+def undisturbed() -> AbstractContextManager[Any]:
+    """Hides the program's dispatch and torch-function modes, autocast and grad mode while the recorder computes on its
+    tensors.
+
+    A FlopCounterMode of the user must not count our statistics. Public alternatives exist for grad mode only.
+    """
+    import torch
+
+    stack = ExitStack()
+    for name in ("modes_off", "DisableTorchFunction", "DisableAutocast"):
+        context = loaded(name)
+        if context is not None:
+            stack.enter_context(context())
+    stack.enter_context(torch.no_grad())
+    return stack
+
+
+def is_fake(value: Any) -> bool:
+    """Whether a value is a fake tensor: a compiled graph called with one is being traced, not run."""
+    fake = loaded("FakeTensor")
+    return fake is not None and isinstance(value, fake)
+
+
+def restride(gm: Any, example_inputs: Any) -> None:
+    """Gives placeholders the values that are compiled for: a forward's own layout decides the strides of what a
+    backward is given, which AOTAutograd tells in the example inputs alone. Inductor does the same a moment later."""
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    for node, value in zip(placeholders, example_inputs, strict=True):
+        if is_fake(value):
+            node.meta["val"] = value
+
+
+def norms(tensors: list[Any]) -> list[Any]:
+    """The 2-norm of each tensor of one device and dtype, in one fused kernel where there is one.
+    torch.nn.utils.get_total_norm, which is public, adds them up to one number."""
+    return list(loaded("foreach_norm")(tensors, 2))
+
+
+def is_capturing() -> bool:
+    """Whether a CUDA graph is being captured on this thread's stream, when nothing may be read from the device."""
+    import torch
+
+    return torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def is_restart(error: BaseException) -> bool:
+    """Whether an exception is Dynamo's way to start over or to leave a frame alone, not a failure."""
+    return any(
+        base.__name__ in ("RestartAnalysis", "SkipFrame", "SkipCodeRecursiveException") for base in type(error).__mro__
+    )
+
+
+def is_serializable(compiled: Any) -> bool:
+    """Whether a compiled callable is one that Dynamo recognises by its class, to save it."""
+    return any(base.__name__ == "SerializableCallable" for base in type(compiled).__mro__)
+
+
+def is_package(compiled: Any) -> bool:
+    """Whether the inner compiler's result is what AOTInductor makes a package of, which is not to be called."""
+    return any(base.__name__ == "CompiledAOTI" for base in type(compiled).__mro__)
+
+
+def tracing_facts(kind: str) -> dict[str, Any]:
+    """What Inductor reads of AOTAutograd's metadata while it compiles; no argument carries it."""
+    context = loaded("TracingContext")
+    tracing = context.try_get() if context is not None else None
+    metadata = getattr(tracing, "fw_metadata", None)
+    if metadata is None:
+        return {}
+    names = ("bw_donated_idxs",) if kind == "backward" else ("num_mutated_inp_runtime_indices", "static_input_indices")
+    return {name: getattr(metadata, name) for name in names if getattr(metadata, name, None) is not None}
+
+
+def aot_compiler_like(model: Any, compiler: Any) -> Any:
+    """`compiler` wrapped the way `model` is: AOTAutograd tells cacheable compilers by their class."""
+    wrapper = loaded("SerializableAOTDispatchCompiler")
+    if wrapper is not None and isinstance(model, wrapper):
+        return wrapper(model.output_code_ty, compiler)
+    return compiler
+
+
+def is_inductor_partition(function: Any) -> bool:
+    """Whether a partition function is Inductor's, whose own hooks see all of it."""
+    return function is not None and function is loaded("partition_fn")
+
+
+def backend_options(compiler_fn: Any) -> dict[str, Any]:
+    """The options given to torch.compile for Inductor: its wrapper applies them only while it compiles."""
+    inner = [getattr(compiler_fn, name, None) for name in ("_torchdynamo_orig_backend", "_compiler_fn")]
+    for candidate in (compiler_fn, *inner):
+        options = getattr(candidate, "config", None)
+        if isinstance(options, dict):
+            return dict(options)
+    return {}
+
+
+def innermost_backend(compiler_fn: Any) -> Any:
+    """The backend under the wrappers that torch puts around it, and the compiler that AOTAutograd was given."""
+    for _ in range(8):
+        if str(getattr(compiler_fn, "__module__", None)).partition(".")[0] != "torch":
+            break
+        kwargs = getattr(compiler_fn, "kwargs", None)
+        inner = [
+            getattr(compiler_fn, name, None) for name in ("_torchdynamo_orig_backend", "_compiler_fn", "compiler_fn")
+        ]
+        inner += [kwargs.get("fw_compiler")] if isinstance(kwargs, dict) else []
+        following = next((one for one in inner if callable(one)), None)
+        if following is None:
+            break
+        compiler_fn = following
+    return compiler_fn
+
+
+def plain_callable(compiled: Any) -> Any:
+    """What Dynamo would take of a compiled callable before wrapping it anew: a lazy graph module's plain forward,
+    recompiled now, from under Dynamo's own `disable` wrapper, whose second layer would cost every step. Public names
+    for it are missing."""
+    lazy = loaded("LazyGraphModule")
+    owner: Any = getattr(compiled, "__self__", None)
+    if lazy is not None and isinstance(compiled, lazy):
+        lazy.force_recompile(compiled)
+    elif lazy is not None and isinstance(owner, lazy) and getattr(compiled, "__name__", "") == "_lazy_forward":
+        lazy.force_recompile(owner)
+        compiled = owner.forward
+    while getattr(compiled, "_torchdynamo_wrapper_id", None) == id(compiled) and callable(
+        getattr(compiled, "_torchdynamo_orig_callable", None)
+    ):
+        compiled = compiled._torchdynamo_orig_callable
+    return compiled
+
+
+def changed_settings(
+    extra_inductor: Mapping[str, Any] | None = None, *, but_caches: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Settings that are not at their default on this thread, by room of the configuration.
+
+    `extra_inductor` are options that Inductor will apply while it compiles. With `but_caches` their switches are left
+    out: the recorder itself has set them.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for room in CONFIGS:
+        module = loaded(f"{room}_config")
+        values = dict(_not_default(module)) if module is not None else {}
+        if (left_out := values.pop("ignore_logging_functions", None)) and (theirs := steps.not_ours(left_out)):
+            values["ignore_logging_functions"] = theirs
+        if room == "inductor":
+            values.update({name.replace("-", "_"): value for name, value in (extra_inductor or {}).items()})
+        if but_caches:
+            values = {name: value for name, value in values.items() if name not in CACHE_SWITCHES.get(room, ())}
+        if values:
+            found[room] = dict(sorted(values.items()))
+    return found
+
+
+def encoded_settings() -> dict[str, dict[str, Any]]:
+    """The same in the saved form."""
+    return {
+        room: {name: encoded(value) for name, value in values.items()} for room, values in changed_settings().items()
+    }
+
+
+def _not_default(module: Any) -> Iterable[tuple[str, Any]]:
+    entries = getattr(module, "_config", None)
+    is_default = getattr(module, "_is_default", None)
+    if not isinstance(entries, dict) or is_default is None:
+        return
+    variables, others = _own_names(module, len(entries))
+    touched = (variables[variable] for variable in copy_context() if variable in variables)
+    for name in dict.fromkeys([*others, *touched]):
+        if is_default(name):
+            continue
+        value, default = getattr(module, name), getattr(entries[name], "default", None)
+        # The compiler sets some of its settings to their default for a while; those are not changed by anybody.
+        if type(value) is not type(default) or not _same(value, default):
+            yield name, value
+
+
+@functools.cache
+def _own_names(module: Any, _: int) -> tuple[dict[Any, str], list[str]]:
+    """The settings of a module that are none of another one's by a second name: those at their default where their
+    context variable was never set, by that variable, and the names of the others; `_` is how many it has. All would be
+    asked for long."""
+    entries: dict[str, Any] = module._config
+    of_another = lambda one: getattr(one, "alias", None) is not None or getattr(one, "deprecated", False)  # noqa: E731
+    own = {name: getattr(one, "user_override", None) for name, one in entries.items() if not of_another(one)}
+    untouched = Context().run(lambda: {name for name in own if module._is_default(name)})
+    named = {variable: name for name, variable in own.items() if name in untouched and isinstance(variable, ContextVar)}
+    return named, [name for name in own if name not in named.values()]
+
+
+def _same(value: Any, default: Any) -> bool:
+    plain = (bool, int, float, str, type(None), list, tuple, dict)
+    return value is default or (isinstance(value, plain) and bool(value == default))
+
+
+def encoded(value: Any) -> Any:
+    """A setting or keyword argument as an argument of the saved form (see dumps.schema), for records that exist
+    already."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else {"float": "nan" if value != value else "inf" if value > 0 else "-inf"}
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop, value.step]}
+    if isinstance(value, tuple):
+        return {"tuple": [encoded(item) for item in value]}
+    if isinstance(value, (list, set, frozenset)):
+        return [encoded(item) for item in (value if isinstance(value, list) else sorted(value, key=str))]
+    if isinstance(value, Mapping):
+        return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
+    return {"opaque": [type(value).__qualname__, _text(value)]}
+
+
+def _text(value: Any, limit: int = 200) -> str:
+    name = getattr(value, "__qualname__", None)
+    text = f"{getattr(value, '__module__', '')}.{name}" if name else repr(value)
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def ambient(*, rng: bool = False, seed: bool = True) -> Ambient:
+    """The state in force on this thread. With `rng` the states of the CPU and GPU generators are kept whole, as
+    `cpu:<base64 of zlib>`, one word per device that is in use already.
+
+    Without `seed` it holds nothing that ranks with the same graph have each their own of.
+    """
+    import torch
+
+    states = ""
+    if rng:
+        from ...dumps.held import packed_state
+
+        states = " ".join(f"{name}:{packed_state(bytes(state.tolist()))}" for name, state in generators())
+    return Ambient(
+        grad=torch.is_grad_enabled(),
+        inference_mode=torch.is_inference_mode_enabled(),
+        autocast=_autocast(),
+        autocast_cache=torch.is_autocast_cache_enabled(),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
+        matmul_precision=_told(torch.get_float32_matmul_precision, "highest"),
+        tf32=bool(_told(lambda: torch.backends.cuda.matmul.allow_tf32, False)),
+        cudnn_tf32=bool(_told(lambda: torch.backends.cudnn.allow_tf32, True)),
+        default_dtype=str(torch.get_default_dtype()).removeprefix("torch."),
+        threads=torch.get_num_threads(),
+        seed=torch.initial_seed() if seed else 0,
+        rng_state=states,
+    )
+
+
+def generators() -> list[tuple[str, Any]]:
+    """(device, state) of the default generators of the CPU and of the GPUs in use; states are tensors of bytes on the
+    CPU."""
+    import torch
+
+    states: list[tuple[str, Any]] = [("cpu", torch.get_rng_state())]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states += [(f"cuda:{i}", state) for i, state in enumerate(torch.cuda.get_rng_state_all())]
+    return states
+
+
+def _autocast() -> dict[str, str]:
+    import torch
+
+    found: dict[str, str] = {}
+    for device in DEVICE_TYPES:
+        if _told(lambda device=device: torch.is_autocast_enabled(device), False):
+            found[device] = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+    return found
+
+
+def _told(read: Callable[[], Any], otherwise: Any) -> Any:
+    # torch refuses to tell TF32 settings when the old and the new interface were mixed, and autocast of absent devices.
+    try:
+        return read()
+    except RuntimeError:
+        return otherwise

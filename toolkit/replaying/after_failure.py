@@ -1,0 +1,208 @@
+"""`graphdbg dump --on-failure minify,report`: what is done with a failing graph when the recorded command has ended.
+
+Runs the commands of other rooms as child processes, since this room must not import them; their narration and their
+stdout both go to stderr, so that the recorded command's stdout stays its own. Must never change dump's exit code, never
+overwrite anything, and never go on for longer than it was given.
+
+>>> steps("minify,report")
+('minify', 'report')
+>>> follow(Path("myrun"), ("minify", "report"), limit_s=600)      # writes myrun-minified/ and myrun-report/
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from ...dumps import index
+from ...dumps.atomic import free_path
+from ...dumps.errors import UsageError
+from ...dumps.output import say
+from ...dumps.wording import counted
+from ..isolation.imports import option_words
+from ..recorder.summary import shown_path
+from .suspects import compile_of, suspects, triggered
+
+STEPS = ("minify", "report")
+
+LIMIT_S = 600.0
+"""What minify and report together may take, unless the user says otherwise."""
+
+_SEARCH, _MINIFY = 0.6, 0.8
+"""Parts of the limit: after the first minify stops searching by itself, after the second it is told to."""
+_GRACE_S = 20.0
+"""What a step that was told to stop gets for keeping what it has."""
+_MOST_TRIED = 3
+
+_NO_FAILURE, _INTERRUPTED = 1, 130
+
+
+def steps(text: str) -> tuple[str, ...]:
+    """The steps that a user named, in the order in which they are done; raises UsageError for an unknown word."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    unknown = [word for word in words if word not in STEPS]
+    if unknown or not words:
+        what = f"--on-failure does not know {unknown[0]!r}" if unknown else "--on-failure needs a step"
+        raise UsageError(what, f"there are {' and '.join(STEPS)}", "for example --on-failure minify,report")
+    return tuple(step for step in STEPS if step in words)
+
+
+def follow(
+    run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: Sequence[int] = (), imports: Sequence[str] = ()
+) -> None:
+    """Does the steps for the first graph that fails again; everything is told on stderr, nothing is raised but our
+    defects.
+
+    `signals` were sent to dump while the command ran: after one that asks to stop nothing is begun. `imports` are
+    modules for the steps to import first.
+    """
+    asked = [signal.Signals(number).name for number in signals if number in _stopping()]
+    if asked:
+        say(f"graphdbg: on failure: nothing is done after {'Ctrl-C' if asked[0] == 'SIGINT' else asked[0]}")
+        return
+    processes = index.processes(run)
+    found = suspects(index.rows(processes), triggered(processes))
+    if not found:
+        say(f"graphdbg: no recorded graph failed, so there is nothing to {' or '.join(wanted)}")
+        return
+    with _Steps(run, limit_s, imports).begun() as work:
+        for number, row in enumerate(found[:_MOST_TRIED], 1):
+            more = f" ({number} of {counted(len(found), 'suspect')})" if len(found) > 1 else ""
+            say(f"graphdbg: on failure: {' and '.join(wanted)} {row.id}{more}, for {work.left_s():.0f} s at most")
+            if work.one(row, wanted) or work.over():
+                break
+        for line in work.closing(found):
+            say(line)
+
+
+class _Steps:
+    """The steps after one recording, with one deadline for all of them."""
+
+    def __init__(self, run: Path, limit_s: float, imports: Sequence[str] = ()) -> None:
+        self.run = run
+        self.imports = option_words(imports)
+        self.limit_s = limit_s
+        self.written: list[Path] = []
+        self.done: index.ListedGraph | None = None
+        self.stopped = False
+        self._started = time.monotonic()
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def left_s(self, share: float = 1.0) -> float:
+        """Seconds until that part of the limit is over."""
+        return max(0.0, self._started + share * self.limit_s - time.monotonic())
+
+    def over(self) -> bool:
+        """Whether the user interrupted, or nothing more can be begun in time."""
+        return self.stopped or self.left_s() < 1.0
+
+    @contextmanager
+    def begun(self) -> Iterator[_Steps]:
+        """Takes signals meanwhile: Ctrl-C reaches the child from the terminal, one that is sent to us is passed on as
+        Ctrl-C."""
+
+        def stop(number: int, _: FrameType | None) -> None:
+            self.stopped = True
+            if number != signal.SIGINT and self._child is not None:
+                self._child.send_signal(signal.SIGINT)
+
+        previous = {number: signal.signal(number, stop) for number in _stopping()}
+        try:
+            yield self
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def one(self, row: index.ListedGraph, wanted: Sequence[str]) -> bool:
+        """All steps for one graph; False when it does not fail any more and another one should be tried."""
+        graph = f"{self.run}/{row.id}"
+        subject = graph
+        if "minify" in wanted:
+            out = free_path(f"{self.run}-minified", first=2)
+            most = f"{self.left_s(_SEARCH):.0f}"
+            code = self._command(["minify", graph, "-o", str(out), "--max-time", most, *self.imports], _MINIFY)
+            if code == _NO_FAILURE:
+                return False
+            if (out / "case").is_dir():
+                subject = str(out)
+                self.written.append(out)
+            elif out.is_dir():
+                say(f"graphdbg: minify left no case in {shown_path(out)}")
+        self.done = row
+        if "report" in wanted and not self.over():
+            out = free_path(f"{self.run}-report", first=2)
+            code = self._command(["report", subject, "-o", str(out), *self.imports], 1.0)
+            if out.is_dir():
+                self.written.append(out)
+            elif code == _NO_FAILURE:
+                self.done = None
+                return False
+        return True
+
+    def closing(self, found: Sequence[index.ListedGraph]) -> list[str]:
+        """What was written, and what was not looked at."""
+        lines = [f"graphdbg: on failure: wrote {' and '.join(shown_path(path) for path in self.written)}"]
+        if not self.written:
+            why = (
+                "it was interrupted"
+                if self.stopped
+                else f"{self.limit_s:.0f} s were over"
+                if self.over()
+                else "see above"
+            )
+            lines = [f"graphdbg: on failure: nothing was written ({why})"]
+        others = [row.id for row in found if self.done is None or compile_of(row) != compile_of(self.done)]
+        if self.written and others:
+            lines.append(f"graphdbg: other failures, not looked at: {', '.join(others)}")
+        return lines
+
+    def _command(self, words: list[str], share: float) -> int:
+        """Runs one graphdbg command, both outputs on our stderr; past its share of the time it is interrupted, then
+        killed."""
+        say(f"graphdbg: $ {shlex.join(['graphdbg', *words])}")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHDBG")}
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "graphdbg", *words], stdin=subprocess.DEVNULL, stdout=_stderr(), env=environment
+        )
+        try:
+            code = _wait(self._child, self.left_s(share))
+            if code is None:
+                say(f"graphdbg: {words[0]} is stopped, its part of {self.limit_s:.0f} s is over (--on-failure-time)")
+                self._child.send_signal(signal.SIGINT)
+                code = _wait(self._child, _GRACE_S)
+            if code is None:
+                self._child.kill()
+                code = self._child.wait()
+        finally:
+            self._child = None
+        if code not in (0, _NO_FAILURE):
+            say(f"graphdbg: {words[0]} ended with code {code}")
+        return code
+
+
+def _stopping() -> list[signal.Signals]:
+    """The signals by which somebody asks us to stop."""
+    return [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def _wait(child: subprocess.Popen[bytes], limit_s: float) -> int | None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return child.wait(limit_s)
+    return None
+
+
+def _stderr() -> int:
+    """The descriptor behind sys.stderr, for a child's stdout."""
+    try:
+        return sys.stderr.fileno()
+    except (OSError, AttributeError, ValueError):  # somebody reads our stderr in this process
+        return 2

@@ -1,0 +1,171 @@
+"""The check of a saved graph, isolated: a child of the fork server loads it, runs it checked, and returns what it
+found.
+
+The calling process imports no torch. Each graph runs twice: the second time with the quick checks of repeated runs.
+
+>>> answer = check(load_graph("myrun/0_0/backward"))
+>>> answer.headline
+'1 origin, 14 inherited.'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...dumps.wording import counted
+from ..isolation import ForkServer, ask
+from ..live.spec import FULL_STAGES, ReplaySpec
+from ..verdicts.mismatches import NodeMismatch, headline, next_step, origins, sentence, text_report
+from ..verdicts.signature import how_ended
+from ..verdicts.verdict import OK, Verdict, Where, cannot_tell, fails
+from .replay import How
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+TASK = f"{__name__}:task"
+TASKS = (TASK, f"{__package__}.checking")
+"""What a server should import once for these checks; Inductor is not needed."""
+
+
+class Checkup(msgspec.Struct):
+    """What a check found. `values`: how many were compared; `failed`: why the graph did not run to its end; `cannot`:
+    why nothing could be checked (a crash of the process, a time-out); `unchecked`: what was left out."""
+
+    findings: list[NodeMismatch] = []
+    values: int = 0
+    seconds: float = 0.0
+    failed: str = ""
+    cannot: str = ""
+    unchecked: list[str] = []
+    notes: list[str] = []
+    peak_bytes: int = 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict: metadata that is wrong, at the first origin; or why nothing could be checked."""
+        told = [one for one in self.findings if one.of_metadata]
+        if told and not self.cannot:
+            first = (origins(told) or told)[0]
+            found = fails("metadata", "debug_nop", sentence(first), Where(first.name, first.where, first.line))
+            return msgspec.structs.replace(found, fault="custom_op") if first.of_custom_op else found
+        if self.cannot or self.failed:
+            return cannot_tell(self.cannot or f"eager itself fails ({self.failed})")
+        return OK
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything ran and nothing was found."""
+        return not self.verdict.exit_code
+
+    @property
+    def headline(self) -> str:
+        """One line."""
+        record = self.verdict
+        if record.undecided:
+            return f"not checked, because {record.reason}"
+        if self.findings:
+            return headline(self.findings)
+        return f"ok: {counted(self.values, 'value')} as traced{self.left_out}"
+
+    @property
+    def left_out(self) -> str:
+        """How many things were not checked, as the end of a line; "" where all were."""
+        return f"; {counted(len(self.unchecked), 'note')} on what was not checked" if self.unchecked else ""
+
+    def text(self) -> str:
+        """The whole report."""
+        if self.verdict.undecided:
+            return self.headline
+        right = counted(self.values, "value is what its", "values are what their")
+        none = f"No mismatch: {'all ' * (self.values > 1 and not self.unchecked)}{right} metadata says{self.left_out}."
+        report = text_report(self.findings) if self.findings else none
+        return f"{report}\nThe graph itself fails: {self.failed}" if self.failed else report
+
+    def json(self) -> dict[str, Any]:
+        """Plain data: the findings with their sentences."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        for row, one in zip(plain["findings"], self.findings, strict=True):
+            row |= {"origin": one.origin, "sentence": sentence(one), "next": next_step(one) if one.origin else ""}
+        judged = {"ok": self.ok, "text": self.headline, "origins": len(origins(self.findings))}
+        return {**judged, **plain, **self.verdict.flat()}
+
+
+def check(
+    saved: SavedGraph,
+    server: ForkServer,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+    limit_s: float = 600.0,
+    imports: Sequence[str] = (),
+) -> Checkup:
+    """Checks one saved graph in a child; one that dies is a Checkup too. Raises GraphdbgError where it cannot be
+    loaded."""
+    answer = ask(TASK, How(seed, device, limit_s, imports).payload(saved), limit_s, server=server).end()
+    found = msgspec.convert(answer.value, Checkup) if answer.status == "done" else Checkup(cannot=how_ended(answer))
+    found.peak_bytes = answer.peak_bytes
+    return found
+
+
+def task(payload: dict[str, Any]) -> dict[str, Any]:
+    """What the child does."""
+    import time
+
+    import torch
+
+    from ..debug_nop.checking import checked
+    from ..isolation.child import mark
+    from ..live.case import Case, moved
+    from ..live.eager import clone_inputs
+    from ..live.spec import in_force, settings
+
+    mark("load")
+    case = Case.at(payload["path"]).live(seed=payload["seed"])
+    gm, inputs, device = case.gm, case.inputs, None
+    notes = list(case.notes)
+    if payload["device"] is not None:
+        device = torch.device(payload["device"])
+        kept = _values(gm)
+        gm, inputs = moved(gm, inputs, device)
+        for node, meta in kept:
+            node.meta.update(meta)
+        notes.append(f"moved to {device}: a layout that an op chooses by device may differ there without a fault")
+    found = Checkup(notes=notes)
+    mark("run")
+    began = time.perf_counter()
+    with settings(case.spec.config) as lost, in_force(case.spec):
+        run = checked(gm, device=device, rewritten=rewritten(case.spec))
+        for _ in range(2):
+            torch.manual_seed(payload["seed"])
+            try:
+                run(clone_inputs(inputs))
+            except Exception as error:  # noqa: BLE001  whatever an op of the user's raises is told
+                found.failed = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
+                break
+    found.findings, found.values, found.unchecked = run.findings, run.graph.values(), run.graph.unchecked()
+    found.seconds = time.perf_counter() - began
+    found.notes += lost
+    return msgspec.to_builtins(found)
+
+
+def rewritten(spec: ReplaySpec) -> bool:
+    """Whether passes that replace nodes ran over a recorded graph: all that Inductor compiles, and Dynamo's own."""
+    return (
+        bool(spec.compile_kwargs) or spec.stage in FULL_STAGES or spec.stage.startswith(("joint_passed", "post_grad"))
+    )
+
+
+def _values(gm: Any) -> list[tuple[Any, dict[str, Any]]]:
+    """The recorded values of all nodes, which moving a graph drops."""
+    from torch import fx
+
+    return [
+        (node, {key: node.meta[key] for key in ("val", "example_value") if key in node.meta})
+        for part in gm.modules()
+        if isinstance(part, fx.GraphModule)
+        for node in part.graph.nodes
+    ]

@@ -1,0 +1,329 @@
+"""Does a replay compile what the live run compiled? Compares post-grad graphs and generated code with the recorded
+ones.
+
+Both sides are written in one normal form: nodes numbered in order, no stacks, comments, provenance, kernel names,
+hashes, paths or addresses. Everything else must be equal: targets, arguments, constants, dtypes, shapes, strides,
+symbols, and each line of code. Reads no more of torch than `dumps.live.encode` needs.
+
+>>> watched = Watched(saved)
+>>> outcome = judge(case, "inductor", watch=watched.compiling)
+>>> watched.compare()
+'same'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from ...dumps.errors import GraphdbgError
+from ...dumps.schema import GraphBody, GraphRecord, SequenceValue, Value
+from ...dumps.store import SavedGraph
+from ...dumps.wording import counted
+from .. import torch_private as t
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from ...dumps.index import ListedGraph
+    from ..verdicts.outcome import Outcome
+
+Apart = Literal["", "graph", "code"]
+SAME = "same"
+_SHOWN = 120
+"""Characters of a line that a sentence shows."""
+_SHOWN_LINES = 24
+_PADDING = "aten.constant_pad_nd"
+_CODE = "output_code.py"
+
+
+class CompiledArtifacts:
+    """What one replay compiled, in order: its post-grad graphs and its generated code, in normal form; of `saved`
+    beside what was recorded, and nothing at all where that cannot be. After `compare`: whether it was the `same`, or
+    what was `apart`, `said` in one sentence; whether one of the two is `padded` more than the other."""
+
+    def __init__(self, saved: SavedGraph | None = None) -> None:
+        self.graphs: list[list[str]] = []
+        self.code: list[list[str]] = []
+        self.same = False
+        self.apart: Apart = ""
+        self.said = ""
+        self.padded = False
+        self.recorded = [] if saved is None else _siblings(saved)
+
+    def compiling(self) -> contextlib.AbstractContextManager[None]:
+        """Watches the compiles inside."""
+        if isinstance(self.recorded, str):
+            return contextlib.nullcontext()
+        return watching_compiles(self._post_grad, self._source)
+
+    def _post_grad(self, gm: fx.GraphModule) -> None:
+        from ...dumps import live
+
+        self.graphs.append(graph_lines(live.encode(gm, id="x0_0/post_grad_forward", stage="post_grad_forward")))
+
+    def _source(self, text: str) -> None:
+        self.code.append(code_lines(text))  # a graph without kernels has none
+
+    def compare(self, outcome: Outcome | None = None) -> str | None:
+        """ "same"; or "not compared: why"; or "different ..." with a short unified diff, recorded against replayed.
+
+        `outcome`: of what was compiled. Of a compile that failed, what it made until then is compared, where that is
+        something.
+        """
+        from ..rungs.inductor import RETRACED
+
+        seen = outcome.signature if outcome is not None else None
+        stage = seen.stage if seen is not None else ""
+        if (
+            stage == "eager"
+            or (outcome is not None and outcome.verdict.skipped)
+            or (stage == "compile" and not self.graphs)
+        ):
+            return None
+        if isinstance(self.recorded, str):
+            return f"not compared: {self.recorded}"
+        if outcome is not None and any(note.startswith(RETRACED) for note in outcome.notes):
+            return "not comparable: the graph was re-traced"
+        try:
+            text = self._compared(self.recorded, whole=stage not in ("compile", "run"), code=stage != "compile")
+        except GraphdbgError as error:
+            return f"not compared: {error}"
+        self.same = not self.apart
+        return text
+
+    def _compared(self, made: list[tuple[str, SavedGraph]], *, whole: bool, code: bool) -> str:
+        """The same in words. `whole`: it was compiled and run to the end; `code`: each graph became code."""
+        graphs = [graph for stage, graph in made if stage.startswith("post_grad")]
+        text = ""
+        if len(graphs) < len(self.graphs) or (whole and len(graphs) > len(self.graphs)):
+            text = (
+                f"different: {counted(len(self.graphs), 'graph was', 'graphs were')} compiled, the recording has "
+                f"{len(graphs)}"
+            )
+            if not graphs or graphs[0].stage.endswith("backward"):
+                return text  # which of them is which cannot be said
+            if len(graphs) > len(self.graphs):  # more of them is a backward that the run did not run
+                self.apart, self.said = "graph", text.removeprefix("different: ")
+        for graph, lines in zip(graphs, self.graphs, strict=False):
+            recorded = graph_lines(graph.record)
+            if recorded != lines:
+                return self._told("graph", f"post-grad graph of {graph.id}", recorded, lines)
+        holders = [graph for stage, graph in made if not stage.startswith("post_grad")]
+        codes = [(graph.id, file) for graph in holders for file in graph.code_files() if file.name == _CODE]
+        for (name, file), lines in zip(codes, self.code if code else [], strict=False):
+            recorded = code_lines(file.read_text())
+            if recorded != lines:
+                return self._told("code", f"code of {name}", recorded, lines)
+        if not code or (not codes and any(self.code)):
+            return (
+                text
+                or "same graph; code not compared: "
+                f"{'the recording holds none' if code else 'the compile ended before'}"
+            )
+        return text or SAME
+
+    def _told(self, what: Apart, name: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
+        """The diff in words; keeps its first difference."""
+        pairs = itertools.zip_longest(recorded, replayed, fillvalue="nothing")
+        self.padded = sum(_PADDING in line for line in recorded) != sum(_PADDING in line for line in replayed)
+        there, here = next((one.strip(), other.strip()) for one, other in pairs if one != other)
+        self.apart, self.said = what, f"{name} is another: {there[:_SHOWN]} in the run, {here[:_SHOWN]} here"
+        return _different(name, recorded, replayed)
+
+
+def _siblings(saved: SavedGraph) -> list[tuple[str, SavedGraph]] | str:
+    """What this graph's compile must produce, as recorded: (stage, graph) for the post-grad graphs and the graphs that
+    hold their code, in order of compilation; or why there are none.
+    """
+    if saved.run is None:
+        return "a case by itself has no recorded compile"
+    local = saved.local_id
+    compile_id = local.partition("/")[0]
+    mine = [
+        row
+        for row in saved.run.rows
+        if row.saved and row.process == saved.process and row.local.partition("/")[0] == compile_id
+    ]
+    by_id = {row.local: row for row in mine}
+    found: list[tuple[str, ListedGraph]] = []
+    for kind, number in sorted(_compiles(by_id[local], mine), key=lambda one: one[0] == "backward"):
+        for name in (f"post_grad_{kind}", kind):
+            if (row := by_id.get(f"{compile_id}/{name}{number}")) is not None:
+                found.append((name, row))
+    if not any(name.startswith("post_grad") for name, _ in found):
+        return "the recording has no post-grad graph of this compile"
+    return [(name, SavedGraph(row.path, saved.run, row)) for name, row in found]
+
+
+def _compiles(row: ListedGraph, mine: Sequence[ListedGraph]) -> list[tuple[str, str]]:
+    """The inner compiles that a graph leads to: (forward | backward | inference, ".N" or "").
+
+    Numbers count per stage, so a Dynamo graph and its forward may have different ones: they are joined by the order of
+    capture. A backward has its forward's number.
+    """
+    kind = row.stage.removeprefix("post_grad_")
+    if kind in ("forward", "backward", "inference"):
+        return [(kind, _number(row))]
+    at = mine.index(row)
+    if row.stage == "joint_passed":
+        before = next((one for one in reversed(mine[:at]) if one.stage in ("joint", "inference")), None)
+        if before is not None and before.stage == "inference":
+            return [("inference", _number(before))]
+    found: list[tuple[str, str]] = []
+    for one in mine[at + 1 :]:
+        if one.stage == row.stage or (found and row.stage.startswith("joint")):
+            break
+        if one.stage in ("forward", "inference"):
+            found.append((one.stage, _number(one)))
+            if one.stage == "forward":
+                found.append(("backward", _number(one)))
+    return found
+
+
+def _number(row: ListedGraph) -> str:
+    """The ".N" of a graph's id."""
+    return "".join(row.local.partition("/")[2].partition(".")[1:])
+
+
+def _different(what: str, recorded: Sequence[str], replayed: Sequence[str]) -> str:
+    lines = list(difflib.unified_diff(recorded, replayed, "recorded", "replayed", lineterm="", n=1))
+    more = [f"... {counted(len(lines) - _SHOWN_LINES, 'more line')}"] if len(lines) > _SHOWN_LINES else []
+    return "\n".join([f"different {what}:", *lines[:_SHOWN_LINES], *more])
+
+
+def graph_lines(record: GraphRecord) -> list[str]:
+    """A graph's nodes, one line each, in normal form; subgraphs follow indented under their names."""
+    seen: dict[str, str] = {}
+    return [
+        _UNBACKED.sub(lambda found: seen.setdefault(found.group(), f"u_{len(seen)}"), line)
+        for line in _body_lines(record.graph, "")
+    ]
+
+
+_UNBACKED = re.compile(r"\b(?:u|zuf)\d+\b")
+"""Unbacked symbols: numbered as a process comes to them, so by order of appearance here."""
+
+
+def _body_lines(body: GraphBody, indent: str) -> list[str]:
+    numbers = {node.name: f"%{index}" for index, node in enumerate(body.nodes)}
+    lines = []
+    for node in body.nodes:
+        target = "" if node.op in ("placeholder", "output") else f" {_attribute(body, node.target)}"
+        arguments = ", ".join(
+            [_text(arg, numbers) for arg in node.args]
+            + [f"{name}={_text(arg, numbers)}" for name, arg in sorted(node.kwargs.items())]
+        )
+        value = "" if node.op == "output" else f" : {_value(node.value, given=node.op == 'placeholder')}"
+        lines.append(f"{indent}{numbers[node.name]} = {node.op}{target}({arguments}){value}")
+    for name, inner in body.subgraphs.items():
+        lines += [f"{indent}{name}:", *_body_lines(inner, indent + "    ")]
+    return lines
+
+
+def _attribute(body: GraphBody, target: str) -> str:
+    """A constant by what it is, not by the name that a compile made up for it."""
+    stored = body.attrs.get(target)
+    return target if stored is None else f"constant {_value(stored.value)} {stored.storage[:12]}"
+
+
+def _text(value: Any, numbers: dict[str, str]) -> str:
+    if isinstance(value, dict) and len(value) == 1 and "node" in value:
+        return numbers.get(value["node"], str(value["node"]))
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_text(item, numbers)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(item, numbers) for item in value) + "]"
+    return repr(value)
+
+
+def _value(value: Value | None, *, given: bool = True) -> str:
+    """`given`: it is not made by a node, whose fake result torch may have from another one that lay elsewhere (its
+    cache of fake results does not tell `copy` of a view from that of a whole): the code says where it lies."""
+    if value is None:
+        return "?"
+    if isinstance(value, SequenceValue):
+        return f"{value.kind}({', '.join(_value(item, given=given) for item in value.items)})"
+    plain = msgspec.to_builtins(value)
+    for transient in ("storage", "requires_grad", "hint", "base", "leaf", *(() if given else ("offset",))):
+        plain.pop(transient, None)
+    return " ".join(f"{key}={item}" for key, item in plain.items() if key != "value_kind")
+
+
+_CPP_DIRECTIVE = re.compile(r"\s*#\s*(?:include|pragma|define|undef|if|ifdef|ifndef|else|elif|endif)\b")
+_NAMES = re.compile(
+    r"\b(?:cpp_fused|triton_(?:poi|red|per|tem|for|unk|mm|bmm)_fused|cpp_CppMicroGemm|cpp)_[A-Za-z0-9_]+"
+)
+_RULES = (
+    (re.compile(r"\bc[a-z2-7]{50,}\b"), "<hash>"),
+    (re.compile(r"0x[0-9a-fA-F]{6,}"), "<address>"),
+    (re.compile(r"(?:/[\w.+\-@<>]+){2,}"), "<path>"),
+    (re.compile(r"'(?:backend_hash|kernel_name|inductor_meta_hash)': '[^']*'"), "'<name>'"),
+)
+
+
+_GIVEN = re.compile(r"\s+((?:\w+, )*\w+,?) = args\s*")
+"""Where a Python wrapper names what it is given: after nodes, whose numbers tell what a trace dropped on its way."""
+_WORD = re.compile(r"\b[A-Za-z_]\w*\b")
+_BENCHMARK = "\ndef get_args():"
+"""From here on a Python wrapper says how to run it on made up inputs; nothing in the program does."""
+
+
+def _renamed(names: dict[str, str], found: re.Match[str]) -> str:
+    return names.get(found.group(), found.group())
+
+
+def code_lines(text: str) -> list[str]:
+    """Generated code without its benchmark, comments, provenance, hashes, paths and addresses; kernels and arguments
+    are numbered."""
+    kernels: dict[str, str] = {}
+    given: dict[str, str] = {}
+    lines = []
+    for line in text.partition(_BENCHMARK)[0].splitlines():
+        bare = line.strip()
+        if not bare or bare.startswith("//") or (bare.startswith("#") and not _CPP_DIRECTIVE.match(line)):
+            continue
+        if unpacked := _GIVEN.fullmatch(line):
+            given = {name: f"argument_{index}" for index, name in enumerate(re.findall(r"\w+", unpacked[1]))}
+        if given:
+            line = _WORD.sub(partial(_renamed, given), line)
+        line = _NAMES.sub(lambda found: kernels.setdefault(found.group(), f"kernel_{len(kernels)}"), line.rstrip())
+        for pattern, replacement in _RULES:
+            line = pattern.sub(replacement, line)
+        lines.append(line)
+    return lines
+
+
+@contextlib.contextmanager
+def watching_compiles(post_grad: Callable[[fx.GraphModule], None], code: Callable[[str], None]) -> Iterator[None]:
+    """Calls back with each post-grad graph and each piece of generated code of the compiles inside.
+
+    `inductor.config.post_grad_custom_post_pass` is public but belongs to the user, and runs before the last rewrites.
+    """
+    passes, inner = t.recursive_post_grad_passes, t.compile_inner_whole
+    depth = 0
+
+    def watched_passes(gm: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        nonlocal depth
+        depth += 1
+        try:
+            return passes(gm, *args, **kwargs)
+        finally:
+            depth -= 1
+            if depth == 0:
+                post_grad(gm)
+
+    def watched_inner(*args: Any, **kwargs: Any) -> Any:
+        compiled = inner(*args, **kwargs)
+        code(getattr(compiled, "source_code", "") or "")
+        return compiled
+
+    with t.swapped("recursive_post_grad_passes", watched_passes), t.swapped("compile_inner_whole", watched_inner):
+        yield

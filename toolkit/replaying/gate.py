@@ -1,0 +1,144 @@
+"""Was it the run's program that was judged? What is known to differ, in one sentence, and what that does to a verdict.
+
+Compared are the post-grad graphs, the generated code, the inputs as memory and autograd know them, and the settings. A
+failure of another program is `cannot_tell`, unless the run had it, too. What is asked by replaying it otherwise is no
+gate: with another torch, on another processor or device, with modules imported first. Imports torch only where the
+inputs are compared.
+
+>>> outcome.unlike = unlike(saved, outcome, watched, live.inputs)
+>>> gated(saved, outcome, outcome.unlike).verdict
+'cannot_tell'
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from ...dumps.relocate import names_device
+from ...dumps.schema import TensorValue
+from ..isolation.imports import without_trust
+from ..recorder.origin import processor
+from ..verdicts.ladder_records import REAL, inputs_given
+from ..verdicts.verdict import UNLIKE, Verdict, cannot_tell
+from ..verdicts.words import headline
+from .suspects import saw_nan, unlike_the_record
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+    from ..verdicts.ladder_records import RungResult
+    from ..verdicts.outcome import Outcome
+    from .fidelity import CompiledArtifacts
+
+_LOST = "setting "
+"""How a note of `spec.settings` begins."""
+_TIMED = (
+    "max_autotune",
+    "coordinate_descent_tuning",
+    "benchmark_",
+    "triton.autotune",
+    "triton.multi_kernel",
+    "autotune_",
+)
+"""Settings under which the code depends on what was timed."""
+
+
+def unlike(saved: SavedGraph, outcome: Outcome, watched: CompiledArtifacts, inputs: Sequence[Any]) -> str:
+    """What is known to be otherwise than in the recorded run under the same torch; empty where nothing is."""
+    if saved.run is None or outcome.verdict.skipped or not same_torch(saved):
+        return ""
+    if watched.apart and _same_expected(saved, watched):
+        return watched.said
+    seen = outcome.signature
+    crashed = seen is not None and (outcome.verdict.kind, seen.stage) == ("crash", "compile")
+    if crashed and saved.status in ("compiled", "ran"):
+        return "it compiled in the run under the same torch"
+    if watched.same:
+        return ""
+    lost = [note for note in outcome.notes if note.startswith(_LOST)]
+    return _other_memory(saved, inputs) or (lost[0] if lost else "")
+
+
+def same_torch(saved: SavedGraph) -> bool:
+    """Whether the run had this torch, whatever it was built for."""
+    return _public(saved.record.versions.get("torch", "")) == _public(version("torch"))
+
+
+def gated(saved: SavedGraph, judged: Outcome | RungResult, unlike: str, imports: Sequence[str] = ()) -> Verdict:
+    """The verdict; `cannot_tell` where what fails is not the run's program and the run is not known to have failed so.
+
+    `imports`: what was imported first, which nobody knows of the run: the question is then what they make of the graph.
+    """
+    asked = bool(without_trust(imports)) or judged.verdict.fault == "model"
+    if not unlike or not judged.verdict.failed or asked or runs_own(saved, judged):
+        return judged.verdict
+    return cannot_tell(f"{headline(judged.verdict)}; this is not the run's program ({unlike})", UNLIKE)
+
+
+def runs_own(saved: SavedGraph, judged: Outcome | RungResult) -> bool:
+    """Whether the journal of the run has the failure."""
+    if judged.verdict.kind == "nan" and saw_nan(saved):
+        return True
+    seen = judged.signature
+    return saved.status == "failed" and seen is not None and not unlike_the_record(saved.error, seen.text())
+
+
+def with_next(saved: SavedGraph, verdict: Verdict) -> Verdict:
+    """The verdict on another program than the run's with how to go on: its own inputs, the program itself, or all the
+    same."""
+    from ..verdicts.ladder_words import address, record_again
+
+    if verdict.detail != UNLIKE or saved.run is None:
+        return verdict
+    command = shlex.join(saved.run.record.command)
+    judge = (
+        record_again(saved.run, "--inputs first") if inputs_given(saved) != REAL else f"graphdbg triage -- {command}"
+    )
+    return verdict.then(judge if command else "", f"graphdbg minify {shlex.quote(address(saved))} --anyway")
+
+
+def _public(name: str) -> str:
+    return name.partition("+")[0]
+
+
+def _same_expected(saved: SavedGraph, watched: CompiledArtifacts) -> bool:
+    """Whether the same graph must be made here as in the run: Inductor pads products for a GPU by what it timed. And
+    the same code: for one processor, where nothing was timed; of a GPU it is not known which it was."""
+    record = saved.record
+    on_gpu = any(names_device(record.graph, kind) for kind in ("cuda", "xpu"))
+    if watched.apart == "graph":
+        return not (on_gpu and watched.padded)
+    timed = any(name.startswith(_TIMED) and value for name, value in record.config.get("inductor", {}).items())
+    return not on_gpu and record.versions.get("cpu") == processor() and not timed
+
+
+def _other_memory(saved: SavedGraph, inputs: Sequence[Any]) -> str:
+    """The first input that is not what the run's was to memory or to autograd, in words."""
+    import torch
+
+    from ...dumps.torchside.values import BUFFER, storage_key
+    from ..live.spec import FULL_STAGES
+
+    record = saved.inputs_record
+    told = {one.name: one.value for one in record.inputs} if record is not None else {}
+    names = [node.name for node in saved.record.graph.nodes if node.op == "placeholder"]
+    first: dict[Any, int] = {}
+    for name, value in zip(names, inputs, strict=True):
+        seen = told.get(name)
+        if (
+            not isinstance(seen, TensorValue)
+            or not isinstance(value, torch.Tensor)
+            or value.layout is not torch.strided
+        ):
+            continue
+        if seen.subclass not in ("", BUFFER):
+            return f"{name} was a {seen.subclass} in the run and is a plain tensor here"
+        if [*seen.shape, *seen.stride, seen.offset] != [*value.shape, *value.stride(), value.storage_offset()]:
+            return f"{name} lies in memory otherwise than in the run"
+        if seen.storage is not None and first.setdefault(seen.storage, storage_key(value)) != storage_key(value):
+            return f"{name} shares no memory with the inputs that it shared with in the run"
+        if saved.stage in FULL_STAGES and (seen.requires_grad, seen.leaf) != (value.requires_grad, value.is_leaf):
+            return f"{name} is not to autograd what it was in the run"
+    return ""

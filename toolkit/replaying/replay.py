@@ -1,0 +1,222 @@
+"""Runs a saved graph again, isolated: a child of the fork server loads it, builds its inputs, judges it under a rung.
+
+The calling process imports torch only when it wants the outputs. Loading follows the safety rules of `dumps.live`.
+
+>>> outcome = replay(load_graph("myrun/0_0/forward"), rung="inductor")
+>>> outcome.ok, outcome.text, outcome.fidelity
+(True, 'ok', 'same')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ...dumps.wording import counted
+from ..isolation import Answer, ForkServer, ask, opened
+from ..live.process_groups import peers
+from ..rungs import warmth
+from ..verdicts.identity import known_id
+from ..verdicts.outcome import Outcome
+from ..verdicts.signature import from_answer
+from ..verdicts.verdict import died
+from . import judged
+from .control import longer, slowed
+from .eager_death import dies_at
+from .gate import with_next
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+TASK = f"{__name__}:task"
+DEFAULT_LIMIT_S = 600.0
+
+
+class How(NamedTuple):
+    """How children are asked of a saved graph: `seed` for inputs that were not stored and for random ops, `device` to
+    move everything to first, `limit_s` of one question, `imports` to import first for the ops that they register;
+    `own_nan`: a NaN of the model's own is asked for, too; `measured`: the memory of compile and first run, beside
+    eager's; `known`: what an earlier command judged need not be judged again; `anyway`: what fails is a failure,
+    whether or not it is the run's program.
+    """
+
+    seed: int = 0
+    device: str | None = None
+    limit_s: float = DEFAULT_LIMIT_S
+    imports: Sequence[str] = ()
+    own_nan: bool = False
+    measured: bool = False
+    known: bool = False
+    anyway: bool = False
+
+    def payload(self, saved: SavedGraph) -> dict[str, Any]:
+        """What every task is told."""
+        return {
+            "path": str(saved.path.absolute()),
+            "seed": self.seed,
+            "device": self.device,
+            "imports": list(self.imports),
+        }
+
+
+def replay(
+    saved: SavedGraph,
+    rung: str = "inductor",
+    seed: int = 0,
+    device: str | None = None,
+    *,
+    limit_s: float = DEFAULT_LIMIT_S,
+    check: str = "auto",
+    outputs: bool = True,
+    imports: Sequence[str] = (),
+    own_nan: bool = False,
+    measured: bool = False,
+    known: bool = False,
+    anyway: bool = False,
+    server: ForkServer | None = None,
+    shared: Path | None = None,
+    patient: bool = True,
+) -> Outcome:
+    """Runs a saved graph under a rung in a child with a time limit and judges it.
+
+    `seed`: for inputs that were not stored, random ops and tangents. `device`: move everything there first. `outputs`:
+    also return the output tensors (imports torch here). `imports`: modules to import first, for the ops that they
+    register. `own_nan`: a NaN that eager gives, too, is a failure (see `own_nan`), as it is with `check` "nan".
+    `measured`: `needed_bytes`, `eager_bytes` and `control_bytes` are wanted. `known`: what an earlier command came to
+    will do. `anyway`: a failure counts also where it is known that this is not the run's program and that the run had
+    none (see `gate`). `server`: a fork server to use; by default one is started and closed. `shared`: see `judge`.
+    `patient`: a limit that was met on a busy machine is raised by as much as a harmless compile takes longer there, up
+    to the default. A segfault, a hang or running out of memory is an Outcome like any other. Raises GraphdbgError for a
+    graph that cannot be loaded.
+    """
+    from ..rungs import rung as named
+
+    named(rung)  # a wrong name is the caller's mistake, told before anything starts
+    plain = not (device or imports or own_nan or measured or anyway)
+    if known and plain and not outputs and (before := judged.known(saved, rung, check, seed)) is not None:
+        return before
+    with opened(server, warmth(rung)) as used:
+        kept = used.scratch_file(".pt") if outputs else None
+        others = peers(saved)
+        payload = {
+            **How(seed, device, limit_s, imports).payload(saved),
+            "rung": rung,
+            "check": check,
+            "own_nan": own_nan,
+            "measured": measured,
+            "anyway": anyway,
+            "keep": str(kept) if kept else None,
+            "shared": str(shared) if shared else None,
+            "meeting": str(used.scratch_file(".meeting")) if others else "",
+        }
+        alone = {"keep": None, "shared": None}
+        beside = [
+            ask(TASK, {**payload, **alone, "path": str(one.path.absolute())}, limit_s, server=used) for one in others
+        ]
+        asked = ask(TASK, payload, limit_s, server=used)
+        for one in (*beside, asked):
+            one.answer()
+        outcome = outcome_of(asked.end(), rung)
+        if outcome.verdict.kind == "hang" and patient and not others and limit_s < DEFAULT_LIMIT_S:
+            fair_s = longer(limit_s, slowed(used, len(saved.record.graph.nodes)), DEFAULT_LIMIT_S)
+            if fair_s > limit_s:
+                outcome = outcome_of(ask(TASK, payload, fair_s, server=used).end(), rung)
+                outcome.notes.append(f"the machine is busy: it was given {fair_s:.0f} s in place of {limit_s:.0f}")
+        if outcome.signature is not None and (outcome.signature.kind, outcome.signature.stage) == ("signal", "eager"):
+            outcome = dies_at(saved, How(seed, device, limit_s, imports), used, outcome)
+        outcome.verdict = with_next(saved, outcome.verdict)
+        if outcome.verdict.failed:
+            outcome.signature_id = known_id(outcome.signature, saved)
+        if plain and not others:
+            judged.remember(saved, rung, check, seed, outcome)
+        outcome.notes += used.notes
+        if others:
+            outcome.notes.append(f"replayed together with the graphs of {counted(len(others), 'other rank')}")
+        if kept is not None and kept.exists():
+            outcome.outputs = _load(kept)
+            kept.unlink()
+    return outcome
+
+
+def outcome_of(answer: Answer, rung: str) -> Outcome:
+    """The outcome of an isolated judgement, whatever became of its process."""
+    if answer.status == "done":
+        outcome = msgspec.convert(answer.value, Outcome)
+    else:
+        signature = from_answer(answer)
+        assert signature is not None
+        outcome = Outcome(died(signature, rung), signature, rung=rung, seconds=answer.seconds)
+    outcome.output, outcome.peak_bytes = answer.output, answer.peak_bytes
+    return outcome
+
+
+def task(payload: dict[str, Any]) -> dict[str, Any]:
+    """What the child does: load, judge, compare with the recorded compile."""
+    from ..isolation.child import mark
+    from ..judging.judge import judge
+    from ..live.case import Case
+    from .control import harmless
+    from .costs import PeakMemory
+    from .fidelity import CompiledArtifacts
+    from .gate import gated, unlike
+    from .own_nan import with_own_nan
+
+    mark("load")
+    case = Case.at(payload["path"])
+    meeting = payload.get("meeting", "")
+    live = case.live(rung=payload["rung"], seed=payload["seed"], device=payload["device"], meeting=meeting)
+    watched = CompiledArtifacts(case.saved) if payload["rung"] == "inductor" and payload["device"] is None else None
+    peak, eager, control = PeakMemory(), PeakMemory(), PeakMemory()
+    if payload["measured"]:
+        with control.watched():
+            harmless(len(live.gm.graph.nodes))
+        judge(live, "eager", "crash", seed=payload["seed"], watch=eager.watched)
+
+    @contextmanager
+    def watch() -> Generator[None]:
+        with (
+            watched.compiling() if watched else nullcontext(),
+            peak.watched() if payload["measured"] else nullcontext(),
+        ):
+            yield
+
+    outcome = judge(
+        live,
+        payload["rung"],
+        payload["check"],
+        seed=payload["seed"],
+        keep_outputs=payload["keep"] is not None,
+        watch=watch,
+        shared=Path(payload["shared"]) if payload.get("shared") else None,
+    )
+    outcome.needed_bytes, outcome.eager_bytes, outcome.control_bytes = peak.bytes, eager.bytes, control.bytes
+    asked = payload["own_nan"] or payload["check"] == "nan"
+    outcome = with_own_nan(outcome, live, case.saved, asked=asked, seed=payload["seed"])
+    outcome.notes = [*live.notes, *outcome.notes]
+    if watched:
+        mark("fidelity")
+        outcome.fidelity = watched.compare(outcome)
+        outcome.unlike = unlike(case.saved, outcome, watched, live.inputs)
+        if not payload["anyway"]:
+            outcome.verdict = gated(case.saved, outcome, outcome.unlike, payload["imports"])
+    if payload["keep"] and outcome.outputs is not None:
+        import torch
+
+        plain = (int, float, bool, type(None))
+        kept = [
+            one.detach() if isinstance(one, torch.Tensor) else one if isinstance(one, plain) else repr(one)
+            for one in outcome.outputs
+        ]
+        torch.save(kept, payload["keep"])
+    outcome.outputs = None
+    return msgspec.to_builtins(outcome)
+
+
+def _load(path: Path) -> list[Any]:
+    import torch
+
+    return torch.load(path, map_location="cpu", weights_only=True)

@@ -1,0 +1,92 @@
+"""Dynamo does not see what is ours: functions that torch or the program calls while a compiled function runs.
+
+A graph break leaves Dynamo at work in everything that is called until the frame goes on: it compiles a backward's
+hooks, and would compile the recorder. Inside an `unseen` function it is off for this thread, and its frame is passed
+over; what belongs to torch or the program is called by `seen`, as if nothing stood between. Must call no Python before
+Dynamo is off.
+
+>>> @unseen
+... def ours(*args):
+...     return seen(theirs, *args)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .. import torch_private as t
+
+Function = Callable[..., Any]
+
+_OUTSIDE = object()
+
+
+class _Here(threading.local):
+    callback: Any = _OUTSIDE
+    """What Dynamo was doing on this thread when the recorder began; `_OUTSIDE` elsewhere."""
+
+
+_here = _Here()
+_set: Function | None = None
+
+
+def unseen(function: Function, updated: Sequence[str] = functools.WRAPPER_UPDATES) -> Function:
+    """The function, with Dynamo off while it runs. `updated`: the dictionaries that go over to it."""
+
+    @functools.wraps(function, updated=updated)
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        if _set is None or _here.callback is not _OUTSIDE:
+            return function(*args, **kwargs)
+        _here.callback = _set(None)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            callback, _here.callback = _here.callback, _OUTSIDE
+            _set(callback)
+
+    passed_over(ours)
+    return ours
+
+
+def seen(function: Function, *args: Any, **kwargs: Any) -> Any:
+    """Calls what is torch's or the program's, with Dynamo as it was outside."""
+    callback = _here.callback
+    if _set is None or callback is _OUTSIDE:
+        return function(*args, **kwargs)
+    _here.callback = _OUTSIDE
+    _set(callback)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _set(None)
+        _here.callback = callback
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Inside an unseen function: what the block calls by `seen` is not seen either."""
+    callback = _here.callback
+    _here.callback = None if callback is not _OUTSIDE else callback
+    try:
+        yield
+    finally:
+        _here.callback = callback
+
+
+def at_work() -> bool:
+    """Inside an unseen function: whether Dynamo compiles what is called outside of it."""
+    return _here.callback is not _OUTSIDE and bool(_here.callback)
+
+
+def passed_over(function: Any) -> None:
+    """Dynamo runs a frame of the function as it is; what it calls is seen. Nothing happens before torch is imported."""
+    global _set
+    if _set is None:
+        _set = t.loaded("set_eval_frame")
+    strategy, action = t.loaded("FrameExecStrategy"), t.loaded("FrameAction")
+    if strategy is not None and action is not None:
+        t.loaded("set_code_exec_strategy")(function.__code__, strategy(action.SKIP, action.DEFAULT))

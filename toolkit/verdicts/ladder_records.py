@@ -1,0 +1,229 @@
+"""What a triage found, as records that cross processes: one row per rung, and the first rung that fails. No torch is
+imported.
+
+>>> word(Row("inductor", skipped("there is no C++ compiler")).verdict)
+'skipped'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from ...dumps.displayed import Displayed
+from ...dumps.errors import GraphdbgError
+from ...dumps.schema import SequenceValue, TensorValue, Value
+from ...dumps.tables import one_line
+from ...dumps.walk import bodies
+from ...dumps.wording import counted
+from .outcome import Outcome, OutputError
+from .signature import Signature
+from .verdict import OK, WHOLE, Verdict
+from .words import first_line
+
+if TYPE_CHECKING:
+    from ...dumps.store import SavedGraph
+
+
+SIDE = frozenset({"torchscript", "lite", "strict"})
+"""Rungs that are no step towards Inductor: one that fails is told, and is not the first failing rung."""
+
+PLAIN = frozenset({"eager", "nop", "debug_nop"})
+"""Rungs that compile nothing: right ones say nothing of a compiler."""
+
+
+class RungResult(msgspec.Struct, omit_defaults=True):
+    """One rung.
+
+    `error` and `eager_error` are the relative errors of rung and eager to float64, of the output where the rung's is
+    largest (None: there are no numbers). `seconds`: compile and first run; `peak_bytes`: of its process, the libraries
+    included; `needed_bytes`: compile and first run alone, beside eager's first run (`eager_bytes`) and compile and run
+    of a harmless graph of as many nodes (`control_bytes`).
+    """
+
+    rung: str
+    verdict: Verdict = OK
+    error: float | None = None
+    seconds: float = 0.0
+    eager_error: float | None = None
+    peak_bytes: int = 0
+    needed_bytes: int = 0
+    eager_bytes: int = 0
+    control_bytes: int = 0
+    signature: Signature | None = None
+    notes: list[str] = []
+    signature_id: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it was skipped, or what the failure is, in a sentence."""
+        seen = self.signature
+        if seen is None or seen.stage == "compare" or seen.kind == "nan" or self.verdict.detail == WHOLE:
+            return self.verdict.reason
+        return seen.text()
+
+    @property
+    def failed(self) -> bool:
+        """Whether the rung went wrong where eager is right."""
+        return self.verdict.failed
+
+    @property
+    def blames(self) -> bool:
+        """Whether that failure is a step towards Inductor's: a crash of the checker itself is not, nor is a side
+        rung's."""
+        return (
+            self.failed and self.rung not in SIDE and not (self.rung == "debug_nop" and self.verdict.kind != "metadata")
+        )
+
+    @property
+    def passed(self) -> bool:
+        """Whether it was run and seen to be right."""
+        return self.verdict.verdict == "ok"
+
+    @property
+    def ratio(self) -> float:
+        """The rung's error over eager's; 0 where there are none."""
+        return self.error / self.eager_error if self.error and self.eager_error else 0.0
+
+    TOLD: ClassVar[tuple[str, ...]] = (
+        "rung",
+        "error",
+        "eager_error",
+        "seconds",
+        "peak_bytes",
+        "needed_bytes",
+        "eager_bytes",
+        "control_bytes",
+        "signature",
+        "notes",
+    )
+    """What is told of it as JSON, beside its record."""
+
+    def plain(self) -> dict[str, Any]:
+        """Every field as a plain value, for JSON."""
+        plain = {name: getattr(self, name) for name in self.TOLD}
+        return msgspec.to_builtins(plain) | self.verdict.flat(row=True) | {"reason": self.reason} | which([self])
+
+    def event(self, graph: str = "") -> dict[str, Any]:
+        """A rung was judged or skipped, as a line of `triage --json-lines`; of a run with the graph whose ladder it
+        is."""
+        return {"event": "rung", **self.plain(), **({"graph": graph} if graph else {})}
+
+
+class Triage(Displayed, msgspec.Struct, omit_defaults=True):
+    """The ladder of one graph: a row for each rung in order of trust, and the first rung that fails (None: none does).
+
+    `verdict` is that on the graph, with how to go on. `summary` is the finding in a few sentences. `inputs` says which
+    of them were real.
+    """
+
+    rows: list[RungResult]
+    first_failing: str | None = None
+    graph: str = ""
+    summary: str = ""
+    inputs: str = ""
+    seconds: float = 0.0
+    verdict: Verdict = OK
+
+    def __repr__(self) -> str:
+        return f"<Triage{f' of {self.graph}' if self.graph else ''}: {one_line(self.first_line)}>"
+
+    @property
+    def first_line(self) -> str:
+        """The verdict and where."""
+        return first_line(self.verdict)
+
+    @property
+    def judged(self) -> bool:
+        """Whether anything but eager was judged at all."""
+        return any(row.failed or row.passed for row in self.rows if row.rung != "eager")
+
+    def row(self, rung: str) -> RungResult:
+        """The row of that rung; KeyError for a name that is no rung."""
+        for row in self.rows:
+            if row.rung == rung:
+                return row
+        raise KeyError(rung)
+
+    def blamed(self) -> list[RungResult]:
+        """The row that the verdict is that of, where one fails."""
+        return [row for row in self.rows if row.rung == self.first_failing] if self.verdict.failed else []
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain values, every field of every row present, for JSON."""
+        rows = [row.plain() for row in self.rows]
+        return msgspec.structs.asdict(self) | {"rows": rows} | self.verdict.flat() | which(self.blamed())
+
+    def event(self) -> dict[str, Any]:
+        """The finding of one graph, as the last line of `triage --json-lines`."""
+        return {"event": "end", **{key: value for key, value in self.plain().items() if key != "rows"}}
+
+
+def which(rows: Sequence[RungResult]) -> dict[str, str]:
+    """`signature_id`, for JSON: which failure the first of these is, where it is one."""
+    return {"signature_id": rows[0].signature_id} if rows and rows[0].failed and rows[0].signature_id else {}
+
+
+def number(value: float | None) -> str:
+    """An error for a table."""
+    return "" if value is None else f"{value:.1e}"
+
+
+def row_of(outcome: Outcome, rung: str) -> RungResult:
+    """The row that an outcome makes."""
+    row = RungResult(
+        rung,
+        outcome.verdict,
+        seconds=outcome.seconds,
+        peak_bytes=outcome.peak_bytes,
+        signature=outcome.signature,
+        notes=outcome.notes,
+        needed_bytes=outcome.needed_bytes,
+        eager_bytes=outcome.eager_bytes,
+        control_bytes=outcome.control_bytes,
+        signature_id=outcome.signature_id,
+    )
+    if worst := max(outcome.errors, key=_size, default=None):
+        row.error, row.eager_error = worst.rung, worst.eager
+    return row
+
+
+def _size(error: OutputError) -> float:
+    size = error.rung
+    return float("inf") if size is not None and size != size else size or 0.0
+
+
+REAL = "recorded inputs"
+
+
+def inputs_given(saved: SavedGraph) -> str:
+    """ "recorded inputs" where every tensor's bytes were kept; else how many tensors were synthesised, and the policy
+    that left them out."""
+    try:
+        record = saved.inputs_record
+        seen = {} if record is None else {one.name: one for one in record.inputs}
+        placeholders = [node for node in saved.record.graph.nodes if node.op == "placeholder"]
+        held = {f"{id(body)} {name}": one for body in bodies(saved.record.graph) for name, one in body.attrs.items()}
+    except GraphdbgError:
+        return "inputs that cannot be read"
+    values = {node.name: seen[node.name].value if node.name in seen else node.value for node in placeholders}
+    values |= {name: one.value for name, one in held.items()}
+    tensors = [name for name, value in values.items() if _is_filled(value)]
+    kept = {name for name, one in seen.items() if one.stored is not None and one.stored.storage}
+    kept |= {name for name, one in held.items() if one.storage}
+    made_up = [name for name in tensors if name not in kept]
+    if not made_up:
+        return REAL
+    unseen = "a trace tells their layout alone" if saved.run and saved.run.of_a_trace else "it was never seen to run"
+    policy = f"recorded with --inputs {record.policy}" if record is not None else unseen
+    which = "all tensors" if len(made_up) == len(tensors) else f"{len(made_up)} of {counted(len(tensors), 'tensor')}"
+    return f"synthesised inputs ({which}; {policy})"
+
+
+def _is_filled(value: Value | None) -> bool:
+    """Whether there are numbers in it that a record may lack."""
+    if isinstance(value, SequenceValue):
+        return any(map(_is_filled, value.items))
+    return isinstance(value, TensorValue) and 0 not in value.shape

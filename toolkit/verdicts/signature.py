@@ -1,0 +1,238 @@
+"""What "fails the same way" means: the kind of a failure, where it happens, and its error without what a reduction
+changes.
+
+No torch is imported. `same_as` is what the minifier, the verification of a report and `triage` compare by; the text is
+for people.
+
+>>> seen = from_exception(error, stage="compile")
+>>> seen.same_as(from_exception(the_same_error_on_a_smaller_graph, stage="compile"))
+True
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from ...dumps.likeness import like, telling
+from ..isolation.protocol import Answer, frames_of
+from . import normalise
+
+SURE, STILL = 100.0, 3.0
+"""What was that far beyond rounding must stay this far."""
+
+FEW, MANY, LEAST = 0.02, 0.5, 64
+"""A few wrong elements do not become most of at least so many: nothing that is cut off a graph spreads an error."""
+
+SHARP = 0.01
+"""How far two factors may be apart to be one."""
+
+
+class Form(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The form of a wrong result: what tells one wrong-number bug from another and from rounding, and survives a
+    reduction. Cutting a graph smears or gathers an error, so only what both forms say sharply must agree.
+
+    `count` elements, `wrong` of them as a share; `over`: the error over what rounding explains, 0 where that has no
+    meaning; `factor`, `offset`: what all wrong elements have in common, if anything.
+    """
+
+    count: int = 0
+    wrong: float = 0.0
+    over: float = 0.0
+    factor: float | None = None
+    offset: int | None = None
+
+
+def alike(wanted: Form | None, found: Form | None) -> bool:
+    """Whether a smaller case's wrong result can be the original's. True where one of them is not known."""
+    if wanted is None or found is None:
+        return True
+    if wanted.over >= SURE and 0.0 < found.over < STILL:
+        return False
+    if wanted.wrong <= FEW and wanted.count >= LEAST and found.wrong >= MANY and found.count >= LEAST:
+        return False
+    if wanted.factor is not None and found.factor is not None and not _one_factor(wanted.factor, found.factor):
+        return False
+    return wanted.offset is None or found.offset is None or abs(wanted.offset) == abs(found.offset)
+
+
+def _one_factor(one: float, other: float) -> bool:
+    """Equal, or what a reciprocal, a square or a root makes of each other."""
+    known = (one, 1.0 / one, one * one, abs(one) ** 0.5) if one else (one,)
+    return any(abs(value - other) <= SHARP * abs(value) for value in known)
+
+
+VERSION = 4
+"""Raised when `same_as` or the normalisation changes, since journals key their verdicts by it."""
+
+Kind = Literal[
+    "crash",
+    "accuracy",
+    "nan",
+    "metadata",
+    "hang",
+    "signal",
+    "memory",
+    "slow",
+    "missing_error",
+    "command",
+    "nondeterministic",
+    "error",
+]
+
+RAISED_TOO = "raised, too"
+"""The detail of an "error" where the rung raises what eager raises."""
+
+_SIZE_FACTOR = 1e-3
+
+
+class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One way to fail.
+
+    `kind`: crash (the rung raised), accuracy, nan, metadata, hang, signal, memory, slow (as asked), missing_error
+    (eager raised, the rung did not), command (a command of the user's said so); nondeterministic and error mean that no
+    verdict is possible (eager differs between two runs; eager or graphdbg itself failed). `stage`: eager | compile |
+    run | compare. `error`: exception type. `message`: normalised, or the threshold of what is measured. `frames`:
+    innermost library frames. `detail`: signal name, lowered op, op at which eager raises, metadata property, "nan" or
+    "inf". `size`: for accuracy, the error relative to the reference's root mean square; for what is measured, the
+    amount. `raw` is the text as it was, not compared.
+    """
+
+    kind: Kind
+    stage: str = ""
+    error: str = ""
+    message: str = ""
+    frames: tuple[str, ...] = ()
+    detail: str = ""
+    size: float | None = None
+    raw: str = ""
+    form: Form | None = None
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it only says that no verdict is possible: eager differs between two runs, eager or graphdbg itself
+        failed."""
+        return self.kind in ("nondeterministic", "error")
+
+    def same_as(self, other: Signature) -> bool:
+        """Whether two failures are one bug.
+
+        Kind, stage, detail and exception type must be equal. Messages must be equal after normalisation; when they
+        differ, the same two innermost library frames and most words of each in the other make up for it; when both are
+        empty, the frames alone do. An accuracy failure must not have shrunk a thousandfold (it would be rounding by
+        then), and the forms must be alike.
+        """
+        if (self.kind, self.stage, self.group(), self.error) != (other.kind, other.stage, other.group(), other.error):
+            return False
+        if self.kind == "accuracy":
+            return (other.size or 0.0) >= _SIZE_FACTOR * (self.size or 0.0) and alike(self.form, other.form)
+        if self.kind in ("hang", "memory", "slow", "nan", "metadata", "nondeterministic"):
+            return True
+        if self.message == other.message:
+            return bool(self.message) or self.frames[:2] == other.frames[:2]
+        if not self.frames or self.frames[:2] != other.frames[:2]:
+            return False
+        return like(telling(self.message), other.message) and like(telling(other.message), self.message)
+
+    def group(self) -> str:
+        """The detail, one for what a few nodes make of each other: Inf and NaN, wrong integers and the wrong floats
+        from them."""
+        if self.kind == "nan":
+            return "extra" if self.detail in ("nan", "inf") else "missing"
+        return "" if self.kind == "accuracy" and self.detail == "integers" else self.detail
+
+    def text(self) -> str:
+        """One line for people: "crash in compile: LoweringException (aten.foo): ..."."""
+        missing = self.kind == "missing_error"
+        parts = ["missing error" if missing else self.kind + (f" in {self.stage}" if self.stage else "")]
+        named = self.error.rpartition(".")[2]
+        if self.detail:
+            named = f"{named} ({self.detail})" if named else self.detail
+        first = ((self.raw or self.message).strip().splitlines() or [""])[0]
+        if (
+            self.kind == "accuracy"
+            and self.size is not None
+            and (told := f"relative error {self.size:.2g}") not in first
+        ):
+            named = f"{named} {told}".strip()
+        parts += [part for part in (named, first) if part]
+        return ": ".join(parts)
+
+
+def from_exception(error: BaseException, stage: str) -> Signature:
+    """The signature of an exception, unwrapped to what was first raised inside the compiler."""
+    inner, detail, frames = error, "", normalise.library_frames(frames_of(error))
+    for _ in range(20):
+        detail = detail or normalise.lowering_target(str(inner) if _is(inner, "LoweringException") else "")
+        deeper = inside(inner)
+        if deeper is None:
+            break
+        frames = normalise.library_frames(frames_of(deeper)) or frames
+        inner = deeper
+    name = f"{type(inner).__module__}.{type(inner).__qualname__}".removeprefix("builtins.")
+    if _is(inner, "CppCompileError"):
+        text = normalise.cpp_error(str(getattr(inner, "output", "") or inner))
+        return Signature("crash", stage, name, text, detail=detail or "C++", raw=text)
+    return Signature(
+        "crash",
+        stage,
+        name,
+        normalise.message(str(inner)),
+        tuple(frames),
+        detail,
+        raw=normalise.without_advice(str(inner))[:1000],
+    )
+
+
+def from_answer(answer: Answer) -> Signature | None:
+    """The signature of a whole query: what the task returned under "signature", else what became of its process. None:
+    it passed.
+    """
+    if answer.status == "done":
+        found: Any = answer.value.get("signature") if isinstance(answer.value, dict) else None
+        return None if found is None else msgspec.convert(found, Signature)
+    frames = tuple(normalise.faulthandler_frames(answer.output))
+    if answer.status == "signal":
+        return Signature(
+            "signal", answer.stage, frames=frames, detail=answer.signal, message=_abort_text(answer.output)
+        )
+    if answer.status == "timeout":
+        return Signature("hang", answer.stage, frames=frames, size=round(answer.seconds, 1))
+    if answer.status == "memory":
+        return Signature("memory", answer.stage)
+    failure = answer.error
+    assert failure is not None
+    kind: Kind = "crash" if failure.type == "ProcessExit" else "error"
+    inside = tuple(normalise.library_frames(failure.frames))
+    return Signature(
+        kind, answer.stage, failure.type, normalise.message(failure.message), inside, raw=failure.message[:1000]
+    )
+
+
+def how_ended(answer: Answer) -> str:
+    """How a process ended that gave no value, in one line."""
+    signature = from_answer(answer)
+    return signature.text().splitlines()[0] if signature is not None else answer.status
+
+
+def _is(error: BaseException, name: str) -> bool:
+    return any(cls.__name__ == name for cls in type(error).__mro__)
+
+
+def inside(error: BaseException) -> BaseException | None:
+    """What a wrapper of torch wraps; None for an exception that wraps nothing."""
+    inner = getattr(error, "inner_exception", None)
+    if isinstance(inner, BaseException) and inner is not error:
+        return inner
+    if _is(error, "LoweringException"):
+        return error.__cause__ or error.__context__
+    return None
+
+
+def _abort_text(output: str) -> str:
+    """The line that a C++ abort leaves ("terminate called ...", a failed assertion), normalised."""
+    for line in output.splitlines():
+        if "what():" in line or "Assertion" in line or "double free" in line or "corrupt" in line:
+            return normalise.message(line)
+    return ""

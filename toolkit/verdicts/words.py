@@ -1,0 +1,313 @@
+"""Every word that is said of a verdict: one table for each reader, and the texts made from them. Imports no torch.
+
+Must not decide anything: what was found is in the record.
+
+>>> text(skipped("there is no CUDA device here")), word(skipped(""))
+('skipped, because there is no CUDA device here', 'skipped')
+>>> first_line(fails("wrong_numbers", "inductor", "", Where("amin", line="bagnet.py:8")), 1, 3)
+'FAILS 1 of 3 graphs: wrong numbers at amin, bagnet.py:8 (compiler: inductor)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from ...dumps.wording import counted
+from .signature import Signature
+from .verdict import KINDS, NO_REFERENCE, WHOLE, Verdict
+
+Tone = Literal["", "ok", "bad", "doubt", "running", "dim"]
+
+_KINDS = (
+    "crash",
+    "signal",
+    "hang",
+    "memory",
+    "nan",
+    "wrong_numbers",
+    "metadata",
+    "missing_error",
+    "slow_compile",
+    "slow",
+    None,
+)
+"""The kinds of failures, what to look at first before the rest."""
+
+_WORDS = {"nan": "NaN", "cannot_tell": "cannot tell", "slow_compile": "slow to compile"}
+"""A verdict's word or its kind -> how it is said, where that is another than its name with blanks."""
+
+NAN_GIVEN = "NaN comes in with"
+"""How the reason of a NaN begins that no node makes: an input has it."""
+COUNTED = {
+    "rounding": "differ by rounding",
+    "nondeterministic": "not deterministic in eager",
+    "cannot_tell": "cannot be judged",
+}
+"""Verdict that is neither ok nor fails -> how graphs with it are counted."""
+
+PROBES = {
+    "same": ("the same failure", "fails the same way"),
+    "gone": ("gone", "right"),
+    "other": ("another failure", "fails in another way"),
+}
+"""What a bisect's probe shows -> the failure in it, and what the graph then is."""
+
+RELATIONS = {
+    "same": "with them the failure is the same",
+    "other": "with them it fails in another way",
+    "new": "without them nothing fails; with them something does",
+    "gone": "with them the failure is gone, so no node is marked: a fusion or a pass that returned values prevent is "
+    "to blame",
+    "unknown": "whether with them the failure is the same cannot be said",
+    "right": "without them nothing fails, nor with them",
+}
+"""What extra outputs do to a failure, what says most before the rest."""
+
+
+class QueryWords(NamedTuple):
+    """What a query came to, after "it": `was` then, `does` now; `mark`, `letter` in ASCII, is drawn in `style`."""
+
+    was: str
+    does: str
+    mark: str = "?"
+    letter: str = "?"
+    style: str = ""
+
+
+QUERIES = {
+    "same": QueryWords("failed the same way", "fails the same way", "●", "o", "green"),
+    "pass": QueryWords("passed", "passes", "·", "."),
+    "other": QueryWords("failed in another way", "fails in another way", "x", "x", "yellow"),
+    "invalid": QueryWords("could not be judged", "cannot be judged", "-", "-"),
+    "timeout": QueryWords("ran out of time", "runs out of time", "t", "t", "red"),
+    "infra": QueryWords("got no answer", "gets no answer", "!", "!", "red"),
+}
+"""What a query said, in the order in which it is counted."""
+
+NEEDS = {
+    "needed": ("needed", "**needed**"),
+    "replaceable": ("replaceable (another in its place fails, too)", "replaceable"),
+    "unknown": ("cannot tell", "cannot tell"),
+}
+"""What a part of a case is -> the same on a terminal, and in issue.md; the most telling first."""
+
+_REPORTED = {
+    "crash": ("fails", "it compiles and runs, as in eager mode", "an exception"),
+    "wrong_numbers": (
+        "gives a wrong result",
+        "the result of eager mode, which agrees with a float64 run",
+        "wrong numbers",
+    ),
+    "nan": ("gives NaN", "finite numbers, as in eager mode", "NaN or infinity"),
+    "metadata": (
+        "gives other metadata than eager",
+        "shape, dtype, device and strides as in eager mode",
+        "different metadata",
+    ),
+    "missing_error": ("does not raise eager's error", "the exception that eager mode raises", "no exception"),
+    "hang": ("does not end", "it ends, as in eager mode", "it does not end"),
+    "signal": ("kills the process", "it compiles and runs, as in eager mode", "the process is killed by a signal"),
+    "memory": ("needs too much memory", "it fits in memory, as in eager mode", "it needs too much memory"),
+    "slow_compile": ("is slow", "it compiles and runs sooner", "it takes too long"),
+    "command": ("fails", "the command passes (exit code 0)", "it fails"),
+}
+"""Kind -> what torch.compile does, what was expected, and what was got instead; "command": only a command of the user's
+knows."""
+
+_SEARCHED = {
+    "wrong_numbers": "(wrong OR incorrect OR mismatch)",
+    "nan": "(nan OR inf)",
+    "metadata": "(dtype OR stride OR shape)",
+    "hang": "(hang OR stuck)",
+    "signal": "(segfault OR crash)",
+    "memory": "(memory OR OOM)",
+    "slow_compile": '(slow OR "compile time")',
+}
+"""Kind of a failure that has no text of its own -> what an issue about one says."""
+
+_OWNERS = {
+    "custom_pass": "the fault is in a pass of your own",
+    "custom_op": "the fault is in a custom operator",
+    "model": "eager does the same, so the fault is the model's own",
+}
+"""Whose fault a failure is -> the same, in a sentence."""
+
+_HEADS = {"wrong_numbers": "wrong numbers", "signed zero": "wrong sign of zero", "rounding": "a rounding is left out"}
+"""Kind, or the detail of one -> the first words of its text."""
+
+AROUND = "Work-around, seen to work on this graph (put it before the first compile):"
+_SHOWN_NAMES = 6
+
+
+def word(record: Verdict) -> str:
+    """A verdict in a few words, as rows of a table say it: "ok", "fails: wrong numbers", "skipped"."""
+    if record.skipped:
+        return "skipped"
+    return _said(record.verdict) + (f": {_said(record.kind)}" if record.kind else "")
+
+
+def known(record: Verdict) -> tuple[int, str, str]:
+    """What is kept of a verdict (see `dumps.worst`)."""
+    return record.exit_code, word(record), record.reason.partition("\n")[0][:300]
+
+
+def _said(name: str) -> str:
+    return _WORDS.get(name, name.replace("_", " "))
+
+
+def rank(record: Verdict) -> tuple[int, int]:
+    """Failures first, crashes before wrong numbers; then what cannot be judged, then what is right."""
+    order = ("fails", "cannot_tell", "nondeterministic", "rounding", "ok")
+    return order.index(record.verdict) + record.skipped * len(order), _KINDS.index(record.kind)
+
+
+def first_line(record: Verdict, count: int = 1, of: int = 1) -> str:
+    """The first line of what is printed of a judgement, that of the worst where `count` `of` several graphs have its
+    verdict."""
+    graphs = f" {count} of {counted(of, 'graph')}" if of > 1 else ""
+    if record.failed:
+        name = record.where.name if record.where is not None else ""
+        place = where_text(record)
+        fault = ": ".join(_said(part) for part in (record.fault, record.layer) if part)
+        text = f"{_said(record.kind or 'fails')}{f' at {place}' if place else f' in {name}' if name else ''}"
+        text += f" ({fault})" if fault else ""
+    else:
+        text = record.reason
+    return f"{_said(record.verdict).upper()}{graphs}" + (f": {text}" if text else "")
+
+
+def where_text(record: Verdict) -> str:
+    """Where a failure shows, as "amin, bagnet.py:8"; what is not known is left out."""
+    where = record.where
+    return "" if where is None else ", ".join(part for part in (where.node, where.line) if part)
+
+
+def text(record: Verdict) -> str:
+    """A verdict as `replay` says it, with its reason."""
+    if record.verdict == "ok" or record.detail == WHOLE:
+        return record.reason or "ok"
+    if record.skipped:
+        return f"skipped, because {record.reason}"
+    return f"{_head(record)}: {record.reason}"
+
+
+def query_words(said: str) -> QueryWords:
+    """The words of what a query said; its own where there are none."""
+    return QUERIES.get(said) or QueryWords(said, said)
+
+
+def without(said: str) -> str:
+    """What a case does that lacks one part; "" where that was not asked."""
+    return "still fails" if said == "same" else QUERIES[said].does if said in QUERIES else ""
+
+
+def needed(said: str) -> str:
+    """What a part of a case is, for a cell of issue.md."""
+    return NEEDS.get(said, NEEDS["replaceable"])[1]
+
+
+def happens(signature_kind: str, *, model: bool = False) -> str:
+    """What torch.compile does, as the head of a report says it; `model`: the model does it in eager mode, too."""
+    return f"{'the model itself' if model else 'torch.compile'} {_REPORTED[KINDS.get(signature_kind, 'crash')][0]}"
+
+
+def searched(signature_kind: str) -> str:
+    """What a search among issues asks for beside the operations; "" where the error's own text is asked for."""
+    return _SEARCHED.get(KINDS.get(signature_kind, ""), "")
+
+
+def expected(record: Verdict) -> tuple[str, str]:
+    """What was expected, and what was got instead, as issue.md says it."""
+    kind = "wrong_numbers" if record.verdict == "rounding" else record.kind or "command"
+    return _REPORTED[kind][1:]
+
+
+def owner(record: Verdict) -> str:
+    """Whose fault it is, where it is not the compiler's."""
+    unknown = "nothing convicts the compiler" if record.verdict == "rounding" else "whose fault it is, is not known"
+    return _OWNERS.get(record.fault or "", unknown)
+
+
+def said(record: Verdict, reason: str) -> str:
+    """The reason as it stands beside the word in a table."""
+    return f"because {reason}" if record.skipped else reason
+
+
+def tone(record: Verdict) -> Tone:
+    """How the word is coloured on a screen."""
+    if record.failed:
+        return "bad"
+    return "ok" if record.exit_code == 0 else "dim" if record.skipped else "doubt"
+
+
+def phrase(record: Verdict, seen: Signature | None, reason: str, error: float | None, eager_error: float | None) -> str:
+    """How a rung fails, as the verb of a sentence."""
+    where = f" in {seen.stage}" if seen is not None and seen.stage not in ("", "compare") else ""
+    match record.kind:
+        case "wrong_numbers":
+            own = "" if eager_error is None else f"; eager's own {eager_error:.2g}"
+            size = seen.size if seen is not None and seen.size is not None else error
+            return f"is wrong (error {size:.2g}{own})" if size is not None else f"is wrong ({reason})"
+        case "nan" if record.fault == "model":
+            own = "gives a NaN of the model's own"
+            return f"{'gives NaN' if reason.startswith(NAN_GIVEN) else own} ({reason})"
+        case "nan":
+            return f"gives {seen.detail.upper() if seen and seen.detail == 'inf' else 'NaN'} that eager does not have"
+        case "metadata":
+            return f"gives other metadata than eager ({reason})"
+        case "missing_error":
+            return f"raises nothing where {seen.raw if seen is not None else reason}"
+        case "hang":
+            return f"hangs{where}"
+        case "memory":
+            return f"runs out of memory{where}"
+        case "signal":
+            return f"dies{where} ({seen.detail if seen is not None else reason})"
+        case _:
+            return f"crashes{where} ({reason.partition(': ')[2] or reason})"
+
+
+def whose_nan(rung: str, found: Sequence[str], eager: Sequence[str]) -> str:
+    """Whose NaN it is that the results `found` of a rung hold, in words: the model's own where eager gives it too, else
+    the compiled graph's; empty when there is none. A NaN that eager has as well is no failure of the compiler.
+    """
+    if not found and not eager:
+        return ""
+    if not found:
+        return f"eager gives NaN in {_names(eager)}; {rung} does not"
+    text = f"NaN in {_names(found)}"
+    if rung == "eager":
+        return f"{text}: the model's own"
+    alone = [name for name in found if name not in eager]
+    if not alone:
+        return f"{text}; eager gives NaN too: not the compiler's"
+    if not eager:
+        return f"{text}; only the compiled graph gives NaN, eager does not"
+    return f"{text}; of these only the compiled graph gives NaN in {_names(alone)}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return ", ".join(names[:_SHOWN_NAMES]) + more
+
+
+def headline(record: Verdict) -> str:
+    """The first line of its text."""
+    return text(record).partition("\n")[0]
+
+
+def _head(record: Verdict) -> str:
+    if record.detail == NO_REFERENCE:
+        return "no reference"
+    if not record.differs:
+        return word(record)
+    if record.kind == "nan":
+        if record.fault == "model":
+            return (
+                "NaN that comes in with an input" if record.reason.startswith(NAN_GIVEN) else "NaN of the model's own"
+            )
+        missing = record.detail.startswith("no ")
+        return f"{record.detail} where eager has it" if missing else f"{record.detail} that eager does not have"
+    kind = record.kind or record.verdict
+    return _HEADS.get(record.detail) or _HEADS.get(kind) or kind.replace("_", " ")
