@@ -23,7 +23,7 @@ from ..toolkit.replaying.replay import How
 from ..toolkit.replaying.suspects import compile_of, suspects, triggered
 from ..toolkit.verdicts.next_command import with_flags
 from ..toolkit.verdicts.verdict import ROUNDING
-from ..toolkit.verdicts.words import text
+from ..toolkit.verdicts.verdict_words import text
 from .options import MinifyOptions
 from .problem import CannotJudgeError, DoesNotFailError
 

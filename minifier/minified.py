@@ -22,7 +22,7 @@ from ..dumps.tables import one_line
 from ..dumps.wording import counted
 from ..toolkit.verdicts.identity import known_id
 from ..toolkit.verdicts.verdict import OK, Verdict
-from ..toolkit.verdicts.words import first_line
+from ..toolkit.verdicts.verdict_words import first_line
 from .problem import Answer, Candidate, Ruling
 
 if TYPE_CHECKING:

@@ -144,7 +144,7 @@ def _with_settings(path: Path) -> Path:
     from ..dumps.atomic import write_file
     from ..dumps.graph_folder import GRAPH_FILE, encode
     from ..dumps.store import load_graph
-    from ..toolkit.live.state import encoded_settings
+    from ..toolkit.live.torch_state import encoded_settings
 
     record = load_graph(path).record
     now = encoded_settings()

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..dumps.wording import counted
-from ..toolkit.verdicts.words import NEEDS, query_words
+from ..toolkit.verdicts.verdict_words import NEEDS, query_words
 from .budget import Stopped
 from .passes import NEUTRAL
 from .passes import unneeded as lost_by

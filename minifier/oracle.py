@@ -32,7 +32,7 @@ from ..toolkit.isolation import JUDGING, Servers, raise_refusal
 from ..toolkit.isolation import Answer as Reply
 from ..toolkit.replaying import judged
 from ..toolkit.replaying.gate import with_next
-from ..toolkit.verdicts import verdict, words
+from ..toolkit.verdicts import verdict, verdict_words
 from ..toolkit.verdicts.next_command import with_flags
 from ..toolkit.verdicts.outcome import Outcome
 from ..toolkit.verdicts.signature import RAISED_TOO, Signature, from_answer
@@ -172,7 +172,7 @@ class Oracle:
         value: dict[str, Any] = reply.value or {}
         record = verdict.read(value.get("record"))
         if record is not None and record.skipped:
-            value["invalid"] = words.text(record)
+            value["invalid"] = verdict_words.text(record)
         if "invalid" in value:
             return Answer(
                 Ruling.INVALID, detail=value["invalid"], seconds=reply.seconds, record=value.get("record")
@@ -188,7 +188,9 @@ class Oracle:
         text = "" if signature is None else signature.text()
         if record is None and signature is not None:
             record = verdict.died(signature, self.options.rung)
-        detail = signature.raw or text if signature is not None else words.text(record) if record is not None else ""
+        detail = (
+            signature.raw or text if signature is not None else verdict_words.text(record) if record is not None else ""
+        )
         if reply.status == "lost":
             ended = f"its process ended with code {reply.exit_code} and no answer: {reply.output[-200:].strip()}"
             detail = reply.error.message if reply.error else ended
@@ -295,7 +297,7 @@ class Oracle:
             what = f"it fails, but not as asked ({' '.join(self.options.words())})"
             return DoesNotFailError(what, failing.signature, "leave that out to minify this failure", record)
         if record.skipped:
-            why = f"{self.options.rung} is {words.text(record)}"
+            why = f"{self.options.rung} is {verdict_words.text(record)}"
             doctor = "graphdbg doctor"
             return CannotJudgeError(
                 f"cannot judge {named}", why, f"see what is missing here with {doctor}", record.then(doctor)

@@ -26,7 +26,7 @@ from ..dumps.atomic import write_file
 from ..dumps.errors import GraphdbgError, UnreadableError
 from ..dumps.wording import counted
 from ..toolkit.verdicts.signature import Signature
-from ..toolkit.verdicts.words import without
+from ..toolkit.verdicts.verdict_words import without
 from .flaky import Rate
 from .minified import Also, Minified
 from .needs import Needs, Neighbour, neighbour, parts, unneeded

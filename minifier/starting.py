@@ -24,7 +24,7 @@ from ..dumps.errors import GraphdbgError, UsageError
 from ..toolkit.isolation.imports import TRUST, option_words, shown, with_trust, without_trust
 from ..toolkit.recorder.summary import shown_path
 from ..toolkit.rungs import NAMES
-from ..toolkit.verdicts import words
+from ..toolkit.verdicts import verdict_words
 from ..toolkit.verdicts.verdict import ROUNDING, Verdict
 from .journal import JOURNAL_FILE, about
 from .options import CHECKS, FLAGS, MinifyOptions
@@ -129,7 +129,7 @@ def proposed(
 
 def _as_judged(start: Start, verdict: Verdict, rung: str, imports: tuple[str, ...]) -> Start:
     """What asks for the failure that a verdict tells; a doubt where no rung shows one."""
-    first = words.first_line(verdict)
+    first = verdict_words.first_line(verdict)
     options = replace(start.options, imports=imports)
     if verdict.failed and rung in NAMES:
         return replace(start, options=replace(options, rung=rung), why=f"last verdict at rung {rung}: {first}")

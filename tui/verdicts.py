@@ -21,7 +21,7 @@ from ..dumps.lines import objects
 from ..dumps.opening import opened
 from ..toolkit.isolation.imports import given
 from ..toolkit.node_values.seen import ValuesSeen
-from ..toolkit.verdicts import words
+from ..toolkit.verdicts import verdict_words
 from ..toolkit.verdicts.verdict import Verdict, read
 from . import job_files
 from .settings import mark
@@ -71,7 +71,10 @@ def _told(found: Judged | None, going: str) -> str:
         return f"{mark('runs')} {going} runs"
     if found is None:
         return ""
-    sign, place = ({"bad": "bad", "ok": "ok"}.get(words.tone(found.record)), words.where_text(found.record))
+    sign, place = (
+        {"bad": "bad", "ok": "ok"}.get(verdict_words.tone(found.record)),
+        verdict_words.where_text(found.record),
+    )
     return f"{mark(sign) if sign else '?'} {found.word}" + (f" at {place}" if place and found.bad else "")
 
 
@@ -131,8 +134,8 @@ class Verdicts:
         known = self._found.get(Path(job.cwd, graph))
         if known is not None and known.bad and not record.failed and not _takes_back(job, known):
             return
-        said = words.said(record, record.reason)
-        word = words.word(record).removeprefix("fails: ")
+        said = verdict_words.said(record, record.reason)
+        word = verdict_words.word(record).removeprefix("fails: ")
         self._found[Path(job.cwd, graph)] = Judged(
             word, said, record.failed, job.started, record, str(first or ""), given(job.words), tuple(job.words)
         )
@@ -214,7 +217,7 @@ def _take_job(found: NodesFound, kept: job_files.JobFile, wanted: Path) -> None:
         found.marks.pop(key, None)
         if record.failed:
             where = record.where
-            said = str(line.get("sentence") or f"{words.word(record).removeprefix('fails: ')}: {record.reason}")
+            said = str(line.get("sentence") or f"{verdict_words.word(record).removeprefix('fails: ')}: {record.reason}")
             node, known = (where.node, where.name) if where is not None else ("", "")
             found.marks[key] = [(node, known, said)]
             found.marks[key] += [

@@ -68,7 +68,7 @@ def report(
     from ...toolkit.replaying.replay import replay
     from ...toolkit.verdicts.ladder_words import address
     from ...toolkit.verdicts.next_command import with_flags
-    from ...toolkit.verdicts.words import headline
+    from ...toolkit.verdicts.verdict_words import headline
     from ..report import bundle, by_command, casefile
     from ..report.as_test import write_test_of
 

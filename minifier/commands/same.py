@@ -39,7 +39,7 @@ def same(one: str, other: str, rung: str | None, seed: int, imports: tuple[str, 
     Exit code: 0 the same failure, 1 another, 4 it cannot be told, 2 unreadable.
     """
     from ...toolkit.replaying.replay import replay
-    from ...toolkit.verdicts.words import headline
+    from ...toolkit.verdicts.verdict_words import headline
     from ..sameness import CODES, compared, rung_of, side_of
 
     chosen = rung or rung_of(one) or rung_of(other) or "inductor"

@@ -166,6 +166,6 @@ def _compiled() -> int:
     """How often Dynamo was asked to compile in this process."""
     if "torch" not in sys.modules:
         return 0
-    from ...toolkit.live.state import counter
+    from ...toolkit.live.torch_state import counter
 
     return counter("frames", "total")

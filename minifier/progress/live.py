@@ -23,7 +23,7 @@ from rich.text import Text
 from ...dumps.amounts import clock_text
 from ...dumps.tables import plain, visible
 from ...dumps.wording import counted
-from ...toolkit.verdicts.words import query_words
+from ...toolkit.verdicts.verdict_words import query_words
 from ..events import Happening, Steered
 from .story import Story
 from .telling import doing, left_text, queries_text, size

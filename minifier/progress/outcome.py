@@ -20,7 +20,7 @@ from ...dumps import opening
 from ...dumps.amounts import size_text
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
-from ...toolkit.verdicts.words import first_line, tone, without
+from ...toolkit.verdicts.verdict_words import first_line, tone, without
 from ..minified import Also, Minified
 from ..needs import sentences as needs_sentences
 from ..report.casefile import read as read_case

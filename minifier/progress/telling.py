@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ...dumps.amounts import clock_text, size_text
 from ...dumps.wording import counted
-from ...toolkit.verdicts.words import QUERIES
+from ...toolkit.verdicts.verdict_words import QUERIES
 from ..control import STEPS
 from ..events import PURPOSES
 from ..events import words as step_words

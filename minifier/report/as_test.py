@@ -29,7 +29,7 @@ from ...toolkit.isolation.imports import homes_of
 from ...toolkit.verdicts.identity import Identity, of_record
 from ...toolkit.verdicts.signature import Signature
 from ...toolkit.verdicts.verdict import KINDS, Verdict
-from ...toolkit.verdicts.words import happens
+from ...toolkit.verdicts.verdict_words import happens
 from .bundle import emit_report
 from .verify import GONE, Trial, run_many
 

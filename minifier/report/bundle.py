@@ -37,7 +37,7 @@ from ...toolkit.isolation.imports import TRUST, import_modules, without_trust
 from ...toolkit.verdicts.identity import of_record
 from ...toolkit.verdicts.signature import Signature
 from ...toolkit.verdicts.verdict import Verdict, backend_layer, judged
-from ...toolkit.verdicts.words import happens
+from ...toolkit.verdicts.verdict_words import happens
 from . import artifacts, casefile, custom_ops, environment, issue
 from .duplicates import search_link
 from .trying import ChosenProgram, ReportRuns, asking, lay_down, search

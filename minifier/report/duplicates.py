@@ -14,7 +14,7 @@ from urllib.parse import quote_plus
 
 from ...dumps.pack.redact import Redactor
 from ...toolkit.verdicts.identity import CPP, SPEAKING, Identity
-from ...toolkit.verdicts.words import searched
+from ...toolkit.verdicts.verdict_words import searched
 
 ISSUES = "https://github.com/pytorch/pytorch/issues"
 SCOPE = "(inductor OR torch.compile)"

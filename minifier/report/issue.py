@@ -25,7 +25,7 @@ from ...dumps.program.entering import ENTERS
 from ...dumps.schema import GraphRecord, SequenceValue, TensorValue
 from ...dumps.tables import visible
 from ...dumps.wording import counted
-from ...toolkit.verdicts import words
+from ...toolkit.verdicts import verdict_words
 from ...toolkit.verdicts.verdict import OK, Verdict
 from ..needs import facts as tried_words
 from .casefile import CaseFile
@@ -152,7 +152,7 @@ def facts_of(
     at = (
         f"[{verdict.layer or 'torch.compile'}]"
         if compiler
-        else user_place(verdict, case.record) or words.owner(verdict)
+        else user_place(verdict, case.record) or verdict_words.owner(verdict)
     )
     return IssueFacts(
         report,
@@ -183,7 +183,7 @@ def _parts(facts: IssueFacts) -> Iterator[str]:
         yield "### 🐛 Describe the bug"
     else:
         yield "### What goes wrong"
-        whose = f"Not for PyTorch's tracker: {words.owner(facts.verdict)}"
+        whose = f"Not for PyTorch's tracker: {verdict_words.owner(facts.verdict)}"
         yield f"{whose}{f', {place}' if (place := user_place(facts.verdict, facts.graph)) else ''}."
     yield _description(facts)
     codes = (
@@ -205,7 +205,7 @@ def _parts(facts: IssueFacts) -> Iterator[str]:
 
 
 def _description(facts: IssueFacts) -> str:
-    expected, got = words.expected(facts.verdict)
+    expected, got = verdict_words.expected(facts.verdict)
     report, known, has_program = facts.report, facts.case or CaseFile(), facts.report.repro is not None
     size = f"{counted(report.nodes, 'node')}, placeholders and output included"
     if report.original_nodes is None:
@@ -248,7 +248,9 @@ def _explained(case: CaseFile) -> Iterator[str]:
     if rows:
         shown = rows[:MOST_ROWS]
         table = ["| left in the case | needed? | in its place, one change at a time |", "|---|---|---|"]
-        table += [f"| {_part(row)} | {words.needed(row['verdict'])} | {_cell(tried_words(row))} |" for row in shown]
+        table += [
+            f"| {_part(row)} | {verdict_words.needed(row['verdict'])} | {_cell(tried_words(row))} |" for row in shown
+        ]
         if len(rows) > len(shown):
             table.append(f"| {len(rows) - len(shown)} more | | see `case/case.json` |")
         yield "What each part is needed for:\n\n" + "\n".join(table)

@@ -51,7 +51,7 @@ KINDS = frozenset(
     }
 )
 """Of a failure, as a signature or a record names them: a table from these to texts is one of words, too."""
-HOME = {"toolkit.verdicts.verdict", "toolkit.verdicts.words"}
+HOME = {"toolkit.verdicts.verdict", "toolkit.verdicts.verdict_words"}
 EXCEPT = {"toolkit.compile_fx.showing.asking", "toolkit.health.running"}
 """How a child process ended, by the server's own words."""
 CUTS = frozenset(

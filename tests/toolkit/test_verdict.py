@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import graphdbg
-from graphdbg.toolkit.verdicts import verdict, words
+from graphdbg.toolkit.verdicts import verdict, verdict_words
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import OK, Verdict, Where, cannot_tell, died, judged, skipped
 
@@ -64,8 +64,8 @@ MEMORY = Signature("memory", "run")
     ],
 )
 def test_what_is_said_of_each(record: Verdict, text: str, word: str, code: int) -> None:
-    assert (words.text(record), words.word(record), record.exit_code) == (text, word, code)
-    assert words.rank(record) >= (0, 0)
+    assert (verdict_words.text(record), verdict_words.word(record), record.exit_code) == (text, word, code)
+    assert verdict_words.rank(record) >= (0, 0)
 
 
 def test_a_failure_names_kind_fault_and_layer() -> None:
@@ -89,10 +89,11 @@ def test_the_worst_of_several_is_the_verdict_on_them() -> None:
 def test_the_first_line_says_verdict_counts_place_and_fault() -> None:
     found = judged(WRONG, "inductor", where=Where("amin", line="bagnet.py:8", name="output 0"))
     assert (
-        words.first_line(found, 1, 3) == "FAILS 1 of 3 graphs: wrong numbers at amin, bagnet.py:8 (compiler: inductor)"
+        verdict_words.first_line(found, 1, 3)
+        == "FAILS 1 of 3 graphs: wrong numbers at amin, bagnet.py:8 (compiler: inductor)"
     )
-    assert words.first_line(OK) == "OK"
-    assert words.first_line(cannot_tell("no such op"), 2, 3) == "CANNOT TELL 2 of 3 graphs: no such op"
+    assert verdict_words.first_line(OK) == "OK"
+    assert verdict_words.first_line(cannot_tell("no such op"), 2, 3) == "CANNOT TELL 2 of 3 graphs: no such op"
 
 
 def test_a_row_that_was_left_out_is_skipped_and_comes_back() -> None:

@@ -21,7 +21,7 @@ from ..live.spec import FULL_STAGES
 from ..replaying.replay import How, outcome_of
 from ..verdicts.outcome import Outcome
 from ..verdicts.signature import RAISED_TOO, Signature
-from ..verdicts.words import PROBES, headline
+from ..verdicts.verdict_words import PROBES, headline
 from . import bisect_settings
 from .bisect_probe import TASK
 from .bisect_records import Application, Bisection, Clock, Probe, Trial, Verdict

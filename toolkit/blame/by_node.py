@@ -27,7 +27,7 @@ from ..replaying.replay import How, outcome_of
 from ..verdicts.outcome import Outcome
 from ..verdicts.signature import Signature, from_answer
 from ..verdicts.verdict import Verdict, Where, cannot_tell, fails
-from ..verdicts.words import headline
+from ..verdicts.verdict_words import headline
 from .bisect_records import Clock
 from .bisect_words import fallback_code
 from .cuts import Ask, Narrowing, Spent

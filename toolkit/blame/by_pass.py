@@ -10,7 +10,7 @@ way decides nothing.
 
 from __future__ import annotations
 
-from ..verdicts.words import PROBES
+from ..verdicts.verdict_words import PROBES
 from . import bisect_words as words
 from .bisect_asking import BisectQuestions
 from .bisect_narrowing import explained_below, narrow, setting_finding, worked_around

@@ -12,7 +12,7 @@ import msgspec
 
 from ...dumps.wording import counted
 from ..verdicts.verdict import OK, Verdict
-from ..verdicts.words import headline
+from ..verdicts.verdict_words import headline
 
 SHOWN = 6
 """So many nodes of a group are named in the sentence."""

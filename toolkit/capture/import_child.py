@@ -31,7 +31,7 @@ from ...dumps.torchside.case import parts
 from ...dumps.torchside.encode import CARRY
 from .. import torch_private as t
 from ..isolation.imports import import_modules
-from ..live.state import ambient, encoded_settings
+from ..live.torch_state import ambient, encoded_settings
 from .traces.runnable import OF_REPROS
 
 

@@ -12,7 +12,7 @@ from ...dumps.findings import found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..verdicts.next_command import with_trust_for
-from ..verdicts.words import PROBES, first_line, known
+from ..verdicts.verdict_words import PROBES, first_line, known
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:

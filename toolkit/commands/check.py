@@ -13,7 +13,7 @@ from ...dumps.output import emit, say
 from ...dumps.wording import counted
 from ..verdicts.next_command import with_flags, with_trust_for
 from ..verdicts.verdict import exit_code, unloadable, worst
-from ..verdicts.words import first_line, rank
+from ..verdicts.verdict_words import first_line, rank
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:

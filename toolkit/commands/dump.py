@@ -145,7 +145,7 @@ def _tell_where(path: Path) -> None:
     if row is None:
         return
     from ..replaying.replay import replay
-    from ..verdicts.words import known
+    from ..verdicts.verdict_words import known
 
     say(f"graphdbg: looking where the NaN of {row.id} comes from, {NAN_LIMIT_S:.0f} s at most")
     try:

@@ -27,7 +27,7 @@ from ..recorder.starting import begin_block, end, tell
 from ..verdicts.ladder_records import Triage
 from ..verdicts.outcome import Outcome
 from ..verdicts.verdict import Verdict
-from ..verdicts.words import AROUND, first_line, tone
+from ..verdicts.verdict_words import AROUND, first_line, tone
 
 _NAME = "graphdbg"
 _EMPTY = (

@@ -12,10 +12,10 @@ from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.findings import found as tell_found
 from ...dumps.output import emit, say
 from ...dumps.wording import counted
-from ..verdicts import words
+from ..verdicts import verdict_words
 from ..verdicts.next_command import with_flags, with_trust_for
 from ..verdicts.verdict import UNLIKE, abandoned, unloadable, worst
-from ..verdicts.words import first_line, headline, known, whose_nan
+from ..verdicts.verdict_words import first_line, headline, known, whose_nan
 from .options import check_option, device_option, import_option, limit_option, rung_option, seed_option, trust_option
 
 if TYPE_CHECKING:
@@ -203,9 +203,9 @@ def rank(judged: tuple[SavedGraph, Outcome]) -> tuple[tuple[int, int], int, floa
     saved, outcome = judged
     if outcome.ok:
         differs = (outcome.fidelity or "").startswith("different")
-        return words.rank(outcome.verdict), int(not differs), 0.0
+        return verdict_words.rank(outcome.verdict), int(not differs), 0.0
     stage = _STAGE.index(saved.stage) if saved.stage in _STAGE else len(_STAGE)
-    return words.rank(outcome.verdict), stage, -(outcome.signature.size or 0.0 if outcome.signature else 0.0)
+    return verdict_words.rank(outcome.verdict), stage, -(outcome.signature.size or 0.0 if outcome.signature else 0.0)
 
 
 def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], as_json: bool) -> None:

@@ -19,7 +19,7 @@ from ...dumps.worst import keep
 from ..isolation.imports import option_words
 from ..verdicts.ladder_records import number
 from ..verdicts.verdict import NO_TIME, NOT_JUDGED
-from ..verdicts.words import AROUND, first_line, known, said, word
+from ..verdicts.verdict_words import AROUND, first_line, known, said, word
 from .options import device_option, import_option, limit_option, seed_option, trust_option
 
 if TYPE_CHECKING:

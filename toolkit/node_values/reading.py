@@ -26,7 +26,7 @@ from ..rungs import WHOLE, warmth
 from ..verdicts.ladder_words import address
 from ..verdicts.signature import Signature, from_answer
 from ..verdicts.verdict import Verdict, skipped
-from ..verdicts.words import RELATIONS, headline, text
+from ..verdicts.verdict_words import RELATIONS, headline, text
 from .words import NO_PROGRAM, Relation, finding, first_bad_of_eager, first_bad_of_rung, largest, relation
 
 if TYPE_CHECKING:

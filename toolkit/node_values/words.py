@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ...dumps.wording import counted
 from ..verdicts.signature import Signature
-from ..verdicts.words import RELATIONS
+from ..verdicts.verdict_words import RELATIONS
 
 Row = dict[str, Any]
 Relation = Literal["right", "same", "other", "gone", "new", "unknown"]

@@ -19,8 +19,8 @@ what is left is rounding, whose size is chance, and NOISE_FACTOR takes the place
 larger by 1/eps.
 
 Integers and booleans must be equal where eager agrees with the reference. What rounding alone may do (`noise`, see
-`toolkit.judging.comparing`) convicts nobody: floats no further off than it moves them, as many discrete elements as it decides.
-Without a reference eager takes its place with NO_REFERENCE times the tolerance.
+`toolkit.judging.comparing`) convicts nobody: floats no further off than it moves them, as many discrete elements as it
+decides. Without a reference eager takes its place with NO_REFERENCE times the tolerance.
 
 A rung that nothing convicts and that is further from eager than the tolerance differs by `rounding`, but where eager's
 error is BY_THEORY times the result: there the result is zero but for rounding (a key bias's gradient), and says

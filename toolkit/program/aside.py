@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from .. import torch_private as t
-from ..live import state
+from ..live import torch_state
 
 
 class Outside(BaseException):
@@ -83,7 +83,7 @@ def no_side_effects(asked: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def counters() -> Iterator[None]:
     """What Dynamo counts is what it was."""
-    known = state.loaded("counters")
+    known = torch_state.loaded("counters")
     before = {group: dict(held) for group, held in known.items()} if known is not None else {}
     try:
         yield

@@ -22,7 +22,7 @@ import torch
 
 from ...dumps.torchside.history import leaf_of
 from .. import torch_private as t
-from ..live import state
+from ..live import torch_state
 from ..live.eager import clone_inputs
 from ..live.execution import settle
 from ..verdicts.verdict import OK, Verdict
@@ -49,7 +49,7 @@ class Beside:
         self.start: Any = start
         self.args, self.kwargs = args, kwargs
         self.place = {id(tensor): name for name, tensor in start.reached.tensors}
-        self.ambient = state.ambient(seed=False)
+        self.ambient = torch_state.ambient(seed=False)
         self.given: dict[int, torch.Tensor] = {}
         self.queued = self.drawn = False
         self.as_compiled = False
@@ -350,7 +350,7 @@ class Beside:
         if history:
             self.call.notes.append(f"gradients are not compared: {history[0]} came out of other operations")
             return
-        if state.loaded("compiled_autograd_enabled"):
+        if torch_state.loaded("compiled_autograd_enabled"):
             self.call.notes.append("gradients are not compared under compiled autograd")
             return
         self.outputs = len(roots)

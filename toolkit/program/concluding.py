@@ -17,7 +17,7 @@ import msgspec
 from ...dumps.wording import counted
 from ..isolation import launch
 from ..verdicts.verdict import OK, Layer, Verdict, Where, cannot_tell, worst
-from ..verdicts.words import word
+from ..verdicts.verdict_words import word
 from .drift import Drift, drift
 from .judging import MEANS, JudgedCall
 from .records import PROGRAM, RUNGS, Call, Program, departing

@@ -33,7 +33,7 @@ from ...dumps.output import say
 from .. import torch_private as t
 from ..isolation.processes import end_openmp_threads
 from ..isolation.server import serve
-from ..live import state
+from ..live import torch_state
 from ..torch_private.importing import watch
 from ..torch_private.unseen import passed_over
 from .aside import Outside, alone, fork_computes, in_backward, watched_by
@@ -225,9 +225,9 @@ class Shadow:
                 reached = reach(one.function, args, kwargs)
                 start = None if reached.refused else Start(reached)
         self.light += time.monotonic() - began
-        before = state.counter("frames", "total")
+        before = torch_state.counter("frames", "total")
         result = made(*args, **kwargs)
-        if state.counter("frames", "total") == before:
+        if torch_state.counter("frames", "total") == before:
             return result
         if start is None or not self.anew:
             self.unkept += self.anew

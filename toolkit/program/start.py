@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from ...dumps.torchside import wrappers
-from ..live.state import generators
+from ..live.torch_state import generators
 from .reach import Reached, Restorable, class_state, slots_of
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dumps.wording import counted
 from .. import torch_private as t
-from ..live.state import ambient, undisturbed
+from ..live.torch_state import ambient, undisturbed
 from ..torch_private import importing
 from .flight import Flight, Graph, flying, keep_sources, told
 from .observe import WHOLE

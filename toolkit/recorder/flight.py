@@ -34,7 +34,7 @@ from ...dumps.pack.places import is_absolute, known
 from ...dumps.schema import Ambient, GraphRecord, InputRecord
 from ...dumps.writer import ProcessWriter
 from ..live import roles as roles_of
-from ..live.state import ambient, changed_settings, compile_id, encoded, is_restart, undisturbed
+from ..live.torch_state import ambient, changed_settings, compile_id, encoded, is_restart, undisturbed
 from . import unsaved
 from .session import Function, Session, hook
 

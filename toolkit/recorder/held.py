@@ -27,7 +27,7 @@ from ...dumps.tensors import Bytes
 from ...dumps.torchside.arguments import dtype_of
 from ...dumps.torchside.observed import snapshot
 from ...dumps.torchside.storages import storage_bytes, view
-from ..live.state import ambient, generators
+from ..live.torch_state import ambient, generators
 
 _ALIGNED = 64
 _LARGE_BYTES = 1 << 22

@@ -22,7 +22,7 @@ from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.held import FOLDER
 from ...dumps.schema import GraphRecord, InputsRecord, NodeRecord
 from ...dumps.tensors import Bytes
-from ..live.state import undisturbed
+from ..live.torch_state import undisturbed
 from . import steps
 from .held import Copy, CopyBudget, OverLimit
 from .nan_test import NanTest

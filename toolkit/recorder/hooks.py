@@ -19,8 +19,8 @@ from typing import Any
 
 from ...dumps import kernels
 from ...dumps.reading import LARGE_BYTES
-from ..live import roles, state
-from ..live.state import bypassed, cached_anew
+from ..live import roles, torch_state
+from ..live.torch_state import bypassed, cached_anew
 from . import captured, steps, unsaved, why_hooks
 from .flight import Flight, Graph, here, in_flight, in_pass, level
 from .observe import instead_of, watch_callable, watch_inductor
@@ -45,10 +45,10 @@ def call_user_compiler(flight: Flight, original: Function, self: Any, gm: Any, *
         return compiled
     what = f"first run of {graph.id if graph else flight.name}"
     with session.guarded(what):
-        if getattr(self, "package", None) is not None or state.is_serializable(compiled):
+        if getattr(self, "package", None) is not None or torch_state.is_serializable(compiled):
             session.note(f"{what} not observed: its compiled form is saved by a precompile package")
         else:
-            plain = state.plain_callable(compiled)
+            plain = torch_state.plain_callable(compiled)
             plain = instead_of(plain, steps.marking(plain, stepping)) if stepping else plain
             return plain if graph is None else (session.watch or watch_callable)(session, [graph], plain)
     return compiled
@@ -58,7 +58,7 @@ def _of_dynamo(flight: Flight, output_graph: Any, gm: Any) -> Graph | None:
     session = flight.session
     backend = getattr(output_graph, "compiler_fn", None)
     with session.guarded("roles of the inputs"):
-        flight.options = state.backend_options(backend)
+        flight.options = torch_state.backend_options(backend)
         fields = getattr(output_graph, "co_fields", None) or {}
         where = f"{Path(str(fields.get('co_filename', ''))).name}:{fields.get('co_firstlineno', '')}"
         session.functions[flight.name] = f"{fields.get('co_name', '')} {where}"
@@ -84,7 +84,7 @@ def aot_module_simplified(session: Session, original: Function, *args: Any, **kw
         bound = _signature(original).bind(*args, **kwargs)
         given = bound.arguments
         partition = given.get("partition_fn") or _signature(original).parameters["partition_fn"].default
-        if not state.is_inductor_partition(partition):
+        if not torch_state.is_inductor_partition(partition):
             forward, number = given["fw_compiler"], next(_aot_calls)
             for argument, stage in (
                 ("bw_compiler", "backward"),
@@ -103,7 +103,7 @@ def _aot_compiler(compiler: Any, stage: str, number: int) -> Any:
     for name, value in getattr(function, "__dict__", {}).items():
         if name.startswith("_is_"):
             setattr(wrapper, name, value)
-    return state.aot_compiler_like(compiler, wrapper)
+    return torch_state.aot_compiler_like(compiler, wrapper)
 
 
 def _aot_compile(
@@ -223,9 +223,9 @@ def compile_fx_inner(
     facts: dict[str, Any] = {}
     with session.guarded("compile kwargs"):
         plain = {key: _plain(value) for key, value in kwargs.items() if key not in _NOT_KEPT}
-        facts = {**plain, **state.tracing_facts(kind)}
+        facts = {**plain, **torch_state.tracing_facts(kind)}
     with session.guarded("example inputs"):
-        state.restride(gm, example_inputs)
+        torch_state.restride(gm, example_inputs)
     graphs = _inner_graphs(flight, gm, kind, facts)
     here.inner.append((kind, facts))
     try:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..live.state import norms
+from ..live.torch_state import norms
 
 _TESTED = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.complex64, torch.complex128)
 """Dtypes with arithmetic; smaller floats have none, and their NaN shows in what is computed from them."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...dumps.schema import GraphBody, GraphRecord
-from ..live.state import ambient, is_capturing, is_fake, is_package, undisturbed
+from ..live.torch_state import ambient, is_capturing, is_fake, is_package, undisturbed
 from ..torch_private.unseen import passed_over, seen, unseen
 from .flight import Graph, told
 

@@ -56,7 +56,7 @@ def _record(
     from ...dumps.ids import compile_name
     from ...dumps.schema import STAGES
     from ...dumps.torchside import case
-    from ..live import roles, state
+    from ..live import roles, torch_state
     from ..live.spec import FULL_STAGES
     from . import why_hooks
     from .flight import Flight
@@ -75,7 +75,7 @@ def _record(
             f"inputs of {model}, {word} are not kept: the graph takes {takes} and {len(values)} came", error=True
         )
         values = None
-    compiling = state.compile_id()
+    compiling = torch_state.compile_id()
     name = compile_name(compiling) if compiling else session.models.get(model)
     if name is None:
         name = session.writer().fresh_compile()
@@ -86,7 +86,7 @@ def _record(
     if graph is None:
         return
     session.event("captured", graph.id, word=word)
-    if values is not None and graph.record is not None and not any(map(state.is_fake, values)):
+    if values is not None and graph.record is not None and not any(map(torch_state.is_fake, values)):
         policy = "first" if session.options.inputs == "last" else session.options.inputs
         if policy != "none":
             keep_inputs(session, 1, graph.id, graph.record, values, policy)

@@ -31,7 +31,7 @@ from ...dumps.journal import STATES
 from ...dumps.output import say
 from ...dumps.schema import FORMAT, GraphRecord, InputRecord, RunRecord
 from ...dumps.writer import LeftOutError, ProcessWriter, RunWriter
-from ..live.state import encoded_settings
+from ..live.torch_state import encoded_settings
 from ..torch_private.unseen import seen, unseen
 from . import leaving, origin, summary
 from .in_flight import Stacks

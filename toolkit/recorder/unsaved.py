@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dumps.permitted import of_the_process
 from ..live.spec import is_opaque
-from ..live.state import encoded, innermost_backend
+from ..live.torch_state import encoded, innermost_backend
 
 if TYPE_CHECKING:
     from ...dumps.schema import GraphRecord

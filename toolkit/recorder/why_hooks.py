@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 from ...dumps.ids import compile_name
 from ..live import roles
-from ..live.state import compile_id, dynamo_setting
+from ..live.torch_state import compile_id, dynamo_setting
 from . import guard_values
 from .session import Function, Session, hook
 from .wrapping import missing, tells_why

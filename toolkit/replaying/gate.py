@@ -23,7 +23,7 @@ from ..isolation.imports import without_trust
 from ..recorder.origin import processor
 from ..verdicts.ladder_records import REAL, inputs_given
 from ..verdicts.verdict import UNLIKE, Verdict, cannot_tell
-from ..verdicts.words import headline
+from ..verdicts.verdict_words import headline
 from .suspects import saw_nan, unlike_the_record
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from ..verdicts.ladder_records import REAL, inputs_given
 from ..verdicts.outcome import Outcome
 from ..verdicts.signature import Signature
 from ..verdicts.verdict import NO_REFERENCE, Where, cannot_tell, fails
-from ..verdicts.words import NAN_GIVEN
+from ..verdicts.verdict_words import NAN_GIVEN
 from .suspects import saw_nan
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from ..verdicts.ladder_records import SIDE, RungResult, Triage, inputs_given, ro
 from ..verdicts.ladder_words import address, concluded
 from ..verdicts.signature import RAISED_TOO
 from ..verdicts.verdict import NO_TIME, Verdict, abandoned, cannot_tell, skipped
-from ..verdicts.words import word
+from ..verdicts.verdict_words import word
 from .easing import eased
 
 if TYPE_CHECKING:

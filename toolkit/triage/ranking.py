@@ -16,7 +16,7 @@ from ...dumps.why.times import CompileTime
 from ...dumps.wording import counted
 from ..isolation.imports import option_words
 from ..stages.asking import STAGES
-from ..verdicts import words
+from ..verdicts import verdict_words
 from ..verdicts.ladder_records import REAL, RungResult, Triage, which
 from ..verdicts.ladder_words import record_again, run_address
 from ..verdicts.verdict import OK, ROUNDING, SAME, Verdict, cannot_tell, worst
@@ -114,7 +114,7 @@ class RunTriage(msgspec.Struct):
         alike = [row for row in self.graphs if row.verdict.verdict == self.verdict.verdict]
         if self.verdict.differs and self.verdict.kind not in [row.verdict.kind for row in alike]:
             alike = []  # it is the run's, not a graph's
-        return words.first_line(self.verdict, len(alike), len(self.graphs) if alike else 1)
+        return verdict_words.first_line(self.verdict, len(alike), len(self.graphs) if alike else 1)
 
     def event(self) -> dict[str, Any]:
         """The last line of `triage --json-lines`: its failing graphs in the order in which to look at them."""
@@ -139,7 +139,7 @@ def rank(row: GraphRow) -> tuple[Any, ...]:
     whether it was compiled as in the run.
     """
     size = row.signature.size if row.signature is not None and row.signature.size is not None else 0.0
-    return words.rank(row.verdict), -size, -row.ratio, not row.fidelity.startswith("different")
+    return verdict_words.rank(row.verdict), -size, -row.ratio, not row.fidelity.startswith("different")
 
 
 def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> RunTriage:
@@ -161,7 +161,7 @@ def run_concluded(found: RunTriage, run: Run, imports: Sequence[str] = ()) -> Ru
             go_on = [f"graphdbg replay {first.graph}"]
     elif found.failed:
         worst = found.graphs[0]
-        texts = [f"{worst.address} {words.word(worst.verdict)}; there was no time for its ladder."]
+        texts = [f"{worst.address} {verdict_words.word(worst.verdict)}; there was no time for its ladder."]
         go_on = [f"graphdbg triage {worst.address}"]
     else:
         texts = [_all_right(found, imports)]
@@ -226,8 +226,8 @@ def _counts(found: RunTriage) -> str:
     text = f"{counted(len(judged), 'graph was', 'graphs were')} judged, {counted(len(failing), 'fails', 'fail')}" + (
         f" ({', '.join(row.id for row in failing[:8])})" if failing else ""
     )
-    for verdict, words in words.COUNTED.items():
+    for verdict, phrase in verdict_words.COUNTED.items():
         some = [row.id for row in graphs if row.verdict.verdict == verdict]
         if some:
-            text += f"; {len(some)} {words} ({', '.join(some[:6])}{' ...' if len(some) > 6 else ''})"
+            text += f"; {len(some)} {phrase} ({', '.join(some[:6])}{' ...' if len(some) > 6 else ''})"
     return f"{text}." + (f" Left out: {found.abandoned} that Dynamo abandoned." if found.abandoned else "")

@@ -31,7 +31,7 @@ from ..stages.asking import STAGES, judge_stages, stages_of
 from ..verdicts.ladder_records import RungResult, Triage, inputs_given
 from ..verdicts.ladder_words import address
 from ..verdicts.verdict import NO_TIME, NOT_JUDGED, SAME, Verdict, cannot_tell, unloadable, worst
-from ..verdicts.words import word
+from ..verdicts.verdict_words import word
 from .easing import blames_compiler, eased
 from .ladder import DEFAULT_LIMIT_S, Ladder, chosen
 from .ranking import GraphRow, RunTriage, rank, run_concluded

@@ -14,10 +14,10 @@ from typing import Any
 
 from ...dumps.amounts import size_text
 from ..rungs import NAMES
-from ..verdicts import words
+from ..verdicts import verdict_words
 from ..verdicts.ladder_records import number
 from ..verdicts.verdict import LOST, OK, cannot_tell, read
-from ..verdicts.words import Tone
+from ..verdicts.verdict_words import Tone
 
 KILLED = "SIGKILL comes from outside (somebody, a limit, the kernel for memory): run it again"
 
@@ -95,15 +95,15 @@ class LadderSeen:
         record, reason = read(row) or OK, str(row.get("reason") or "")
         notes = [str(note) for note in row.get("notes") or ()]
         outside = KILLED if (row.get("signature") or {}).get("detail") == "SIGKILL" else ""
-        said = "; ".join(part for part in (words.said(record, reason), outside, *notes) if part)
+        said = "; ".join(part for part in (verdict_words.said(record, reason), outside, *notes) if part)
         seconds, peak = row.get("seconds"), row.get("peak_bytes")
         return RungCells(
             rung,
-            words.word(record),
+            verdict_words.word(record),
             number(row.get("error")),
             number(row.get("eager_error")),
             f"{seconds:.2f}" if seconds and peak else "",
             size_text(peak) if peak else "",
             " ".join(said.split()),
-            words.tone(record),
+            verdict_words.tone(record),
         )

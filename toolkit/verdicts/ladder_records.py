@@ -21,7 +21,7 @@ from ...dumps.wording import counted
 from .outcome import Outcome, OutputError
 from .signature import Signature
 from .verdict import OK, WHOLE, Verdict
-from .words import first_line
+from .verdict_words import first_line
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

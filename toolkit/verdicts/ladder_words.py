@@ -17,7 +17,7 @@ from ..isolation.imports import option_words, without_trust
 from ..recorder.summary import shown_path
 from .ladder_records import PLAIN, REAL, SIDE, RungResult, Triage
 from .verdict import NO_REFERENCE, NO_TIME, UNLIKE, Verdict, Where, cannot_tell, worst
-from .words import phrase
+from .verdict_words import phrase
 
 if TYPE_CHECKING:
     from ...dumps.store import Run, SavedGraph

@@ -12,7 +12,7 @@ import msgspec
 
 from ...dumps.displayed import Displayed
 from ...dumps.tables import one_line
-from . import words
+from . import verdict_words
 from .signature import Signature
 from .verdict import OK, Verdict
 
@@ -61,12 +61,12 @@ class Outcome(Displayed, msgspec.Struct, omit_defaults=True):
     """Which failure it is (see `identity`), where it fails."""
 
     def __repr__(self) -> str:
-        return f"<Outcome{f' of {self.rung}' if self.rung else ''}: {one_line(words.first_line(self.verdict))}>"
+        return f"<Outcome{f' of {self.rung}' if self.rung else ''}: {one_line(verdict_words.first_line(self.verdict))}>"
 
     @property
     def text(self) -> str:
         """The verdict with its reason: "ok", "crash: ...", "skipped, because ..."."""
-        return words.text(self.verdict)
+        return verdict_words.text(self.verdict)
 
     @property
     def ok(self) -> bool:

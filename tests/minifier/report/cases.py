@@ -19,7 +19,7 @@ from graphdbg.dumps.schema import (
     TensorValue,
 )
 from graphdbg.toolkit.verdicts.signature import Signature
-from graphdbg.toolkit.verdicts.words import happens
+from graphdbg.toolkit.verdicts.verdict_words import happens
 
 from ...dumps.graphs import MemoryTensors
 

@@ -27,7 +27,7 @@ from graphdbg.toolkit.verdicts.ladder_words import concluded
 from graphdbg.toolkit.verdicts.outcome import Outcome, OutputError
 from graphdbg.toolkit.verdicts.signature import Signature
 from graphdbg.toolkit.verdicts.verdict import OK
-from graphdbg.toolkit.verdicts.words import word
+from graphdbg.toolkit.verdicts.verdict_words import word
 
 WRONG = verdict.judged(Signature("accuracy", "compare", size=0.03), "inductor")
 CLIMBED = ["eager", "debug_nop", "decomposed", "inductor_nofuse", "inductor"]

@@ -26,7 +26,7 @@ import torch
 from ....dumps import held, live
 from ....dumps.schema import GraphRecord, InputRecord, InputsRecord
 from ....dumps.torchside.observed import snapshot, statistics
-from ...live.state import ambient, generators, is_fake, undisturbed
+from ...live.torch_state import ambient, generators, is_fake, undisturbed
 from ...torch_private.unseen import seen, unseen
 from ..flight import Graph, told
 from ..hold import told as one_line

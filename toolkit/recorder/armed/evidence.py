@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...live.state import is_capturing
+from ...live.torch_state import is_capturing
 
 SHARE = 0.002
 """The part of the time that all looking at inputs may take."""

@@ -34,7 +34,7 @@ from ....dumps.schema import GraphRecord, InputsRecord
 from ....dumps.store import load_graph
 from ....dumps.tensors import TensorStore
 from ....dumps.wording import counted
-from ...live.state import ambient, undisturbed
+from ...live.torch_state import ambient, undisturbed
 from ..summary import shown_path
 from . import rings
 

@@ -21,7 +21,7 @@ from ...isolation import ForkServer, ask, opened
 from ...verdicts.ladder_words import address
 from ...verdicts.next_command import with_flags
 from ...verdicts.signature import how_ended
-from ...verdicts.words import first_line
+from ...verdicts.verdict_words import first_line
 from ..needs import require_interpreter
 from .findings import Checked, KernelFault
 

@@ -3,8 +3,8 @@
 
 Allocation functions give CPU tensors; device guards and streams do nothing; operators that are told `device=cuda` make
 their result on the CPU; the check of a library call's layout lays the result out as the GPU's would be instead of
-failing. Library calls that only a GPU has are those of `toolkit.live.gpu_only`; one that is missing there is refused by its
-name.
+failing. Library calls that only a GPU has are those of `toolkit.live.gpu_only`; one that is missing there is refused by
+its name.
 
 >>> with answers(session):
 ...     module = load(wrapper)

@@ -29,7 +29,7 @@ from ....dumps.why.text import of_compile
 from ....dumps.wording import counted
 from ....minifier.options import MinifyOptions
 from ....toolkit.rungs import NAMES
-from ....toolkit.verdicts import words
+from ....toolkit.verdicts import verdict_words
 from ...job_files import ERR_FILE
 from ...verdicts import Judged
 from .overview import Overview
@@ -85,11 +85,11 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> li
 
 def _verdict(found: Judged) -> list[Text]:
     """The last verdict, with when it was asked for."""
-    style = {"bad": "bold red", "ok": "green", "doubt": "yellow"}.get(words.tone(found.record), "")
+    style = {"bad": "bold red", "ok": "green", "doubt": "yellow"}.get(verdict_words.tone(found.record), "")
     when = time.strftime(
         "%H:%M" if time.time() - found.started < 86400 else "%d %b %H:%M", time.localtime(found.started)
     )
-    first = words.first_line(found.record)
+    first = verdict_words.first_line(found.record)
     texts = [Text(f"verdict of {when}: ", "bold").append(plain(first), style)]
     said = found.record.reason.strip()
     if said and said not in first:

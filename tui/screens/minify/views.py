@@ -25,7 +25,7 @@ from ....minifier.progress.candidates import NUMBERS_ONLY, Atoms, Line, differen
 from ....minifier.progress.outcome import Conclusion, others_on_disk, outcome_of
 from ....minifier.progress.story import Story
 from ....minifier.progress.watched import Watched
-from ....toolkit.verdicts.words import query_words
+from ....toolkit.verdicts.verdict_words import query_words
 from ...widgets.lines import Made
 from ...widgets.plot import Marks, Picture, Series
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from torch import fx
 
+from ..live.values import Held, Values, leaves
 from .eager_values import written_arguments
-from .values import Held, Values, leaves
 
 if TYPE_CHECKING:
     from .atoms import Atoms
