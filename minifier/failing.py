@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 from ..dumps import index
 from ..dumps.errors import UsageError
-from ..dumps.wording import counted
+from ..dumps.wording import counted, shown_path
 from ..dumps.worst import last_failing
-from ..toolkit.recorder.summary import shown_path
 from ..toolkit.replaying.replay import How
 from ..toolkit.replaying.suspects import compile_of, suspects, triggered
 from ..toolkit.verdicts.next_command import with_flags

@@ -17,9 +17,9 @@ from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
+from ...dumps.wording import shown_path
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
 from ...toolkit.recorder.options import size_of
-from ...toolkit.recorder.summary import shown_path
 from ...toolkit.verdicts.next_command import with_flags
 from ..control import STEPS, known_step
 from ..events import Stepped
