@@ -9,7 +9,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphdbg.dumps.schema import Ambient
-from graphdbg.minifier.passes import NAMES, PASSES, edit_words, pass_of
+from graphdbg.minifier.passes import NAMES, PASSES, edit_words, pass_of, switches
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
 
@@ -166,10 +166,10 @@ def test_switches_turn_off_what_holds_for_the_whole_case() -> None:
     settings = {"inductor": {"max_autotune": True, "cpp.simdlen": 256}}
     given = dynamo_case(config=settings, ambient=Ambient(autocast={"cpu": "bfloat16"}))
     off = pass_of("switches")
-    assert off.early(given) == ["switches static", "switches grad", "switches config inductor max_autotune"]
+    assert switches.early(given) == ["switches static", "switches grad", "switches config inductor max_autotune"]
     first, everything, singly = off.propose(given)
     regions = ["switches regions autocast", "switches regions grad"]
-    assert first == [*off.early(given)[1:], "switches autocast", *regions], "symbols go one by one"
+    assert first == [*switches.early(given)[1:], "switches autocast", *regions], "symbols go one by one"
     assert everything == ["switches config"]
     plain = given
     for edit in ["switches static", *first]:
