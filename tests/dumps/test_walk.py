@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from graphdbg.dumps.schema import ARGUMENT_TAGS, GraphBody, ModuleRecord, NodeRecord, StoredTensor
+from graphdbg.dumps.arguments import KINDS, NESTED
+from graphdbg.dumps.schema import GraphBody, ModuleRecord, NodeRecord, StoredTensor
 from graphdbg.dumps.walk import (
-    NESTED,
     bodies,
     contents,
     given,
@@ -52,11 +52,11 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def test_every_tag_of_the_schema_is_known_here() -> None:
-    assert set(ARGUMENTS) == ARGUMENT_TAGS
-    assert NESTED < ARGUMENT_TAGS
+    assert set(ARGUMENTS) == set(KINDS)
+    assert set(KINDS) > NESTED
 
 
-@pytest.mark.parametrize("tag", sorted(ARGUMENT_TAGS))
+@pytest.mark.parametrize("tag", sorted(KINDS))
 def test_a_tag_is_a_leaf_or_its_parts_are_visited(tag: str) -> None:
     arg = {tag: ARGUMENTS[tag]}
     assert tag_of(arg) == (tag, ARGUMENTS[tag])
