@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...dumps.registered import literals
+from ...dumps.registered import all_described
 
 if TYPE_CHECKING:
     from ...toolkit.live.case import Live
@@ -57,7 +57,7 @@ class Pass(NamedTuple):
     apply: Callable[[Live, str], Live] = _as_it_is
 
 
-PASSES = {name: Pass(**words) for name, words in literals(Path(__file__).parent, "PASS").items()}
+PASSES = {name: Pass(**words) for name, words in all_described(Path(__file__).parent, "PASS").items()}
 """The passes by name, in the order in which they run, as far as they can be read without torch."""
 
 NAMES = tuple(name for name, row in PASSES.items() if not row.explains)

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...dumps.registered import literals
+from ...dumps.registered import all_described
 
 if TYPE_CHECKING:
     from torch import fx
@@ -57,7 +57,7 @@ class Facts(NamedTuple):
     """Whether the ladder is climbed on after it fails, as after a side rung."""
 
 
-LADDER = {name: Facts(**words) for name, words in literals(Path(__file__).parents[1] / "rungs", "RUNG").items()}
+LADDER = {name: Facts(**words) for name, words in all_described(Path(__file__).parents[1] / "rungs", "RUNG").items()}
 """The rungs by name, from trusted to clever."""
 SIDE = frozenset(name for name, facts in LADDER.items() if facts.is_side)
 
