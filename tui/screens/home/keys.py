@@ -8,8 +8,8 @@ SCREEN = Screen(
     digit="1", label="home", help="The runs here, their processes and graphs.", words="ls", also="runs list",
     of="nothing", opens="app_home",
     about=("runs › compiles › graphs, a row for each compile with function, line, status and seconds; opens on the "
-        "graph that failed; a run's searches and jobs stand under it. Below the list what is known of the line: the error "
-        "with its source, the last verdict, why it exists, what to do (`z` larger, `J` `K` scroll)"),
+        "graph that failed; a run's searches and jobs stand under it. Below the list what is known of the line: "
+        "the error with its source, the last verdict, why it exists, what to do (`z` larger, `J` `K` scroll)"),
     actions=(
     Action("home.open", "enter", "open",
            "A graph: its nodes. A compile: its graphs. A minification or a job: how it goes. A run: its compiles.",
