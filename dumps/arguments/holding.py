@@ -90,9 +90,9 @@ class Pairs(Kind):
 
 
 KINDS = (
-    Items("tuple", "builtins.tuple", order=1, holds=True),
-    Items("size", "torch.Size", holds=True, schema="SymInt[]"),
-    Pairs("dict", "builtins.dict", holds=True),
-    Steps("slice", "builtins.slice", holds=True),
-    Steps("range", "builtins.range", holds=True),
+    Items("tuple", [{"node": "a"}], "builtins.tuple", order=1, holds=True),
+    Items("size", [{"node": "a"}], "torch.Size", holds=True, schema="SymInt[]"),
+    Pairs("dict", [["key", {"node": "a"}]], "builtins.dict", holds=True),
+    Steps("slice", [None, {"node": "a"}, 2], "builtins.slice", holds=True),
+    Steps("range", [0, {"node": "a"}, 1], "builtins.range", holds=True),
 )

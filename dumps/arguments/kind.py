@@ -6,7 +6,7 @@ is asked of the encoder and the decoder, and types are named as text.
 
 >>> class Seconds(Kind):
 ...     def encode(self, value, encoder): return value.total_seconds()
->>> Seconds("seconds", "datetime.timedelta").encode(timedelta(minutes=1), encoder)
+>>> Seconds("seconds", 60.0, "datetime.timedelta").encode(timedelta(minutes=1), encoder)
 60.0
 """
 
@@ -38,16 +38,24 @@ class Inside(NamedTuple):
 
 
 class Kind(ABC):
-    """One kind. `types`: the types that it encodes, as "module.Name", several apart by spaces.
+    """One kind. `example`: content of it. `types`: those that it encodes, as "module.Name", several apart by spaces.
 
     `order`: kinds of a larger one are asked later, where a type is of several. `exact`: values of a subclass are not of
     this kind. `holds`: its content is a list of arguments. `schema`: its type in the schema of an operator.
     """
 
     def __init__(
-        self, tag: str, types: str = "", *, order: int = 0, exact: bool = False, holds: bool = False, schema: str = ""
+        self,
+        tag: str,
+        example: Any,
+        types: str = "",
+        *,
+        order: int = 0,
+        exact: bool = False,
+        holds: bool = False,
+        schema: str = "",
     ) -> None:
-        self.tag, self.types, self.order, self.exact = tag, types, order, exact
+        self.tag, self.example, self.types, self.order, self.exact = tag, example, types, order, exact
         self.holds, self.schema = holds, schema
 
     @abstractmethod

@@ -45,11 +45,15 @@ class Name(Kind):
     def decode(self, body: Any, decoder: ArgumentReader, where: str, depth: int) -> Any:
         return decoder.of_torch(self.tag, body, where)
 
+
+class Attribute(Name):
+    """One that is an attribute of the module torch."""
+
     def written(self, body: Any, writer: Writer) -> str:
         return f"torch.{writer.word(body)}"
 
 
-class Plain(Name):
+class Plain(Attribute):
     """One that people know by its name alone: a layout, a memory format."""
 
     def drawn(self, body: Any, inner: Callable[[Arg], str]) -> str:
@@ -92,9 +96,6 @@ class Policy(Name):
     def encode(self, value: Any, encoder: ArgumentWriter) -> Any:
         return value.name
 
-    def written(self, body: Any, writer: Writer) -> str:
-        return Kind.written(self, body, writer)
-
 
 class Function(Name):
     """{"function": "aten.add.Tensor"}: a target used as an argument."""
@@ -112,11 +113,11 @@ class Function(Name):
 
 
 KINDS = (
-    Dtype("dtype", "torch.dtype", schema="ScalarType"),
-    Device("device", "torch.device", schema="Device"),
-    Plain("layout", "torch.layout", schema="Layout"),
-    Plain("memory_format", "torch.memory_format", schema="MemoryFormat"),
-    Name("qscheme", "torch.qscheme"),
-    Policy("policy", "torch.utils.checkpoint.CheckpointPolicy"),
-    Function("function", "collections.abc.Callable", order=8),
+    Dtype("dtype", "float32", "torch.dtype", schema="ScalarType"),
+    Device("device", "cuda:0", "torch.device", schema="Device"),
+    Plain("layout", "strided", "torch.layout", schema="Layout"),
+    Plain("memory_format", "preserve_format", "torch.memory_format", schema="MemoryFormat"),
+    Attribute("qscheme", "per_tensor_affine", "torch.qscheme"),
+    Policy("policy", "MUST_SAVE", "torch.utils.checkpoint.CheckpointPolicy"),
+    Function("function", "aten.add.Tensor", "collections.abc.Callable", order=8),
 )

@@ -157,9 +157,9 @@ def _is_float(part: Any) -> bool:
 
 
 KINDS = (
-    Float("float", "builtins.float", exact=True, schema="float"),
-    Complex("complex", "builtins.complex", exact=True, holds=True),
-    Symbolic("sym", "torch.SymInt torch.SymFloat torch.SymBool"),
-    Dots("ellipsis", "types.EllipsisType"),
-    Text("string", schema="str"),
+    Float("float", "nan", "builtins.float", exact=True, schema="float"),
+    Complex("complex", [{"float": "inf"}, 1.0], "builtins.complex", exact=True, holds=True),
+    Symbolic("sym", ["int", "s0 + 1"], "torch.SymInt torch.SymFloat torch.SymBool"),
+    Dots("ellipsis", True, "types.EllipsisType"),
+    Text("string", 0, schema="str"),
 )

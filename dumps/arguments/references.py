@@ -123,8 +123,8 @@ class Opaque(Kind):
 
 
 KINDS = (
-    Node("node", "torch.fx.Node"),
-    Tensor("tensor", "torch.Tensor", schema="Tensor"),
-    Metadata("value", "torch.Tensor", order=1),
-    Opaque("opaque", "builtins.object", order=9),
+    Node("node", "a", "torch.fx.Node"),
+    Tensor("tensor", "weight", "torch.Tensor", schema="Tensor"),
+    Metadata("value", {"value_kind": "opaque", "type": "x"}, "torch.Tensor", order=1),
+    Opaque("opaque", ["node", "a"], "builtins.object", order=9),
 )
