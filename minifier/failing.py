@@ -24,7 +24,7 @@ from ..toolkit.verdicts.next_command import with_flags
 from ..toolkit.verdicts.verdict import ROUNDING
 from ..toolkit.verdicts.verdict_words import text
 from .options import MinifyOptions
-from .problem import CannotJudgeError, DoesNotFailError
+from .search.problem import CannotJudgeError, DoesNotFailError
 
 if TYPE_CHECKING:
     from ..dumps.store import Run, SavedGraph
