@@ -69,8 +69,8 @@ def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> A
     room = most - (size(again) if again else 0)
     cut: dict[str, int] = {}
     answer["cut"] = cut
-    while (over := size(answer) - room) > 0 and (found := _largest(answer, size)) is not None:
-        holder, key, path = found
+    while (over := size(answer) - room) > 0 and (largest := _largest(answer, size)) is not None:
+        holder, key, path = largest
         gone, holder[key] = _shorter(holder[key], over, size)
         cut[path] = cut.get(path, 0) + gone
     answer["next"] += again
@@ -89,27 +89,27 @@ def _again(context: click.Context) -> list[str]:
 def _largest(answer: dict[str, Any], size: Callable[[Any], int]) -> tuple[Any, Any, str] | None:
     """Where the largest part lies that can be cut: its holder, its key in that, and its path; a mapping or the last
     item of a list only where there is nothing else."""
-    found: list[tuple[bool, int, Any, Any, str]] = []
+    parts: list[tuple[bool, int, Any, Any, str]] = []
 
     def look(holder: Any, key: Any, path: str) -> None:
         value: Any = holder[key]
         if isinstance(value, str):
-            found.extend([(len(value) > 2 * _TEXT, size(value), holder, key, path)] if len(value) > _LEAST else [])
+            parts.extend([(len(value) > 2 * _TEXT, size(value), holder, key, path)] if len(value) > _LEAST else [])
         elif isinstance(value, dict):
             holder[key] = inside = dict(cast("dict[str, Any]", value))  # the caller's own stays as it is
-            found.extend([(False, size(inside), holder, key, path)] if inside and path not in _FIXED else [])
+            parts.extend([(False, size(inside), holder, key, path)] if inside and path not in _FIXED else [])
             for name in [*inside] if len(inside) < _MANY else ():
                 look(inside, name, f"{path}.{name}")
         elif isinstance(value, (list, tuple)):
             holder[key] = inside = [*cast("list[Any]", value)]
-            found.extend([(len(inside) > 1, size(inside), holder, key, path)] if inside else [])
+            parts.extend([(len(inside) > 1, size(inside), holder, key, path)] if inside else [])
             for place in range(len(inside)) if len(inside) < _MANY else ():  # so many are cut themselves, first
                 look(inside, place, path)
 
     for name in answer:
         if name not in ("next", "cut"):
             look(answer, name, name)
-    best = max(found, key=lambda one: one[:2], default=None)
+    best = max(parts, key=lambda part: part[:2], default=None)
     return best and best[2:]
 
 

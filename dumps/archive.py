@@ -48,7 +48,7 @@ def write_searched(out: Path, write: Callable[[Path], object], look: Callable[[P
     try:
         try:
             write(temporary)
-            found = look(temporary)
+            leaks = look(temporary)
             _name(temporary, out)
         finally:
             temporary.unlink(missing_ok=True)
@@ -56,7 +56,7 @@ def write_searched(out: Path, write: Callable[[Path], object], look: Callable[[P
         raise UsageError(f"cannot write {out}", "it exists already", "choose another name with -o") from error
     except OSError as error:
         raise cannot_write(out, error) from error
-    return found
+    return leaks
 
 
 def zip_folder(folder: Path, out: Path) -> None:

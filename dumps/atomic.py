@@ -84,7 +84,7 @@ def check_folder(folder: Path) -> None:
     """Raises where a folder that is not there cannot be made: asked before what takes long, not after it."""
     if folder.exists():
         raise UsageError(f"cannot write {folder}", "it exists already", "choose another name or delete it")
-    parent = next(one for one in folder.absolute().parents if one.exists())
+    parent = next(folder_above for folder_above in folder.absolute().parents if folder_above.exists())
     probe = temporary_beside(parent / "probe")
     try:
         probe.mkdir()

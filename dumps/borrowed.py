@@ -31,7 +31,7 @@ def borrowed(saved: SavedGraph) -> InputsRecord | None:
         for graph in saved.run.graphs()
         if graph.process == saved.process and graph.local_id.partition("/")[0] == compile_name
     ]
-    found: dict[str, InputRecord] = {}
+    by_name: dict[str, InputRecord] = {}
     first: InputsRecord | None = None
     groups = 0
     wanted = _placeholders(saved)
@@ -42,11 +42,11 @@ def borrowed(saved: SavedGraph) -> InputsRecord | None:
         first = first or seen
         for item in seen.inputs:
             if item.name in wanted:
-                found.setdefault(item.name, _regrouped(item, groups))
+                by_name.setdefault(item.name, _regrouped(item, groups))
         groups += 1 + max((group for item in seen.inputs for group in _groups(item)), default=0)
-    if first is None or not found:
+    if first is None or not by_name:
         return None
-    inputs = [found[name] for name in wanted if name in found]
+    inputs = [by_name[name] for name in wanted if name in by_name]
     return msgspec.structs.replace(first, inputs=inputs)
 
 

@@ -80,28 +80,28 @@ def _holder(path: str) -> Path | None:
 
 
 def _is_bound(folder: Path) -> bool:
-    found, known = folder.stat(), place()
+    status, known = folder.stat(), place()
     name = _text(folder / MARK)
-    if not (_own(found) and _own(known.stat()) and re.fullmatch(r"[0-9a-f]{32}", name)):
+    if not (_own(status) and _own(known.stat()) and re.fullmatch(r"[0-9a-f]{32}", name)):
         return False
     return _text(known / name).partition("\n")[0] == _stamp(folder)
 
 
 def _stamp(folder: Path) -> str:
-    found, mark = folder.stat(), os.lstat(folder / MARK)
-    return f"{found.st_dev} {found.st_ino} {mark.st_ino} {mark.st_ctime_ns}"
+    status, mark = folder.stat(), os.lstat(folder / MARK)
+    return f"{status.st_dev} {status.st_ino} {mark.st_ino} {mark.st_ctime_ns}"
 
 
-def _own(found: os.stat_result) -> bool:
-    return found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH
+def _own(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & stat.S_IWOTH
 
 
 def _text(path: Path) -> str:
     """A short file of this user's; empty where it is another's, or no file. Raises OSError."""
     handle = os.open(path, _READ)
     try:
-        found = os.fstat(handle)
-        return os.read(handle, 8192).decode("utf-8", "replace") if stat.S_ISREG(found.st_mode) and _own(found) else ""
+        status = os.fstat(handle)
+        return os.read(handle, 8192).decode("utf-8", "replace") if stat.S_ISREG(status.st_mode) and _own(status) else ""
     finally:
         os.close(handle)
 

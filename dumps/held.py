@@ -175,7 +175,7 @@ def _named(item: InputRecord, names: Sequence[str]) -> InputRecord:
 
 def _stored(stored: StoredTensor, names: Sequence[str]) -> StoredTensor:
     name = names[int(stored.storage[1:])] if stored.storage.startswith("#") else stored.storage
-    inner = {one: _stored(part, names) for one, part in stored.inner.items()}
+    inner = {field: _stored(part, names) for field, part in stored.inner.items()}
     return msgspec.structs.replace(stored, storage=name, inner=inner)
 
 

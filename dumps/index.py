@@ -123,9 +123,9 @@ def process_folders(run: Path) -> list[str]:
     ]
 
 
-def in_order(found: Iterable[Process]) -> list[Process]:
+def in_order(processes: Iterable[Process]) -> list[Process]:
     """Processes by rank, then start time."""
-    return sorted(found, key=lambda p: (p.rank is None, p.rank or 0, p.record.started, p.name))
+    return sorted(processes, key=lambda p: (p.rank is None, p.rank or 0, p.record.started, p.name))
 
 
 class Folders:
@@ -136,7 +136,7 @@ class Folders:
 
     def look(self, path: Path) -> list[tuple[str, list[str]]]:
         """The names of compiles, each with the names of its stages."""
-        found: dict[str, tuple[int, list[str]]] = {}
+        folders: dict[str, tuple[int, list[str]]] = {}
         for name in _folders(path):
             try:
                 changed = (path / name).stat().st_mtime_ns
@@ -144,9 +144,9 @@ class Folders:
                 continue
             known = self._known.get(name)
             settled = known is not None and known[0] == changed and time.time_ns() - changed > _SETTLED_NS
-            found[name] = known if known is not None and settled else (changed, _folders(path / name))
-        self._known = found
-        return [(name, stages) for name, (_, stages) in found.items()]
+            folders[name] = known if known is not None and settled else (changed, _folders(path / name))
+        self._known = folders
+        return [(name, stages) for name, (_, stages) in folders.items()]
 
 
 def _folders(path: Path) -> list[str]:
@@ -201,9 +201,9 @@ def process_at(path: Path, contents: journal.JournalContents, folders: Folders |
     )
 
 
-def left_out(found: Iterable[Process]) -> Counter[str]:
+def left_out(processes: Iterable[Process]) -> Counter[str]:
     """Reason -> how many graphs of those processes are not there because of it."""
-    return sum((Counter(process.left_out) for process in found), Counter[str]())
+    return sum((Counter(process.left_out) for process in processes), Counter[str]())
 
 
 def left_out_text(counts: Counter[str]) -> str:
@@ -223,9 +223,9 @@ def exit_record(path: Path, damage: list[str]) -> ExitRecord | None:
         return None
 
 
-def rows(found: Iterable[Process]) -> list[ListedGraph]:
+def rows(processes: Iterable[Process]) -> list[ListedGraph]:
     """The graphs of those processes in the order of capture."""
-    pairs = [(process, local) for process in found for local in process.states]
+    pairs = [(process, local) for process in processes for local in process.states]
     names = ids.shown([ids.Address(process.name, process.rank, local) for process, local in pairs])
     return [_row(process, local, name) for (process, local), name in zip(pairs, names, strict=True)]
 

@@ -94,8 +94,8 @@ def value(held: T) -> T:
 def record(saved: GraphRecord) -> GraphRecord:
     """A graph's record for a program that a compiler will read: whatever field a text is in."""
     fields = {field: getattr(saved, field) for field in saved.__struct_fields__ if field not in _PROGRAMS}
-    made = {field: value(held) for field, held in fields.items() if field != "strings"}
-    return msgspec.structs.replace(saved, **made, strings=[lines(one) for one in saved.strings])
+    inert_fields = {field: value(held) for field, held in fields.items() if field != "strings"}
+    return msgspec.structs.replace(saved, **inert_fields, strings=[lines(string) for string in saved.strings])
 
 
 class Texts(dict[str, str]):

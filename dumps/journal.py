@@ -153,7 +153,7 @@ class GraphState(msgspec.Struct):
         """Takes where its compile is."""
         stack = event.fields.get("stack")
         self.at = str(event.fields["at"])
-        self.stack = [str(one) for one in cast("list[Any]", stack)] if isinstance(stack, list) else []
+        self.stack = [str(stack_line) for stack_line in cast("list[Any]", stack)] if isinstance(stack, list) else []
 
 
 def _error_text(fields: dict[str, Any]) -> str:

@@ -26,19 +26,19 @@ _MOST = 200
 """Of so many runs things are kept."""
 
 
-def put(file: str, run: Run | None, found: Mapping[str, Any]) -> None:
+def put(file: str, run: Run | None, facts: Mapping[str, Any]) -> None:
     """Keeps what was found of graphs of a run, by id, before what was known of others."""
     if run is not None:
         with contextlib.suppress(OSError):
-            put_at(file, _key(run), found)
+            put_at(file, _key(run), facts)
 
 
-def put_at(file: str, key: str, found: Mapping[str, Any]) -> None:
+def put_at(file: str, key: str, facts: Mapping[str, Any]) -> None:
     """The same under any key."""
     with contextlib.suppress(OSError, RuntimeError, GraphdbgError):  # no home folder, a full disk: then it is not known
         known = _read(file)
         before = known.pop(key, {})
-        mine = dict(found) | {name: told for name, told in before.items() if name not in found}
+        mine = dict(facts) | {name: known_fact for name, known_fact in before.items() if name not in facts}
         path = folder() / file
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, msgspec.json.encode(dict([*known.items(), (key, mine)][-_MOST:])))

@@ -47,19 +47,19 @@ def input_source(text: str, role: str) -> str:
 def levels(text: str) -> Path:
     """The modules around a node, from a record's text of one "path: class" a line. The root module is left out; what
     does not look like a module path stays as it is."""
-    found: list[Level] = []
+    around: list[Level] = []
     for line in text.splitlines():
         path, _, kind = line.partition(": ")
         path = plain(module_path(path))
-        if path and (not found or found[-1].path != path):
-            found.append(Level(path, plain(kind.rpartition(".")[2])))
-    return tuple(found)
+        if path and (not around or around[-1].path != path):
+            around.append(Level(path, plain(kind.rpartition(".")[2])))
+    return tuple(around)
 
 
 def frames_of(stack: str) -> Path:
     """The user's lines around a node, from its stack."""
-    found = (frame for frame in calls(stack) if not TORCH_FILE.search(frame.file))
-    return tuple(Level(plain(frame.where), plain(frame.function and f"in {frame.function}")) for frame in found)
+    user_frames = (frame for frame in calls(stack) if not TORCH_FILE.search(frame.file))
+    return tuple(Level(plain(frame.where), plain(frame.function and f"in {frame.function}")) for frame in user_frames)
 
 
 def common(paths: list[Path]) -> Path:

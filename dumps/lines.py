@@ -94,8 +94,8 @@ class Tail:
     def _data(self) -> bytes:
         try:
             with opened(self.path) as file:
-                found = os.fstat(file.fileno())
-                self._look(found)
+                status = os.fstat(file.fileno())
+                self._look(status)
                 file.seek(self._offset)
                 data = file.read(-1 if self._bite is None else self._bite)
         except FileNotFoundError:
@@ -103,12 +103,12 @@ class Tail:
             self._file = None if self._file is None else (-1, -1)
             return b""
         self._offset += len(data)
-        self.more = found.st_size > self._offset
+        self.more = status.st_size > self._offset
         return data
 
-    def _look(self, found: os.stat_result) -> None:
-        file = (found.st_dev, found.st_ino)
-        another = self._file not in (None, file) or found.st_size < self._offset
+    def _look(self, status: os.stat_result) -> None:
+        file = (status.st_dev, status.st_ino)
+        another = self._file not in (None, file) or status.st_size < self._offset
         self.there, self.fresh = True, another or self._file is None
         self._file = file
         if another:
@@ -117,16 +117,16 @@ class Tail:
 
 def objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """What the lines say; those that are no JSON objects are left out."""
-    return (found for line in lines if (found := decoded(line)) is not None)
+    return (fields for line in lines if (fields := decoded(line)) is not None)
 
 
 def decoded(line: bytes) -> dict[str, Any] | None:
     """What a line says; None where it is no JSON object."""
     try:
-        found = json.loads(line)
+        document = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else None
 
 
 def _size(path: Path) -> int:

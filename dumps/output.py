@@ -102,7 +102,7 @@ def settle(code: int) -> int:
 
 def json_text(data: Any) -> str:
     """One JSON document in one line, in which a terminal finds nothing to obey."""
-    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(data, ensure_ascii=not _has_all_letters()))
+    return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(data, ensure_ascii=not _has_all_letters()))
 
 
 def say(text: str) -> None:

@@ -95,8 +95,8 @@ def without(refused: Mapping[str, tuple[Any, str]]) -> str:
         return ""
     few = dict(list(refused.items())[:_MOST_SHOWN])
     more = f" and {len(refused) - len(few)} more" if len(refused) > len(few) else ""
-    told = ", ".join(f"{name} = {_short(value)} ({why})" for name, (value, why) in few.items())
-    return f"{JUDGED_WITHOUT} {', '.join(few)}{more}{_BY_ITSELF}: {told}. --trust puts them in force"
+    reasons = ", ".join(f"{name} = {_short(value)} ({why})" for name, (value, why) in few.items())
+    return f"{JUDGED_WITHOUT} {', '.join(few)}{more}{_BY_ITSELF}: {reasons}. --trust puts them in force"
 
 
 JUDGED_WITHOUT, _BY_ITSELF = "judged without", ", which a dump does not set by itself"

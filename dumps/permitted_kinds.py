@@ -62,7 +62,7 @@ class Words(NamedTuple):
         if not self.several:
             return value in self.words.split()
         known = self.words.upper().split()
-        return not value or all(one.strip(" ").upper() in known for one in value.split(","))
+        return not value or all(word.strip(" ").upper() in known for word in value.split(","))
 
     def text(self) -> str:
         """After "takes"."""
@@ -92,7 +92,9 @@ class Each(NamedTuple):
         """Whether it is one; where lists may stand in a list, a lone value may too."""
         if self.as_text:
             parts = value.split(",") if isinstance(value, str) and len(value) <= _MOST else [""]
-            return all(re.fullmatch(r" ?-?[0-9]{1,9}", one, re.ASCII) and self.of.takes(int(one)) for one in parts)
+            return all(
+                re.fullmatch(r" ?-?[0-9]{1,9}", number, re.ASCII) and self.of.takes(int(number)) for number in parts
+            )
         if isinstance(self.of, Each) and self.of.of.takes(value):
             return True
         many = cast("list[Any]", list(value)) if isinstance(value, (list, tuple)) else None  # pyright: ignore[reportUnknownArgumentType]
@@ -118,7 +120,7 @@ class NumberTable(NamedTuple):
             return False
         table, number = cast("dict[Any, Any]", value), Number(0, 2**20, whole=False)
         names = len(table) <= _MOST and all(isinstance(name, str) and _PLAIN.fullmatch(name) for name in table)
-        return names and all(number.takes(one) or self._table(one, levels - 1) for one in table.values())
+        return names and all(number.takes(entry) or self._table(entry, levels - 1) for entry in table.values())
 
     def text(self) -> str:
         """After "takes"."""

@@ -166,12 +166,12 @@ def plain_name(name: str) -> str:
 def read(path: Path) -> bytes:
     """The text of that name. Raises FileNotFoundError, OSError, or UnreadableError for a file that cannot be
     unpacked."""
-    found = path if path.suffix == SUFFIX else stored(path)
-    if found is None:
+    file = path if path.suffix == SUFFIX else stored(path)
+    if file is None:
         raise FileNotFoundError(path)
-    data = opening.read(found)
-    text = unpacked(data, str(found)) if found.suffix == SUFFIX else data
-    refuse_many(text, len(data), str(found))
+    data = opening.read(file)
+    text = unpacked(data, str(file)) if file.suffix == SUFFIX else data
+    refuse_many(text, len(data), str(file))
     return text
 
 

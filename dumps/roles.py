@@ -144,14 +144,14 @@ def _sources(recorded: Recorded) -> dict[str, str]:
     """Text of the descriptor of each input that the user's program names -> that name."""
     items = list(recorded.inputs.values())
     following = [*(item.name for item in items[1:]), ""]
-    found: dict[str, str] = {}
+    by_descriptor: dict[str, str] = {}
     for item, after in zip(items, following, strict=True):
         if _is_named(item):
             node = recorded.node(item.name, after)
             tree = _parsed(_string(recorded, node.meta.get("desc")) if node is not None else None)
             if tree is not None:
-                found[ast.unparse(tree)] = input_source(item.source, item.role)
-    return found
+                by_descriptor[ast.unparse(tree)] = input_source(item.source, item.role)
+    return by_descriptor
 
 
 def _source(item: InputRecord) -> str:

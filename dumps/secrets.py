@@ -183,15 +183,15 @@ class Secrets:
         return rules + ["value of a secret variable or argument"] * any(value in text for value in self.values)
 
 
-def _hidden(found: re.Match[str]) -> str:
-    name = found.groupdict().get("name")
-    if found["value"].lower() in _ORDINARY or (name is not None and name != "p" and not looks_secret(name)):
-        return found[0]
-    if "quote" in found.groupdict() and not found["quote"] and all(map(str.isidentifier, found["value"].split("."))):
-        return found[0] if "_" in found["value"] else found["head"] + STAND_IN
-    plain_number = name is not None and found["value"].isdecimal()
-    path = found["value"].startswith(("/", ".", "~"))
-    return found[0] if plain_number or path else found["head"] + STAND_IN
+def _hidden(match: re.Match[str]) -> str:
+    name = match.groupdict().get("name")
+    if match["value"].lower() in _ORDINARY or (name is not None and name != "p" and not looks_secret(name)):
+        return match[0]
+    if "quote" in match.groupdict() and not match["quote"] and all(map(str.isidentifier, match["value"].split("."))):
+        return match[0] if "_" in match["value"] else match["head"] + STAND_IN
+    plain_number = name is not None and match["value"].isdecimal()
+    path = match["value"].startswith(("/", ".", "~"))
+    return match[0] if plain_number or path else match["head"] + STAND_IN
 
 
 def random_looking(text: str) -> list[str]:

@@ -154,7 +154,7 @@ def _listed(tail: Tail) -> list[tuple[str, str]]:
 def _own_bytes(path: Path) -> int:
     """The bytes that go with this file: none when another path has them too."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return 0
-    return in_blocks(found.st_size) if found.st_nlink == 1 else 0
+    return in_blocks(status.st_size) if status.st_nlink == 1 else 0

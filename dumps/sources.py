@@ -100,14 +100,14 @@ class Sources:
             lines = read(self.process / LIST).splitlines()
         except OSError:
             return {}
-        found: dict[str, SourceRecord] = {}
+        by_file: dict[str, SourceRecord] = {}
         for line in lines:
             try:
                 record = msgspec.json.decode(line, type=SourceRecord)
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 continue
-            found.setdefault(record.file, record)
-        return found
+            by_file.setdefault(record.file, record)
+        return by_file
 
     def text(self, file: str) -> str | None:
         """The text of the copy of a file; None where none was kept. Raises UnreadableError for one that is damaged."""

@@ -131,29 +131,29 @@ def hold(path: Path) -> int:
 
     file = path / ALIVE
     while True:
-        made = None
+        own_file = None
         try:
             handle = os.open(file, os.O_RDWR)
         except FileNotFoundError:
-            handle, made = tempfile.mkstemp(prefix=f"{ALIVE}-", dir=path)
+            handle, own_file = tempfile.mkstemp(prefix=f"{ALIVE}-", dir=path)
         with contextlib.suppress(OSError):  # a file system without locks: then nothing is ever taken for left over
             fcntl.flock(handle, fcntl.LOCK_SH)
-        if made is None or _named(Path(made), file):
+        if own_file is None or _named(Path(own_file), file):
             return handle
         os.close(handle)
 
 
-def _named(made: Path, path: Path) -> bool:
+def _named(own_file: Path, path: Path) -> bool:
     """Gives a file its name; False where another was quicker."""
     try:
-        os.link(made, path)
+        os.link(own_file, path)
     except FileExistsError:
         return False
     except OSError:  # a file system without hard links
-        made.replace(path)
+        own_file.replace(path)
         return True
     finally:
-        made.unlink(missing_ok=True)
+        own_file.unlink(missing_ok=True)
     return True
 
 
@@ -180,11 +180,11 @@ def remove_left_over(
 ) -> list[Path]:
     """Removes folders so named that nobody holds, where temporary folders are made; returns them."""
     with contextlib.suppress(OSError), os.scandir(_place()) as entries:
-        found = [Path(entry.path) for entry in entries if entry.name.startswith(prefixes)]
-        found = [path for path in found if nobody_holds(path)]
-        for path in found:
+        folders = [Path(entry.path) for entry in entries if entry.name.startswith(prefixes)]
+        folders = [path for path in folders if nobody_holds(path)]
+        for path in folders:
             removal(path)
-        return found
+        return folders
     return []
 
 

@@ -15,10 +15,10 @@ import shlex
 from pathlib import Path
 
 
-def counted(count: float, one: str, many: str = "", *, form: str = "") -> str:
+def counted(count: float, singular: str, many: str = "", *, form: str = "") -> str:
     """`count` in the format `form`, and the noun that goes with it; `many` where the plural is not made by the usual
     rule."""
-    return f"{count:{form}} {one if count == 1 else many or plural(one)}"
+    return f"{count:{form}} {singular if count == 1 else many or plural(singular)}"
 
 
 def plural(noun: str) -> str:

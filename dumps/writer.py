@@ -284,9 +284,11 @@ class ProcessWriter:
         }
         size = sum(map(len, texts.values()))
         if size >= LARGE_BYTES and kernels.WHOLE in files and len(files) > 1:
-            found = kernels.split(files[kernels.WHOLE])
+            kernel_texts = kernels.split(files[kernels.WHOLE])
             texts = {
-                name: data for name, data in texts.items() if name == kernels.WHOLE or files[name] != found.get(name)
+                name: data
+                for name, data in texts.items()
+                if name == kernels.WHOLE or files[name] != kernel_texts.get(name)
             }
         contents = dict(packed(name, data, size) for name, data in texts.items())
         if self.gate is not None:

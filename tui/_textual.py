@@ -158,12 +158,12 @@ def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
     if "_dispatch_message" in vars(widget):
         return  # it was here before
     dispatch, render, render_line = widget._dispatch_message, widget.render, widget.render_line
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def tell_once(error: BaseException) -> None:
         text = repr(error)
-        if text not in told:  # a line is painted many times a second
-            told.add(text)
+        if text not in reported:  # a line is painted many times a second
+            reported.add(text)
             widget.app.call_later(caught, error, "painting")
 
     @functools.wraps(dispatch)

@@ -55,9 +55,9 @@ class Slices:
             try:
                 until = perf_counter() + SLICE_S
                 while perf_counter() < until:
-                    found = next(steps)
-                    if found is not None and on_step is not None:
-                        on_step(found)
+                    step = next(steps)
+                    if step is not None and on_step is not None:
+                        on_step(step)
                 return True
             except StopIteration as done:
                 try:

@@ -179,15 +179,15 @@ class _Item:
                 even.append((bent, abs(start + count - 1 - self.bottom), columns))
         if even:
             return min(even)[2]
-        found: list[int] = []
+        chosen: list[int] = []
         for item in wanted:
             column = next(
-                (column for column in range(found[-1] + 2 if found else low, last + 1) if free(column, item)), None
+                (column for column in range(chosen[-1] + 2 if chosen else low, last + 1) if free(column, item)), None
             )
             if column is None:
                 return None
-            found.append(column)
-        return found
+            chosen.append(column)
+        return chosen
 
 
 def drawn(boxes: list[NodeBox], width: int) -> tuple[list[Line], int]:

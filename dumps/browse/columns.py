@@ -97,8 +97,8 @@ def usual(view: GraphView) -> tuple[Column, ...]:
         and column.key not in view.nowhere
     ]
     rungs = dict(zip(("error", "other"), view.rungs, strict=False))
-    named = [one._replace(title=f"err {rungs[one.key]}") if one.key in rungs else one for one in kept]
-    return tuple(one for one in named if one.key != "other" or "other" in rungs)
+    named = [shown._replace(title=f"err {rungs[shown.key]}") if shown.key in rungs else shown for shown in kept]
+    return tuple(shown for shown in named if shown.key != "other" or "other" in rungs)
 
 
 class Widths(dict[str, int]):
@@ -113,16 +113,16 @@ def widths(view: GraphView, columns: Sequence[Column], start: int = 0) -> Widths
     """How wide each column wants to be, from a sample of the graph from a node on: folded inputs need no room."""
     count = len(view)
     sample = range(start, count, max(1, count // SAMPLE))
-    made = Widths()
+    found_widths = Widths()
     for column in columns:
         if column.key == "index":
-            made["index"] = max(column.least, len(str(max(count - 1, 0))))
+            found_widths["index"] = max(column.least, len(str(max(count - 1, 0))))
             continue
         lengths = sorted(len(brief(view, column.key, index)) for index in sample)
         long = lengths[ceil(ENOUGH * (len(lengths) - 1))] if lengths else 0
-        made[column.key] = min(max(long, len(column.title), column.least if column.right else 0), column.most)
-        made.whole[column.key] = max(made[column.key], lengths[-1] if lengths else 0)
-    return made
+        found_widths[column.key] = min(max(long, len(column.title), column.least if column.right else 0), column.most)
+        found_widths.whole[column.key] = max(found_widths[column.key], lengths[-1] if lengths else 0)
+    return found_widths
 
 
 GAP = 2
@@ -223,8 +223,8 @@ def _bytes(view: GraphView, index: int) -> str:
 
 def _seen(name: str) -> Callable[[GraphView, int], str]:
     def text(view: GraphView, index: int) -> str:
-        found = view.values.get(index)
-        number = getattr(found, name) if found is not None else None
+        replayed = view.values.get(index)
+        number = getattr(replayed, name) if replayed is not None else None
         return (str(number) if name in ("nan", "inf") else number_text(number)) if number is not None else ""
 
     return text

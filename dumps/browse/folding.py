@@ -65,25 +65,25 @@ class Groups:
         row)."""
         if not folded:
             return range(self.count) if nodes is None else nodes
-        made: list[int] = []
+        listed: list[int] = []
         at, reached = 0, 0
         for group in sorted(folded):
             start, end = self.starts[group], self.ends[group]
             if start < reached:
                 continue
             if nodes is None:
-                made.extend(range(reached, start))
-                made.append(~group)
+                listed.extend(range(reached, start))
+                listed.append(~group)
             else:
                 first = bisect_left(nodes, start, at)
                 last = bisect_left(nodes, end, first)
-                made.extend(nodes[at:first])
+                listed.extend(nodes[at:first])
                 if last > first:
-                    made.append(~group)
+                    listed.append(~group)
                 at = last
             reached = end
-        made.extend(range(reached, self.count) if nodes is None else nodes[at:])
-        return made
+        listed.extend(range(reached, self.count) if nodes is None else nodes[at:])
+        return listed
 
 
 def grouping(view: GraphView) -> Steps[Groups]:
@@ -123,17 +123,17 @@ def _turn(groups: Groups, open_groups: list[int], now: tuple[str, ...], path: tu
 
 def _without_single(groups: Groups) -> Groups:
     """Leaves out stretches of one node: folding them would hide a node and save nothing."""
-    made = Groups(groups.count)
+    kept = Groups(groups.count)
     numbers: dict[int, int] = {-1: -1}
     for group, (start, end) in enumerate(zip(groups.starts, groups.ends, strict=True)):
         parent = numbers[groups.parents[group]]
         if end - start < 2:
             numbers[group] = parent
             continue
-        numbers[group] = len(made.starts)
-        made.starts.append(start)
-        made.ends.append(end)
-        made.depths.append(groups.depths[group])
-        made.parents.append(parent)
-        made.labels.append(groups.labels[group])
-    return made
+        numbers[group] = len(kept.starts)
+        kept.starts.append(start)
+        kept.ends.append(end)
+        kept.depths.append(groups.depths[group])
+        kept.parents.append(parent)
+        kept.labels.append(groups.labels[group])
+    return kept

@@ -54,13 +54,13 @@ class _Journal:
     def read_on(self) -> None:
         """Reads what was added; from the start where the file is another or became shorter."""
         try:
-            found = self._tail.read()
+            new_lines = self._tail.read()
         except OSError as error:
             self.contents.damage[:] = [f"cannot read {self.path}: {error.strerror or error}"]
             return
         if self._tail.fresh:
             self.contents = journal.JournalContents([], [])
-        more = journal.of_lines(found, str(self.path))
+        more = journal.of_lines(new_lines, str(self.path))
         self.contents.events += more.events
         self.contents.damage += more.damage
 

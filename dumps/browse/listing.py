@@ -94,8 +94,8 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[ListingLine]
     ends = deaths.endings(run.processes)
     hosts = {end.process.record.host for end in ends}
     compiles: dict[str, list[Compiled]] = {}
-    for one in of_rows(run):
-        compiles.setdefault(one.rows[0].process, []).append(one)
+    for compiled in of_rows(run):
+        compiles.setdefault(compiled.rows[0].process, []).append(compiled)
     for end in ends:
         process, below = end.process, depth + 1
         bad = end.status in ("failed", "killed", "died")
@@ -110,12 +110,12 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[ListingLine]
                 folds=True,
             )
             line.run = name
-            told = deaths.sentence(end, run.processes, with_host=len(hosts) > 1) if bad else ""
-            line.text = plain(told) or counted(len(process.states), "graph", form=",")
+            ending_text = deaths.sentence(end, run.processes, with_host=len(hosts) > 1) if bad else ""
+            line.text = plain(ending_text) or counted(len(process.states), "graph", form=",")
             lines.append(line)
             below += 1
-        for one in compiles.get(process.name, []):
-            lines += _compile_lines(key, name, one, below)
+        for compiled in compiles.get(process.name, []):
+            lines += _compile_lines(key, name, compiled, below)
     return lines + _notes(key, name, run, depth + 1)
 
 
@@ -168,15 +168,23 @@ def _lives(run: Following) -> bool:
     return run.state == "running" and any(process.liveness == "alive" for process in run.processes)
 
 
-def _compile_lines(key: str, run: str, one: Compiled, depth: int) -> list[ListingLine]:
+def _compile_lines(key: str, run: str, compiled: Compiled, depth: int) -> list[ListingLine]:
     """A compile, and below it its graphs where there are several."""
-    graphs = [_graph_line(key, run, row, depth + 1) for row in one.rows]
-    worst, line = graphs[one.rows.index(one.worst)], msgspec.structs.replace(graphs[one.rows.index(one.main)])
-    line.key, line.kind, line.name, line.depth = f"{line.key} compile", "compile", one.id, depth
-    line.stage, line.nodes, line.seconds, line.function = one.stages, one.nodes, one.seconds, one.function(200)
-    line.status, line.since, line.bad, line.folds = worst.status, worst.since, one.bad, len(graphs) > 1
+    graphs = [_graph_line(key, run, row, depth + 1) for row in compiled.rows]
+    worst, line = (
+        graphs[compiled.rows.index(compiled.worst)],
+        msgspec.structs.replace(graphs[compiled.rows.index(compiled.main)]),
+    )
+    line.key, line.kind, line.name, line.depth = f"{line.key} compile", "compile", compiled.id, depth
+    line.stage, line.nodes, line.seconds, line.function = (
+        compiled.stages,
+        compiled.nodes,
+        compiled.seconds,
+        compiled.function(200),
+    )
+    line.status, line.since, line.bad, line.folds = worst.status, worst.since, compiled.bad, len(graphs) > 1
     for graph in (line, *graphs):
-        graph.compiled = one
+        graph.compiled = compiled
     return [line, *graphs] if line.folds else [line]
 
 
@@ -210,14 +218,14 @@ def _notes(key: str, name: str, run: Following, depth: int) -> list[ListingLine]
     texts = [index.left_out_text(index.left_out(run.processes)), why.hint(name, run.processes)]
     if not run.rows and run.state != "running":
         texts.append("no graphs: nothing was compiled, or the recorder was not active")
-    made = [ListingLine(f"{key} note {place}", "note", text, depth) for place, text in enumerate(texts) if text]
+    note_lines = [ListingLine(f"{key} note {place}", "note", text, depth) for place, text in enumerate(texts) if text]
     damage = run.damage
     shown = enumerate(damage[:_MOST_NOTES])
-    made += [ListingLine(f"{key} damage {place}", "note", plain(text), depth, bad=True) for place, text in shown]
+    note_lines += [ListingLine(f"{key} damage {place}", "note", plain(text), depth, bad=True) for place, text in shown]
     if len(damage) > _MOST_NOTES:
         more = counted(len(damage) - _MOST_NOTES, "more damaged place")
-        made.append(ListingLine(f"{key} damage", "note", f"and {more}", depth, bad=True))
-    return made
+        note_lines.append(ListingLine(f"{key} damage", "note", f"and {more}", depth, bad=True))
+    return note_lines
 
 
 def filtered(lines: Sequence[ListingLine], text: str, folded: Collection[str] = ()) -> list[ListingLine]:

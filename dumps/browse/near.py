@@ -61,12 +61,12 @@ def sheet_of(view: GraphView, index: int, hops: int = HOPS, width: int = WIDTH) 
     row = rows_of(view, chosen)
     inside = set(chosen)
     most = _fitting(list(row.values()), width)
-    made: list[NodeBox] = []
+    boxes: list[NodeBox] = []
     for at in chosen:
         inputs = [used for used in view.inputs(at) if used in inside]
         hidden = len(view.inputs(at)) - len(inputs), sum(user not in inside for user in view.users(at))
-        made.append(_box(view, at, row[at], inputs, hidden, most, focus=at == index))
-    lines, top = drawn(made, width)
+        boxes.append(_box(view, at, row[at], inputs, hidden, most, focus=at == index))
+    lines, top = drawn(boxes, width)
     name = view.table.name[index]
     head: list[Line] = [line((f"{counted(len(chosen), 'node')} within {counted(hops, 'hop')} of ", DIM), name)]
     if count > len(chosen):

@@ -95,7 +95,7 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
     other = other or graph_of(saved)
     table = view.table if other is saved else other.table
     name, number = view.table.name[index], view.table.seq_nr[index]
-    found: list[Partner] = []
+    partners_found: list[Partner] = []
     backward: set[int] = set()
     if other is saved:
         backward = set(behind_tangents(table))
@@ -105,18 +105,20 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
         twin = _position(table, name)
         if twin is not None and table.strings[table.op[twin]] != "output":
             again = _is_call(table, twin) and _is_call(view.table, index)
-            found.append(Partner(other.id, twin, name, AGAIN if again else SAVED))
+            partners_found.append(Partner(other.id, twin, name, AGAIN if again else SAVED))
             if again and "backward" in saved.stage:
-                return found
+                return partners_found
         if "backward" in other.stage:  # what is computed once more is no gradient
             known = set(view.table.name)
             same = [at for at in same if table.name[at] not in known]
         else:
             same = [at for at in same if at != twin]
     later = index not in backward if backward else "backward" in other.stage
-    found = [Partner(other.id, at, table.name[at], NUMBER) for at in _main_first(table, same, backward=later)] + found
-    if found:
-        return found
+    partners_found = [
+        Partner(other.id, at, table.name[at], NUMBER) for at in _main_first(table, same, backward=later)
+    ] + partners_found
+    if partners_found:
+        return partners_found
     raise UsageError(f"{name} has no partner in {other.id}", _why(view.table, index))
 
 

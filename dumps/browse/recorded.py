@@ -77,15 +77,15 @@ class Recorded:
     @cached_property
     def inputs(self) -> dict[str, InputRecord]:
         """What is known of each input: from the execution that was seen, else from when it was captured."""
-        found = self._tail("inputs", list[InputRecord]) if self.large else self.saved.record.inputs
-        made = {item.name: item for item in found}
+        seen_inputs = self._tail("inputs", list[InputRecord]) if self.large else self.saved.record.inputs
+        by_name = {item.name: item for item in seen_inputs}
         seen = self.saved.inputs_record
         for item in seen.inputs if seen is not None else ():
-            role = made.get(item.name)
+            role = by_name.get(item.name)
             if role is not None and item.role == "unknown":
                 item = msgspec.structs.replace(item, role=role.role, source=item.source or role.source)
-            made[item.name] = item
-        return made
+            by_name[item.name] = item
+        return by_name
 
     def string(self, place: int) -> str:
         """The text at that position; empty for none."""
@@ -111,8 +111,8 @@ class Recorded:
         data = self._data
         mark = f',"{key}":['.encode()
         place = _find_last(data, mark)
-        found = None if place < 0 else _converted(_beginning(data[place + len(mark) - 1 : place + _LONGEST_TAIL]), kind)
-        return found or []
+        tail = None if place < 0 else _converted(_beginning(data[place + len(mark) - 1 : place + _LONGEST_TAIL]), kind)
+        return tail or []
 
 
 def _mark(name: str) -> bytes:
@@ -122,18 +122,18 @@ def _mark(name: str) -> bytes:
 def _find(data: bytes, mark: bytes, start: int = 0) -> int:
     """As data.find, in slices."""
     for place in range(start, len(data), _SLICE):
-        found = data.find(mark, place, place + _SLICE + len(mark))
-        if found >= 0:
-            return found
+        at = data.find(mark, place, place + _SLICE + len(mark))
+        if at >= 0:
+            return at
     return -1
 
 
 def _find_last(data: bytes, mark: bytes) -> int:
     """As data.rfind, in slices."""
     for end in range(len(data), 0, -_SLICE):
-        found = data.rfind(mark, max(0, end - _SLICE - len(mark)), end)
-        if found >= 0:
-            return found
+        at = data.rfind(mark, max(0, end - _SLICE - len(mark)), end)
+        if at >= 0:
+            return at
     return -1
 
 

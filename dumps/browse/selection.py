@@ -62,8 +62,8 @@ class Selection:
         """The (first) node of a row; -1 where there is no such row."""
         if not 0 <= row < len(self.rows):
             return -1
-        found = self.rows[row]
-        return found if found >= 0 or self.groups is None else self.groups.starts[~found]
+        group_or_node = self.rows[row]
+        return group_or_node if group_or_node >= 0 or self.groups is None else self.groups.starts[~group_or_node]
 
     def place(self, node: int) -> int:
         """The row where a node is, or the folded group that holds it; -1 where the filter hides it."""
@@ -83,9 +83,9 @@ class Selection:
 
     def nearest(self, node: int) -> int:
         """The row of a node, else the row next to where it would be."""
-        found = self.place(node)
-        if found >= 0 or not len(self.rows) or self._places is not None:
-            return max(found, 0)
+        place_of_node = self.place(node)
+        if place_of_node >= 0 or not len(self.rows) or self._places is not None:
+            return max(place_of_node, 0)
         return min(bisect_left(self.rows, node, key=self._first), len(self.rows) - 1)
 
     def shows(self, node: int) -> bool:

@@ -72,9 +72,9 @@ def line(*pieces: Span | tuple[str, str] | str) -> Line:
     return tuple(part if isinstance(part, Span) else span(*part) for part in parts)
 
 
-def line_text(one: Line | str) -> str:
+def line_text(row: Line | str) -> str:
     """A line without its marks."""
-    return one if isinstance(one, str) else "".join(piece.text for piece in one)
+    return row if isinstance(row, str) else "".join(piece.text for piece in row)
 
 
 def text(sheet: Sheet, *, around: int | None = None) -> str:

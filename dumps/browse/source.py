@@ -65,8 +65,8 @@ def _present(frame: Frame) -> str | None:
     try:
         if not frame.code or path.suffix != ".py" or not path.is_absolute():
             return None
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             return None
         text = path.read_text(encoding="utf-8", errors="backslashreplace")
     except (OSError, ValueError):

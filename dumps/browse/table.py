@@ -185,8 +185,8 @@ class GraphView:
 
     def module(self, index: int) -> str:
         """The innermost module of a node; empty where it has none."""
-        found = self.levels(self.table.module[index])
-        return found[-1] if found else ""
+        modules = self.levels(self.table.module[index])
+        return modules[-1] if modules else ""
 
     def shape_of(self, text: int) -> Any:
         """The value of a text of the shape or stride column: [2, "s0"], a list of those, "s0", or None."""
@@ -218,16 +218,18 @@ class GraphView:
 
     def take_values(self, seen: Mapping[str, Sequence[float | None]]) -> None:
         """Takes min, max, nan, inf and error by the names of nodes; names that are not here are left out."""
-        found: dict[int, ReplayedValue] = {}
+        by_index: dict[int, ReplayedValue] = {}
         for name, numbers in seen.items():
             index = self.position(name)
             if index is not None:
                 low, high, nan, inf, *errors = (*numbers, *[None] * 6)[:6]
-                found[index] = ReplayedValue(
+                by_index[index] = ReplayedValue(
                     low, high, None if nan is None else int(nan), None if inf is None else int(inf), *errors
                 )
-        self.values = found
-        self.nowhere = frozenset(key for key in ("nan", "inf") if not any(getattr(one, key) for one in found.values()))
+        self.values = by_index
+        self.nowhere = frozenset(
+            key for key in ("nan", "inf") if not any(getattr(replayed, key) for replayed in by_index.values())
+        )
 
 
 def _parsed(text: str) -> Any:

@@ -66,8 +66,8 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Markup:
     kinds = ["num mono" if column.right else "mono" for column in columns]
     cells = [tag("tr", *(tag("td", row[at], class_=kinds[at]) for at in kept)) for row in rows[:MOST_ROWS]]
     more = tag("p", f"and {len(rows) - MOST_ROWS} more", class_="dim") if len(rows) > MOST_ROWS else ""
-    made = tag("table", tag("thead", heads), tag("tbody", *cells))
-    return joined(tag("div", made, class_="scroll"), more) if rows else Markup()
+    html = tag("table", tag("thead", heads), tag("tbody", *cells))
+    return joined(tag("div", html, class_="scroll"), more) if rows else Markup()
 
 
 def lines(texts: Sequence[str]) -> Markup:
@@ -80,9 +80,9 @@ def code(text: str) -> Markup:
     return tag("pre", text, class_="wrap") if text else Markup()
 
 
-def commands(found: Sequence[str]) -> Markup:
+def commands(texts: Sequence[str]) -> Markup:
     """Commands to go on with, as a cell takes them."""
-    return code("\n".join(map(in_cell, found)))
+    return code("\n".join(map(in_cell, texts)))
 
 
 def in_cell(command: str) -> str:
@@ -97,14 +97,14 @@ def of_graph(saved: SavedGraph) -> str:
     from ..pack.page_data import COLUMNS, graph
 
     try:
-        found = graph(saved, MOST_ROWS)
+        page_graph = graph(saved, MOST_ROWS)
     except GraphdbgError as error:
         return shown(f"graph {saved.name}", "bad", lines([str(error)]))
-    more = [f"graphdbg show {shlex.quote(saved.name)}"] if found.total > MOST_ROWS else []
-    said = f"graph {saved.id}: {counted(found.total, 'node')}, {saved.status}"
-    names = [row[0] for row in found.rows]
-    reads = [", ".join(names[at] for at in used if at < len(names)) for used in found.inputs]
-    rows = [(row[0], read, *row[1:]) for row, read in zip(found.rows, reads, strict=True)]
+    more = [f"graphdbg show {shlex.quote(saved.name)}"] if page_graph.total > MOST_ROWS else []
+    said = f"graph {saved.id}: {counted(page_graph.total, 'node')}, {saved.status}"
+    names = [row[0] for row in page_graph.rows]
+    reads = [", ".join(names[at] for at in used if at < len(names)) for used in page_graph.inputs]
+    rows = [(row[0], read, *row[1:]) for row, read in zip(page_graph.rows, reads, strict=True)]
     titles = [_TITLES.get(name, name) for name in (COLUMNS[0], "reads", *COLUMNS[1:])]
     inside = code(saved.error or ""), table([*map(Column, titles)], rows), commands(more)
     return shown(said, "bad" if saved.status == "failed" else "", *inside)

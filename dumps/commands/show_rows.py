@@ -140,13 +140,13 @@ def _json(selection: Selection, row: int) -> dict[str, Any]:
             "size_bytes": sum(view.table.size_bytes[node] or 0 for node in inside),
             "flops": sum(view.flops(node) or 0 for node in inside),
         }
-    made = {
+    fields = {
         **node_json(view.table.row(row), view.table),
         "contiguous": not view.strided(row),
         "flops": view.flops(row),
         "module": view.module(row),
     }
-    return {**made, "kernel": view.kernels.get(row, "")} if view.kernels else made
+    return {**fields, "kernel": view.kernels.get(row, "")} if view.kernels else fields
 
 
 def node_json(row: NodeRow, table: Table) -> dict[str, Any]:

@@ -73,14 +73,14 @@ def _mapping(what: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]
 
 
 def _symbols(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> list[str]:
-    one = {symbol.name: symbol for symbol in a.symbols}
+    symbols_a = {symbol.name: symbol for symbol in a.symbols}
     two = {renamed(symbol.name, rename): symbol for symbol in b.symbols}
-    made = [f"symbol {name} ({_described(one[name])}): only in A" for name in one if name not in two]
-    made += [f"symbol {name} ({_described(two[name])}): only in B" for name in two if name not in one]
-    for name in one:
-        if name in two and _facts(one[name]) != _facts(two[name]):
-            made.append(f"symbol {name}: {_described(one[name])} -> {_described(two[name])}")
-    return made
+    differing = [f"symbol {name} ({_described(symbols_a[name])}): only in A" for name in symbols_a if name not in two]
+    differing += [f"symbol {name} ({_described(two[name])}): only in B" for name in two if name not in symbols_a]
+    for name in symbols_a:
+        if name in two and _facts(symbols_a[name]) != _facts(two[name]):
+            differing.append(f"symbol {name}: {_described(symbols_a[name])} -> {_described(two[name])}")
+    return differing
 
 
 def _facts(symbol: SymbolRecord) -> tuple[Any, ...]:
@@ -96,12 +96,12 @@ def _described(symbol: SymbolRecord) -> str:
 
 
 def _guards(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> list[str]:
-    one = dict.fromkeys((guard.kind, guard.expr) for guard in a.guards)
+    guards_a = dict.fromkeys((guard.kind, guard.expr) for guard in a.guards)
     two = dict.fromkeys((guard.kind, renamed(guard.expr, rename)) for guard in b.guards)
-    made: list[str] = []
-    for name, mine, other in (("A", one, two), ("B", two, one)):
+    differing: list[str] = []
+    for name, mine, other in (("A", guards_a, two), ("B", two, guards_a)):
         extra = [f"{kind} {expr}" for kind, expr in mine if (kind, expr) not in other]
-        made += [f"{text}: only in {name}" for text in extra[:_MAX_GUARDS]]
+        differing += [f"{text}: only in {name}" for text in extra[:_MAX_GUARDS]]
         if len(extra) > _MAX_GUARDS:
-            made.append(f"{counted(len(extra) - _MAX_GUARDS, 'more guard')}: only in {name}")
-    return made
+            differing.append(f"{counted(len(extra) - _MAX_GUARDS, 'more guard')}: only in {name}")
+    return differing

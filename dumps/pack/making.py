@@ -191,9 +191,9 @@ def pack(path: Path, out: Path, *, tensors: bool = False, source: bool = False) 
             note = _NOTE.format(version=__version__, file=out.name, folder=work.out.path.name, table=table(rows))
             write_file(work.out.path / NOTE_FILE, note.encode())
             write = partial(zip_folder, work.out.path)
-        found = write_searched(out, write, lambda temporary: leaks.search(temporary, machine, secrets))
+        leaks_left = write_searched(out, write, lambda temporary: leaks.search(temporary, machine, secrets))
     random = [f"{word!r} in {where}" for word, where in work.random.items()]
-    return Packed(out, work.counts["graphs"], rows, unreadable, found, leaks.not_searched(machine), random)
+    return Packed(out, work.counts["graphs"], rows, unreadable, leaks_left, leaks.not_searched(machine), random)
 
 
 def table(rows: list[tuple[str, int, int, int]], *, terminal: bool = False) -> str:
@@ -248,11 +248,11 @@ class _Work:
     def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
         """The page of the copy. What was found of graphs lies in the cache folder, by the run itself: it is redacted
         here."""
-        told = {
+        verdicts = {
             name: (code, word, self.texts.remark(said)) for name, (code, word, said) in last_verdicts(self.run).items()
         }
         name = self.texts.text(self.run.path.resolve().name)
-        return page.page(open_run(self.out.path), name, told)
+        return page.page(open_run(self.out.path), name, verdicts)
 
     def _process(self, process: Process) -> None:
         writer = self.out.process(process.name, process.rank, process.record.restart)
@@ -263,13 +263,13 @@ class _Work:
         self._sources(writer, process)
         writer.write_programs()
         writer.journal.close()
-        told = [records.event(event, self.texts) for event in events]
-        for line in told:
+        redacted = [records.event(event, self.texts) for event in events]
+        for line in redacted:
             if line.kind == "failed":
                 self._look(f"what {line.graph} failed with", _leaves(line.fields))
-        self.counts["lines"] += len(told)
-        self.counts["lines changed"] += sum(before != after for before, after in zip(events, told, strict=True))
-        write_file(writer.path / JOURNAL_FILE, b"".join(map(journal.line, told)))
+        self.counts["lines"] += len(redacted)
+        self.counts["lines changed"] += sum(before != after for before, after in zip(events, redacted, strict=True))
+        write_file(writer.path / JOURNAL_FILE, b"".join(map(journal.line, redacted)))
         described = records.process(process.record, self.texts, gone=process.liveness == "dead")
         self._look(f"the command of {process.name}", described.argv)
         write_file(writer.path / PROCESS_FILE, encode(described))
@@ -287,10 +287,10 @@ class _Work:
         if record is None:
             self.counts["graphs left"] += 1
             return
-        told = records.graph(record, self.texts, keep=self._keep(saved))
-        writer.save_graph(told, saved.tensors)
+        redacted = records.graph(record, self.texts, keep=self._keep(saved))
+        writer.save_graph(redacted, saved.tensors)
         self.counts["graphs"] += 1
-        self.counts["graphs changed"] += told != record
+        self.counts["graphs changed"] += redacted != record
         self._inputs(writer, saved, row)
         self._code(writer, saved, row)
 
@@ -304,27 +304,27 @@ class _Work:
             if text is None:
                 self.counts["sources left"] += 1
                 continue
-            told = self.texts.text(text)
-            self.counts["sources"] += writer.sources.keep(self.texts.file(file), told)
-            self.counts["sources changed"] += told != text
+            redacted = self.texts.text(text)
+            self.counts["sources"] += writer.sources.keep(self.texts.file(file), redacted)
+            self.counts["sources changed"] += redacted != text
 
     def _inputs(self, writer: ProcessWriter, saved: SavedGraph, row: ListedGraph) -> None:
         seen = self._read(f"the inputs of graph {row.id}", lambda: saved.own_inputs_record)
         if seen is None:
             return
-        told = records.inputs(seen, self.texts, keep=self._keep(saved))
-        writer.save_inputs(row.local, told, saved.tensors)
+        redacted = records.inputs(seen, self.texts, keep=self._keep(saved))
+        writer.save_inputs(row.local, redacted, saved.tensors)
 
     def _code(self, writer: ProcessWriter, saved: SavedGraph, row: ListedGraph) -> None:
         files: dict[str, str] = {}
         for file in self._read(f"the code of graph {row.id}", saved.code_files) or []:
             text = self._read(f"{file.name} of graph {row.id}", file.read_text)
-            told = None if text is None else self.texts.generated(text)
-            if told is None:
+            redacted = None if text is None else self.texts.generated(text)
+            if redacted is None:
                 self.counts["files left"] += 1
                 continue
-            files[file.name] = told
-            self.counts["files changed"] += told != text
+            files[file.name] = redacted
+            self.counts["files changed"] += redacted != text
         self.counts["files"] += len(files)
         if files:
             writer.save_code(row.local, files)

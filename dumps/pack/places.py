@@ -80,7 +80,7 @@ class Places:
         own = list(dict.fromkeys(file for file in named if known(file) is None))
         self.files = frozenset(own)
         self.root = slashed(root)
-        self.roots = [one for one in roots(own) if not root or not f"{one}/".startswith(f"{self.root}/")]
+        self.roots = [folder for folder in roots(own) if not root or not f"{folder}/".startswith(f"{self.root}/")]
         self.roots[:0] = filter(None, [self.root])
         self._names: dict[str, str] = {}
 
@@ -88,11 +88,11 @@ class Places:
         """A text with each absolute path in it, also one of Windows, by its name."""
         if "/" not in text and "\\" not in text:
             return text
-        return _ABSOLUTE.sub(lambda found: found[0] if found["kept"] else self.name(found[0]), text)
+        return _ABSOLUTE.sub(lambda match: match[0] if match["kept"] else self.name(match[0]), text)
 
     def left(self, text: str) -> list[str]:
         """The absolute paths that are in a text, but for those that every machine has."""
-        paths = (found[0] for found in _ABSOLUTE.finditer(text) if not found["kept"])
+        paths = (match[0] for match in _ABSOLUTE.finditer(text) if not match["kept"])
         return [path for path in paths if self.name(path) != path]
 
     def name(self, path: str) -> str:
@@ -103,9 +103,9 @@ class Places:
 
     def _name(self, path: str) -> str:
         path = os.path.normpath(slashed(path)) + ("/" if path.endswith("/") else "")
-        found = known(path)
-        if found is not None:
-            return found
+        known_name = known(path)
+        if known_name is not None:
+            return known_name
         for number, root in enumerate(self.roots, 1):
             if path.startswith(root + "/"):
                 inside = path[len(root) + 1 :]
@@ -133,14 +133,14 @@ def slashed(path: str) -> str:
 
 def known(path: str) -> str | None:
     """The name of a file that is not the user's: of an installed package, Python, a compiler's cache, every machine."""
-    if found := _PACKAGES.match(path):
-        return found[1]
-    if found := _CACHE.match(path):
-        return f"<cache>/{found[1]}"
-    if found := _STANDARD.match(path):
-        return f"<python>/{found[1]}"
-    if found := _TORCH.match(path):
-        return f"<torch>{found[1]}"
+    if match := _PACKAGES.match(path):
+        return match[1]
+    if match := _CACHE.match(path):
+        return f"<cache>/{match[1]}"
+    if match := _STANDARD.match(path):
+        return f"<python>/{match[1]}"
+    if match := _TORCH.match(path):
+        return f"<torch>{match[1]}"
     return path if _EVERYWHERE.fullmatch(path) else None
 
 

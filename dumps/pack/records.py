@@ -72,9 +72,9 @@ def process(record: ProcessRecord, texts: Texts, *, gone: bool) -> ProcessRecord
     )
 
 
-def event(found: Event, texts: Texts) -> Event:
+def event(recorded: Event, texts: Texts) -> Event:
     """A line of the journal: state, graph and time stay."""
-    return Event(found.time, found.kind, found.graph, cast("dict[str, Any]", tree(found.fields, texts)))
+    return Event(recorded.time, recorded.kind, recorded.graph, cast("dict[str, Any]", tree(recorded.fields, texts)))
 
 
 def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
@@ -93,7 +93,7 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
         shape_env=tree(record.shape_env, texts),
         strings=strings,
         kernels=kernels,
-        definitions=[_definition(one, texts) for one in record.definitions],
+        definitions=[_definition(definition, texts) for definition in record.definitions],
         compile_kwargs={texts.text(name): _argument(arg, texts) for name, arg in record.compile_kwargs.items()},
         config={room: _arguments(settings, texts) for room, settings in record.config.items()},
     )
@@ -105,8 +105,8 @@ def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
     kernel = replace(
         kernel,
         file=f"{texts.file(path)}:{line}" if path else "",
-        missing=[texts.text(one) for one in kernel.missing],
-        dropped=[texts.text(one) for one in kernel.dropped],
+        missing=[texts.text(text) for text in kernel.missing],
+        dropped=[texts.text(text) for text in kernel.dropped],
     )
     if texts.source:
         return kernel
@@ -114,11 +114,16 @@ def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
     return replace(kernel, program="", decorators="")
 
 
-def _definition(one: DefinitionRecord, texts: Texts) -> DefinitionRecord:
+def _definition(definition: DefinitionRecord, texts: Texts) -> DefinitionRecord:
     """What is cut out of the user's program: it stays where sources do."""
-    texts.changed["source lines"] += 0 if texts.source else one.program.count("\n")
-    missing = [texts.text(text) for text in one.missing]
-    return replace(one, file=texts.file(one.file), program=one.program if texts.source else "", missing=missing)
+    texts.changed["source lines"] += 0 if texts.source else definition.program.count("\n")
+    missing = [texts.text(text) for text in definition.missing]
+    return replace(
+        definition,
+        file=texts.file(definition.file),
+        program=definition.program if texts.source else "",
+        missing=missing,
+    )
 
 
 def _programs(body: GraphBody) -> Iterator[int]:

@@ -68,8 +68,10 @@ class Redactor:
         """What of this machine's folders, of absolute paths and credentials a text still shows; empty after `text`. For
         a last check: a credential is named by its kind."""
         named = [self.home, *(folder for folder, _ in self._folders)]
-        found = [folder for folder in named if len(folder) > 1 and _at(folder).search(text)]
-        return list(dict.fromkeys([*found, *ANY_HOME.findall(text), *self.places.left(text), *self.secrets.left(text)]))
+        folders = [folder for folder in named if len(folder) > 1 and _at(folder).search(text)]
+        return list(
+            dict.fromkeys([*folders, *ANY_HOME.findall(text), *self.places.left(text), *self.secrets.left(text)])
+        )
 
 
 def working_folder() -> str:

@@ -67,8 +67,8 @@ class Machine(msgspec.Struct):
 
     def telling(self, names: Iterable[str]) -> list[str]:
         """Those of the user or host names that are no ordinary words of a program and can therefore be looked for."""
-        found = [name for name in names if len(name) >= 3 and name.lower() not in _ORDINARY]
-        return sorted(found, key=lambda name: (-len(name), name))
+        telling_names = [name for name in names if len(name) >= 3 and name.lower() not in _ORDINARY]
+        return sorted(telling_names, key=lambda name: (-len(name), name))
 
     def literals(self) -> list[str]:
         """Paths that must not appear, longest first, without the slash at the beginning where enough is left."""
@@ -110,13 +110,13 @@ class Texts:
 
     def text(self, text: str) -> str:
         """Any free text: an error, a stack, a remark, a setting."""
-        found = self._known.get(text)
-        if found is None:
-            found = self._text(text) if self._mark.search(text) else self.secrets.text(text)
+        redacted = self._known.get(text)
+        if redacted is None:
+            redacted = self._text(text) if self._mark.search(text) else self.secrets.text(text)
             if len(text) <= _REPEATS:
-                self._known[text] = found
-            self.changed["texts"] += found != text
-        return found
+                self._known[text] = redacted
+            self.changed["texts"] += redacted != text
+        return redacted
 
     def remark(self, text: str) -> str:
         """A line of a journal or a setting: as `text`, and without the texts that a failed guard compares with."""
@@ -187,12 +187,12 @@ class Texts:
             source = _USERS_KERNEL.sub(self._without_kernel, source)
             if _TRACES.search(source):
                 return None
-            source = _CODE.sub(lambda found: found["head"] + self.line(self.file(found["file"]), found["code"]), source)
-        return self.text(_FILE.sub(lambda found: self.file(found["file"]), source))
+            source = _CODE.sub(lambda match: match["head"] + self.line(self.file(match["file"]), match["code"]), source)
+        return self.text(_FILE.sub(lambda match: self.file(match["file"]), source))
 
-    def _without_kernel(self, found: re.Match[str]) -> str:
-        self.changed["source lines"] += found["kernel"].count("\n")
-        return found["head"].replace("Original path:", "A kernel of the user's own, left out:") + found["tail"]
+    def _without_kernel(self, match: re.Match[str]) -> str:
+        self.changed["source lines"] += match["kernel"].count("\n")
+        return match["head"].replace("Original path:", "A kernel of the user's own, left out:") + match["tail"]
 
     def _text(self, text: str) -> str:
         text = self.secrets.text(text)
@@ -201,7 +201,7 @@ class Texts:
         if not self.source:
             text = _GUARD.sub(self._dropped_guard, text)
             text = _CONSTANT.sub("'<text>'", text)
-        text = _PLACE.sub(lambda found: self._relative(found["file"]), text)
+        text = _PLACE.sub(lambda match: self._relative(match["file"]), text)
         text = self.places.text(text)
         text = ANY_HOME.sub("<path>", text)
         for literal in self._literals:

@@ -148,8 +148,11 @@ def facts_of(record: GraphRecord) -> GraphFacts:
         shares=len(set(homes)) < len(homes),
         views=record.stage in GRAD_STAGES
         and any(
-            isinstance(one, TensorValue) and one.base and one.storage is not None and homes.count(one.storage) > 1
-            for one in inputs
+            isinstance(input_value, TensorValue)
+            and input_value.base
+            and input_value.storage is not None
+            and homes.count(input_value.storage) > 1
+            for input_value in inputs
         ),
         outputs_want=any(isinstance(value, TensorValue) and value.requires_grad for value in outputs),
         unbacked=any(
@@ -173,7 +176,7 @@ def facts_of(record: GraphRecord) -> GraphFacts:
 
 def _switches(node: NodeRecord) -> bool:
     args = [*node.args, *node.kwargs.values()]
-    given = any(name for one in args for name in references(one))
+    given = any(name for argument in args for name in references(argument))
     return node.op == "call_function" and not given and not isinstance(node.value, TensorValue)
 
 

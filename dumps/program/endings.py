@@ -294,7 +294,7 @@ def _float64(run: Runs, wide: str | None) -> DyingProgram:
     test = _test(run)
     if run.facts.unbacked:
         test = ["r = r if r.shape == e.shape else e", *test]
-    told = {"rounding": "rounds as eager mode does", "signed zero": "has the signs of eager mode"}.get(
+    agrees = {"rounding": "rounds as eager mode does", "signed zero": "has the signs of eager mode"}.get(
         run.failure.detail
     )
     return DyingProgram(
@@ -303,7 +303,7 @@ def _float64(run: Runs, wide: str | None) -> DyingProgram:
             *run.compared(exact if wide is not None else ""),
             "for i, (e, r, g) in enumerate(zip(eager, exact, got, strict=True)):",
             *indented(test),
-            _gone(told or "agrees with float64"),
+            _gone(agrees or "agrees with float64"),
         ],
         functions,
     )

@@ -129,19 +129,19 @@ def compiled_at(
     return _as_recorded(case, stand, parameters, constants, wide=wide)
 
 
-def or_eager(inner: Lines, made: Lines, *, eager: bool) -> tuple[Lines, Lines]:
+def or_eager(inner: Lines, statements: Lines, *, eager: bool) -> tuple[Lines, Lines]:
     """The function and the statements behind it, with torch's backend eager in its place where the fault is asked
     away."""
     other = 'torch.compile(graph, backend="eager")'
     if not eager:
-        return inner, made
+        return inner, statements
     if len(inner) == 2 and inner[1].endswith(")(*inputs)"):
         short = (
             f"{inner[1].removesuffix('(*inputs)').replace('return ', 'return (', 1)} if FAULT else {other})(*inputs)"
         )
         if len(short) <= WIDTH:
-            return [inner[0], short], made
-    return inner, [*made, f"compiled = compiled if FAULT else {other}"]
+            return [inner[0], short], statements
+    return inner, [*statements, f"compiled = compiled if FAULT else {other}"]
 
 
 def settings_at(case: ReproFacts, entry: Entry, stand: Stand) -> dict[str, dict[str, Arg]]:
@@ -152,9 +152,11 @@ def settings_at(case: ReproFacts, entry: Entry, stand: Stand) -> dict[str, dict[
             own.append({"inductor": {"use_post_grad_passes": False}})
         if case.record.stage == "pre_grad":
             own.append({"inductor": {"use_pre_grad_passes": False}})
-    rooms = dict.fromkeys([*case.record.config, *(room for one in own for room in one)])
+    rooms = dict.fromkeys([*case.record.config, *(room for settings in own for room in settings)])
     every = [case.record.config, *own]
-    return {room: {name: value for one in every for name, value in one.get(room, {}).items()} for room in rooms}
+    return {
+        room: {name: value for settings in every for name, value in settings.get(room, {}).items()} for room in rooms
+    }
 
 
 def mode_lines(entry: Entry, stand: Stand) -> Lines:

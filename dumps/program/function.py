@@ -97,12 +97,12 @@ class FunctionText:
         """
         names = names_read(body)
         plain = {statement for name, statement in _PLAIN.items() if name in names}
-        plain |= {one for one in of_ops if one.split()[1].partition(".")[0] not in ("torch", "numpy")}
+        plain |= {line for line in of_ops if line.split()[1].partition(".")[0] not in ("torch", "numpy")}
         plain |= {"import os"} if self.kernels.source else set()
         inside = {"import torch", *(statement for name, statement in _INSIDE.items() if name in names)}
-        inside |= {f"import {module}" for module in self.imports} | {one for one in of_ops if one not in plain}
+        inside |= {f"import {module}" for module in self.imports} | {line for line in of_ops if line not in plain}
         config = "import torch._inductor.config"
-        if any(one != config and "torch._inductor." in one for one in inside):  # which imports it
+        if any(line != config and "torch._inductor." in line for line in inside):  # which imports it
             inside.discard(config)
         last = [INTERPRETED, *self.kernels.imports] if self.kernels.source else []
         first = ["from __future__ import annotations", ""] if self.kernels.strings_for_types else []
@@ -171,7 +171,7 @@ class FunctionPrinter(Printer):
             if not self.path:
                 return self.symbol_lines(body, mentioned(nodes(body)))
             back = sorted(higher_order.given_back(body)) if copies else []
-            return [f"{self.names[one]} = {self.names[one]}.clone()" for one in back]
+            return [f"{self.names[input_name]} = {self.names[input_name]}.clone()" for input_name in back]
 
         def statement(node: NodeRecord) -> Lines:
             if node.op == "get_attr":

@@ -54,11 +54,14 @@ class State(NamedTuple):
 
 def state_of(case: ReproFacts, config: Mapping[str, Mapping[str, Arg]]) -> State:
     """Statements that restore what was recorded, `config` in place of its settings."""
-    own = {name: text for one in sources(case) for name, text in one.values.items()}
+    own = {name: text for definition in sources(case) for name, text in definition.values.items()}
     settings, left_out = config_lines(config, own, trusted=case.trust or case.ours)
-    groups, told = group_lines(case.record)
-    told += [f"It holds code of {PurePath(one.file).name}: {', '.join(one.values)}." for one in sources(case)]
-    return State(settings, [*random_lines(case), *ambient_lines(case), *groups], left_out, told)
+    groups, remarks = group_lines(case.record)
+    remarks += [
+        f"It holds code of {PurePath(definition.file).name}: {', '.join(definition.values)}."
+        for definition in sources(case)
+    ]
+    return State(settings, [*random_lines(case), *ambient_lines(case), *groups], left_out, remarks)
 
 
 _CHANGES = re.compile(
@@ -81,18 +84,22 @@ def plain_change(code: str) -> str:
     """A work-around of a known form, as it can stand in a program; empty for any other text, which may come from a
     file."""
     lines = code.splitlines()
-    set_here = [found for line in lines if (found := _SET.fullmatch(line))]
-    refused = any(refusal(one["room"], one["name"], ast.literal_eval(one["value"])) for one in set_here)
+    set_here = [match for line in lines if (match := _SET.fullmatch(line))]
+    refused = any(refusal(setting["room"], setting["name"], ast.literal_eval(setting["value"])) for setting in set_here)
     return code if lines and all(map(_CHANGES.fullmatch, lines)) and not refused else ""
 
 
 def sources(case: ReproFacts) -> list[DefinitionRecord]:
     """The user's code that makes settings without a plain form; none where it is not trusted, or registers operators
     too."""
-    found = case.record.definitions if case.trust else []
-    whole = [one for one in found if one.program and not one.missing and "from __future__" not in one.program]
+    definitions = case.record.definitions if case.trust else []
+    whole = [
+        definition
+        for definition in definitions
+        if definition.program and not definition.missing and "from __future__" not in definition.program
+    ]
     in_force = {f"{room}.{name}" for room, values in case.record.config.items() for name in values}
-    return [one for one in whole if not one.spaces and in_force & set(one.values)]
+    return [definition for definition in whole if not definition.spaces and in_force & set(definition.values)]
 
 
 def config_lines(

@@ -56,7 +56,10 @@ class Sizing:
         dims: dict[str, list[int]] = {}
         for mark in self.marks:
             dims.setdefault(mark.name, []).append(mark.dim)
-        return {name: str(found[0] if len(found) == 1 else tuple(found)) for name, found in dims.items()}
+        return {
+            name: str(dims_of_input[0] if len(dims_of_input) == 1 else tuple(dims_of_input))
+            for name, dims_of_input in dims.items()
+        }
 
 
 def listing(marks: tuple[Mark, ...]) -> str:
@@ -90,7 +93,7 @@ def narrower(record: GraphRecord, hints: Mapping[str, Any]) -> list[Sizing]:
     symbols = list(dict.fromkeys(mark.symbol for mark in marks))
     alone = [tuple(mark for mark in marks if mark.symbol == symbol) for symbol in symbols] if len(symbols) > 1 else []
     chosen = [*(alone if len(symbols) <= MOST_SYMBOLS else []), tuple(marks)]
-    return [Sizing(one) for one in chosen]
+    return [Sizing(dims) for dims in chosen]
 
 
 def sizes_inside(record: GraphRecord) -> GraphRecord:

@@ -151,10 +151,10 @@ class Decoder:
                 raise UnreadableError(where, "a placeholder takes one default value at most")
             return name
         targets.check_attribute_path(name, where)
-        found: Any = root
+        attribute: Any = root
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is None or (record.op == "call_module" and not isinstance(found, torch.nn.Module)):
+            attribute = getattr(attribute, part, None)
+        if attribute is None or (record.op == "call_module" and not isinstance(attribute, torch.nn.Module)):
             raise UnreadableError(where, f"the graph holds nothing under {name!r}")
         return name
 

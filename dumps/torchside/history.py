@@ -43,12 +43,12 @@ class Base(NamedTuple):
 
 def bases_of(values: Sequence[Any]) -> dict[int, Base]:
     """Place -> what the tensor there is a view of to autograd; left out is what is no view."""
-    found = {
+    base_tensors = {
         place: viewed(value)
         for place, value in enumerate(values)
         if type(value) is torch.Tensor or isinstance(value, t.FakeTensor)
     }
-    return {place: Base.of(base) for place, base in found.items() if base is not None}
+    return {place: Base.of(base) for place, base in base_tensors.items() if base is not None}
 
 
 def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int, Base] | None = None) -> list[Any]:
@@ -59,7 +59,7 @@ def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int,
     requires grad and lies in the same memory, views of that.
     """
     seen = {place: base for place, base in (bases or {}).items() if _can_be_view(values[place], base)}
-    made = list(values)
+    results = list(values)
     roots: dict[tuple[int, torch.dtype], torch.Tensor] = {}
     groups: dict[tuple[int, torch.dtype], list[int]] = {}
     known = {_key(values[place]) for place in seen}
@@ -72,7 +72,7 @@ def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int,
         elif _is_plain(value) and _key(value) not in known:
             groups.setdefault(_key(value), []).append(place)
         else:
-            made[place] = with_history(value)
+            results[place] = with_history(value)
     for key, members in groups.items():
         whole = next((place for place in members if _is_all(values[place])), None) if key not in roots else None
         if key not in roots:
@@ -80,34 +80,38 @@ def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int,
         with torch.enable_grad():
             for place in members:
                 value, root = values[place], roots[key]
-                made[place] = (
+                results[place] = (
                     root if place == whole else root.as_strided(value.shape, value.stride(), value.storage_offset())
                 )
-    wholes = {_place(one, Base.of(one)): one for at, one in enumerate(made) if at not in seen and _is_strided(one)}
+    wholes = {
+        _place(tensor, Base.of(tensor)): tensor
+        for at, tensor in enumerate(results)
+        if at not in seen and _is_strided(tensor)
+    }
     for place, base in seen.items():
         key = _place(values[place], base)
         if key not in wholes:
             wholes[key] = _base_in(values[place], base)
-        made[place] = _view_of(wholes[key], values[place])
-    return made
+        results[place] = _view_of(wholes[key], values[place])
+    return results
 
 
 def _base_in(value: torch.Tensor, base: Base) -> torch.Tensor:
     plain = value.detach()
     plain = plain.conj() if plain.is_conj() else plain  # the bits are the view's: both turn them off again
     plain = t.neg_view(plain) if plain.is_neg() else plain
-    made = plain.as_strided(base.shape, base.stride, base.offset).detach()
+    base_tensor = plain.as_strided(base.shape, base.stride, base.offset).detach()
     if not base.requires_grad:
-        return made
-    return made.requires_grad_() if base.leaf else with_history(made)
+        return base_tensor
+    return base_tensor.requires_grad_() if base.leaf else with_history(base_tensor)
 
 
 def _view_of(base: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     with torch.set_grad_enabled(value.requires_grad and base.requires_grad):
-        made = base.as_strided(value.shape, value.stride(), value.storage_offset())
-        made = torch.conj(made) if value.is_conj() else made
-        made = t.neg_view(made) if value.is_neg() else made
-    return made.requires_grad_(value.requires_grad) if made.is_leaf else made
+        viewed_tensor = base.as_strided(value.shape, value.stride(), value.storage_offset())
+        viewed_tensor = torch.conj(viewed_tensor) if value.is_conj() else viewed_tensor
+        viewed_tensor = t.neg_view(viewed_tensor) if value.is_neg() else viewed_tensor
+    return viewed_tensor.requires_grad_(value.requires_grad) if viewed_tensor.is_leaf else viewed_tensor
 
 
 def _can_be_view(value: Any, base: Base) -> bool:
@@ -122,11 +126,11 @@ def with_history(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, in its own memory, as what an operation returned; it may be a fake one."""
     leaf = tensor.detach().requires_grad_()
     with torch.enable_grad():
-        made = leaf.clone()
+        tensor_with_history = leaf.clone()
     if is_wrapper(tensor):
-        return made  # its memory is that of what it holds
-    made.data = tensor.detach()
-    return made
+        return tensor_with_history  # its memory is that of what it holds
+    tensor_with_history.data = tensor.detach()
+    return tensor_with_history
 
 
 def leaf_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -136,21 +140,21 @@ def leaf_of(tensor: torch.Tensor) -> torch.Tensor | None:
         return tensor
     node: Any = tensor.grad_fn
     while node is not None and not hasattr(node, "variable"):
-        node = next((one for one, _ in node.next_functions if one is not None), None)
+        node = next((next_node for next_node, _ in node.next_functions if next_node is not None), None)
     return None if node is None else node.variable
 
 
 def leaves_of(values: Sequence[Any]) -> dict[int, torch.Tensor]:
     """Place -> the leaf that gets the gradient, for the values that require grad; a leaf of several stands at the
     first."""
-    found: dict[int, torch.Tensor] = {}
+    leaves: dict[int, torch.Tensor] = {}
     known: set[int] = set()
     for place, value in enumerate(values):
         leaf = leaf_of(value) if isinstance(value, torch.Tensor) and value.requires_grad else None
         if leaf is not None and (value.is_leaf or id(leaf) not in known):
             known.add(id(leaf))
-            found[place] = leaf
-    return found
+            leaves[place] = leaf
+    return leaves
 
 
 def _flat(value: torch.Tensor) -> torch.Tensor:

@@ -110,15 +110,15 @@ class Store:
             return []
         if not (self._files / tree).exists():
             return [tree]
-        found: list[str] = []
+        missing: list[str] = []
         total = 0
         for entry in self._read(tree):
-            if entry.hash not in found and not (self._files / entry.hash).exists():
-                found.append(entry.hash)
+            if entry.hash not in missing and not (self._files / entry.hash).exists():
+                missing.append(entry.hash)
                 total += entry.size_bytes
                 if total >= AT_ONCE_BYTES:
                     break
-        return found
+        return missing
 
     def folder(self, tree: str) -> Path:
         """The folder of a tree of which nothing lacks."""

@@ -208,15 +208,15 @@ class RayExecutor(Executor):
 
     def _hire(self) -> None:
         """Starts one more actor; it is given work as soon as it lives."""
-        made = (
+        actor = (
             self._ray.remote(Actor)
             .options(num_cpus=1, num_gpus=self._gpus, max_restarts=0, max_concurrency=1 + SIDE_CALLS)
             .remote()
         )
-        self._actors.add(made)
+        self._actors.add(actor)
         if self._greeting is not None:
-            made.run.remote(*self._greeting)
-        made.pid.remote().future().add_done_callback(partial(self._lives, made))
+            actor.run.remote(*self._greeting)
+        actor.pid.remote().future().add_done_callback(partial(self._lives, actor))
 
     def _lives(self, actor: Any, alive: Future[Any]) -> None:
         if alive.cancelled() or alive.exception() is not None:

@@ -64,7 +64,7 @@ class Baseline:
     def _read(self) -> dict[str, Numbers]:
         again = f"pytest --graphdbg-baseline {shlex.quote(self.named)} --graphdbg-update writes it anew"
         try:
-            found = msgspec.json.decode(opening.read(self.path), type=dict[str, _Entry])
+            entries = msgspec.json.decode(opening.read(self.path), type=dict[str, _Entry])
         except FileNotFoundError:
             if not self.path.parent.is_dir():
                 raise pytest.UsageError(f"--graphdbg-baseline: there is no folder {self.path.parent}") from None
@@ -80,7 +80,7 @@ class Baseline:
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             why = f"{self.named} is no baseline ({error}); move it away, then {again}"
             raise pytest.UsageError(f"--graphdbg-baseline: {why}") from None
-        return {test: msgspec.to_builtins(entry) for test, entry in found.items()}
+        return {test: msgspec.to_builtins(entry) for test, entry in entries.items()}
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_call(self) -> Generator[None, Any, None]:
@@ -136,18 +136,21 @@ class Baseline:
         if not self.update or self.recorded or hasattr(self.config, "workerinput"):
             return
         kept = {test: old for test, old in self.known.items() if test not in self.found}
-        made = {test: numbers for test, numbers in self.found.items() if any(numbers.values())}
-        rows = [f"{json.dumps(test)}: {json.dumps(numbers)}" for test, numbers in sorted((kept | made).items())]
+        compiling = {test: numbers for test, numbers in self.found.items() if any(numbers.values())}
+        rows = [f"{json.dumps(test)}: {json.dumps(numbers)}" for test, numbers in sorted((kept | compiling).items())]
         try:
             write_file(self.path, "".join(["{\n", ",\n".join(rows), "\n}\n"]).encode())
         except (OSError, GraphdbgError) as error:
             self.lines.append(f"{self.named} is not written: {error}")
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
-        new, changed = made.keys() - self.known.keys(), [test for test in made if made[test] != self.known.get(test)]
-        gone = len((self.known.keys() & self.found.keys()) - made.keys())
-        told = f"{len(new)} new, {len(changed) - len(new)} changed, {gone} that compile nothing left out"
-        self.lines.append(f"{self.named} is written: {counted(len(rows), 'test')}; {told}")
+        new, changed = (
+            compiling.keys() - self.known.keys(),
+            [test for test in compiling if compiling[test] != self.known.get(test)],
+        )
+        gone = len((self.known.keys() & self.found.keys()) - compiling.keys())
+        summary = f"{len(new)} new, {len(changed) - len(new)} changed, {gone} that compile nothing left out"
+        self.lines.append(f"{self.named} is written: {counted(len(rows), 'test')}; {summary}")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """What got better, what is not in the file, and how to have it there."""
@@ -180,7 +183,7 @@ class Baseline:
             self.lines.append(
                 f"{counted(len(tests), 'test')} {what.format(self.named)}; to write it down: {self._command()}"
             )
-            self.lines += [f"  {test}: {told}" for test, told in list(tests.items())[:_MOST]]
+            self.lines += [f"  {test}: {numbers}" for test, numbers in list(tests.items())[:_MOST]]
             self.lines += [f"  and {len(tests) - _MOST} more"] if len(tests) > _MOST else []
 
 

@@ -38,8 +38,10 @@ class Failing:
     """`limit_s`: for all of it; `told` takes lines while it goes on; `armed`: the run of what it had called when it
     failed."""
 
-    def __init__(self, config: Any, test: str, limit_s: float, told: Callable[[str], None], armed: str = "") -> None:
-        self.test, self.limit_s, self.told = test, limit_s, told
+    def __init__(
+        self, config: Any, test: str, limit_s: float, announce: Callable[[str], None], armed: str = ""
+    ) -> None:
+        self.test, self.limit_s, self.told = test, limit_s, announce
         self.until = time.monotonic() + limit_s
         self.place = Path(config.invocation_params.dir)
         self.armed = Path(armed) if armed else None
@@ -111,12 +113,14 @@ class Failing:
         lines = [f"{self.test}: {fails}", f"  {done.get('reason', '')}"]
         if done.get("repro") == "shows":
             nodes = f"{counted(done['nodes'], 'node')} of {done['original_nodes']}; " if "nodes" in done else ""
-            told = (
+            rates = (
                 f"shows the failure {done.get('repro_rate')} in processes of their own, with --without-fault it "
                 "ends with 0"
             )
-            told = told if issue is None else done.get("repro_told") or told  # a program's is what it printed, in lines
-            lines.append(f"  python {shown_path(Path(done['repro_path']))}  ({nodes}{told})")
+            rates = (
+                rates if issue is None else done.get("repro_told") or rates
+            )  # a program's is what it printed, in lines
+            lines.append(f"  python {shown_path(Path(done['repro_path']))}  ({nodes}{rates})")
         else:
             lines.append(f"  no repro shows it: {by_hand}")
         if done.get("workaround"):

@@ -77,17 +77,17 @@ def collect() -> dict[str, str]:
 
 def packages() -> dict[str, str]:
     """Versions of the packages that matter to a compile, and of graphdbg itself."""
-    found = {name: package_version(name) for name in PACKAGES}
+    versions = {name: package_version(name) for name in PACKAGES}
     from ... import __version__
 
-    return {**{name: version for name, version in found.items() if version}, "graphdbg": __version__}
+    return {**{name: version for name, version in versions.items() if version}, "graphdbg": __version__}
 
 
 def settings(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """The allow-listed environment variables that are set."""
     source = os.environ if environment is None else environment
-    found = {name: source[name] for name in ALLOWED_VARIABLES if name in source}
-    return {name: value if _PLAIN_VALUE.match(value) else "<set>" for name, value in found.items()}
+    variables = {name: source[name] for name in ALLOWED_VARIABLES if name in source}
+    return {name: value if _PLAIN_VALUE.match(value) else "<set>" for name, value in variables.items()}
 
 
 def versions_text(facts: Mapping[str, str] | None = None) -> str:

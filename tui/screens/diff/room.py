@@ -116,9 +116,9 @@ class DiffRoom(ListRoom):
         if a and b:
             self.work(lambda: beside(a, b), self._take_verdicts, group="verdicts", doing="reading the verdicts")
 
-    def _take_verdicts(self, told: str) -> None:
-        if told != self.judged:
-            self.judged = told
+    def _take_verdicts(self, judged: str) -> None:
+        if judged != self.judged:
+            self.judged = judged
             self._say_place()
 
     # -- comparing
@@ -155,15 +155,15 @@ class DiffRoom(ListRoom):
 
         def take(batch: list[dict[str, Any]]) -> None:
             """In a thread of the job."""
-            made = msgspec.convert(batch[-1].get("side_by_side"), Sideways)
-            self.call_later(self._show_made, job, made)
+            sideways = msgspec.convert(batch[-1].get("side_by_side"), Sideways)
+            self.call_later(self._show_made, job, sideways)
 
         job = self.job = self.run_job(words, self._ended, doing="diff", passing=True, on_batch=take)
 
-    def _show_made(self, job: Job, made: Sideways) -> None:
+    def _show_made(self, job: Job, sideways: Sideways) -> None:
         if job is not self.job:
             return
-        self.made, self.starts = made, made.starts()
+        self.made, self.starts = sideways, sideways.starts()
         self._lay_out()
         self._list()
         if self.starts:
@@ -180,15 +180,15 @@ class DiffRoom(ListRoom):
     # -- showing
 
     def _list(self) -> None:
-        made = self.made
-        if made is None:
+        sideways = self.made
+        if sideways is None:
             return
-        self.shown = list(range(len(made)))
+        self.shown = list(range(len(sideways)))
         if self.only:
             near: set[int] = set()
-            for index, mark in enumerate(made.marks):
+            for index, mark in enumerate(sideways.marks):
                 if mark not in QUIET:
-                    near.update(range(max(0, index - CONTEXT), min(len(made), index + CONTEXT + 1)))
+                    near.update(range(max(0, index - CONTEXT), min(len(sideways), index + CONTEXT + 1)))
             self.shown = sorted(near)
         self.rows.show(len(self.shown))
 
@@ -216,22 +216,22 @@ class DiffRoom(ListRoom):
         self.hint.update("")
 
     def _say_place(self) -> None:
-        made = self.made
-        if made is None:
+        sideways = self.made
+        if sideways is None:
             return
         at = self.shown[self.rows.cursor] if self.shown else -1
         place = ""
         if self.starts:
             number = bisect_right(self.starts, at)
             place = f"{number or '-'}/{len(self.starts)}  "
-        self.summary.update(place + plain(f"{self.judged}   {made.summary}" if self.judged else made.summary))
+        self.summary.update(place + plain(f"{self.judged}   {sideways.summary}" if self.judged else sideways.summary))
         if at < 0:
             self.hint.update("no line to show: a shows all")
             return
-        row = made.row(at)
-        a, b = made.sides
+        row = sideways.row(at)
+        a, b = sideways.sides
         users = [
-            f"{letter} {made.strings[side.lines[node]] or side.names[node]}"
+            f"{letter} {sideways.strings[side.lines[node]] or side.names[node]}"
             for letter, side, node in (("A", a, row.a), ("B", b, row.b))
             if node >= 0
         ]
@@ -294,11 +294,11 @@ class DiffRoom(ListRoom):
         graph, run = self.here.graph or "", self.here.run
         self.work(lambda: candidates(graph, run), self._ask, group="others", doing="choose other")
 
-    def _ask(self, found: list[Other]) -> None:
+    def _ask(self, others: list[Other]) -> None:
         from ..picking import PickOther
 
         if self.is_current:
-            self.workbench.push_screen(PickOther(self.here.graph or "", found), self._chosen)
+            self.workbench.push_screen(PickOther(self.here.graph or "", others), self._chosen)
 
     def _chosen(self, graph: str | None) -> None:
         if graph is not None:

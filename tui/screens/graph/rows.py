@@ -127,23 +127,23 @@ class GraphRows:
         selection = self.selection
         if selection is None:
             return
-        told = [selection.told]
+        parts = [selection.told]
         if self.filter_text:
-            told.append(f"filter {self.filter_text}")
+            parts.append(f"filter {self.filter_text}")
         sort = selection.question.sort
         if sort is not None:
-            told.append(f"by {all_columns.BY_KEY[sort.key].title}{', largest first' if sort.descending else ''}")
+            parts.append(f"by {all_columns.BY_KEY[sort.key].title}{', largest first' if sort.descending else ''}")
             if selection.question.folded:
-                told.append("folds are off while sorted")
+                parts.append("folds are off while sorted")
         elif selection.question.folded:
             what = "modules" if selection.question.folded - self._inputs else "inputs"
-            told.append(f"{counted(len(selection), 'row', form=',')}, {what} folded")
+            parts.append(f"{counted(len(selection), 'row', form=',')}, {what} folded")
         if self.room.view is not None and not self.room.view.whole:
-            told.append("reading on ...")
+            parts.append("reading on ...")
         elif self.lanes is not None and self.room.table.lanes is None:
-            told.append("no lanes")
+            parts.append("no lanes")
         empty = "" if selection.matched or not self.question.terms else hint(selection.view, self.question.terms)
-        self.room.status.show(" · ".join(told), empty or None, alarm=bool(empty))
+        self.room.status.show(" · ".join(parts), empty or None, alarm=bool(empty))
 
     def filter_by(
         self,
@@ -249,10 +249,10 @@ class GraphRows:
             row, node = self.room.table.row, self.room.table.node
             group = groups.parents[~row] if row < 0 else groups.around(node)
             if group < 0:
-                told = (
+                why_not = (
                     "the module has none around it" if row < 0 else "the node has no module with other nodes beside it"
                 )
-                self.room.status.show(None, told, alarm=True)
+                self.room.status.show(None, why_not, alarm=True)
                 return
             self.depth = None
             self._fold(self.question.folded | {group}, groups.starts[group])

@@ -155,8 +155,8 @@ class NodeTabs(Vertical):
             return  # asked for something else meanwhile
         stay = wanted[0] == self.shown[0] == CODE and sheet.top == self.sheet.top and sheet.lines is self.sheet.lines
         self.shown = wanted
-        if wanted[1] is not None and (found := self.found(wanted[1], wanted[0] == SOURCE)):
-            sheet = replace(sheet, notes=[*(f"{mark('bad')} {one}" for one in found), *sheet.notes])
+        if wanted[1] is not None and (texts := self.found(wanted[1], wanted[0] == SOURCE)):
+            sheet = replace(sheet, notes=[*(f"{mark('bad')} {text}" for text in texts), *sheet.notes])
         self._tell(sheet.title, sheet.choice)
         self.page.show(sheet, stay=stay)
 
