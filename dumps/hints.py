@@ -152,14 +152,14 @@ def numbers_and_bounds(
     for node in record.graph.nodes:
         if node.op in ("call_function", "call_method"):
             search.node(node)
-    return known, search.found
+    return known, search.bounds
 
 
 class _Search:
     def __init__(self, body: GraphBody, known: Numbers) -> None:
         self.nodes = {node.name: node for node in body.nodes}
         self.known = known
-        self.found: dict[str, int] = {}
+        self.bounds: dict[str, int] = {}
 
     def node(self, node: NodeRecord) -> None:
         name = _op(node)
@@ -190,7 +190,7 @@ class _Search:
             seen.add(node.name)
             if node.op == "placeholder":
                 if count is not None and count > 0:
-                    self.found[node.name] = min(count, self.found.get(node.name, count))
+                    self.bounds[node.name] = min(count, self.bounds.get(node.name, count))
             elif _op(node) in _KEEPS_VALUES:
                 pending.extend(leaf for leaf in leaves(node.args) if _name(leaf))
 

@@ -49,7 +49,7 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
         if graph.status == "failed":
             error = (graph.error or "").strip().splitlines()
             return graph, "it failed in the run" + (f": {error[0][:160]}" if error else "")
-    unsure, why = _told(run, _UNSURE)
+    unsure, why = _with_verdict(run, _UNSURE)
     if unsure:
         return unsure, why
     compiled = [graph for graph in graphs if graph.status in ("compiled", "ran")]
@@ -61,7 +61,7 @@ def worst_known(run: Run) -> tuple[SavedGraph, str]:
 def last_failing(run: Run) -> tuple[SavedGraph | None, str]:
     """The graph to begin with of those whose last verdict is that they fail, and that in words; None where there is
     none."""
-    return _told(run, _FAILS)
+    return _with_verdict(run, _FAILS)
 
 
 def last_verdicts(run: Run) -> dict[str, Told]:
@@ -69,7 +69,7 @@ def last_verdicts(run: Run) -> dict[str, Told]:
     return taken(FILE, run, Told)
 
 
-def _told(run: Run, code: int) -> tuple[SavedGraph | None, str]:
+def _with_verdict(run: Run, code: int) -> tuple[SavedGraph | None, str]:
     known, graphs = last_verdicts(run), {saved.id: saved for saved in run.graphs()}
     graph = next((graphs[name] for name, verdict in known.items() if verdict[0] == code and name in graphs), None)
     return graph, f"its last verdict is {known[graph.id][1]}" if graph else ""

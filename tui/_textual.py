@@ -160,7 +160,7 @@ def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
     dispatch, render, render_line = widget._dispatch_message, widget.render, widget.render_line
     reported: set[str] = set()
 
-    def tell_once(error: BaseException) -> None:
+    def report_once(error: BaseException) -> None:
         text = repr(error)
         if text not in reported:  # a line is painted many times a second
             reported.add(text)
@@ -179,7 +179,7 @@ def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
         try:
             return render()
         except Exception as error:  # noqa: BLE001 - shown, the widget goes on
-            tell_once(error)
+            report_once(error)
             return Text(_line_of(error), no_wrap=True)
 
     @functools.wraps(render_line)
@@ -187,7 +187,7 @@ def guard(widget: Widget, caught: Callable[[BaseException, str], None]) -> None:
         try:
             return render_line(y)
         except Exception as error:  # noqa: BLE001 - shown, the widget goes on
-            tell_once(error)
+            report_once(error)
             width = widget.size.width
             return Strip(Text(_line_of(error)).render(widget.app.console)).adjust_cell_length(width)
 

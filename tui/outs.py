@@ -78,7 +78,7 @@ class Outs:
         when = {f"out {name}": watched.story.last for name, watched in self._watched.items()}
         return sorted(lines, key=lambda line: when[line.key], reverse=True)
 
-    def told(self, name: str) -> list[str]:
+    def standing_lines(self, name: str) -> list[str]:
         """How one stands, or what it came to."""
         watched = self._watched[name]
         if watched.state != "ended":

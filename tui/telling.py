@@ -79,7 +79,7 @@ class Telling(Screen[R]):
 
     def action_panel(self, what: str) -> None:
         """Does with the error what a key of the panel asks for."""
-        shown_error = self.panel.told if self.panel else None
+        shown_error = self.panel.shown_error if self.panel else None
         if shown_error is None or self.panel is None:
             return
         if what == "again" and shown_error.retry is not None:
@@ -115,16 +115,16 @@ class Telling(Screen[R]):
             return  # its parts may be gone before it, which is no error
         shown_error, _ = self.workbench.note(ShownError(error, doing, said, retry))
         if not quiet:
-            self.show_told(shown_error)
+            self.show_error(shown_error)
 
-    def show_told(self, shown_error: ShownError) -> None:
+    def show_error(self, shown_error: ShownError) -> None:
         """Opens the panel with one of the errors."""
         if self.panel is None:
             return
-        all_told = self.workbench.troubles
+        all_errors = self.workbench.troubles
         place = (
-            f"{all_told.index(shown_error) + 1}/{len(all_told)}"
-            if len(all_told) > 1 and shown_error in all_told
+            f"{all_errors.index(shown_error) + 1}/{len(all_errors)}"
+            if len(all_errors) > 1 and shown_error in all_errors
             else ""
         )
         self.panel.show(shown_error, place)

@@ -62,11 +62,11 @@ def beside(a: str, b: str) -> str:
     going = {
         Path(job.record.cwd, *job.record.words[1:2]): job.record.words[0] for job in jobs if job.state == "running"
     }
-    sides = [_told(verdicts.of(graph), going.get(Path(graph).absolute(), "")) for graph in (a, b)]
+    sides = [_side_text(verdicts.of(graph), going.get(Path(graph).absolute(), "")) for graph in (a, b)]
     return f"A {sides[0] or 'not judged'}, B {sides[1] or 'not judged'}" if any(sides) else ""
 
 
-def _told(judged: Judged | None, going: str) -> str:
+def _side_text(judged: Judged | None, going: str) -> str:
     if going in COMMANDS:
         return f"{mark('runs')} {going} runs"
     if judged is None:

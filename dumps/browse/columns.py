@@ -238,7 +238,7 @@ CELLS: dict[str, Callable[[GraphView, int], str]] = {
     "shape": lambda view, index: plain(dims_text(view.text[view.table.shape[index]])),
     "stride": _stride,
     "bytes": _bytes,
-    "flops": lambda view, index: "" if (found := view.flops(index)) is None else count_text(found),
+    "flops": lambda view, index: "" if (count := view.flops(index)) is None else count_text(count),
     "users": lambda view, index: str(view.table.users[index]),
     "module": GraphView.module,
     "file": lambda view, index: plain(view.text[view.table.where[index]]),

@@ -170,15 +170,15 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return (now.st_ino, now.st_size, now.st_mtime_ns)
 
 
-def told(run: Following, wait: Callable[[float], None]) -> Iterator[str]:
+def lines_until_end(run: Following, wait: Callable[[float], None]) -> Iterator[str]:
     """Lines as they come, until the run has ended, vanished or cannot be read; `wait` is called in between."""
     steps: dict[tuple[str, str], tuple[str, float, bool, str]] = {}
     ended: set[str] = set()
-    told_waiting = False
+    said_waiting = False
     while True:
         run.poll()
-        if run.state == "waiting" and not told_waiting:
-            told_waiting = True
+        if run.state == "waiting" and not said_waiting:
+            said_waiting = True
             yield f"waiting for {run.path}: it is not there yet"
         for row in run.rows:
             step = (row.status, row.since, row.lost, row.at)

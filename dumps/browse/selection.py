@@ -4,7 +4,7 @@ A selection never changes; another question gives another one. Under sorting fol
 graph.
 
 >>> shown = finish(selecting(view, Question(parse("op:mm"))))
->>> shown.told
+>>> shown.count_text
 '312 of 100,018'
 """
 
@@ -53,7 +53,7 @@ class Selection:
         return len(self.view) if self.nodes is None else len(self.nodes)
 
     @property
-    def told(self) -> str:
+    def count_text(self) -> str:
         """How many of how many."""
         total = len(self.view)
         return counted(total, "node", form=",") if self.nodes is None else f"{self.matched:,} of {total:,}"

@@ -93,7 +93,7 @@ def ls(
 
 
 def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> None:
-    from ..browse.follow import Following, told
+    from ..browse.follow import Following, lines_until_end
 
     if as_json or words or explain:
         option = "--json" if as_json else "--filter" if words else "--why"
@@ -108,7 +108,7 @@ def _follow(text: str, words: str | None, *, explain: bool, as_json: bool) -> No
         )
     run = Following(Path(text))
     try:
-        for line in told(run, time.sleep):
+        for line in lines_until_end(run, time.sleep):
             emit(line, as_json=False) if run.state != "waiting" else say(line)
     except KeyboardInterrupt:
         say("no longer followed; the run goes on")
@@ -160,7 +160,7 @@ def _list_run(text: str, run: Run, words: str | None, as_json: bool, *, stages: 
     elif rows and stages:
         emit(graph_table(rows), as_json=False)
     left_out = index.left_out_text(index.left_out(run.processes))
-    first_errors = [_told(text, run, compiled) for compiled in why.first_found(run.processes)]
+    first_errors = [_first_seen_text(text, run, compiled) for compiled in why.first_found(run.processes)]
     for line in filter(
         None, (run.of_a_trace, *deaths.lines(run.processes), *first_errors, left_out, why.hint(text, run.processes))
     ):
@@ -225,7 +225,7 @@ def _list_times(text: str, run: Run, as_json: bool) -> None:
         say(f"seconds of a run beside eager's: {slow}")
 
 
-def _told(text: str, run: Run, first: why.FirstSeen) -> str:
+def _first_seen_text(text: str, run: Run, first: why.FirstSeen) -> str:
     """What `--when` saw, and where it comes from if that is known."""
     name = next((row.id for row in run.rows if (row.process, row.local) == (first.process, first.graph)), "")
     code, _, reason = last_verdicts(run).get(name, (0, "", ""))

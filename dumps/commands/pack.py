@@ -64,7 +64,7 @@ def pack(run: str, output: str | None, tensors: bool, source: bool, preview: boo
         return LEAK_EXIT if packed.leaks else 0
     packed = making.pack(folder_of_run, out, tensors=tensors, source=source)
     _warn(packed)
-    _tell(packed)
+    _say_packed(packed)
     if as_json:
         emit(_document(packed), as_json=True, next=[] if packed.is_page else [shlex.join(["graphdbg", "ls", str(out)])])
     else:
@@ -102,7 +102,7 @@ def _warn(packed: Packed) -> None:
         say(f"looks random, see that it is no credential: {word}")
 
 
-def _tell(packed: Packed) -> None:
+def _say_packed(packed: Packed) -> None:
     graphs, size = counted(packed.graphs, "graph"), size_text(packed.file.stat().st_size)
     if packed.is_page:
         say(

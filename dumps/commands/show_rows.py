@@ -69,7 +69,7 @@ def show_rows(saved: SavedGraph, options: RowOptions, *, head: dict[str, Any], a
     if (chosen and any(column.key == "kernel" for column in chosen)) or "kernel:" in (options.filter or ""):
         view.kernels = kernel_column(saved, view)
     selection = _selected(saved, view, options, sort)
-    say(f"{saved.id}: stage {saved.stage}, {selection.told}, {saved.status}")
+    say(f"{saved.id}: stage {saved.stage}, {selection.count_text}, {saved.status}")
     if as_json:
         emit({**head, "nodes": [_json(selection, row) for row in selection.rows]}, as_json=True)
         return

@@ -3,7 +3,7 @@
 Must not read files nor make text for people; `view` does. A node departs when it has no partner, or when it and its
 partner differ in target, arguments or value. Names, moved nodes and lines of code are no departures.
 
->>> found = compare(record_a, record_b)
+>>> comparison = compare(record_a, record_b)
 >>> found.same, found.first.kind, found.first.changes[0].text()
 (False, 'changed', 'argument 1: 0.5 -> 0.25')
 """
@@ -83,7 +83,7 @@ class _Judge:
     """Finds the departures of one alignment, in the order of the nodes of both, and what explains them."""
 
     def __init__(self, alignment: Alignment, traced_a: bool, traced_b: bool) -> None:
-        self.found = alignment
+        self.alignment = alignment
         self.traced = (traced_a, traced_b)
         self.a, self.b = alignment.a, alignment.b
         self.valued = {(i, j) for i, j in enumerate(alignment.to_b) if j >= 0 and self.a.values[i] != self.b.values[j]}
@@ -103,13 +103,13 @@ class _Judge:
         """All departures with their origins."""
         departures_found: list[Departure] = []
         before = (-1, -1)
-        for i, j in [*self.found.chain(), (len(self.a), len(self.b))]:
+        for i, j in [*self.alignment.chain(), (len(self.a), len(self.b))]:
             departures_found.extend(self._stretch(range(before[0] + 1, i), range(before[1] + 1, j)))
             if i < len(self.a):
                 departures_found.extend(self._pair(i, j))
             before = (i, j)
         if self.traced[0] != self.traced[1]:
-            departures_found = _regrouped(self.found, departures_found, traced_first=self.traced[0])
+            departures_found = _regrouped(self.alignment, departures_found, traced_first=self.traced[0])
         return self._traced(departures_found)
 
     def _stretch(self, range_a: range, range_b: range) -> list[Departure]:
@@ -118,14 +118,14 @@ class _Judge:
         own_b: list[int] = []
         departures_here: list[Departure] = []
         for i in range_a:
-            if self.found.to_b[i] >= 0:
-                departures_here.extend(self._pair(i, self.found.to_b[i]))
+            if self.alignment.to_b[i] >= 0:
+                departures_here.extend(self._pair(i, self.alignment.to_b[i]))
             elif self._is_led(self.a, i, self.old, self.led_a):
                 departures_here.append(Departure("removed", [i], [], follows=-1))
             else:
                 own_a.append(i)
         for j in range_b:
-            if self.found.to_a[j] < 0:
+            if self.alignment.to_a[j] < 0:
                 if self._is_led(self.b, j, self.new, self.led_b):
                     departures_here.append(Departure("added", [], [j], follows=-1))
                 else:
@@ -140,7 +140,7 @@ class _Judge:
         value = facts.nodes[index].value
         if facts.nodes[index].op == "output" or (value is not None and not isinstance(value, SymValue)):
             return False
-        partners = self.found.to_b if facts is self.a else self.found.to_a
+        partners = self.alignment.to_b if facts is self.a else self.alignment.to_a
         explained = [
             producer in led or (partners[producer] >= 0 and self._pair_of(facts, producer) in self.valued)
             for producer in facts.inputs[index]
@@ -152,16 +152,16 @@ class _Judge:
         return False
 
     def _pair_of(self, facts: NodeColumns, index: int) -> tuple[int, int]:
-        return (index, self.found.to_b[index]) if facts is self.a else (self.found.to_a[index], index)
+        return (index, self.alignment.to_b[index]) if facts is self.a else (self.alignment.to_a[index], index)
 
     def _pair(self, i: int, j: int) -> list[Departure]:
         node_a, two = self.a.nodes[i], self.b.nodes[j]
         retargeted = node_a.op != two.op or self.a.targets[i] != self.b.targets[j]
-        rewired = not self.found.same_wires(i, j)
+        rewired = not self.alignment.same_wires(i, j)
         reworded = self.a.skeletons[i] != self.b.skeletons[j]
         if not (retargeted or rewired or reworded or (i, j) in self.valued):
             return []
-        argument_differences = differences(self.found, i, j) if rewired or reworded else []
+        argument_differences = differences(self.alignment, i, j) if rewired or reworded else []
         changes_here = self._target_changes(i, j) if retargeted else []
         if node_a.op == "output":
             return [Departure("changed", [i], [j], self._output_changes(i, j), -1)]
@@ -187,11 +187,11 @@ class _Judge:
         """What one graph returns and the other does not; their places mean little, since one more moves all behind
         it."""
         theirs = Counter(self.b.inputs[j])
-        mine = Counter(self.found.to_b[k] for k in self.a.inputs[i])
+        mine = Counter(self.alignment.to_b[k] for k in self.a.inputs[i])
         gone = [
             k
             for k in self.a.inputs[i]
-            if self.found.to_b[k] < 0 or mine[self.found.to_b[k]] > theirs[self.found.to_b[k]]
+            if self.alignment.to_b[k] < 0 or mine[self.alignment.to_b[k]] > theirs[self.alignment.to_b[k]]
         ]
         new = [k for k in self.b.inputs[j] if theirs[k] > mine[k]]
         if gone or new:
@@ -206,11 +206,11 @@ class _Judge:
 
     def _explained(self, i: int, j: int, argument_differences: list[ArgumentDifference]) -> bool:
         """Whether every difference of a pair comes from its inputs."""
-        led = any((k, self.found.to_b[k]) in self.valued for k in self.a.inputs[i] if self.found.to_b[k] >= 0)
+        led = any((k, self.alignment.to_b[k]) in self.valued for k in self.a.inputs[i] if self.alignment.to_b[k] >= 0)
         for difference in argument_differences:
             wired = difference.node_a >= 0 or difference.node_b >= 0
-            lonely = (difference.node_a >= 0 and self.found.to_b[difference.node_a] < 0) or (
-                difference.node_b >= 0 and self.found.to_a[difference.node_b] < 0
+            lonely = (difference.node_a >= 0 and self.alignment.to_b[difference.node_a] < 0) or (
+                difference.node_b >= 0 and self.alignment.to_a[difference.node_b] < 0
             )
             led = led or lonely
             swap = (difference.plain_a, difference.plain_b)
@@ -244,7 +244,7 @@ class _Judge:
         """Whether a pair that departs by itself has its value, all the same, from inputs whose values differ."""
         if departure.kind != "changed" or (departure.a[0], departure.b[0]) not in self.valued:
             return False
-        return any((k, self.found.to_b[k]) in self.valued for k in self.a.inputs[departure.a[0]])
+        return any((k, self.alignment.to_b[k]) in self.valued for k in self.a.inputs[departure.a[0]])
 
     def _by_size(self, departures_found: list[Departure], own: list[int]) -> int | None:
         """The changed input that brought the size that a node computes; else the first departure there is."""

@@ -88,9 +88,9 @@ class Sideways(msgspec.Struct):
 
 class _Builder:
     def __init__(self, summary: str, a: tuple[str, str, Table], b: tuple[str, str, Table]) -> None:
-        self.made = Sideways(summary, [])
+        self.sideways = Sideways(summary, [])
         self._intern = Intern({"": 0})
-        self.made.sides = [self._side(*a), self._side(*b)]
+        self.sideways.sides = [self._side(*a), self._side(*b)]
 
     def _side(self, graph: str, stage: str, table: Table) -> SideColumns:
         strings = table.strings
@@ -107,7 +107,7 @@ class _Builder:
         )
 
     def add(self, a: int, b: int, mark: str, text: str = "", departure: int = -1) -> None:
-        sideways = self.made
+        sideways = self.sideways
         sideways.a.append(a)
         sideways.b.append(b)
         sideways.marks.append(MARKS.index(mark))
@@ -115,14 +115,14 @@ class _Builder:
         sideways.departures.append(departure)
 
     def whole(self) -> Sideways:
-        self.made.strings = list(self._intern)
-        return self.made
+        self.sideways.strings = list(self._intern)
+        return self.sideways
 
 
 def aligned(comparison: GraphDiff, a: Table, b: Table, *, graphs: tuple[str, str], summary: str) -> Sideways:
     """The lines of two graphs that were compared."""
     builder = _Builder(summary, (graphs[0], comparison.a.record.stage, a), (graphs[1], comparison.b.record.stage, b))
-    builder.made.same = comparison.same
+    builder.sideways.same = comparison.same
     of_a = {i: place for place, departure in enumerate(comparison.departures) for i in departure.a}
     of_b = {j: place for place, departure in enumerate(comparison.departures) for j in departure.b}
     chained = set(comparison.alignment.chain())
@@ -193,8 +193,8 @@ def joined(a: Table, b: Table, *, graphs: tuple[str, str], stages: tuple[str, st
     for j in range(len(b.name)):
         if j not in taken:
             builder.add(-1, j, "")
-    pairs = sum(mark == MARKS.index("seq_nr") for mark in builder.made.marks)
-    kept = sum(mark == MARKS.index("saved") for mark in builder.made.marks)
+    pairs = sum(mark == MARKS.index("seq_nr") for mark in builder.sideways.marks)
+    kept = sum(mark == MARKS.index("saved") for mark in builder.sideways.marks)
     joined, saved = counted(pairs, "node", form=","), counted(kept, "value", form=",")
-    builder.made.summary = f"{joined} of B joined by seq_nr, {saved} of A saved for B"
+    builder.sideways.summary = f"{joined} of B joined by seq_nr, {saved} of A saved for B"
     return builder.whole()

@@ -64,7 +64,7 @@ def secrets_of(run: Run | None) -> Secrets:
 def texts_of(saved: SavedGraph, secrets: Secrets) -> Texts:
     """Redacts the texts of one graph, with its source: for a report of it."""
     record = saved.record
-    machine, places = _told([*record.strings, *_leaves([record.compile_kwargs, record.config])])
+    machine, places = _machine_and_places([*record.strings, *_leaves([record.compile_kwargs, record.config])])
     if saved.run is not None:
         machine.hosts.update(process.record.host for process in saved.run.processes if process.record.host)
     return Texts(places, machine, source=True, secrets=secrets)
@@ -72,7 +72,7 @@ def texts_of(saved: SavedGraph, secrets: Secrets) -> Texts:
 
 def gather(run: Run) -> tuple[Machine, Places]:
     """The machine that the run tells of, and the places of its source files."""
-    machine, places = _told(_texts(run))
+    machine, places = _machine_and_places(_texts(run))
     machine.hosts.update(process.record.host for process in run.processes if process.record.host)
     for path in (run.path.absolute(), run.path.resolve()):
         machine.folders |= {str(path), str(path.parent)}
@@ -81,7 +81,7 @@ def gather(run: Run) -> tuple[Machine, Places]:
     return machine, places
 
 
-def _told(texts: Iterable[str]) -> tuple[Machine, Places]:
+def _machine_and_places(texts: Iterable[str]) -> tuple[Machine, Places]:
     machine = Machine({str(Path.home())}, set(filter(None, [user_name()])), set(filter(None, [host_name()])))
     files: dict[str, None] = {}
     for text in texts:

@@ -415,7 +415,7 @@ def _guards(compiled: CompileLine) -> Markup:
 
 
 def _guard(guard: Guard) -> str:
-    place = f", needed at {_line(guard.place)}{guard.place.told}" if guard.place else ""
+    place = f", needed at {_line(guard.place)}{guard.place.code_text}" if guard.place else ""
     return f"{wording.failed(guard)}{f', of {guard.of}' if guard.of else ''}{place}"
 
 

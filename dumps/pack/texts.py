@@ -67,8 +67,8 @@ class Machine(msgspec.Struct):
 
     def telling(self, names: Iterable[str]) -> list[str]:
         """Those of the user or host names that are no ordinary words of a program and can therefore be looked for."""
-        telling_names = [name for name in names if len(name) >= 3 and name.lower() not in _ORDINARY]
-        return sorted(telling_names, key=lambda name: (-len(name), name))
+        distinct_names = [name for name in names if len(name) >= 3 and name.lower() not in _ORDINARY]
+        return sorted(distinct_names, key=lambda name: (-len(name), name))
 
     def literals(self) -> list[str]:
         """Paths that must not appear, longest first, without the slash at the beginning where enough is left."""

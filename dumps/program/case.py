@@ -234,7 +234,7 @@ class Registered:
 
     block: str
     imports: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     stands_in: bool = False
 
 

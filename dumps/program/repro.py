@@ -84,7 +84,7 @@ def _script(case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None, sta
         settings = ["if FAULT:", *indented(settings)]
     elif case.off == "work-around":
         settings += ["if not FAULT:  # the work-around", *indented(case.workaround.splitlines())]
-    notes, remarks = state.left_out, state.told
+    notes, remarks = state.left_out, state.remarks
     body = _blocks(
         *[definition.program.strip() for definition in sources(case)],
         case.ops.block if case.ops else "",
@@ -126,12 +126,12 @@ def _head(
     stage = case.recorded_at or record.stage
     lines = [
         f"{case.happens}: repro for stage {stage}, rung {case.rung}{where}.",
-        *_sizes_told(case, sizing),
+        *_sizes_text(case, sizing),
         f"Shows: {_one_line(failure.error, 80) + ': ' if failure.error else ''}{shown}",
         *([flaky_sentence(case.rate)] if case.rate is not None and case.rate.flaky else []),
         f"Seen on torch {_one_line(torch, 40)}. {_one_line(case.made, 200)}".rstrip(),
     ]
-    lines[-1] += f" --without-fault: {_off_told(case)}." if case.off != "work-around" else ""
+    lines[-1] += f" --without-fault: {_off_text(case)}." if case.off != "work-around" else ""
     if case.rung == RUNG:
         lines.append(
             "Found with Inductor's Triton kernels on Triton's interpreter, with no GPU; it needs one of NVIDIA's."
@@ -144,9 +144,9 @@ def _head(
         lines.append("It is the same in eager mode: an operator fails by itself.")
     if case.imports:
         lines.append(f"Needs {_one_line(', '.join(case.imports), 160)} where Python finds it (PYTHONPATH).")
-    lines += [_one_line(sentence, 200) for sentence in (*(case.ops.told if case.ops else ()), *remarks)]
+    lines += [_one_line(sentence, 200) for sentence in (*(case.ops.remarks if case.ops else ()), *remarks)]
     lines += [f"Left out: {_one_line(note, 160)}" for note in notes]
-    lines += [f"--without-fault: {_off_told(case)}."] if case.off == "work-around" else []
+    lines += [f"--without-fault: {_off_text(case)}."] if case.off == "work-around" else []
     lines += [
         "Exit code: 1 while the bug is there, 0 when it is gone, 2 when this program cannot tell (--git-bisect: 125)."
     ]
@@ -154,7 +154,7 @@ def _head(
     return ['"""' + "\n".join(wrapped) + '"""', ""]
 
 
-def _off_told(case: ReproFacts) -> str:
+def _off_text(case: ReproFacts) -> str:
     """What the program does with --without-fault."""
     if case.off == "eager" and case.failure.stage == "eager":
         return "it cannot tell, for eager mode fails by itself"
@@ -165,7 +165,7 @@ def _off_told(case: ReproFacts) -> str:
     return "without what `if FAULT` guards"
 
 
-def _sizes_told(case: ReproFacts, sizing: Sizing | None) -> list[str]:
+def _sizes_text(case: ReproFacts, sizing: Sizing | None) -> list[str]:
     """Which sizes are dynamic, where the graph was recorded with such."""
     if not case.record.symbols:
         return []

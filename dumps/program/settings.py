@@ -49,7 +49,7 @@ class State(NamedTuple):
     settings: list[str]
     around: list[str]
     left_out: list[str]
-    told: list[str]
+    remarks: list[str]
 
 
 def state_of(case: ReproFacts, config: Mapping[str, Mapping[str, Arg]]) -> State:

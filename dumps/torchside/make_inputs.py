@@ -110,7 +110,7 @@ class _Maker:
         self.seed = seed
         self.where = where
         self.parameters = parameters
-        self.made: dict[int, torch.UntypedStorage] = {}
+        self.storages: dict[int, torch.UntypedStorage] = {}
 
     def input(self, node: NodeRecord, item: InputRecord | None) -> Any:
         where = f"{self.where}: input {node.name}"
@@ -122,7 +122,7 @@ class _Maker:
             if item.stored is not None and item.stored.storage:
                 tensor = self.reader.load(item.stored, node.name)
                 if item.stored.value.storage is not None:
-                    self.made.setdefault(item.stored.value.storage, tensor.untyped_storage())
+                    self.storages.setdefault(item.stored.value.storage, tensor.untyped_storage())
                 return _as_buffer(tensor, item.stored.value)
             if item.scalar is not None:
                 return item.scalar
@@ -184,7 +184,7 @@ class _Maker:
         wanted = concrete(value, self.numbers, where)
         group = value.storage
         limit = self.limits.get(name)
-        storage = self.made.get(group) if group is not None else None
+        storage = self.storages.get(group) if group is not None else None
         if storage is not None and spanned(wanted, where) * dtype_of(wanted.dtype, where).itemsize > storage.nbytes():
             storage = None
         tensor_made = tensor(
@@ -197,7 +197,7 @@ class _Maker:
             where=where,
         )
         if group is not None and tensor_made.layout is torch.strided:
-            self.made.setdefault(group, tensor_made.untyped_storage())
+            self.storages.setdefault(group, tensor_made.untyped_storage())
         return (
             torch.nn.Parameter(tensor_made.detach(), requires_grad=value.requires_grad)
             if parameter

@@ -35,13 +35,13 @@ _WORST = ("failed", *IN_FLIGHT, "captured", "skipped", "ran", "compiled")
 class Compiled(msgspec.Struct):
     """One compile: its `id` as commands take it ("0_0", "1:0_0"), its graphs, the function's name and line, empty where
     they are not known. `seconds`: from Dynamo's graph to the compiled one, and those of a backward that was compiled
-    later. `told`: what Dynamo did to get there, the last of its attempts."""
+    later. `by_dynamo`: what Dynamo did to get there, the last of its attempts."""
 
     id: str
     rows: list[ListedGraph]
     name: str = ""
     place: str = ""
-    told: tuple[Function, Compile] | None = None
+    by_dynamo: tuple[Function, Compile] | None = None
 
     @property
     def worst(self) -> ListedGraph:
@@ -130,5 +130,5 @@ def of_rows(run: Run | Following) -> list[Compiled]:
                 for known in (by_name.get(graph.id.partition("/")[0]) for graph in item.graphs):
                     if known is not None:
                         known.name, known.place = function.name, f"{PurePath(function.file).name}:{function.line}"
-                        known.told = function, item
+                        known.by_dynamo = function, item
     return list(by_name.values())

@@ -52,7 +52,7 @@ def causes(process: ProcessWhy) -> list[Cause]:
 def _of_compile(function: Function, item: Compile) -> Iterator[tuple[tuple[str, ...], Cause]]:
     for broken in item.breaks:
         place = wording.innermost(broken.stack) or ProgramLine(function.file, function.line, function.name)
-        text = f"graph break: {broken.title}" + place.told
+        text = f"graph break: {broken.title}" + place.code_text
         yield ("break", place.file, str(place.line), broken.title), Cause("graph break", text, place)
     if item.kind == "recompile" and item.guards:
         guard = item.guards[0]

@@ -131,7 +131,7 @@ class ProcessText:
         self.lines: list[str] = []
         self.here = Path.cwd()
         self.process = process
-        self.told: dict[tuple[str, int, str], str] = {}
+        self.explained: dict[tuple[str, int, str], str] = {}
         self.glossed: set[str] = set()
         self.abroad = False
 
@@ -264,7 +264,7 @@ class ProcessText:
         if item.guards:
             guard = item.guards[0]
             if guard.place is not None:
-                self.add(9, f"needed at {self.place(guard.place, function)}{guard.place.told}", limit=2)
+                self.add(9, f"needed at {self.place(guard.place, function)}{guard.place.code_text}", limit=2)
             self._gloss(wording.gloss(guard))
         for restart in item.restarts:
             if restart.error != "SpeculationRestartAnalysis":
@@ -318,14 +318,14 @@ class ProcessText:
     def _explained(self, item: Compile, broken: Break) -> None:
         inner = wording.innermost(broken.stack)
         key = (inner.file if inner else "", inner.line if inner else 0, broken.title)
-        if key in self.told:
-            self.add(11, f"{broken.title} (see {self.told[key]})", limit=1)
+        if key in self.explained:
+            self.add(11, f"{broken.title} (see {self.explained[key]})", limit=1)
             return
-        self.told[key] = item.id
+        self.explained[key] = item.id
         same = next(
             (
                 explained_at
-                for (_, _, title), explained_at in self.told.items()
+                for (_, _, title), explained_at in self.explained.items()
                 if title == broken.title and explained_at != item.id
             ),
             None,
@@ -350,7 +350,7 @@ class ProcessText:
             steps.append(f"in {frames[-1].function} ({self.place(frames[-1], function)})")
         inside = broken.stack[-1]
         through = f" [through {shown_file(inside.file, self.here)}:{inside.line}]" if inside is not frames[-1] else ""
-        return f"{', '.join(steps)}{through}{frames[-1].told}"
+        return f"{', '.join(steps)}{through}{frames[-1].code_text}"
 
     def _shapes(self, item: Compile) -> None:
         new = {new_symbol.name for new_symbol in item.became_dynamic}

@@ -56,7 +56,7 @@ class Baseline:
         self.named = str(config.option.graphdbg_baseline)
         self.path = Path(config.invocation_params.dir, self.named)
         self.known = self._read()
-        self.found: dict[str, Numbers] = {}
+        self.counts: dict[str, Numbers] = {}
         self.lines: list[str] = []
         self.counts = Counts(Path())
         self.recorded = active() is not None or "GRAPHDBG" in os.environ
@@ -114,7 +114,7 @@ class Baseline:
             return ""
         lines = [f"{test} compiled to more than {self.named} says: {_changed(old, new)}"]
         if old["graphs"] and not new["graphs"]:
-            lines = [f"{test} compiled nothing; {self.named} says: {_told(old)}"]
+            lines = [f"{test} compiled nothing; {self.named} says: {_counts_text(old)}"]
         for name in ("breaks", "recompiles", "kernels"):
             entries: list[str] = getattr(self.counts, name) if new[name] > old[name] else []
             lines += [f"  {_WORDS[name].removesuffix('s')}: {entry}" for entry in entries[:_MOST]]
@@ -127,7 +127,7 @@ class Baseline:
         """Takes the numbers of a test, in the controller those of all workers."""
         numbers = getattr(report, "graphdbg_counts", None)
         if isinstance(numbers, dict):
-            self.found[report.nodeid] = numbers if report.passed else self.known[report.nodeid]
+            self.counts[report.nodeid] = numbers if report.passed else self.known[report.nodeid]
         elif numbers is not None:
             self.lines.append(f"{report.nodeid}: not counted: {numbers}")
 
@@ -135,8 +135,8 @@ class Baseline:
         """Writes the file where it is asked to."""
         if not self.update or self.recorded or hasattr(self.config, "workerinput"):
             return
-        kept = {test: old for test, old in self.known.items() if test not in self.found}
-        compiling = {test: numbers for test, numbers in self.found.items() if any(numbers.values())}
+        kept = {test: old for test, old in self.known.items() if test not in self.counts}
+        compiling = {test: numbers for test, numbers in self.counts.items() if any(numbers.values())}
         rows = [f"{json.dumps(test)}: {json.dumps(numbers)}" for test, numbers in sorted((kept | compiling).items())]
         try:
             write_file(self.path, "".join(["{\n", ",\n".join(rows), "\n}\n"]).encode())
@@ -148,7 +148,7 @@ class Baseline:
             compiling.keys() - self.known.keys(),
             [test for test in compiling if compiling[test] != self.known.get(test)],
         )
-        gone = len((self.known.keys() & self.found.keys()) - compiling.keys())
+        gone = len((self.known.keys() & self.counts.keys()) - compiling.keys())
         summary = f"{len(new)} new, {len(changed) - len(new)} changed, {gone} that compile nothing left out"
         self.lines.append(f"{self.named} is written: {counted(len(rows), 'test')}; {summary}")
 
@@ -161,24 +161,28 @@ class Baseline:
                 f"nothing was counted and {self.named} is as it was: this run is recorded, which sees each graph once"
             ]
         elif not self.update:
-            self._tell(
+            self._list(
                 "better than {} says",
                 {
                     test: _changed(self.known[test], new)
-                    for test, new in self.found.items()
+                    for test, new in self.counts.items()
                     if test in self.known and new != self.known[test]
                 },
             )
-            self._tell(
+            self._list(
                 "not in {}",
-                {test: _told(new) for test, new in self.found.items() if test not in self.known and any(new.values())},
+                {
+                    test: _counts_text(new)
+                    for test, new in self.counts.items()
+                    if test not in self.known and any(new.values())
+                },
             )
         if self.lines:
             terminalreporter.section("graphdbg baseline")
             for line in self.lines:
                 terminalreporter.write_line(line)
 
-    def _tell(self, what: str, tests: dict[str, str]) -> None:
+    def _list(self, what: str, tests: dict[str, str]) -> None:
         if tests:
             self.lines.append(
                 f"{counted(len(tests), 'test')} {what.format(self.named)}; to write it down: {self._command()}"
@@ -195,7 +199,7 @@ def _changed(old: Numbers, new: Numbers) -> str:
     return ", ".join(f"{words} {old[name]} -> {new[name]}" for name, words in _WORDS.items() if old[name] != new[name])
 
 
-def _told(numbers: Numbers) -> str:
+def _counts_text(numbers: Numbers) -> str:
     return ", ".join(f"{words} {numbers[name]}" for name, words in _WORDS.items())
 
 

@@ -145,7 +145,7 @@ def _write_program(report: issue.Report, chosen: ChosenProgram, asked: ReportRun
     if case.imports:
         report.notes.append(f"repro.py imports {', '.join(case.imports)}, which has to be attached to the issue")
     report.notes += [script.sizing.sentence().rstrip(".")] if script.sizing is not None and script.sizing.marks else []
-    report.notes += list(case.ops.told) if case.ops is not None and case.ops.stands_in else []
+    report.notes += list(case.ops.remarks) if case.ops is not None and case.ops.stands_in else []
     report.notes += [f"left out of repro.py: {note}" for note in script.notes]
     report.flaky = case.rate is not None and case.rate.flaky
     report.unsure = all(trial.code == UNSURE for trial in chosen.runs.trials)

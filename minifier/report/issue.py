@@ -90,7 +90,7 @@ class Report:
         return f"{self.shown} of {counted(self.times, 'fresh process')}"
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """What the repro does, with and without the fault, in one line."""
         without = f", with --without-fault it {self.without}" if self.without and self.says == "shows" else ""
         enters = _enters(self.entry) + (f"; inputs: {self.inputs}" if self.inputs else "")

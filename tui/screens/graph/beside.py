@@ -40,7 +40,7 @@ class _Round:
 
     run: Path
     places: list[tuple[str, str]]
-    told: list[str]
+    how_related: list[str]
     at: int
 
 
@@ -192,7 +192,7 @@ class GraphTabs:
         going.at = (going.at + 1) % len(going.places)
         graph, node = going.places[going.at]
         number = f"partner {going.at}/{len(going.places) - 1} of {going.places[0][1]}: " if going.at else ""
-        self.room.notify(f"{number}{node} in {graph}, {going.told[going.at]}", markup=False, timeout=4)
+        self.room.notify(f"{number}{node} in {graph}, {going.how_related[going.at]}", markup=False, timeout=4)
         self.visit(graph, node)
 
     # -- out of the workbench

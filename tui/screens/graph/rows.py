@@ -120,14 +120,14 @@ class GraphRows:
         lanes = self.lanes if plain else None
         columns = self.chosen or all_columns.usual(selection.view)
         self.room.table.show(selection, columns, lanes, selection.nearest(max(node, 0)))
-        self.tell_rows()
+        self.show_counts()
 
-    def tell_rows(self) -> None:
+    def show_counts(self) -> None:
         """Writes how many rows there are, and what shapes them."""
         selection = self.selection
         if selection is None:
             return
-        parts = [selection.told]
+        parts = [selection.count_text]
         if self.filter_text:
             parts.append(f"filter {self.filter_text}")
         sort = selection.question.sort
@@ -156,7 +156,7 @@ class GraphRows:
 
         def done() -> None:
             self.filter_text = text
-            self.tell_rows()
+            self.show_counts()
 
         self.ask(node, terms=tuple(terms), then=done, on_error=on_error)
 

@@ -137,7 +137,7 @@ class Overview:
 
     def told_of(self, out: str) -> list[str]:
         """What is known of a minification that is listed, in sentences."""
-        return self._outs.told(out) if self._outs is not None else []
+        return self._outs.standing_lines(out) if self._outs is not None else []
 
     def _find_runs(self) -> bool:
         if self.run is not None:

@@ -71,7 +71,7 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> li
     texts += _verdict(judged) if judged else []
     todo = [_do(*text) for text in [*_minified(line, overview), *_next(line, row, judged)]]
     texts, todo = texts + todo[:1] * line.bad, todo[line.bad :]  # what to do stands where a small screen shows it
-    why = of_compile(*compiled.told, max(20, width - 7)).splitlines() if compiled.told is not None else []
+    why = of_compile(*compiled.by_dynamo, max(20, width - 7)).splitlines() if compiled.by_dynamo is not None else []
     if line.bad:  # the error is told above
         why = list(itertools.takewhile(lambda text: not text.lstrip().startswith(("FAILED, ", "ERROR to ")), why))
     heads = ["  why  ", *["       "] * len(why)]
@@ -101,7 +101,7 @@ def _verdict(judged: Judged) -> list[Text]:
 
 def _frame(line: ListingLine, stack: list[Frame], judged: Judged | None) -> Frame | None:
     """The user's line that the failure, the verdict or else the compile is about."""
-    program_lines = line.compiled.told if line.compiled else None
+    program_lines = line.compiled.by_dynamo if line.compiled else None
     mine = [frame for frame in stack if frame.user]
     if mine:
         return mine[-1]

@@ -58,7 +58,7 @@ class NodeTabs(Vertical):
         self.kinds: Sequence[str] = tuple(NAMES)
         self.numbers = {SOURCE: 0, CODE: 0, NEAR: HOPS}
         """Which frame, which kernel, how many hops."""
-        self.found: Callable[[int, bool], list[str]] = lambda node, source: []
+        self.notes_of: Callable[[int, bool], list[str]] = lambda node, source: []
         """What jobs found of a node; with its other argument, of the source line."""
         self.shown: tuple[str, int | None, int] = ("", None, 0)
         """Tab, node and number of the sheet that is seen."""
@@ -155,7 +155,7 @@ class NodeTabs(Vertical):
             return  # asked for something else meanwhile
         stay = wanted[0] == self.shown[0] == CODE and sheet.top == self.sheet.top and sheet.lines is self.sheet.lines
         self.shown = wanted
-        if wanted[1] is not None and (texts := self.found(wanted[1], wanted[0] == SOURCE)):
+        if wanted[1] is not None and (texts := self.notes_of(wanted[1], wanted[0] == SOURCE)):
             sheet = replace(sheet, notes=[*(f"{mark('bad')} {text}" for text in texts), *sheet.notes])
         self._tell(sheet.title, sheet.choice)
         self.page.show(sheet, stay=stay)
