@@ -56,7 +56,7 @@ class Baseline:
         self.named = str(config.option.graphdbg_baseline)
         self.path = Path(config.invocation_params.dir, self.named)
         self.known = self._read()
-        self.counts: dict[str, Numbers] = {}
+        self.by_test: dict[str, Numbers] = {}
         self.lines: list[str] = []
         self.counts = Counts(Path())
         self.recorded = active() is not None or "GRAPHDBG" in os.environ
@@ -127,7 +127,7 @@ class Baseline:
         """Takes the numbers of a test, in the controller those of all workers."""
         numbers = getattr(report, "graphdbg_counts", None)
         if isinstance(numbers, dict):
-            self.counts[report.nodeid] = numbers if report.passed else self.known[report.nodeid]
+            self.by_test[report.nodeid] = numbers if report.passed else self.known[report.nodeid]
         elif numbers is not None:
             self.lines.append(f"{report.nodeid}: not counted: {numbers}")
 
@@ -135,8 +135,8 @@ class Baseline:
         """Writes the file where it is asked to."""
         if not self.update or self.recorded or hasattr(self.config, "workerinput"):
             return
-        kept = {test: old for test, old in self.known.items() if test not in self.counts}
-        compiling = {test: numbers for test, numbers in self.counts.items() if any(numbers.values())}
+        kept = {test: old for test, old in self.known.items() if test not in self.by_test}
+        compiling = {test: numbers for test, numbers in self.by_test.items() if any(numbers.values())}
         rows = [f"{json.dumps(test)}: {json.dumps(numbers)}" for test, numbers in sorted((kept | compiling).items())]
         try:
             write_file(self.path, "".join(["{\n", ",\n".join(rows), "\n}\n"]).encode())
@@ -148,7 +148,7 @@ class Baseline:
             compiling.keys() - self.known.keys(),
             [test for test in compiling if compiling[test] != self.known.get(test)],
         )
-        gone = len((self.known.keys() & self.counts.keys()) - compiling.keys())
+        gone = len((self.known.keys() & self.by_test.keys()) - compiling.keys())
         summary = f"{len(new)} new, {len(changed) - len(new)} changed, {gone} that compile nothing left out"
         self.lines.append(f"{self.named} is written: {counted(len(rows), 'test')}; {summary}")
 
@@ -165,7 +165,7 @@ class Baseline:
                 "better than {} says",
                 {
                     test: _changed(self.known[test], new)
-                    for test, new in self.counts.items()
+                    for test, new in self.by_test.items()
                     if test in self.known and new != self.known[test]
                 },
             )
@@ -173,7 +173,7 @@ class Baseline:
                 "not in {}",
                 {
                     test: _counts_text(new)
-                    for test, new in self.counts.items()
+                    for test, new in self.by_test.items()
                     if test not in self.known and any(new.values())
                 },
             )

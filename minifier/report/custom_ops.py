@@ -1,7 +1,7 @@
 """Custom operators of a graph, registered in the repro itself: by their own source where this process has it, else
 stood in for.
 
-Imports no torch. A stand-in is never passed off as the operator: `Registered.remarks` says so in the head of the program.
+Imports no torch. A stand-in is never passed off as the operator: `Registered.remarks` says so in the program's head.
 
 >>> custom_targets(record)                                                             # doctest: +SKIP
 {'mine::scale': [OpCall(...)]}
