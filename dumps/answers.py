@@ -31,7 +31,8 @@ _LAST, _START = "done", 500
 """The event of the line that is an answer, and what the line before it may take."""
 _FULL, _TYPED = "graphdbg.full", "graphdbg.typed"
 _MAKES = {"minify": "", "demo": "", "import": "", "report": "", "draw": "output", "pack": "output", "show": "save"}
-"""Command -> the option with which it cannot be said again, since it makes what must not be there; "": always."""
+"""Command -> the option with which it cannot be repeated, because it creates what may not exist yet; "": it
+never can be."""
 
 
 def keep_full(context: click.Context, parameter: click.Parameter, given: bool) -> None:
@@ -51,7 +52,7 @@ def is_whole() -> bool:
 
 
 def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> Any:
-    """The answer as it is printed. `next` is taken where it has none of its own."""
+    """The answer as it is printed, with `next` for the commands to paste where it has none of its own."""
 
     def size(value: Any) -> int:
         return len(text_of(value).encode("utf-8", "backslashreplace"))
@@ -78,7 +79,7 @@ def finished(data: Any, next: Sequence[str], text_of: Callable[[Any], str]) -> A
 
 
 def _again(context: click.Context) -> list[str]:
-    """The command with --full, where it can be said again."""
+    """The command with --full, where it can be repeated."""
     words: tuple[str, ...] = context.meta.get(_TYPED, ())
     option = _MAKES.get(words[0]) if words else ""
     if not words or option == "" or (option and context.params.get(option)):
@@ -114,7 +115,7 @@ def _largest(answer: dict[str, Any], size: Callable[[Any], int]) -> tuple[Any, A
 
 
 def _shorter(value: str | list[Any] | dict[str, Any], over: int, size: Callable[[Any], int]) -> tuple[int, Any]:
-    """How much of it is left out, and what is left: so that `over` bytes go, at most three quarters at once."""
+    """How much of a part is left out, and what is left, so that `over` bytes go; at most three quarters at once."""
     count, whole = len(value), size(value)
     keep = count * max(whole - over, whole // 4) // whole
     if isinstance(value, str):

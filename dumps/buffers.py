@@ -1,8 +1,8 @@
 """What generated code holds at once: the peak of the buffers that Inductor's wrapper allocates, and the largest of them
 there.
 
-Read from the text of the wrapper, line by line; nothing is run. It is the least: a buffer whose size is a symbol, or
-which an operator of torch's allocates, counts as nothing.
+Read from the text of the wrapper, line by line; nothing is run. It is a lower bound: a buffer whose size is a symbol,
+or which an operator of torch's allocates, counts as nothing.
 
 >>> peak(wrapper).largest
 Buffer(name='buf10', bytes=67108864, by='cpp_fused_add_0')
@@ -41,7 +41,7 @@ class Peak(msgspec.Struct, frozen=True):
 
     @property
     def largest(self) -> Buffer | None:
-        """The buffer that takes most of it."""
+        """The buffer with the most bytes at the peak."""
         return self.live[0] if self.live else None
 
 

@@ -1,7 +1,8 @@
 """How the processes of a run ended, and one line for each that did not end well.
 
 What is known comes from three places: the journal (an `end`, or the exception that ended the process), exit.json (what
-`graphdbg dump` saw from outside), and whether the process still lives. Reads nothing itself; must not guess a signal.
+`graphdbg dump` saw from outside), and whether the process still lives. Reads nothing itself, and never guesses a
+signal.
 
 >>> lines(processes(Path("myrun")))
 ["rank 1 (pid 123) died: no end in its journal, last event 0_0/backward compiling, 12.0 s before that of rank 0"]
@@ -59,7 +60,8 @@ class Ending(msgspec.Struct):
 
 
 def endings(processes: Sequence[Process]) -> list[Ending]:
-    """One Ending per process, in the given order. Each is compared with the processes of its own restart of the job."""
+    """One Ending per process, in the given order; each is compared with the processes of the same restart of the
+    job."""
     leaders: dict[int, Process] = {}
     for process in processes:
         leader = leaders.get(process.record.restart)

@@ -99,8 +99,8 @@ class _Cutting:
         return CutProgram(program, expressions, list(self.missing), statements, imports)
 
     def _registrations(self, spaces: Collection[str]) -> list[_Unit]:
-        """The statements that register operators of the namespaces, those that speak of the operator by a variable
-        too."""
+        """The statements that register operators of the namespaces, including those that name the operator by a
+        variable."""
         variables: set[str] = set()
         registrations: list[_Unit] = []
         for _ in range(4):
@@ -129,7 +129,7 @@ class _Cutting:
                     yield from ((unit, value) for key, value in pairs if str(getattr(key, "value", "")).endswith(name))
 
     def _reaches(self, expression: ast.expr, scopes: tuple[tuple[ast.stmt, ...], ...], wanted: str) -> bool:
-        """Whether an expression speaks of the function or class, itself or by a variable."""
+        """Whether an expression names the function or class, itself or by a variable."""
         names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
         names |= {node.attr for node in ast.walk(expression) if isinstance(node, ast.Attribute)}
         behind = {
@@ -153,7 +153,7 @@ class _Cutting:
         self._follow(unit.node, unit.scopes, why)
 
     def _follow(self, node: ast.AST, scopes: tuple[tuple[ast.stmt, ...], ...], why: str) -> None:
-        """Takes what binds the names that are read."""
+        """Adds what binds the names that are read."""
         for name in sorted(_free(node)):
             if (name, len(scopes)) in self.known:
                 continue
@@ -204,7 +204,7 @@ class _Cutting:
         return False
 
     def _text(self, node: ast.stmt) -> str:
-        """A statement as it was written, or anew where it shares its lines with others."""
+        """A statement as it was written, or printed again where it shares its lines with others."""
         first, last = _first(node), node.end_lineno or node.lineno
         text = textwrap.dedent("\n".join(self.lines[first - 1 : last]))
         try:
@@ -314,7 +314,7 @@ def _bound(statement: ast.AST) -> set[str]:
 
 
 def _free(node: ast.AST) -> set[str]:
-    """Names that a statement reads and does not bind itself."""
+    """Names that a statement reads and does not bind."""
     read: set[str] = set()
     bound: set[str] = set()
     for part in ast.walk(node):

@@ -36,7 +36,7 @@ from .walk import leaves, tag_of
 Numbers = Mapping[str, int | float | bool]
 
 UNKNOWN_SIZE = 4
-"""What a symbol without hint gets where its range allows it: neither 0 nor 1, which would be special."""
+"""The number of a symbol without hint, where its range allows it: neither 0 nor 1, which are special."""
 
 _SAME_INTEGERS = """
     view reshape _unsafe_view expand permute transpose t squeeze unsqueeze clone alias detach contiguous slice select

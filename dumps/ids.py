@@ -84,7 +84,7 @@ def process_name(pid: int, rank: int | None = None, restart: int = 0) -> str:
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a graph lives: its process folder, that process's rank, its local id."""
+    """Where a graph lies: its process folder, the rank of that process, its local id."""
 
     process: str
     rank: int | None

@@ -1,6 +1,6 @@
 """What `ls` shows of a run, from journals, folder names and process.json alone: no graph.json is opened.
 
-Must stay fast for thousands of graphs, and must read what a killed process left behind.
+It is fast for thousands of graphs, and reads what a killed process left behind.
 
 >>> [row.status for row in rows(processes(Path("myrun")))]
 ['ran', 'compiling']
@@ -28,8 +28,7 @@ from .sidecar import TABLE, read_table
 from .wording import counted
 
 _SETTLED_NS = 2_000_000_000
-"""A folder that changed so recently may change again without another time of change: clocks of file systems are
-coarse."""
+"""How long a changed folder may change again without another time of change: clocks of file systems are coarse."""
 
 
 class Process(msgspec.Struct):
@@ -108,7 +107,7 @@ def runs(folder: Path) -> list[Path]:
 
 
 def processes(run: Path) -> list[Process]:
-    """The processes of a run by rank, then start time. Damaged journals and process files are told in `damage`, not
+    """The processes of a run by rank, then start time. Damaged journals and process files are reported in `damage`, not
     raised."""
     return in_order(process_at(run / entry, journal.read(run / entry / JOURNAL_FILE)) for entry in process_folders(run))
 
@@ -160,8 +159,8 @@ def _folders(path: Path) -> list[str]:
 
 
 def process_at(path: Path, contents: journal.JournalContents, folders: Folders | None = None) -> Process:
-    """The process of a folder whose journal was read already; what of it is damaged is told in `damage`, not raised.
-    `folders`: what an earlier look found of its graphs."""
+    """The process of a folder whose journal was read already; what of it is damaged is reported in `damage`, not
+    raised. `folders`: what an earlier look found of its graphs."""
     damage = list(contents.damage)
     try:
         record = read_record(path / PROCESS_FILE, ProcessRecord)
@@ -207,8 +206,7 @@ def left_out(processes: Iterable[Process]) -> Counter[str]:
 
 
 def left_out_text(counts: Counter[str]) -> str:
-    """The same for people: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when nothing
-    was."""
+    """The same as text: "left out: 480 graphs by --max-disk 8000000, 12 by --only forward"; empty when nothing was."""
     parts = [f"{counted(count, 'graph')} by {reason}" for reason, count in counts.most_common()]
     return f"left out: {', '.join(parts)}" if parts else ""
 
@@ -224,7 +222,7 @@ def exit_record(path: Path, damage: list[str]) -> ExitRecord | None:
 
 
 def rows(processes: Iterable[Process]) -> list[ListedGraph]:
-    """The graphs of those processes in the order of capture."""
+    """The graphs of the given processes in the order of capture."""
     pairs = [(process, local) for process in processes for local in process.states]
     names = ids.shown([ids.Address(process.name, process.rank, local) for process, local in pairs])
     return [_row(process, local, name) for (process, local), name in zip(pairs, names, strict=True)]

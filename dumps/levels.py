@@ -37,8 +37,7 @@ def module_path(text: str) -> str:
 
 
 def input_source(text: str, role: str) -> str:
-    """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of what is handed
-    in."""
+    """Where an input comes from: "blocks.0.up.weight" of a part of the model, "tokens" or "args[0]" of an argument."""
     if role in ("parameter", "buffer") and (path := module_path(text)):
         return path
     return re.sub(r"^[LG]\['([^']*)'\]", r"\1", re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", text))
@@ -63,7 +62,7 @@ def frames_of(stack: str) -> Path:
 
 
 def common(paths: list[Path]) -> Path:
-    """The levels that all of them begin with."""
+    """The levels that all paths begin with."""
     if not paths:
         return ()
     first, last = min(paths), max(paths)

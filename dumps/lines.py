@@ -1,7 +1,7 @@
 """Files of lines that grow: each line appended with one write, and read on by others, whole lines only, while that goes
 on.
 
-Must not wait, and must not know what the lines say, but that most are JSON objects.
+It does not wait, and knows of the lines only that most are JSON objects.
 
 >>> append(Path("events.jsonl"), b'{"event":"row"}')
 >>> tail = Tail(Path("events.jsonl"))
@@ -20,12 +20,12 @@ from typing import Any, cast
 from .opening import opened
 
 BITE_BYTES = 256 * 1024
-"""So much is read at once where a flood of lines must not stop a screen."""
+"""How much is read at once where a flood of lines should not stop a screen."""
 
 
 class LineWriter:
-    """Appends lines. What a dead process or a full disk left of a line is ended first: no other is lost. Raises
-    OSError."""
+    """Appends lines. An unfinished line of a dead process or a full disk is ended first, so that no other is lost.
+    Raises OSError."""
 
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT if create else 0)
@@ -67,11 +67,11 @@ class Tail:
     def __init__(self, path: Path, at: int | None = 0, *, bite: int | None = None) -> None:
         self.path = path
         self.there = False
-        """Whether there was a file at the last look."""
+        """Whether the file existed at the last look."""
         self.fresh = False
-        """Whether the last look began with a file that was not known."""
+        """Whether the last look began with another file."""
         self.more = False
-        """Whether the file was longer than what was read of it."""
+        """Whether the file was longer than what was read."""
         self._bite = bite
         self._offset = _size(path) if at is None else at
         self._file: tuple[int, int] | None = None
@@ -116,12 +116,12 @@ class Tail:
 
 
 def objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """What the lines say; those that are no JSON objects are left out."""
+    """The lines as JSON objects; other lines are left out."""
     return (fields for line in lines if (fields := decoded(line)) is not None)
 
 
 def decoded(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None where it is no JSON object."""
+    """The line as a JSON object; None where it is none."""
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):

@@ -28,7 +28,7 @@ them."""
 
 
 def input_names(record: GraphRecord) -> dict[str, str]:
-    """Placeholder -> what the program calls it."""
+    """Placeholder -> its name in the program."""
     return _inputs(record, _sources(record))
 
 
@@ -58,14 +58,14 @@ def outputs(record: GraphRecord) -> list[tuple[str, str]]:
 
 
 class GraphNames(NamedTuple):
-    """Of a live graph: placeholder -> name, and the name of each output."""
+    """The names of a live graph: placeholder -> name, and the name of each output."""
 
     inputs: dict[str, str]
     outputs: list[str]
 
 
 def of_module(gm: Any) -> GraphNames:
-    """The same of a live graph: as recorded for what is as recorded, else the node and the user's line."""
+    """The names of a live graph: as recorded where it still is as recorded, else the node and the user's line."""
     inputs, known_outputs = getattr(gm, "meta", {}).get("graphdbg", {}).get("names", ({}, []))
     nodes = list(gm.graph.nodes)
     returned = _flat([node.args[0] for node in nodes if node.op == "output"])
@@ -89,7 +89,7 @@ def _flat(value: Any) -> list[Any]:
 
 
 def at(name: str, line: str) -> str:
-    """A value that has no name of the user's: its node, and the line."""
+    """The description of a value without a user's name: its node, and the line."""
     return f"{name}, {line}" if line else name
 
 
@@ -131,7 +131,7 @@ def _input(item: InputRecord, node: NodeRecord | None, record: GraphRecord, know
 
 
 def _sources(record: GraphRecord) -> dict[str, str]:
-    """Text of the descriptor of an input or output of Dynamo's graph -> what the program calls that."""
+    """Descriptor of an input or output of Dynamo's graph, as text -> its name in the program."""
     named_outputs, given = _table(record.graph)
     name_of = {f"PlainAOTOutput(idx={place})": name for place, (_, name) in enumerate(named_outputs) if name}
     name_of |= {f"PlainAOTInput(idx={place})": name for place, name in enumerate(given) if name}

@@ -3,7 +3,7 @@
 Dumps come from strangers. Opened is only a regular file that lies where it seems to: a FIFO would block, a device could
 give without end, a link could lead to a file that is nobody else's business and from there into a pack. And no more is
 read than fits: a file with holes or a small archive may claim to hold terabytes. Whatever is wrong is an OSError that
-says so in its `strerror`. Must not write, and must not be passed by: other modules that open files are named in
+says so in its `strerror`. It does not write, and there is no other way: modules that open files are named in
 tests/house/test_opening.py.
 
 >>> with opened(Path("myrun/run.json")) as file:
@@ -26,10 +26,10 @@ from .amounts import size_text
 from .errors import UsageError
 
 FREELY_BYTES = 128 << 20
-"""So much a file may unpack to, and a file with holes may claim, whatever lies on the disk."""
+"""The bytes that a file may unpack to, or claim with holes, whatever lies on the disk."""
 
 MOST_TIMES = 128
-"""And else so many times what lies on the disk: texts of large graphs are compressed 30 to 60 times."""
+"""Above that, how many times the size on disk a file may have: texts of large graphs are compressed 30 to 60 times."""
 
 _MOST_PIECES = 4096
 _MOST_ABOVE = 8
@@ -69,7 +69,7 @@ def opened(path: Path, *, named: bool = False, freely: int = FREELY_BYTES) -> Bi
 
 
 def read(path: Path, *, named: bool = False) -> bytes:
-    """The whole file. Raises OSError as `opened` does, and for more than this machine's memory is for."""
+    """The whole file. Raises OSError as `opened` does, and for more than fits into memory."""
     with opened(path, named=named) as file:
         size = os.fstat(file.fileno()).st_size
         if size > FREELY_BYTES and size > (most := most_in_memory()):
@@ -96,7 +96,7 @@ def refuse_links(folder: Path) -> None:
 
 
 def most_out(packed_bytes: int) -> int:
-    """What so many bytes may unpack to, in memory."""
+    """The bytes that a compressed text may unpack to, in memory."""
     return min(max(FREELY_BYTES, MOST_TIMES * packed_bytes), max(FREELY_BYTES, most_in_memory()))
 
 

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple, cast
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:]{0,120}", re.ASCII)
 _MOST = 1000
-"""How many a list may hold."""
+"""The most items of a list."""
 
 
 class Switch(NamedTuple):
     """True or false, also as 1 or 0."""
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one."""
+        """Whether a value is one of these."""
         return isinstance(value, (bool, int)) and value in (0, 1)
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return "true or false"
 
 
@@ -37,11 +37,11 @@ class Number(NamedTuple):
     whole: bool = True
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one; infinity and NaN are not."""
+        """Whether a value is such a number; infinity and NaN are not."""
         return isinstance(value, int if self.whole else (int, float)) and self.least <= value <= self.most
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return f"{'a whole number' if self.whole else 'a number'} of {self.least:g} to {self.most:g}"
 
 
@@ -54,7 +54,7 @@ class Words(NamedTuple):
     or_bool: bool = False
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one."""
+        """Whether a value is one of the words."""
         if isinstance(value, bool):
             return self.or_bool
         if not isinstance(value, str) or len(value) > _MOST:
@@ -65,7 +65,7 @@ class Words(NamedTuple):
         return not value or all(word.strip(" ").upper() in known for word in value.split(","))
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return ", ".join(self.words.split()) + (" between commas" if self.several else "")
 
 
@@ -73,11 +73,11 @@ class PlainNames(NamedTuple):
     """Names between commas, of letters, digits, `_`, `.` and `:`."""
 
     def takes(self, value: Any) -> bool:
-        """Whether it is such."""
+        """Whether a value consists of plain names."""
         return isinstance(value, str) and len(value) <= _MOST * 10 and all(map(_PLAIN.fullmatch, value.split(",")))
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return "plain names"
 
 
@@ -89,7 +89,7 @@ class Each(NamedTuple):
     most: int = _MOST
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one; where lists may stand in a list, a lone value may too."""
+        """Whether a value is such a list; where lists may stand in a list, a lone value may too."""
         if self.as_text:
             parts = value.split(",") if isinstance(value, str) and len(value) <= _MOST else [""]
             return all(
@@ -104,7 +104,7 @@ class Each(NamedTuple):
         return self.of.takes(value) or (isinstance(self.of, Each) and self.of.of.takes(value))
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return f"{'numbers between commas' if self.as_text else 'a list'}, each {self.of.text()}"
 
 
@@ -112,7 +112,7 @@ class NumberTable(NamedTuple):
     """A table of plain names with numbers, true and false, or one more such table each."""
 
     def takes(self, value: Any) -> bool:
-        """Whether it is one."""
+        """Whether a value is such a table."""
         return self._table(value, 2)
 
     def _table(self, value: Any, levels: int) -> bool:
@@ -123,7 +123,7 @@ class NumberTable(NamedTuple):
         return names and all(number.takes(entry) or self._table(entry, levels - 1) for entry in table.values())
 
     def text(self) -> str:
-        """After "takes"."""
+        """The words after "takes"."""
         return "a table of plain names and numbers"
 
 
@@ -131,8 +131,8 @@ Kind = Switch | Number | Words | PlainNames | Each | NumberTable
 
 
 class Alike(NamedTuple):
-    """Settings that take the same. `under`: what their names begin with, one or several; `names`: between spaces, with
-    a `?` where None is taken too."""
+    """Settings that take the same. `under`: the prefixes of their names; `names`: separated by spaces, with a `?` where
+    None is accepted too."""
 
     kind: Kind
     under: str

@@ -1,5 +1,5 @@
-"""Records of another device: each tensor and device argument that names one kind of device names another. Must not
-import torch.
+"""Records of another device: each tensor and device argument that names one kind of device names another. Imports no
+torch.
 
 Sizes, strides, symbols and what shares memory stay, which moving real tensors would lose.
 

@@ -1,8 +1,8 @@
 """Opening what was recorded: a run with its graphs, or one graph by its folder or by what a user typed. Reading needs
 no torch.
 
-Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use.
-Must not execute, import or trust anything found in a dump.
+Everything is lazy: opening a run reads journals only, a graph's record is read, checked and kept on first use. Nothing
+found in a dump is executed, imported or trusted.
 
 >>> run = open_run("myrun")
 >>> saved = run.graph("0_0/forward")
@@ -246,7 +246,7 @@ class Run(Displayed):
 
     @property
     def inputs_json(self) -> dict[str, str]:
-        """The same for JSON."""
+        """The same as `of_a_trace`, for JSON."""
         return {"inputs": OF_A_TRACE} if self.of_a_trace else {}
 
     def events(self, process: index.Process) -> list[journal.Event]:
@@ -334,8 +334,8 @@ def is_script(text: str, cwd: str | Path | None = None) -> bool:
 
 
 def resolve_graph(text: str, cwd: str | Path | None = None) -> SavedGraph:
-    """The same where a graph is wanted: a run gives the worst graph known, which is said. Raises UsageError for an
-    empty run."""
+    """The graph that a text names; of a run the worst graph known, which is reported. Raises UsageError for an empty
+    run."""
     target = resolve(text, cwd)
     if isinstance(target, SavedGraph):
         return target

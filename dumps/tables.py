@@ -1,6 +1,6 @@
 """Tables as text: aligned columns when piped, a rich table on a terminal. View models in, strings out; prints nothing.
 
-Must not let a name from a dump move the cursor or recolour the terminal: control characters are shown as escapes.
+No name from a dump can move the cursor or recolour the terminal: control characters are shown as escapes.
 
 >>> print(render([Column("id"), Column("nodes", right=True)], [("0_0/forward", "12")]))
 id           nodes

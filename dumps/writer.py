@@ -1,7 +1,7 @@
 """Writing a run: one RunWriter per run folder, one ProcessWriter per recorded process; several processes share a run
 safely.
 
-Must not overwrite anything of anybody else, must not import torch, and must leave every finished graph whole whenever
+Does not overwrite anything of anybody else, does not import torch, and must leave every finished graph whole whenever
 the process dies. All methods may be called from several threads.
 
 >>> run = RunWriter.create(Path("myrun"), RunRecord(format=FORMAT, command=["train.py"]))

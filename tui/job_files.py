@@ -2,7 +2,7 @@
 it again.
 
 `$XDG_STATE_HOME/graphdbg/jobs/ID/` holds job.json (the words, the folder it was started in, its process), out, err and,
-once it ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Must not start,
+once it ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Does not start,
 signal or judge a job. Reading deletes nothing; only a new job drops the oldest ended ones.
 
 >>> [(found.line, found.state) for found in recent()]

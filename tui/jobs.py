@@ -1,4 +1,4 @@
-"""A graphdbg command in a session of its own, its output in files that are read as they grow. Must not know any
+"""A graphdbg command in a session of its own, its output in files that are read as they grow. Does not know any
 command.
 
 A segfault, a hang or a lack of memory there is an exit code here. The command goes on when the workbench is left, and

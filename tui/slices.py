@@ -1,7 +1,7 @@
 """Work in slices between keys: a generator of `dumps/browse` gets a few milliseconds at a time; a newer one ends an
 older one.
 
-What takes no longer than one slice is done at once. Must not start threads and must not know what is computed.
+What takes no longer than one slice is done at once. Does not start threads and does not know what is computed.
 
 >>> slices = Slices(on_error=room.trouble)
 >>> slices.run("rows", selecting(view, question), show_rows)

@@ -1,6 +1,6 @@
 """What every screen has, rooms and sheets alike: the panel of errors and its keys, and threads for whatever takes time.
 
-Must not decide what an error means, and never waits in a key's handler.
+Does not decide what an error means, and never waits in a key's handler.
 
 >>> self.work(lambda: read_table(folder), self.show_table, group="table", doing="reading")
 """

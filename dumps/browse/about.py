@@ -2,7 +2,7 @@
 read once.
 
 The workbench asks it in a thread, `graphdbg show --node` at once. Each view is a Sheet; one that has nothing to show
-says why. Must not be used from two threads at a time: `lock` is there for that.
+says why. `lock` keeps it to one thread at a time.
 
 >>> about = About(saved, view)
 >>> print(text(about.detail(view.position("addmm_1"))))
@@ -89,7 +89,7 @@ class About:
         return sheet_of(self.of(index), partners, why_no_partner=why, kernels=names, everything=everything)
 
     def partners(self, index: int) -> tuple[list[Partner], str]:
-        """The partners of the node; without any, why."""
+        """The partners of the node, or why there are none."""
         try:
             return partners(self.saved, self.view, index, self._other), ""
         except GraphdbgError as error:
@@ -120,7 +120,7 @@ class About:
     # -- generated code
 
     def uses(self, index: int) -> list[tuple[SavedGraph, Use]]:
-        """The kernels that the node went into, and the graph whose code has them: this one, or one that was made of
+        """The kernels that the node went into, and the graph whose code has them: this one, or one that was made from
         it."""
         own = self._code(self.saved)
         if own is not None:

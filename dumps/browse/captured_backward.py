@@ -1,7 +1,7 @@
 """What is recorded beside the nodes of a backward that compiled autograd captured: origins of nodes, hooks, gradients,
 passes.
 
-Reads the record alone; everything is empty for graphs of other stages and for records that do not tell it.
+Reads the record alone; everything is empty for graphs of other stages and for records without it.
 
 >>> origins(saved.record)["mul_3"]
 'MulBackward0 (NodeCall 3), train.clip (train.py:31)'
@@ -48,7 +48,7 @@ def origins(record: GraphRecord) -> dict[str, str]:
 
 
 def outputs(record: GraphRecord) -> list[OutputRole]:
-    """Of what each output is the gradient."""
+    """What each output is the gradient of."""
     last = record.graph.nodes[-1] if record.graph.nodes else None
     items = cast("list[Any]", plain(last.args[0])) if last is not None and last.args else []
     pairs = zip(items, cast("list[str]", facts(record).get("outputs", [])), strict=False)
@@ -60,7 +60,7 @@ def outputs(record: GraphRecord) -> list[OutputRole]:
 
 
 def sentences(record: GraphRecord) -> list[str]:
-    """The hooks that ran, those too that run no operator, and what the passes over torch's capture did."""
+    """The hooks that ran, including those that run no operator, and what the passes over torch's capture did."""
     return [*_hooks(record), *_passes(record)]
 
 

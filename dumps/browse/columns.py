@@ -1,6 +1,6 @@
 """The columns of a node table: which there are, how a cell reads, which fit into a width and how wide each is.
 
-Texts of a dump come out without control characters. Must not know of colours or screens.
+Texts of a dump come out without control characters. Knows nothing of colours or screens.
 
 >>> keys = [column.key for column in fitting(COLUMNS, widths, 60)]
 >>> cell(view, "shape", 57), cell(view, "bytes", 57)
@@ -27,7 +27,7 @@ STRIDED = "!"
 class Column(NamedTuple):
     """`cut`: where a text that is too long loses its letters. `drop`: the columns with the highest go first (0: never).
 
-    `least` and `most` are widths in letters; `seen`: it is there once a replay has told values.
+    `least` and `most` are widths in letters; `seen`: present once a replay has recorded values.
     """
 
     key: str
@@ -88,7 +88,7 @@ def one(word: str) -> Column:
 
 
 def usual(view: GraphView) -> tuple[Column, ...]:
-    """What is shown where nothing was chosen: kernels and values only where there are some, errors with their rung."""
+    """The columns shown by default: kernels and values only where there are some, errors with their rung."""
     kept = [
         column
         for column in COLUMNS
@@ -130,7 +130,7 @@ ROOMY_OP = 18
 ROOMY = {"op": ROOMY_OP, "shape": 16}
 """An op and a shape of so many letters are worth more than further columns behind the type."""
 GROW = ("name", "op", "shape", "stride", "dtype", "module", "file", "kernel")
-"""Who gets what is left of the width, in turn."""
+"""Columns that share what is left of the width, in turn."""
 
 
 def fitting(columns: Sequence[Column], wide: Mapping[str, int], width: int) -> list[tuple[Column, int]]:
@@ -175,7 +175,7 @@ def cell(view: GraphView, key: str, index: int) -> str:
 
 
 def brief(view: GraphView, key: str, index: int) -> str:
-    """The cell for a screen: inputs by the names that users know, targets without the namespaces that all have."""
+    """The cell for a screen: inputs by the names that users know, targets without common namespaces."""
     if key == "name" and index in view.known:
         return plain(view.known[index])
     text = cell(view, key, index)

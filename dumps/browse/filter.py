@@ -3,7 +3,7 @@
     op:mm  shape:*,1024  dtype:bf16  users>3  module:layers.3  -op:view  bytes>=1M  nan  "some text"
 
 `key:text`, `key>number` (also >= < <= = !=), a bare word (in the name or the target), `-` before a term for its
-opposite, quotes around blanks, `a|b` for either. Must not look at a graph: `matching.py` does.
+opposite, quotes around blanks, `a|b` for either. `matching.py` applies it to a graph.
 
 >>> [(term.key, term.relation, term.value) for term in parse("op:mm users>3")]
 [('op', ':', 'mm'), ('users', '>', '3')]

@@ -1,8 +1,8 @@
 """How many floating-point operations a node takes, from its shapes alone: matrix products, convolutions, attention.
 
 Counts as torch.utils.flop_counter does: a multiplication and an addition are two operations, and other ops count
-nothing. Must not guess: a symbol without a number, or a node that uses one value twice where that hides a shape, gives
-None.
+nothing. Nothing is guessed: a symbol without a number, or a node that uses one value twice where that hides a shape,
+gives None.
 
 >>> Flops(["aten.mm.default"])(0, [8, 256], [[8, 64], [64, 256]])
 262144

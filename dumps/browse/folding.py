@@ -37,7 +37,7 @@ class Groups:
 
     @property
     def deepest(self) -> int:
-        """How deep groups lie inside each other."""
+        """How deep groups are nested."""
         return max(self.depths, default=0)
 
     def around(self, index: int, folded: Collection[int] = ()) -> int:
@@ -48,7 +48,7 @@ class Groups:
         return group
 
     def opened_for(self, index: int, folded: Collection[int]) -> frozenset[int]:
-        """What stays folded when a node is to have a row of its own."""
+        """The groups that stay folded when a node gets a row of its own."""
         gone: set[int] = set()
         group = self.around(index)
         while group >= 0:
@@ -57,7 +57,7 @@ class Groups:
         return frozenset(folded) - gone
 
     def to_depth(self, depth: int) -> frozenset[int]:
-        """What is folded where modules are open down to that depth: 0 folds the outermost."""
+        """The groups that are folded when modules are open down to a depth: 0 folds the outermost."""
         return frozenset(group for group, at in enumerate(self.depths) if at >= depth + 1)
 
     def rows(self, folded: Collection[int], nodes: Sequence[int] | None = None) -> Sequence[int]:
@@ -106,7 +106,7 @@ def grouping(view: GraphView) -> Steps[Groups]:
 
 
 def _turn(groups: Groups, open_groups: list[int], now: tuple[str, ...], path: tuple[str, ...], index: int) -> None:
-    """Ends the groups that a node is not in, and begins those it is in."""
+    """Ends the groups that a node is not in, and begins those that it is in."""
     common = 0
     while common < min(len(now), len(path)) and now[common] == path[common]:
         common += 1

@@ -1,8 +1,8 @@
 """A run as it grows: journals are read on from where they were, twice a second, by size and time of change. Needs no
 torch.
 
-Must not wait, print, or open a graph; a run that is not there yet, or vanished, is a state and no error. `told`
-gives a line for each step that a graph takes, and for each process that ends.
+It does not wait, print or open a graph; a run that is not there yet, or has vanished, is a state and no error.
+`lines_until_end` gives a line for each step that a graph takes, and for each process that ends.
 
 >>> following = Following(Path("myrun"))
 >>> following.poll()
@@ -37,13 +37,13 @@ State = Literal["waiting", "running", "ended", "vanished", "unreadable", "unknow
 
 POLL_S = 0.5
 GRACE_S = 3.0
-"""Where nobody recorded the end of the whole command, it ended when none of its processes has lived for so long."""
+"""How long after the last of its processes a command counts as ended, where nobody recorded its end."""
 
 _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class _Journal:
-    """One journal that is read on, and what is known of the folders beside it."""
+    """A journal that is read as it grows, and what is known of the folders beside it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -82,7 +82,7 @@ class Following:
         self._quiet_since: float | None = None
 
     def poll(self) -> bool:
-        """Looks again; whether anything is new. Raises nothing for what is wrong with the run."""
+        """Reads what is new; returns whether anything is. Never raises for a damaged run."""
         before = (self.state, self.trouble, len(self.processes))
         try:
             changed = self._look()
@@ -101,7 +101,7 @@ class Following:
 
     @property
     def in_flight(self) -> list[index.ListedGraph]:
-        """The graphs that are compiled or run just now."""
+        """The graphs that are being compiled or run."""
         return [row for row in self.rows if row.status in journal.IN_FLIGHT and not row.lost]
 
     def _look(self) -> bool:
@@ -121,7 +121,7 @@ class Following:
         return changed
 
     def _forget(self) -> None:
-        """Another run in the same place."""
+        """Starts over: another run is in the same place."""
         self.processes, self.rows = [], []
         self._journals, self._stamps, self._quiet_since = {}, {}, None
 

@@ -3,7 +3,7 @@
 Inductor writes the names of the nodes above each Triton kernel and the source nodes above each call of a library
 kernel. A C++ kernel has only the names of its ops: there the node's op and its place between the library calls decide,
 which is said. In the column of the node table such a kernel has a ~ before it; in a large graph not all nodes can be
-looked at: only the sure ones are told.
+looked at: only the sure ones are shown.
 
 >>> code = Generated.of(saved)
 >>> [(use.kernel, use.sure) for use in code.uses(view, recorded, view.position("relu"))]
@@ -47,7 +47,7 @@ class KernelCall:
     atens: frozenset[str]
 
     def names(self, source: str, aten: str) -> bool:
-        """Whether it was made of that source node for that op."""
+        """Whether the call was generated for that source node and that op."""
         return source in self.sources and f"aten.{aten}" in self.atens
 
 
@@ -66,8 +66,8 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Use:
-    """A kernel that a node went into: lines of its definition and of its call (-1: none). `sure`: its name stands
-    there."""
+    """A kernel that a node went into: lines of its definition and of its call (-1: none). `sure`: the node's name is
+    written there."""
 
     kernel: str
     start: int
@@ -85,7 +85,7 @@ class Generated:
 
     @classmethod
     def of(cls, saved: SavedGraph) -> Generated | None:
-        """That of a saved graph; None where none was generated. Raises UnreadableError."""
+        """The generated module of a saved graph; None where none was generated. Raises UnreadableError."""
         whole_file = next((file for file in saved.code_files() if file.name == kernels.WHOLE), None)
         return cls(whole_file.read_text()) if whole_file is not None else None
 
@@ -136,7 +136,7 @@ class Generated:
         return start + 1
 
     def uses(self, view: GraphView, recorded: Recorded, index: int) -> list[Use]:
-        """The kernels of a node, surest first; empty for inputs, outputs and what became nothing."""
+        """The kernels of a node, surest first; empty for inputs, outputs and nodes that generated no code."""
         if not view.op(index).startswith("call_"):
             return []
         name = view.table.name[index]
@@ -189,7 +189,7 @@ class Generated:
 
 
 def _reached(index: int, step: Callable[[int], list[int]]) -> set[int]:
-    """What is reached from a node by steps in one direction, the nearest first, up to a number."""
+    """The nodes reached from a node by steps in one direction, the nearest first, up to a number."""
     distances: dict[int, None] = {index: None}
     waiting = deque([index])
     while waiting and len(distances) < _MOST_REACHED:

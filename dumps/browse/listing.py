@@ -36,10 +36,10 @@ _MOST_NOTES = 8
 
 
 class ListingLine(msgspec.Struct):
-    """One line. `key` names it for the cursor, `target` is what commands take (`run` for its run), `text` has no
+    """One line. `key` identifies it for the cursor, `target` is what commands take (`run` for its run), `text` has no
     column.
 
-    `folds`: it has lines of its own below; `since` is when it went in flight (0: it is not).
+    `folds`: there are lines below it; `since` is when it went in flight (0: it is not).
     """
 
     key: str
@@ -61,19 +61,19 @@ class ListingLine(msgspec.Struct):
     saved: bool = True
     function: str = ""
     compiled: Compiled | None = None
-    """The compile that it is, or is a stage of."""
+    """The compile that the line shows, or belongs to."""
     judged: str = ""
-    """Of a compile: the graph whose verdict it shows."""
+    """For a compile: the graph whose verdict it shows."""
 
     def status_text(self, now: float | None = None) -> str:
-        """Its status, and for how long it is in flight."""
+        """The status, and for how long the graph is in flight."""
         if self.since:
             return f"{self.status} {max(0.0, (time.time() if now is None else now) - self.since):.0f} s"
         return self.status
 
     @property
     def graph(self) -> str:
-        """The id of the graph that it is about."""
+        """The id of the graph that the line is about."""
         return self.judged or (self.compiled.main.id if self.kind == "compile" and self.compiled else self.name)
 
     def words(self) -> str:
@@ -120,7 +120,7 @@ def run_lines(name: str, run: Following, *, depth: int = 0) -> list[ListingLine]
 
 
 def aged(lines: list[ListingLine], run: Following) -> list[ListingLine]:
-    """The lines of a run that did not change, with its age as of now; the same list where that reads the same."""
+    """The lines of an unchanged run with its present age; the same list where the text does not change."""
     text, status, bad = _run_text(run)
     if (lines[0].text, lines[0].status, lines[0].bad) == (text, status, bad):
         return lines
@@ -128,7 +128,7 @@ def aged(lines: list[ListingLine], run: Following) -> list[ListingLine]:
 
 
 def visible(lines: Sequence[ListingLine], folded: set[str]) -> list[ListingLine]:
-    """The lines without what is below of a folded one."""
+    """The lines without those below a folded line."""
     kept: list[ListingLine] = []
     hidden_below: int | None = None
     for line in lines:
@@ -144,7 +144,7 @@ def _process_name(process: index.Process) -> str:
 
 
 def _run_text(run: Following) -> tuple[str, str, bool]:
-    """What is said of a run behind its name, its status in a word, and whether something of it went wrong."""
+    """What is said of a run behind its name, its status in a word, and whether something in it failed."""
     if run.state == "waiting":
         return "it is not there yet; its graphs are shown as they come", "waiting", False
     if run.state == "unreadable":
@@ -274,7 +274,8 @@ def suggestion(line: ListingLine) -> str:
 
 
 def first_bad(lines: Sequence[ListingLine]) -> int | None:
-    """Where the cursor begins: the last compiled of the graphs that failed together is the nearest to the error."""
+    """The line where the cursor begins: of the graphs that failed together, the one compiled last is nearest to the
+    error."""
     bad = [place for place, line in enumerate(lines) if line.kind in GRAPHS and line.bad and not line.folds]
     if not bad:
         return None

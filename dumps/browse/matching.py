@@ -1,6 +1,6 @@
 """Which nodes a filter's terms hold for. Texts that repeat are looked at once each, the cheapest terms come first.
 
-Must not parse what was typed (`filter.py` does).
+Does not parse what was typed (`filter.py` does).
 
 >>> finish(matching(view, parse("op:mm users>3")))
 [17, 40]
@@ -102,7 +102,7 @@ def _by_text(view: GraphView, term: Term, column: str) -> Narrow:
 
 
 def _fits(view: GraphView, term: Term) -> Callable[[int], bool]:
-    """Whether a text (by its position) is what a term wants."""
+    """Whether a text (by its position) fits a term."""
     text = view.text
     if term.key == "shape":
         wanted = [_dims(part) for part in term.alternatives]
@@ -249,7 +249,7 @@ def numbers_of(view: GraphView, key: str) -> Callable[[int], float | None]:
 
 
 def hint(view: GraphView, terms: Sequence[Term]) -> str:
-    """Why nothing may fit: the nearest op or dtype that the graph has; empty where nothing is near."""
+    """Why no node may match: the nearest op or dtype in the graph; empty where nothing is near."""
     for term in terms:
         if term.key not in ("op", "dtype", "module") or term.negated:
             continue

@@ -2,7 +2,7 @@
 it.
 
 Made from the table, and of graph.json only what belongs to the node; `sheet_of` shows it: what a person asks first
-stands first. Must not import torch; the code, the partner and the related graphs are found by modules of their own.
+stands first. Imports no torch; the code, the partner and the related graphs are found by modules of their own.
 
 >>> detail = detail_of(saved, view, Recorded(saved), view.position("addmm_1"))
 >>> detail.call, detail.inputs[0].name
@@ -73,7 +73,7 @@ class NodeDetail(msgspec.Struct, kw_only=True):
     notes: list[str] = []
 
     def fixed(self) -> dict[str, Any]:
-        """The same as a JSON object."""
+        """The node as a JSON object."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
         fields["stack"] = [{**frame._asdict(), "user": frame.user} for frame in self.stack]
         return fields
@@ -220,7 +220,7 @@ def _aliases(saved: SavedGraph, node: NodeRecord) -> list[str]:
 
 
 MOST = 40
-"""So many inputs or users are listed; of the rest their number."""
+"""How many inputs or users are listed; the rest are counted."""
 LONGEST = 2_000
 """Characters of a call that are shown."""
 _LABEL = 9
@@ -234,7 +234,7 @@ def sheet_of(
     kernels: Sequence[str] = (),
     everything: bool = False,
 ) -> Sheet:
-    """The sheet. `partners` and `kernels` are what other modules found of the node; `everything` lists all users."""
+    """The sheet. `partners` and `kernels` come from other modules; `everything` lists all users."""
     lines: list[Line] = [
         line((detail.name, HERE), f"  {detail.op}  ", (detail.target if detail.op != "output" else "", TITLE))
     ]

@@ -4,7 +4,7 @@ only.
 Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`; a second backward is `.1`); a joint graph is its
 own partner. AOTAutograd numbers the operations of the forward, and a node of the backward has the number of the
 operation whose gradient it helps to compute (`seq_nr`), so one node has many partners; what the forward saves has the
-same name in the backward. Must not read what a user would wait for: no graph.json of a large graph.
+same name in the backward. The graph.json of a large graph is not read.
 
 >>> [partner.name for partner in partners(saved, view, view.position("addmm_1"))]
 ['mm_4', 'sum_9', ...]
@@ -123,12 +123,12 @@ def partners(saved: SavedGraph, view: GraphView, index: int, other: SavedGraph |
 
 
 def numbered(table: Table, number: int) -> list[int]:
-    """The calls of that number."""
+    """The calls with that number."""
     return [at for at, each in enumerate(table.seq_nr) if each == number and _is_call(table, at)] if number >= 0 else []
 
 
 def behind_tangents(table: Table) -> Iterator[int]:
-    """The positions of what is computed from tangents, and of these."""
+    """The positions of tangents, and of what is computed from them."""
     behind: set[int] = set()
     for index, used in enumerate(table.inputs):
         tangent = not used and table.strings[table.op[index]] == "placeholder" and "tangents" in table.name[index]
@@ -157,6 +157,6 @@ def _is_call(table: Table, index: int) -> bool:
 
 
 def _main_first(table: Table, same: list[int], *, backward: bool) -> list[int]:
-    """What computes in front of what only views or takes a part; of the forward the last, which gives the operation's
-    value."""
+    """The partners in order: those that compute before those that only view or take a part; of the forward the last
+    first, which gives the operation's value."""
     return sorted(same, key=lambda at: (base_name(table.strings[table.target[at]]) in _LIGHT, at if backward else -at))

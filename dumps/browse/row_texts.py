@@ -1,7 +1,7 @@
 """The lines of a node table in a given width: what each cell says, cut and filled. `show` and the screen print the
 same.
 
-A line comes in four parts (gutter and number, name, op, the rest), so that each part has one style. Must not know of
+A line comes in four parts (gutter and number, name, op, the rest), so that each part has one style. Knows nothing of
 colours.
 
 >>> texts = RowTexts(selection, fitting(columns, widths(view, columns), 80), lanes)

@@ -2,8 +2,8 @@
 hit.
 
 One line of code makes many nodes: who looks for `relu` and has nodes of that name means these. Capital letters count
-only where the text that is looked for has some. `find_place` goes from what a user types to one node. Must not change
-what is shown.
+only where the text that is looked for has some. `find_place` goes from what a user types to one node. It does not
+change what is shown.
 
 >>> hits = finish(hits_of(view, "attention"))
 >>> step(hits, at=57, forward=True)

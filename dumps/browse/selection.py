@@ -26,7 +26,7 @@ from .table import GraphView
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for."""
+    """The filter, order and folds that are asked for."""
 
     terms: tuple[Term, ...] = ()
     sort: Sort | None = None
@@ -54,7 +54,7 @@ class Selection:
 
     @property
     def count_text(self) -> str:
-        """How many of how many."""
+        """The number of nodes shown, of how many."""
         total = len(self.view)
         return counted(total, "node", form=",") if self.nodes is None else f"{self.matched:,} of {total:,}"
 
@@ -108,15 +108,14 @@ class Selection:
 
     @cached_property
     def _places(self) -> dict[int, int] | None:
-        """Only where the rows are not in the order of the graph."""
+        """Node -> row, where rows are not in the order of the graph; else None."""
         return {node: place for place, node in enumerate(self.rows)} if self.question.sort is not None else None
 
 
 def selecting(
     view: GraphView, question: Question, groups: Groups | None = None, before: Selection | None = None
 ) -> Steps[Selection]:
-    """Finds the rows in slices; what an earlier selection of the same filter found is taken from it. Raises
-    FilterError."""
+    """Finds the rows in slices, starting from an earlier selection with the same filter. Raises FilterError."""
     seen = any(term.key in VALUE_KEYS for term in question.terms)  # values may have changed
     if before is not None and before.view is view and before.question.terms == question.terms and not seen:
         nodes = before.nodes

@@ -20,7 +20,7 @@ from .table import GraphView
 
 NUMBERS = ("index", "bytes", "flops", "users", "min", "max", "nan", "inf", "error")
 DESCENDING = ("bytes", "flops", "users", "max", "nan", "inf", "error")
-"""What one wants to see the largest of first."""
+"""Columns whose largest values come first by default."""
 
 TEXTS = {"dtype": "dtype", "stride": "stride", "file": "where", "module": "module"}
 
@@ -33,12 +33,12 @@ class Sort(NamedTuple):
 
     @property
     def turned(self) -> Sort:
-        """The other direction."""
+        """The opposite direction."""
         return Sort(self.key, not self.descending)
 
 
 def usual(key: str) -> Sort:
-    """The direction that is wanted first."""
+    """The default direction of a column."""
     return Sort(key, key in DESCENDING)
 
 
@@ -106,7 +106,7 @@ def _ranks(view: GraphView, sort: Sort) -> Steps[Callable[[int], int | None]]:
 
 
 def _name_ranks(view: GraphView) -> Steps[Callable[[int], int | None]]:
-    """mul_2 before mul_10: by what is before the number, then by the number."""
+    """Orders mul_2 before mul_10: by the text before the number, then by the number."""
     heads: list[str] = []
     numbers: list[int] = []
     for start, end in spans(len(view), 4096):

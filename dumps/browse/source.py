@@ -2,8 +2,8 @@
 recorded.
 
 A copy is shown as it is, and where its line is not the one that the stack quotes, that is said. A run of before there
-were copies falls back to the file of that name on this machine, if the quoted line still stands there. Must not open
-anything else.
+were copies falls back to the file of that name on this machine, if the quoted line still stands there. Opens nothing
+else.
 
 >>> sheet = sheet_of_frame(saved, detail.stack, 0)
 >>> sheet.title, sheet.lines[sheet.top]

@@ -3,8 +3,8 @@ passes.
 
 Graphs belong together by their compile id and process. A node of another graph is the same one if it has the same name
 and target, or the same input of the model, or says that it was made from it (`from_node`), or has the same number and
-op. Where nothing but the user's line is the same, that is said. Large graphs are joined by names and numbers alone, as
-tables tell them; the other side of autograd by names, its gradients are `partner`'s.
+op. Where nothing but the user's line is the same, that is said. Large graphs are joined by the names and numbers in
+their tables; the other side of autograd by names (`partner` finds gradients).
 
 >>> [(found.stage, found.name) for found in Related(saved).of(view, view.position("addmm"))]
 [('dynamo', 'linear'), ('joint', 'addmm'), ...]
@@ -84,7 +84,7 @@ class Related:
 
 
 class _Node(NamedTuple):
-    """What a node is recognised by."""
+    """The facts that a node is recognised by."""
 
     row: NodeRow
     stage: str
@@ -104,7 +104,7 @@ def _sides(stage: str) -> set[str]:
 
 
 def _counterparts(me: _Node, graph: SavedGraph) -> tuple[list[int], str]:
-    """Positions in another graph, by the surest way that finds any."""
+    """The positions in another graph, by the surest way that finds any."""
     table = graph.table
     text = table.strings
     aot = me.stage not in _TRACED and graph.stage not in _TRACED

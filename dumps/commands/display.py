@@ -1,8 +1,8 @@
 """What a notebook shows of graphs, runs, verdicts and minifications: one element of HTML with its own colours, light or
 dark as the notebook is; no script, nothing that is fetched.
 
-The colours and the look of texts and tables are those of the page of `graphdbg pack`. Must not judge or choose: who
-calls brings the words, columns and cells that a terminal gets.
+The colours and the look of texts and tables are those of the page of `graphdbg pack`. It judges and chooses nothing:
+the caller brings the words, columns and cells that a terminal gets.
 
 >>> shown("FAILS: wrong numbers", "bad", table([Column("rung")], [("inductor",)]), commands(["graphdbg ls myrun"]))
 '<div class="graphdbg"><style>...</style><p class="bad"><b>FAILS: wrong numbers</b></p>...</div>'
@@ -34,7 +34,7 @@ _OF_LIGHT, _OF_DARK = (
     f"[data-jp-theme-light={is_light}] .graphdbg, .vscode-{theme} .graphdbg"
     for is_light, theme in (("true", "light"), ("false", "dark"))
 )
-"""Where JupyterLab or VS Code says which it is; elsewhere the system does."""
+"""The style rules by which JupyterLab or VS Code says light or dark; elsewhere the system does."""
 _HERE = (
     "background: var(--bg); color: var(--fg); font: 14px/1.45 system-ui, sans-serif; padding: 8px 12px; "
     "border-radius: 6px; "
@@ -71,29 +71,29 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Markup:
 
 
 def lines(texts: Sequence[str]) -> Markup:
-    """A paragraph for each."""
+    """A paragraph for each line."""
     return joined(*(tag("p", text) for text in texts))
 
 
 def code(text: str) -> Markup:
-    """A program, or an error, as it is."""
+    """A program, or an error, as preformatted text."""
     return tag("pre", text, class_="wrap") if text else Markup()
 
 
 def commands(texts: Sequence[str]) -> Markup:
-    """Commands to go on with, as a cell takes them."""
+    """Commands to go on with, as a notebook cell takes them."""
     return code("\n".join(map(in_cell, texts)))
 
 
 def in_cell(command: str) -> str:
-    """A command line as a cell takes it, also where the kernel's Python is not the one of the shell."""
+    """A command line as a notebook cell takes it, also where the kernel's Python is not the one of the shell."""
     there = shutil.which("graphdbg")
     ours = there is not None and Path(there).parent == Path(sys.executable).parent
     return f"!{command if ours else command.replace('graphdbg', f'{shlex.quote(sys.executable)} -m graphdbg', 1)}"
 
 
 def of_graph(saved: SavedGraph) -> str:
-    """A graph: its nodes as the page of `graphdbg pack` has them."""
+    """A graph: its nodes in the table that the page of `graphdbg pack` has."""
     from ..pack.page_data import COLUMNS, graph
 
     try:
@@ -111,7 +111,7 @@ def of_graph(saved: SavedGraph) -> str:
 
 
 def of_run(run: Run) -> str:
-    """A run: its graphs, a line each."""
+    """A run: one line for each graph."""
     from .ls import graph_cells
 
     graphs, typed = counted(len(run.rows), "graph"), shlex.quote(str(run.path))

@@ -28,10 +28,10 @@ from .options import json_option
 
 STATUS_STYLE = "cyan"
 _WIDTH = 80
-"""Of the table where it is piped."""
+"""The width of the table where it is piped."""
 _RECORD = "graphdbg dump train.py"
 _LEAST = 16
-"""Letters that a function has in any case."""
+"""The letters that a function gets in any case."""
 
 
 @click.command()
@@ -226,7 +226,7 @@ def _list_times(text: str, run: Run, as_json: bool) -> None:
 
 
 def _first_seen_text(text: str, run: Run, first: why.FirstSeen) -> str:
-    """What `--when` saw, and where it comes from if that is known."""
+    """What `--when` saw first, and where it comes from if that is known."""
     name = next((row.id for row in run.rows if (row.process, row.local) == (first.process, first.graph)), "")
     code, _, reason = last_verdicts(run).get(name, (0, "", ""))
     return (

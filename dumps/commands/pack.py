@@ -74,7 +74,7 @@ def pack(run: str, output: str | None, tensors: bool, source: bool, preview: boo
 
 
 def _resolved(text: str) -> Path:
-    """The folder of the run; also one whose run.json is damaged."""
+    """The folder of the run, even if its run.json is damaged."""
     path = Path(text)
     if (path / "run.json").is_file():
         return path.resolve() if path.name in ("", "..") else path

@@ -98,7 +98,7 @@ def _show_near(about: About, index: int, hops: int, head: dict[str, Any], as_jso
 
 
 def _all(about: About, index: int) -> dict[str, Any]:
-    """Everything as one JSON object."""
+    """Everything that is known of the node, as one JSON object."""
     partners, why = about.partners(index)
     source = about.source(index)
     lines = [str(line) for line in source.lines] if source.language else []

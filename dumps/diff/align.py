@@ -54,7 +54,7 @@ def down(intern: Intern[Hashable], facts: NodeColumns, label: Keys) -> Keys:
 
 
 def around(intern: Intern[Hashable], facts: NodeColumns, keys: Keys) -> Keys:
-    """One step more of neighbourhood: each node with the keys of its inputs and its users. Repeat for a wider one."""
+    """The neighbourhood one step wider: each node with the keys of its inputs and its users."""
     ends = {index for index, node in enumerate(facts.nodes) if node.op == "output"}
     wider: Keys = []
     for index, own in enumerate(keys):
@@ -65,7 +65,7 @@ def around(intern: Intern[Hashable], facts: NodeColumns, keys: Keys) -> Keys:
 
 
 def joined(intern: Intern[Hashable], *columns: Sequence[Hashable]) -> Keys:
-    """Several keys as one."""
+    """Several keys combined into one."""
     return [intern(("joined", row)) for row in zip(*columns, strict=True)]
 
 
@@ -74,7 +74,7 @@ Gap = tuple[list[int], list[int]]
 
 _PASSES = 12
 _FAN = 200
-"""Users of a node that are looked through for the partner of one; a node with more of them says little about each."""
+"""How many users of a node are searched for the partner of one; a node with more of them says little about each."""
 
 _CALLS = ("call_function", "call_method", "call_module")
 
@@ -103,7 +103,7 @@ class Alignment:
         return [i for i, j in enumerate(self.to_b) if j < 0], [j for j, i in enumerate(self.to_a) if i < 0]
 
     def chain(self) -> list[tuple[int, int]]:
-        """The most pairs that keep the order of both graphs; the others have moved."""
+        """The most pairs that keep the order of both graphs; the other pairs have moved."""
         pairs = [(i, j) for i, j in enumerate(self.to_b) if j >= 0]
         return [pairs[k] for k in increasing([j for _, j in pairs])]
 
@@ -121,18 +121,18 @@ class Alignment:
         return gaps_between
 
     def same_wires(self, i: int, j: int) -> bool:
-        """Whether each argument of `i` is the partner of that argument of `j`."""
+        """Whether each argument of `i` has that argument of `j` as its partner."""
         return [self.to_b[k] for k in self.a.inputs[i]] == self.b.inputs[j]
 
     def kinship(self, i: int, j: int) -> int:
-        """How many inputs and users the two share, in the same places."""
+        """How many inputs and users two nodes share, in the same places."""
         inputs = sum(self.to_b[k] == m for k, m in zip(self.a.inputs[i], self.b.inputs[j], strict=False))
         users = set(self.b.users[j])
         return inputs + sum((self.to_b[user], slot) in users for user, slot in self.a.users[i])
 
 
 def align(a: NodeColumns, b: NodeColumns) -> Alignment:
-    """The partners of the nodes of two graphs."""
+    """Aligns the nodes of two graphs."""
     alignment = Alignment(a, b)
     intern: Intern[Hashable] = Intern()
     strict = labels(intern, a, STRICT), labels(intern, b, STRICT)
@@ -160,7 +160,7 @@ def align(a: NodeColumns, b: NodeColumns) -> Alignment:
 def _whole(
     intern: Intern[Hashable], a: NodeColumns, b: NodeColumns, strict: tuple[Keys, Keys]
 ) -> Iterator[tuple[Keys, Keys]]:
-    """Keys of a whole computation: nodes that are alone with one are partners wherever they stand."""
+    """Joins nodes whose whole computation is unique in both graphs, wherever they stand."""
     up_a, up_b = up(intern, a, strict[0]), up(intern, b, strict[1])
     down_a, down_b = down(intern, a, strict[0]), down(intern, b, strict[1])
     yield joined(intern, up_a, down_a), joined(intern, up_b, down_b)
@@ -171,7 +171,7 @@ def _whole(
 def _levels(
     intern: Intern[Hashable], a: NodeColumns, b: NodeColumns, strict: tuple[Keys, Keys]
 ) -> Iterator[tuple[bool, tuple[Keys, Keys]]]:
-    """Keys for the stretches between pairs, the most telling first; weak ones need a relative besides."""
+    """Keys for the stretches between pairs, the most specific first; weak ones also need a relative."""
     wide = strict
     steps: list[tuple[Keys, Keys]] = []
     for _ in range(3):
@@ -200,7 +200,7 @@ def _levels(
 
 
 def _unique(positions: Sequence[int], keys: Keys) -> dict[int, int]:
-    """key -> the position that alone has it."""
+    """Key -> its position, for keys that occur once."""
     counts = Counter(keys[i] for i in positions)
     return {keys[i]: i for i in positions if counts[keys[i]] == 1}
 
@@ -214,7 +214,7 @@ def _join_unique(alignment: Alignment, ka: Keys, kb: Keys) -> None:
 
 
 def _between(alignment: Alignment, gap: Gap, ka: Keys, kb: Keys, weak: bool) -> None:
-    """Joins within one stretch, in order: unique keys and, between those, common beginnings and ends."""
+    """Joins nodes within one stretch, in order: unique keys and, between those, common beginnings and ends."""
     work = [(gap, 0)]
     while work:
         (ga, gb), passes = work.pop()
@@ -294,7 +294,7 @@ def _part_strangers(alignment: Alignment) -> None:
 
 
 def _better(alignment: Alignment, strict: tuple[Keys, Keys]) -> Alignment:
-    """Position by position instead, where that leaves fewer departures: graphs of many equal nodes in which one
+    """The alignment position by position, where that leaves fewer departures: graphs of many equal nodes of which one
     changed."""
     a, b = alignment.a, alignment.b
     if len(a) != len(b):

@@ -34,7 +34,7 @@ _COLOURS = {"-": "red", "+": "green", "~": "yellow", "±": "yellow", "·": "dim"
 
 
 def beside(a: SavedGraph, b: SavedGraph, *, by_seq_nr: bool = False) -> Sideways:
-    """The lines of both. Raises UnreadableError for a damaged graph, UsageError for graphs without any common
+    """The lines of two graphs. Raises UnreadableError for a damaged graph, UsageError for graphs without any common
     seq_nr."""
     graphs = (a.name, b.name)
     if by_seq_nr:

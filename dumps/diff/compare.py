@@ -1,7 +1,7 @@
 """Where two aligned graphs depart: which nodes, in what, and which of these departures merely follow from another one.
 
-Must not read files nor make text for people; `view` does. A node departs when it has no partner, or when it and its
-partner differ in target, arguments or value. Names, moved nodes and lines of code are no departures.
+It reads no files; `view` makes text of it. A node departs when it has no partner, or when it and its partner differ in
+target, arguments or value. Names, moved nodes and lines of code are no departures.
 
 >>> comparison = compare(record_a, record_b)
 >>> found.same, found.first.kind, found.first.changes[0].text()
@@ -25,8 +25,7 @@ TRACED = frozenset({"dynamo", "pre_grad"})
 
 
 class GraphDiff:
-    """The comparison of two graphs. `also` are settings that differ; `notes` what is worth a word and makes no
-    difference."""
+    """The comparison of two graphs. `also` are settings that differ; `notes` are remarks on what is no difference."""
 
     def __init__(self, alignment: Alignment, departures: list[Departure], also: list[str], notes: list[str]) -> None:
         self.alignment = alignment
@@ -37,7 +36,7 @@ class GraphDiff:
 
     @property
     def same(self) -> bool:
-        """Neither nodes nor settings differ."""
+        """Whether neither nodes nor settings differ."""
         return not self.departures and not self.also
 
     @property
@@ -52,8 +51,8 @@ class GraphDiff:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Nodes: changed, only in A, only in B, how many of these follow from others; and moved and renamed, which are
-        none."""
+        """Numbers of nodes: changed, only in A, only in B, how many of these follow from others; and moved and renamed,
+        which are no differences."""
         pairs = [(i, j) for i, j in enumerate(self.alignment.to_b) if j >= 0]
         sizes = [(d, max(len(d.a), len(d.b)) if d.kind == "changed" else len(d.a) + len(d.b)) for d in self.departures]
         return {
@@ -113,7 +112,7 @@ class _Judge:
         return self._traced(departures_found)
 
     def _stretch(self, range_a: range, range_b: range) -> list[Departure]:
-        """Lonely nodes between two pairs of the chain as one departure, and moved pairs among them."""
+        """Lonely nodes between two pairs of the chain as one departure, and the moved pairs among them."""
         own_a: list[int] = []
         own_b: list[int] = []
         departures_here: list[Departure] = []
@@ -184,7 +183,7 @@ class _Judge:
         return [Change("target", node_a.target, two.target)]
 
     def _output_changes(self, i: int, j: int) -> list[Change]:
-        """What one graph returns and the other does not; their places mean little, since one more moves all behind
+        """What one graph returns and the other does not; positions mean little, since one more output moves all behind
         it."""
         theirs = Counter(self.b.inputs[j])
         mine = Counter(self.alignment.to_b[k] for k in self.a.inputs[i])
@@ -241,7 +240,7 @@ class _Judge:
         return departures_found
 
     def _value_is_led(self, departure: Departure) -> bool:
-        """Whether a pair that departs by itself has its value, all the same, from inputs whose values differ."""
+        """Whether a pair that departs by itself still gets its value from inputs whose values differ."""
         if departure.kind != "changed" or (departure.a[0], departure.b[0]) not in self.valued:
             return False
         return any((k, self.alignment.to_b[k]) in self.valued for k in self.a.inputs[departure.a[0]])
@@ -265,7 +264,7 @@ def _origin(traced: NodeColumns, later: NodeColumns, index: int) -> int:
 
 
 def _part_strangers(alignment: Alignment, *, traced_first: bool) -> None:
-    """Undoes pairs of calls that do not come from each other: what they have in common is a target like getitem."""
+    """Undoes pairs of calls that do not come from each other and share nothing but a target like getitem."""
     for i, j in enumerate(alignment.to_b):
         if j < 0 or not alignment.a.kinds[i].startswith("call"):
             continue

@@ -87,7 +87,8 @@ class NodeColumns:
         self.identities.append(self._sources.get(node.name, "") if node.op == "placeholder" else "")
 
     def _by_content(self, skeleton: bytes) -> bytes:
-        """Positions in the string table, names of tensors and of symbols mean nothing in another graph."""
+        """The skeleton by content: positions in the string table, names of tensors and of symbols mean nothing in
+        another graph."""
         strings, attrs = self.record.strings, self.body.attrs
         if b'{"string":' in skeleton:
             skeleton = _STRING.sub(lambda match: _ENCODER.encode(string(strings, int(match[1]))), skeleton)
@@ -209,8 +210,7 @@ def _tensors(record: GraphRecord) -> Iterator[TensorValue]:
 
 
 def symbol_names(a: GraphRecord, b: GraphRecord) -> dict[str, str]:
-    """How symbols of `b` are called in `a`, for those that stand for the same size of the same input under another
-    name."""
+    """How symbols of `b` are called in `a`, where they stand for the same size of the same input under another name."""
     known = {symbol.source: symbol.name for symbol in a.symbols if symbol.source}
     names = {symbol.name: known[symbol.source] for symbol in b.symbols if symbol.source in known}
     return names if any(old != new for old, new in names.items()) else {}

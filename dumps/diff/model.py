@@ -134,7 +134,7 @@ def graph_view(comparison: GraphDiff, a: str, b: str, *, everything: bool = Fals
 
 
 def _sort(comparison: GraphDiff, departure: Departure) -> Hashable:
-    """Departures with the same targets and the same changes are of one sort."""
+    """The sort of a departure: the same targets and the same changes are one sort."""
     targets = [
         tuple(facts.targets[k] for k in places)
         for facts, places in ((comparison.a, departure.a), (comparison.b, departure.b))

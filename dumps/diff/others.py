@@ -1,7 +1,7 @@
 """What a graph can be compared with: its other stages, its recompiles, its backward or forward, the same graph of other
 runs.
 
-Reads journals only. Must not open a graph.
+Reads journals only. Opens no graph.
 
 >>> [(other.graph, other.why) for other in others(run.graph("0_1/forward"), "myrun")]
 [('myrun/0_0/forward', 'another compile of the same function'), ('myrun/0_1/backward', 'its backward'), ...]
@@ -50,7 +50,7 @@ def others(graph: SavedGraph, run_name: str) -> list[Other]:
 
 
 def _relation(graph: SavedGraph, row: ListedGraph) -> tuple[Kind, str] | None:
-    """What a graph of the same run is to this one."""
+    """How a graph of the same run relates to this one."""
     compiled, _, stage = row.local.partition("/")
     mine, _, my_stage = graph.local_id.partition("/")
     if row.process != graph.process:

@@ -1,7 +1,7 @@
 """What two graphs differ in besides their nodes: inputs, symbols, guards, compiler arguments, ambient state,
 configuration.
 
-Numbers of one compile (hints, seeds, counters of graphs) are no difference; other versions are worth a note.
+Numbers of one compile (hints, seeds, counters of graphs) are no difference; different versions are noted.
 
 >>> compare(record_a, record_b)
 (['ambient matmul_precision: highest -> high'], ['torch 2.12.0 -> 2.13.0'])
@@ -38,7 +38,7 @@ _MAX_GUARDS = 4
 
 
 def compare(a: GraphRecord, b: GraphRecord, rename: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Sentences on what differs, and notes on what is no difference. `rename` maps symbols of `b` to those of `a`."""
+    """Sentences on what differs, and notes on what does not count. `rename` maps symbols of `b` to those of `a`."""
     counts = [sum(node.op == "placeholder" for node in record.graph.nodes) for record in (a, b)]
     also = [f"inputs: {counts[0]} -> {counts[1]}"] if counts[0] != counts[1] else []
     also += _symbols(a, b, rename)

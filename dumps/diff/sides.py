@@ -36,7 +36,7 @@ class GraphGroup(msgspec.Struct):
         return by_process
 
     def graph(self, row: ListedGraph) -> SavedGraph:
-        """The graph of a row."""
+        """Opens the graph of a row."""
         return SavedGraph(row.path, self.run, row)
 
 

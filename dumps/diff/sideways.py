@@ -74,7 +74,7 @@ class Sideways(msgspec.Struct):
         return DiffLine(self.a[index], self.b[index], MARKS[self.marks[index]], self.strings[self.texts[index]])
 
     def starts(self) -> list[int]:
-        """The lines where something that departs by itself begins; without alignment none."""
+        """The lines where a departure that follows from no other begins; without alignment none."""
         own = {place for place, mark in enumerate(MARKS) if mark in OWN}
         first_lines: list[int] = []
         last = -1
@@ -165,7 +165,7 @@ def _places(comparison: GraphDiff) -> Iterator[tuple[int, int]]:
 
 
 def joined(a: Table, b: Table, *, graphs: tuple[str, str], stages: tuple[str, str]) -> Sideways:
-    """A forward beside its backward: every node of A in order, beside it what B has of its seq_nr or under its name."""
+    """A forward beside its backward: every node of A in order, beside it the nodes of B with its seq_nr or its name."""
     builder = _Builder("", (graphs[0], stages[0], a), (graphs[1], stages[1], b))
     waiting: defaultdict[int, deque[int]] = defaultdict(deque)
     for j, number in enumerate(b.seq_nr):

@@ -232,7 +232,7 @@ def _headline(view: GraphView) -> str:
 
 
 def summary(views: Sequence[GraphView]) -> str:
-    """How many pairs of which verdict."""
+    """How many pairs have each verdict."""
     words = {
         "same": "the same",
         "differs": "differ",

@@ -39,7 +39,7 @@ class Leak(msgspec.Struct, frozen=True, order=True):
 
 
 def search(path: Path, machine: Machine, known: Secrets) -> list[Leak]:
-    """What is left in the file, each kind once per member; also member names are looked at."""
+    """What is left in the file, each kind once per member; names of members are searched too."""
     looked_for = [(what, word.encode(), re.compile(text.encode())) for what, word, text in _patterns(machine)]
     secrets = [("credential", b"", re.compile(rule.pattern.pattern.encode())) for rule in RULES]
     secrets += [("credential", value.encode(), re.compile(re.escape(value.encode()))) for value in known.values]
@@ -79,7 +79,7 @@ def not_searched(machine: Machine) -> list[str]:
 
 
 def _patterns(machine: Machine) -> Iterator[tuple[str, str, str]]:
-    """What is looked for: its kind, a text without which it is not there, and the expression for it."""
+    """What is searched for: its kind, a text without which it cannot occur, and its expression."""
     homes = {home.strip("/") for home in machine.homes}
     for path in machine.literals():
         yield (

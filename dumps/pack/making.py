@@ -2,8 +2,8 @@
 written.
 
 The redacted run is written by the run's own writer into a folder that nobody sees, which becomes the archive and
-vanishes. What cannot be read is named and left out. Must not change the run, and must not wait for a process that still
-records into it.
+vanishes. What cannot be read is named and left out. It does not change the run, and does not wait for a process that
+still records into it.
 
 >>> packed = pack(Path("myrun"), Path("myrun.graphdbg.zip"))
 >>> packed.leaks
@@ -48,11 +48,11 @@ _FILE = re.compile(r'File "((?:/|[A-Za-z]:[\\/]|\\\\)[^"\n]+)"')
 _CACHE_USER = re.compile(r"/torchinductor_([A-Za-z0-9][\w.-]*)/")
 _SCRIPTS = (".py", ".ipynb")
 _NOT_OF_PAGES = ("lines of journals", "files of generated code")
-"""Rows of what an archive holds and a page tells otherwise."""
+"""Rows of what an archive holds and a page shows in another way."""
 
 
 def secrets_of(run: Run | None) -> Secrets:
-    """What is secret of a run: in its command lines, and in its variables and those of this process."""
+    """The secrets of a run: from its command lines, its variables and those of this process."""
     if run is None:
         return Secrets(os.environ)
     secrets = Secrets(os.environ, run.record.environment)
@@ -71,7 +71,7 @@ def texts_of(saved: SavedGraph, secrets: Secrets) -> Texts:
 
 
 def gather(run: Run) -> tuple[Machine, Places]:
-    """The machine that the run tells of, and the places of its source files."""
+    """What the run reveals of its machine, and the places of its source files."""
     machine, places = _machine_and_places(_texts(run))
     machine.hosts.update(process.record.host for process in run.processes if process.record.host)
     for path in (run.path.absolute(), run.path.resolve()):
@@ -233,7 +233,7 @@ class _Work:
         self.out = RunWriter.create(out, records.run(run.record, texts))
 
     def whole(self) -> None:
-        """All processes of the run."""
+        """Packs all processes of the run."""
         given = self.run.record.environment
         self.counts["variables kept"] = len(self.out.record.environment)
         self.counts["variables left"] = len(given) - len(self.out.record.environment)
@@ -246,8 +246,8 @@ class _Work:
         self.unreadable += [sentence for sentence in self.run.damage if sentence not in self.unreadable]
 
     def page(self) -> tuple[str, list[tuple[str, int, int, int]]]:
-        """The page of the copy. What was found of graphs lies in the cache folder, by the run itself: it is redacted
-        here."""
+        """The page of the redacted copy. Findings on graphs lie in the cache folder, under the original run: they are
+        redacted here."""
         verdicts = {
             name: (code, word, self.texts.remark(said)) for name, (code, word, said) in last_verdicts(self.run).items()
         }
@@ -341,7 +341,7 @@ class _Work:
         return keep
 
     def _read(self, what: str, read: Callable[[], T]) -> T | None:
-        """What `read` returns; None, and a sentence, when it cannot be read."""
+        """What `read` returns; None, with a sentence in `unreadable`, when it cannot be read."""
         try:
             return read()
         except (GraphdbgError, OSError) as error:

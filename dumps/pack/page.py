@@ -1,7 +1,7 @@
 """The page: all of a redacted run in one HTML file that needs no server, no network and, but for its node tables, no
 script.
 
-Everything it tells comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup`
+Everything on it comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup`
 alone. What would make it larger than `MOST_BYTES` is cut, and said, with the command that shows all of it.
 
 >>> text, rows = page(copy, "myrun", verdicts={})
@@ -59,7 +59,7 @@ _KEYS = (("/", "search"), ("j", ""), ("k", "rows"), ("Enter", "opens"), ("Esc", 
 
 
 class CompileLine(NamedTuple):
-    """One compile; `item` where Dynamo told of it; `began`: in seconds since 1970, 0 where it is not known."""
+    """One compile; `item` where Dynamo recorded it; `began`: in seconds since 1970, 0 where it is not known."""
 
     id: str
     process: ProcessWhy
@@ -388,7 +388,7 @@ class _Writing:
 
 
 def _drawn(compiled: CompileLine) -> list[Span]:
-    """Its spans, of which those within another are drawn over it; when it began, where there are none."""
+    """The spans of a compile, inner ones last so that they are drawn on top; its beginning where there are none."""
     order = list(_PHASES)
     spans = compiled.time.spans if compiled.time else [("", compiled.began, compiled.began)] if compiled.began else []
     return sorted(spans, key=lambda span: order.index(span[0]) if span[0] in order else 0)
@@ -424,7 +424,7 @@ def _line(place: ProgramLine | Function | Skipped | None) -> str:
 
 
 def _sizes(compiled: CompileLine | None) -> str:
-    """What of a compile should be the same on all ranks."""
+    """What is expected to be equal of a compile on all ranks."""
     rows = compiled.graphs.rows if compiled else []
     nodes = [f"{row.stage} {row.nodes}" for row in rows if row.stage in ("dynamo", "forward", "backward", "inference")]
     return ", ".join(nodes) or ("no graph" if compiled else "")

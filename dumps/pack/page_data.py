@@ -46,7 +46,7 @@ class PageCut(NamedTuple):
 
 
 def read(run: Run, most_nodes: int) -> list[PageGraph]:
-    """The graphs of a run, but those that cannot be read, which whoever redacted it has told."""
+    """The graphs of a run that can be read; whoever redacted it has named the others."""
     page_graphs: list[PageGraph] = []
     for saved in run.graphs():
         with contextlib.suppress(GraphdbgError):
@@ -79,7 +79,7 @@ def _texts(view: GraphView, index: int) -> tuple[str, ...]:
 
 
 def cut(graphs: Iterable[PageGraph], most_nodes: int, most_code: int) -> PageCut:
-    """The document with so many nodes and letters of code of each graph at most."""
+    """The document with at most so many nodes and letters of code of each graph."""
     texts: Intern[str] = Intern({"": 0})
     documents: list[dict[str, Any]] = []
     nodes = total = lines = left = 0

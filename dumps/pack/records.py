@@ -1,8 +1,8 @@
-"""The records of a run without what tells of a person or a machine: which of their fields are free text is known here
+"""The records of a run without what reveals a person or a machine: which of their fields are free text is known here
 alone.
 
-Names that FX and the file system read (nodes, targets, ids, expressions) stay. Must not change the records that it is
-given: they are the store's own.
+Names that FX and the file system read (nodes, targets, ids, expressions) stay. The given records, which are the store's
+own, are not changed.
 
 >>> graph(saved.record, texts, keep=False).strings[0]
 '  File "train.py", line 76, in forward\\n'
@@ -40,7 +40,7 @@ from ..walk import contents, map_argument, nodes, tag_of
 from .texts import Texts
 
 Keep = Callable[[str], bool]
-"""Whether the bytes of the storage of that name go along."""
+"""Whether the bytes of the storage of that name are packed."""
 
 _FRAME_LENGTH = 4
 _PRESENT = "now"
@@ -73,7 +73,7 @@ def process(record: ProcessRecord, texts: Texts, *, gone: bool) -> ProcessRecord
 
 
 def event(recorded: Event, texts: Texts) -> Event:
-    """A line of the journal: state, graph and time stay."""
+    """A journal line whose fields are redacted; state, graph and time stay."""
     return Event(recorded.time, recorded.kind, recorded.graph, cast("dict[str, Any]", tree(recorded.fields, texts)))
 
 
@@ -100,7 +100,7 @@ def graph(record: GraphRecord, texts: Texts, *, keep: Keep) -> GraphRecord:
 
 
 def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
-    """A kernel of the user's: its source stays where sources do."""
+    """A kernel of the user's; its source stays only where sources do."""
     path, _, line = kernel.file.rpartition(":")
     kernel = replace(
         kernel,
@@ -115,7 +115,7 @@ def _kernel(kernel: TritonKernel, texts: Texts) -> TritonKernel:
 
 
 def _definition(definition: DefinitionRecord, texts: Texts) -> DefinitionRecord:
-    """What is cut out of the user's program: it stays where sources do."""
+    """A definition cut from the user's program; its source stays only where sources do."""
     texts.changed["source lines"] += 0 if texts.source else definition.program.count("\n")
     missing = [texts.text(text) for text in definition.missing]
     return replace(
@@ -235,7 +235,7 @@ def _arguments(mapping: dict[str, Arg], texts: Texts) -> dict[str, Arg]:
 
 
 def _argument(arg: Arg, texts: Texts) -> Arg:
-    """An encoded argument; what its tag says to be a name of something stays."""
+    """An encoded argument, redacted but for what its tag makes a name."""
     return map_argument(arg, lambda leaf: _leaf(leaf, texts))
 
 

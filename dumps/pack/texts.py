@@ -1,8 +1,8 @@
 """Takes paths, people, hosts, credentials and the user's source lines out of the texts of one run, and counts what it
 took.
 
-A text keeps its shape: stacks keep their frames, errors their words. Must not be given names that FX or the file system
-reads (nodes, targets, ids): they stay as they are, and the search at the end says when one of them tells something.
+A text keeps its shape: stacks keep their frames, errors their words. Names that FX or the file system reads (nodes,
+targets, ids) are not given to it: they stay, and the search at the end reports what one of them reveals.
 
 >>> texts = Texts(Places(["/home/ann/gpt/train.py"]), Machine(homes={"/home/ann"}, users={"ann"}, hosts={"node17"}))
 >>> text = '  File "/home/ann/gpt/train.py", line 3, in f\\n    loss = f(secret)\\nOSError: no node17:/data/ann/x.csv'
@@ -27,7 +27,7 @@ _GUARD = re.compile(r"[ \t]+# [^\n]*?(?=[ \t]+# \S+:\d+ in )")
 _PLACE = re.compile(r"(?<=# )(?P<file>[^\s:]+)(?=:\d+ in )")
 _CONSTANT = re.compile(r"(?<=Variable\(str: )(?:'[^'\n]*'|\"[^\"\n]*\")")
 _REPEATS = 10_000
-"""Texts up to this length are likely to come again."""
+"""The length up to which texts are likely to occur again."""
 _COMPARED = re.compile(r"(?<=[=!]= )(?:'[^'\n]*'|\"[^\"\n]*\")")
 _ADDRESS = re.compile(r"(?<![\w.])(?!127\.0\.0\.1|0\.0\.0\.0)\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
@@ -52,7 +52,7 @@ _ORDINARY = COMMON_USERS | {
 
 
 class Machine(msgspec.Struct):
-    """Whom a run may tell of: home folders, user names, host names, and folders that must not be named."""
+    """What a run may reveal: home folders, user names, host names, and folders that are not to be named."""
 
     homes: set[str] = msgspec.field(default_factory=set[str])
     users: set[str] = msgspec.field(default_factory=set[str])
@@ -66,7 +66,7 @@ class Machine(msgspec.Struct):
             self.users.add(home.rpartition("/")[2])
 
     def telling(self, names: Iterable[str]) -> list[str]:
-        """Those of the user or host names that are no ordinary words of a program and can therefore be looked for."""
+        """The user or host names that are no ordinary words of a program and can therefore be searched for."""
         distinct_names = [name for name in names if len(name) >= 3 and name.lower() not in _ORDINARY]
         return sorted(distinct_names, key=lambda name: (-len(name), name))
 
@@ -109,7 +109,7 @@ class Texts:
         self._known: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """Any free text: an error, a stack, a remark, a setting."""
+        """Any free text, redacted: an error, a stack, a remark, a setting."""
         redacted = self._known.get(text)
         if redacted is None:
             redacted = self._text(text) if self._mark.search(text) else self.secrets.text(text)

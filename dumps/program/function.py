@@ -1,7 +1,7 @@
 """The style of a repro: a graph as one plain Python function of torch calls, which a stranger reads and runs.
 
-Constants are parameters, subgraphs inner functions. Must not import torch, and nothing of a record reaches the program
-but what `arguments` and `text` have checked: it is executed.
+Constants are parameters, subgraphs inner functions. Imports no torch, and nothing of a record reaches the program but
+what `arguments` and `text` have checked: it is executed.
 
 >>> program_of(record).source
 'def graph(x):\\n    relu = torch.ops.aten.relu.default(x)\\n    return (relu,)'
@@ -130,7 +130,7 @@ def program_of(record: GraphRecord, *, wide: bool = False) -> FunctionText:
 
 
 class FunctionPrinter(Printer):
-    """Renders one graph; gathers parameters and constants on the way."""
+    """Renders one graph; collects parameters and constants on the way."""
 
     TAKEN = frozenset(_WORDS.split())
     PLAIN = True
@@ -141,7 +141,7 @@ class FunctionPrinter(Printer):
         self.dtypes: dict[str, str] = {}
         """Parameters for floating dtypes."""
         self.unreached = False
-        """Whether some dtype cannot be such a parameter."""
+        """Whether some dtype cannot be a parameter."""
         self.parameters: list[str] = []
         self.constants: dict[str, str] = {}
         self.above: dict[str, list[str]] = {}
@@ -228,7 +228,7 @@ class FunctionPrinter(Printer):
         return []
 
     def _region(self, body: GraphBody, node: NodeRecord, region: str) -> Lines:
-        """A region stands above the graph, once for all its calls."""
+        """Renders a region above the graph, once for all its calls."""
         region = self.names[node.name] = f"region_{region}"  # Dynamo gives "subgraph_0" itself
         if region not in self.above:
             before, names, outer = len(self.constants), self.names, self.beside

@@ -2,7 +2,7 @@
 by name.
 
 `scan` and `flex_attention` come with arguments that Dynamo wants otherwise, a checkpoint and a compiled region are
-written with torch's own public functions. Texts only. Must not import torch.
+written with torch's own public functions. Texts only. Imports no torch.
 
 >>> rewritten("higher_order.tag_activation_checkpoint", ["body", "x"], ["use_reentrant=False"]).text
 'torch.utils.checkpoint.checkpoint(body, x, use_reentrant=False)'

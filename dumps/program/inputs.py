@@ -1,7 +1,7 @@
 """Inputs of a repro as source text, in three ways: seeded (shapes and ranges only), literal (small tensors written
 out), stored.
 
-It must not import torch: bytes come from the saved form's own storages. `stored` reads one file beside the program, a
+Imports no torch: bytes come from the saved form's own storages. `stored` reads one file beside the program, a
 safetensors file of byte tensors named "0", "1", ...
 
 >>> source_of([Slot("x", TensorValue("float32", [2, 3], [3, 1]))], "seeded").expressions

@@ -1,7 +1,7 @@
 """The user's own Triton kernels as text for programs: their definitions, and calls of them that a reader would write.
 
-Must not import torch and runs nothing. The definitions are the user's source as it was recorded, so a program that has
-them is run only where the user trusts the dump. Without a GPU such a program has Triton interpret the kernels.
+Imports no torch and runs nothing. The definitions are the user's source as it was recorded, so a program that has them
+is run only where the user trusts the dump. Without a GPU such a program has Triton interpret the kernels.
 
 >>> definitions(record.kernels).source
 '@triton.jit\\ndef add_kernel(...): ...'
@@ -29,7 +29,7 @@ CALLS = frozenset({FUNCTIONAL, MUTATION})
 INTERPRETED = (
     'os.environ.setdefault("TRITON_INTERPRET", str(int(not torch.cuda.is_available())))  # no GPU: Triton interprets'
 )
-"""Must stand between the imports of torch and of Triton."""
+"""The statement that stands between the imports of torch and of Triton."""
 
 _LAUNCHED = [
     "def launched(kernel, grid, written, **given):",

@@ -1,6 +1,6 @@
 """The style of graph.py: a record as a torch.nn.Module class, in a program that needs torch only and runs it eagerly.
 
-Must not import torch, and writes nothing of a record but checked names and repr() into the program. The program defines
+Imports no torch, and writes nothing of a record but checked names and repr() into the program. The program defines
 `aten = torch.ops.aten` and `constant(path)`, which returns the tensor that the graph holds under a dotted path; the
 paths of a subgraph begin with its own ("body_0.weight").
 

@@ -1,7 +1,7 @@
 """The text of `repro.py`: one program with torch alone that exits 1 while the bug is there, 0 when it is gone, 2 if
 unsure.
 
-Which of the programs fails is found by running them (minifier.report), never guessed. Must not import torch.
+Which of the programs fails is found by running them (minifier.report), never guessed. Imports no torch.
 
 >>> script = script_of(case, "torch.compile", "seeded")
 >>> script.text.splitlines()[0]
@@ -29,7 +29,7 @@ _FLAGS = 'FAULT, UNSURE = "--without-fault" not in sys.argv, 125 if "--git-bisec
 _HOOK = 'sys.excepthook = lambda t, e, b: (sys.__excepthook__(t, e, b), print(f"cannot tell: {e!r}"), sys.exit(UNSURE))'
 _WIDTH = 100
 MOST_LINES = 60
-"""Of a program with its inputs written out; a longer one has them all in the file beside it."""
+"""The most lines of a program with its inputs written out; a longer one has them all in the file beside it."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class Script:
     """Which sizes are dynamic; None: as many as torch makes so."""
 
     def like(self, *, case: ReproFacts | None = None, sizing: Sizing | None = None) -> Script:
-        """The same program but for what is given."""
+        """A copy with some fields replaced."""
         return script_of(case or self.case, self.entry, self.way, sizing or self.sizing, stand=self.stand)
 
 
 def script_of(
     case: ReproFacts, entry: Entry, way: Way, sizing: Sizing | None = None, *, stand: Stand | None = None
 ) -> Script:
-    """One program."""
+    """Writes one program."""
     sized = replace(case, record=sizes.sizes_inside(case.record)) if sizing is not None else case
     stand = stand or Stand()
     if case.off == "left out" and not case.leaves_out:
@@ -189,7 +189,7 @@ def flaky_sentence(rate: Rate, subject: str = "This program") -> str:
 
 
 def _imports(case: ReproFacts, program: FunctionText, body: str) -> list[str]:
-    """What the body uses, and the user's own modules after torch. A torch that does not start must not exit with 1."""
+    """What the body uses, and the user's own modules after torch. A torch that does not start never exits with 1."""
     first, plain, inside = program.imported(f"{body}\n{_HOOK}", case.ops.imports if case.ops else ())
     own = [f"import {dotted(module, 'the module')}  # registers ops, or changes torch" for module in case.imports]
     if own and case.off == "left out" and not case.needs_imports:

@@ -1,7 +1,7 @@
 """Recorded settings, global state and process groups as statements of a program: what differs from a fresh process.
 
-Must not import torch. A setting without a plain form (a custom pass, a callable) comes with its recorded source where
-the user trusts that, else it is named, never dropped in silence; so is one that no dump may set (see `permitted`).
+Imports no torch. A setting without a plain form (a custom pass, a callable) comes with its recorded source where the
+user trusts that, else it is named, never dropped in silence; so is one that no dump may set (see `permitted`).
 
 >>> config_lines({"inductor": {"cpp.simdlen": 256}})
 (['torch._inductor.config.cpp.simdlen = 256'], [])
@@ -135,7 +135,7 @@ def config_lines(
 
 
 def random_lines(case: ReproFacts) -> list[str]:
-    """For numbers to be comparable, compiled code must draw random numbers as eager mode does."""
+    """Settings by which compiled code draws random numbers as eager mode does, so that they can be compared."""
     if (
         case.failure.kind in ("accuracy", "nan")
         and case.rung in ("inductor", "inductor_nofuse")

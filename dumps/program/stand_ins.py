@@ -2,7 +2,7 @@
 recorded.
 
 Its schema is what the process knows of it, else what the recorded calls show; sizes come from its arguments where they
-are theirs. Its values are made up, and the head of the repro says so. Must not import torch.
+are theirs. Its values are synthesised, and the head of the repro says so. Imports no torch.
 
 >>> stand_in("mine::scale", calls, {}).splitlines()[0]                                 # doctest: +SKIP
 'torch.library.define("mine::scale", "(Tensor a0, float a1) -> Tensor")'
@@ -42,7 +42,7 @@ class OpCall:
 
 
 def stand_in(name: str, calls: Sequence[OpCall], *, schema: str = "", grad: bool = False) -> str:
-    """The registration; raises CannotExpressError where the calls do not show what the operator is. `schema`: if it is
+    """The registration; raises CannotExpressError where the calls do not determine the operator. `schema`: if it is
     known."""
     own = name.replace("::", "_").replace(".", "_")
     first = calls[0]

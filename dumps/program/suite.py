@@ -2,8 +2,8 @@
 it is gone.
 
 What the program is made of (its graph, inputs, operators, settings) is taken over as it stands; how it judges is
-written anew, as a comparison of compiled and eager. Which of the forms fails is found by running them
-(minifier.report). Must not import torch.
+written again, as a comparison of compiled and eager. Which of the forms fails is found by running them
+(minifier.report). Imports no torch.
 
 >>> suite_of(program, failure, "amin_is_wrong").splitlines()[0]  # doctest: +SKIP
 '# Owner(s): ["module: inductor"]'
@@ -91,12 +91,12 @@ def _is_plain_text(node: ast.stmt) -> bool:
 
 
 def _is_loop(text: str) -> bool:
-    """Whether it is a part of the loop of a flaky program, or reads its flags."""
+    """Whether a node belongs to the loop of a flaky program, or reads its flags."""
     return text.startswith(("RUNS = ", "if not sys.argv", "FAULT, UNSURE = "))
 
 
 def _faulty(program: str) -> str:
-    """The program as it is without a flag: what `--without-fault` chooses from is decided."""
+    """The program without flags: the choices of `--without-fault` are made."""
     asking = (node for node in ast.walk(ast.parse(program)) if isinstance(node, (ast.If, ast.IfExp)))
     chosen = next(((node, text) for node in asking if (text := _chosen(node, program)) is not None), None)
     if chosen is None:
@@ -141,7 +141,7 @@ def _statement(node: ast.stmt, text: str, parts: Parts) -> None:
 
 
 def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, remark: str = "") -> str:
-    """The test of a program. `name`: of the test; `form`: which of FORMS; `told`: a sentence for the head. Raises
+    """The test of a program. `name`: of the test; `form`: which of FORMS; `remark`: a sentence for the head. Raises
     CannotExpressError for a kind of failure that a test in that style does not show.
     """
     parts = parts_of(program)
@@ -181,7 +181,7 @@ def suite_of(program: str, failure: FailureWords, name: str, form: int = 0, rema
 
 
 def _imports(parts: Parts, body: str) -> Iterator[str]:
-    """Those that the test needs, those of the standard library first."""
+    """The imports that the test needs, those of the standard library first."""
     plain: list[str] = []
     others: list[str] = []
     for text in parts.imports:
@@ -218,7 +218,7 @@ def _needed(parts: Parts, text: str) -> set[str]:
 
 
 def _state(parts: Parts) -> tuple[list[str], list[str]]:
-    """Settings as decorators, and the global state as statements that are taken back."""
+    """Settings as decorators, and the global state as statements with their undoing."""
     patched: dict[str, list[str]] = {}
     for module, name, value in parts.settings:
         patched.setdefault(module, []).append(f"{quoted(name)}: {value}")
@@ -287,7 +287,7 @@ def _judged(parts: Parts, failure: FailureWords, how: dict[str, str]) -> tuple[l
 
 
 def _called(parts: Parts, function: str) -> str:
-    """One run, its results as a list; of a graph that autograd has to see with the gradients."""
+    """One run, its results as a list; with gradients where autograd sees the graph."""
     return f"run({function}, make_inputs())" if "run" in parts.functions else f"list({function}(*make_inputs()))"
 
 
@@ -303,14 +303,14 @@ def _in_a_child(failure: FailureWords) -> list[str]:
 
 
 def _of_a_child(parts: Parts) -> list[str]:
-    """What that process calls; it makes its settings by itself."""
+    """The function that the child process calls; it makes its own settings."""
     settings = [f"{module}.{name} = {value}" for module, name, value in parts.settings]
     state = [line for text in parts.state for line in text.splitlines()]
     return ["def run_compiled():", *indented([*settings, *state, _called(parts, parts.compiled)])]
 
 
 def eager_of(suite: str) -> str:
-    """The same test with torch's backend `eager`, which has to pass: what it asks for is then no fault of its own."""
+    """The test with torch's backend `eager`, which has to pass, so that the test itself is not at fault."""
     tree = ast.parse(suite)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.compile":
@@ -325,7 +325,7 @@ def compiles(suite: str) -> bool:
 
 
 def failed_as(output: str, kind: str, error: str) -> bool:
-    """Whether unittest's output is that of the failure and not of a test that cannot run."""
+    """Whether unittest's output shows the failure, not a test that cannot run."""
     last = (output.strip().splitlines() or [""])[-1]
     if kind == "crash":  # an AssertionError of the compiler's is a failure to unittest
         return last in ("FAILED (errors=1)", "FAILED (failures=1)") and error.rpartition(".")[2] in output

@@ -3,8 +3,7 @@ call.
 
 Pure data and how to read it; imports no torch, so that it serves graphs and their records alike. A name stands here
 only if its plain form, traced, is the call itself (Inductor's decompositions applied where that is said); `plain_calls`
-checks that with values, since arguments may make a difference. Must not touch arguments but to leave out or reorder
-them.
+checks that with values, since arguments may make a difference. Arguments are only left out or reordered.
 
 >>> plain_call("aten._softmax.default", ["x", -1, False], {})
 Plain(call='torch.softmax', args=['x', -1], kwargs={})
@@ -139,7 +138,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "device": (None,),
     "memory_format": (None,),
 }
-"""Keyword arguments that say nothing: what they are then."""
+"""Keyword arguments that say nothing: their default values."""
 
 
 def plain_call(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plain | None:

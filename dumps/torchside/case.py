@@ -77,7 +77,7 @@ def describe(
     ambient: Ambient | None,
     sink: Any,
 ) -> GraphRecord:
-    """The record of a case: what is not said comes from `like`, then from the record that the module was loaded
+    """The record of a case: what is not given comes from `like`, then from the record that the module was loaded
     from."""
     carry: dict[str, Any] = getattr(gm, "meta", {}).get(CARRY, {})
     if like is not None:

@@ -80,7 +80,7 @@ def _of_settings(record: GraphRecord, config: Mapping[str, Mapping[str, Any]]) -
 
 
 def _home(value: Any) -> Any:
-    """The function or class behind a value; the first in a list."""
+    """The function or class behind a value; the first one in a list."""
     while isinstance(value, (list, tuple, Mapping)) and value:
         value = next(iter(value.values() if isinstance(value, Mapping) else value))
     while isinstance(value, functools.partial):
@@ -109,7 +109,7 @@ def _files_of(count: int) -> list[tuple[str, str]]:
 
 @functools.cache
 def _spaces_in(file: str) -> frozenset[str]:
-    """The namespaces that a file's text names."""
+    """The namespaces that the text of a file names."""
     text = "".join(linecache.getlines(file))
     return frozenset(quoted or other for quoted, other in _SPACE.findall(text)) - WITH_TORCH
 
@@ -120,7 +120,7 @@ def _cut(file: str, spaces: frozenset[str] | tuple[()], values: tuple[tuple[str,
 
 
 def operators(functions: Iterable[str]) -> set[str]:
-    """ "namespace::op" of each that is an operator which torch does not bring."""
+    """ "namespace::op" of each target that is an operator which torch does not bring."""
     return {"::".join(name.split(".")[:2]) for name in functions if is_custom(name)}
 
 

@@ -44,7 +44,7 @@ from .triton_kernels import KernelWriter
 from .values import ValueWriter, is_plain_tensor
 
 CARRY = "graphdbg"
-"""Key in GraphModule.meta of what a loaded module remembers of its record."""
+"""Key in GraphModule.meta of what a loaded module keeps of its record."""
 CARRIED_VALUE = "graphdbg_value"
 """Key in node.meta of a recorded value, on modules that were loaded without fake values."""
 VALUE_KEYS = ("val", "example_value")
@@ -250,7 +250,7 @@ def _free_name(gm: GraphModule, taken: Mapping[str, StoredTensor]) -> str:
 
 
 def _unboxed(value: Any) -> Any:
-    """What Inductor's BoxedBool and BoxedDeviceIndex hold."""
+    """The values in Inductor's BoxedBool and BoxedDeviceIndex."""
     return value.value if type(value).__name__ in ("BoxedBool", "BoxedDeviceIndex") else value
 
 

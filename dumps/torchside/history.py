@@ -4,8 +4,8 @@ leaf.
 
 A graph may write to such an input, which it may not to a leaf, and views of one such tensor see each other's gradients.
 AOTAutograd takes the base of inputs that share memory for the input, so its shape is part of the program. The memory
-stays where it is, but for tensors that hold others. Must not copy what is large for longer than a moment, and must not
-touch tensors at other places.
+stays where it is, but for tensors that hold others. Large tensors are copied only for a moment, and tensors at other
+places are not touched.
 
 >>> x, row = computed([x, row], [0, 1])     # leaves that require grad and share memory -> views of one result
 >>> leaf_of(row).grad_fn is None
@@ -36,7 +36,7 @@ class Base(NamedTuple):
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Base:
-        """A tensor in the role of a base."""
+        """The base that a tensor is."""
         form = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
         return cls(tensor.dtype, *form, tensor.requires_grad, tensor.is_leaf)
 
@@ -52,8 +52,8 @@ def bases_of(values: Sequence[Any]) -> dict[int, Base]:
 
 
 def computed(values: Sequence[Any], places: Collection[int], bases: Mapping[int, Base] | None = None) -> list[Any]:
-    """The same values, those at `places` as results of operations on a leaf of their own, those in `bases` as views of
-    what stands there, or of the value that is it.
+    """The values, those at `places` as results of operations on a leaf of their own, those in `bases` as views of that
+    base, or of the value that is it.
 
     Where nothing is known of bases, values at `places` that share memory are views of one result; of a leaf that
     requires grad and lies in the same memory, views of that.
@@ -123,7 +123,7 @@ def _can_be_view(value: Any, base: Base) -> bool:
 
 
 def with_history(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, in its own memory, as what an operation returned; it may be a fake one."""
+    """The tensor, in its own memory, as the result of an operation; it may be fake."""
     leaf = tensor.detach().requires_grad_()
     with torch.enable_grad():
         tensor_with_history = leaf.clone()
@@ -164,23 +164,23 @@ def _flat(value: torch.Tensor) -> torch.Tensor:
 
 
 def _is_all(value: torch.Tensor) -> bool:
-    """Whether it is all of its storage."""
+    """Whether a tensor is all of its storage."""
     return value.numel() * value.element_size() == value.untyped_storage().nbytes() and 0 not in value.stride()
 
 
 def _is_strided(value: Any) -> bool:
-    """Whether it is a tensor, maybe a fake one, whose storage, strides and lazy bits say all of it."""
+    """Whether a value is a tensor, maybe a fake one, that its storage, strides and lazy bits describe completely."""
     plain = type(value) in (torch.Tensor, torch.nn.Parameter) or isinstance(value, t.FakeTensor)
     return plain and value.layout is torch.strided and not value.is_quantized
 
 
 def _is_plain(value: torch.Tensor) -> bool:
-    """The same of a real one without lazy bits."""
+    """Whether it is such a tensor, real and without lazy bits."""
     return _is_strided(value) and not (isinstance(value, t.FakeTensor) or value.is_conj() or value.is_neg())
 
 
 def _place(value: torch.Tensor, base: Base) -> tuple[Any, ...]:
-    """Equal for what is one tensor; sizes may be symbols."""
+    """A key that is equal for two views of one tensor; sizes may be symbols."""
     return storage_key(value), *map(str, base)
 
 

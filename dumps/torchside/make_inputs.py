@@ -1,9 +1,9 @@
 # pyright: basic
-"""The inputs of a saved graph: stored ones as they were, the others made up from metadata and a seed.
+"""The inputs of a saved graph: stored ones as they were, the others synthesised from metadata and a seed.
 
-Of what is made up the whole storage is filled, then viewed: stride, offset, overlap, aliasing are true. The same seed
-gives the same values on every device and in every process; each input has a stream of its own, so dropping one input
-does not change the others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
+A synthesised storage is filled whole, then viewed: stride, offset, overlap, aliasing are true. The same seed gives the
+same values on every device and in every process; each input has a stream of its own, so dropping one input does not
+change the others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
 
 >>> inputs = make(record, inputs_record, tensors, seed=0)
 >>> tensor("x", TensorValue(dtype="float32", shape=[2, 3], stride=[0, 1]), seed=0).stride()
@@ -147,7 +147,7 @@ class _Maker:
         raise RefusedError(where, f"a value of type {value.type} has no saved form")
 
     def sequence(self, name: str, value: SequenceValue, kept: Mapping[str, StoredTensor], where: str) -> Any:
-        """A list or tuple of inputs: those that were `kept`, by place, as they were, the others made up."""
+        """A list or tuple of inputs: those that were `kept`, by place, as they were, the others synthesised."""
         items: list[Any] = []
         for index, item in enumerate(value.items):
             name_of_part, stored = f"{name}.{index}", kept.get(str(index))
@@ -158,7 +158,7 @@ class _Maker:
         return items if value.kind == "list" else tuple(items)
 
     def wrapper(self, name: str, stored: StoredTensor | None, value: TensorValue, where: str) -> torch.Tensor:
-        """A tensor that holds others: each as it was stored, or made up."""
+        """A tensor that holds others: each as it was stored, or synthesised."""
         held: dict[str, Any] = {}
         for attribute, part in value.inner.items():
             kept = stored.inner.get(attribute) if stored is not None else None

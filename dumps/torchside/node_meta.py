@@ -74,7 +74,7 @@ CARRIED_META = "graphdbg_meta"
 STACK_KEYS = ("nn_module_stack", "fwd_nn_module_stack")
 
 _MAX_LENGTH = 4_000
-"""Of the text of a descriptor."""
+"""The most characters of the text of a descriptor."""
 
 
 class _Name(str):
@@ -282,7 +282,7 @@ class MetaReader:
         return paths
 
     def _stack(self, index: int, where: str) -> str:
-        """A text of several lines, inert."""
+        """A text of several lines, made inert."""
         if index not in self._stacks:
             text = self._string(index, where)
             self._stacks[index] = self.texts.kept(inert.lines(text), text)

@@ -4,7 +4,7 @@ inputs.
 
 `observe` looks at one execution before it runs. `snapshot` runs before every execution of a graph whose inputs are
 held, so plain tensors take a short way of their own there: metadata of every input and the storages whose bytes are to
-be copied, each once; the records are the same, without statistics. It must keep no tensor and read no data.
+be copied, each once; the records are the same, without statistics. It keeps no tensor and reads no data.
 
 >>> seen = observe(gm, real_inputs, "index", sink)
 >>> items, storages = snapshot(["x"], [torch.ones(2, 3)])
@@ -122,7 +122,7 @@ def _tensors(value: Sequence[Any], record: SequenceValue) -> Iterator[tuple[int,
 
 
 def _apart(value: Any, record: TensorValue, policy: str, storages: StorageWriter) -> StoredTensor:
-    """What is kept of a tensor that holds others: of each what would be kept of it alone, but for statistics."""
+    """What is kept of a tensor that holds others: of each what would be kept of it alone, without statistics."""
     if record.inner:
         inner = {name: _apart(part, record.inner[name], policy, storages) for name, part in parts(value).items()}
         return StoredTensor("", record, isinstance(value, torch.nn.Parameter), inner)

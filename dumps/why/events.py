@@ -1,6 +1,6 @@
 """From journals to the view model: events in their order, joined with the graphs that the same journal tells.
 
-A compile id may come twice in one process (torch._dynamo.reset starts counting anew), so a graph belongs to the last
+A compile id may come twice in one process (torch._dynamo.reset starts counting again), so a graph belongs to the last
 frame of that id that was begun before it. Damaged, missing or unknown fields leave holes, never an exception.
 
 >>> of_run(open_run("myrun")).processes[0].functions[0].name

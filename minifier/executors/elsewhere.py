@@ -221,7 +221,7 @@ def case_files(folder: Path) -> dict[str, Path | bytes]:
 
 
 def _stamp(folder: Path) -> tuple[Path, object, object]:
-    """What changes when the graph in a folder is written anew."""
+    """What changes when the graph in a folder is written again."""
     files = (stored(folder / name) for name in (graph_folder.GRAPH_FILE, graph_folder.INPUTS_FILE))
     graph, inputs = (file and (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
     return folder, graph, inputs

@@ -1,7 +1,7 @@
 """Folders that travel by content: a tree names its files by hash, and only what a worker lacks is sent, once.
 
 A worker keeps the files of all trees in one store, and makes a folder of a tree out of links into it. What was received
-is checked against its hash. Must not know what the files mean.
+is checked against its hash. Does not know what the files mean.
 
 >>> sender = Sender()
 >>> tree = sender.tree({"graph.json": Path("small/case/graph.json")})

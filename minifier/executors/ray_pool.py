@@ -3,7 +3,7 @@
 
 The cluster is that of RAY_ADDRESS, or a local one that ends with the executor. What is submitted waits in one queue for
 the next actor that is free. An actor that dies costs the one call that it was at (WorkerDiedError), and another takes
-its place. Content is put into Ray's store once, and fetched by those who lack it. Must not know what is asked.
+its place. Content is put into Ray's store once, and fetched by those who lack it. Does not know what is asked.
 
 >>> with RayExecutor(workers=2) as pool:
 ...     pool.submit(os.getpid).result()

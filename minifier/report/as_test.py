@@ -1,8 +1,8 @@
 """`report --as-test`: a repro as a test in the style of PyTorch's suites, and the proof that it fails where the bug
 shows.
 
-The test is run as it is, in fresh processes, and once with torch's backend `eager`, where it has to pass. Must not
-overwrite anything, and must not claim what was not seen.
+The test is run as it is, in fresh processes, and once with torch's backend `eager`, where it has to pass. Does not
+overwrite anything, and does not claim what was not seen.
 
 >>> write_test(Path("small/repro.py"), signature, failure, Path("out")).rate                        # doctest: +SKIP
 '3 of 3 fresh processes'

@@ -1,7 +1,7 @@
 """Writes the report of one failing graph: finds the plainest program that shows the failure, verifies it, tells it as
 an issue.
 
-Everything is decided by running programs in fresh processes (`verify`). Must not overwrite anything, and must not claim
+Everything is decided by running programs in fresh processes (`verify`). Does not overwrite anything, and does not claim
 what was not seen: a program that does not fail is written with those words in the issue.
 
 >>> report = emit_report(saved, Path("out"), signature=signature, rung="inductor", original=318)

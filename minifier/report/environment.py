@@ -1,9 +1,8 @@
 """The `### Versions` section of an issue, in the style of torch's collect_env, by allow-list: what is not named here is
 not told.
 
-It must not import torch (versions come from package metadata and from the text of torch/version.py), must not start
-anything but `nvidia-smi` and `gcc --version`, and must not read any other environment variable than those of
-ALLOWED_VARIABLES.
+Imports no torch (versions come from package metadata and from the text of torch/version.py), does not start anything
+but `nvidia-smi` and `gcc --version`, and does not read any other environment variable than those of ALLOWED_VARIABLES.
 
 >>> versions_text(collect())          # doctest: +SKIP
 'PyTorch version: 2.13.0+cpu ...'

@@ -4,7 +4,7 @@ shows it. One of the runs that count begins with nothing imported, as a user's d
 From the plainest to the most faithful: `torch.compile`, Inductor's inner compiler, the entry where the recording was
 taken; each with seeded inputs before recorded ones. The chosen program must end with 0 when it is run with
 --without-fault. What earlier processes said of it is kept beside the case: `report` after `minify` need not ask again.
-Must not write anything but that note, must not guess which program fails, and must not import torch.
+Does not write anything but that note, does not guess which program fails, and does not import torch.
 
 >>> [(script.entry, script.way) for script in candidates(case)]                        # doctest: +SKIP
 [('torch.compile', 'seeded'), ('compile_fx_inner', 'seeded'), ('as recorded', 'seeded')]
@@ -66,7 +66,7 @@ class ReportRuns:
     versions: str
 
     def for_program(self, text: str) -> dict[str, Any]:
-        """`how` of a program; one that needs a GPU, or settings that the import reads, must not begin where torch is
+        """`how` of a program; one that needs a GPU, or settings that the import reads, does not begin where torch is
         imported."""
         own = any(word in text for word in ("cuda", "xpu", "os.environ"))
         return self.how | {"bare": None} if own else self.how

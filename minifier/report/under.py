@@ -1,5 +1,5 @@
 """A repro under a torch of one's own: which torch a Python has, what the program shows there, and when that torch was
-built anew.
+built again.
 
 Runs programs in fresh processes as `verify` does. Judges by their exit codes alone. No torch is imported here.
 

@@ -1,4 +1,4 @@
-"""What can be done on a screen, made from the registry; typed text filters it. Must not know any action itself.
+"""What can be done on a screen, made from the registry; typed text filters it. Does not know any action itself.
 
 >>> [entry.keys for entry in entries("home") if entry.label == "help"]
 ['?']

@@ -1,7 +1,7 @@
 """What keys do with the tabs of the graph screen: other tab, next kernel, partner, editor, picture. The tabs are a
 widget.
 
-Must not read or compute: the tabs' `about()` does, in a thread.
+Does not read or compute: the tabs' `about()` does, in a thread.
 
 >>> room.tab_keys.do_tabs_partner()      # to the node's partner; again: the next one, then back to where it began
 """

@@ -1,6 +1,6 @@
 """Going places on the graph screen: filter as you type, search with n and N, go to, users and inputs, back and forth.
 
-Must not search itself (`dumps/browse` does).
+Does not search itself (`dumps/browse` does).
 
 >>> room.find.jump(57)      # shows node 57 wherever it is, and remembers where we came from
 """

@@ -1,6 +1,6 @@
 """What jobs found of the nodes on the graph screen: marks, the way from one to the next, values of rungs as columns.
 
-Read in a thread when the screen is seen, and while a job runs. Must not judge: `tui/verdicts.py` reads what jobs said.
+Read in a thread when the screen is seen, and while a job runs. Does not judge: `tui/verdicts.py` reads what jobs said.
 
 >>> room.marks.at(57)
 ['triage: wrong numbers: result: relative error 2']

@@ -1,7 +1,7 @@
 """Which rows the graph screen shows: filter, sorting, folds, columns and values. Each change is a new question to
 `dumps/browse`.
 
-The cursor sticks to its node whatever changes. Must not compute anything itself.
+The cursor sticks to its node whatever changes. Does not compute anything itself.
 
 >>> room.rows.ask(sort=usual("bytes"))
 """

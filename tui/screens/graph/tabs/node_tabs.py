@@ -2,7 +2,7 @@
 comes.
 
 Whoever moves the cursor calls `show_node` once it rests. An answer for a node that is no longer wanted is thrown away.
-Must not read or compute anything in a key's handler, and must not know the table.
+Does not read or compute anything in a key's handler, and does not know the table.
 
 >>> tabs = NodeTabs(saved, view)
 >>> tabs.show_node(57); tabs.choose("code"); tabs.more(1)
@@ -91,7 +91,7 @@ class NodeTabs(Vertical):
             self._ask()
 
     def again(self) -> None:
-        """The same anew: something was found."""
+        """The same again: something was found."""
         if self.is_mounted:
             self._ask()
 

@@ -1,6 +1,6 @@
 """One sheet on the screen: only the lines that are seen are made and painted; nodes in it can be clicked.
 
-Marked lines have a sign in front, so that they are seen without colours. Texts are wrapped, code is not. Must not read
+Marked lines have a sign in front, so that they are seen without colours. Texts are wrapped, code is not. Does not read
 files.
 
 >>> page.show(sheet)
