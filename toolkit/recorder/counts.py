@@ -74,7 +74,7 @@ class Counts:
     def _compile(self, run: Run, function: Function, item: Compile, seen: set[tuple[str, str]]) -> None:
         for broken in item.breaks:
             place = wording.innermost(broken.stack) or ProgramLine(function.file, function.line)
-            text = f"{_at(place)}{place.told}: {broken.title}"
+            text = f"{_at(place)}{place.code_text}: {broken.title}"
             key = item.id.partition("_")[0], text
             if key not in seen:  # the same break in a recompile is no other one
                 seen.add(key)
@@ -82,7 +82,7 @@ class Counts:
         if item.kind in ("recompile", "limit"):
             reason = wording.failed(item.guards[0]) if item.guards else "torch does not say why"
             place = (item.guards[0].place if item.guards else None) or ProgramLine(function.file, function.line)
-            self.recompiles.append(f"{function.name}: {reason}; {_at(place)}{place.told}")
+            self.recompiles.append(f"{function.name}: {reason}; {_at(place)}{place.code_text}")
             return
         made = [line for line in item.graphs if line.stage == "dynamo" and line.status not in ("captured", "skipped")]
         self.graphs += [
