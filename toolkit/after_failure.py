@@ -70,17 +70,17 @@ def follow(
         say(f"graphdbg: on failure: nothing is done after {'Ctrl-C' if asked[0] == 'SIGINT' else asked[0]}")
         return
     processes = index.processes(run)
-    found = suspects(index.rows(processes), triggered(processes))
-    if not found:
+    ranked = suspects(index.rows(processes), triggered(processes))
+    if not ranked:
         say(f"graphdbg: no recorded graph failed, so there is nothing to {' or '.join(wanted)}")
         return
     with _Steps(run, limit_s, imports).begun() as work:
-        for number, row in enumerate(found[:_MOST_TRIED], 1):
-            more = f" ({number} of {counted(len(found), 'suspect')})" if len(found) > 1 else ""
+        for number, row in enumerate(ranked[:_MOST_TRIED], 1):
+            more = f" ({number} of {counted(len(ranked), 'suspect')})" if len(ranked) > 1 else ""
             say(f"graphdbg: on failure: {' and '.join(wanted)} {row.id}{more}, for {work.left_s():.0f} s at most")
-            if work.one(row, wanted) or work.over():
+            if work.follow(row, wanted) or work.over():
                 break
-        for line in work.closing(found):
+        for line in work.closing(ranked):
             say(line)
 
 
@@ -122,7 +122,7 @@ class _Steps:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def one(self, row: index.ListedGraph, wanted: Sequence[str]) -> bool:
+    def follow(self, row: index.ListedGraph, wanted: Sequence[str]) -> bool:
         """All steps for one graph; False when it does not fail any more and another one should be tried."""
         graph = f"{self.run}/{row.id}"
         subject = graph
@@ -148,7 +148,7 @@ class _Steps:
                 return False
         return True
 
-    def closing(self, found: Sequence[index.ListedGraph]) -> list[str]:
+    def closing(self, ranked: Sequence[index.ListedGraph]) -> list[str]:
         """What was written, and what was not looked at."""
         lines = [f"graphdbg: on failure: wrote {' and '.join(shown_path(path) for path in self.written)}"]
         if not self.written:
@@ -160,7 +160,7 @@ class _Steps:
                 else "see above"
             )
             lines = [f"graphdbg: on failure: nothing was written ({why})"]
-        others = [row.id for row in found if self.done is None or compile_of(row) != compile_of(self.done)]
+        others = [row.id for row in ranked if self.done is None or compile_of(row) != compile_of(self.done)]
         if self.written and others:
             lines.append(f"graphdbg: other failures, not looked at: {', '.join(others)}")
         return lines

@@ -53,7 +53,7 @@ class Carried:
     @classmethod
     def of(cls, gm: fx.GraphModule, values: Values) -> Carried:
         """Of a graph with fake values (without them no number is symbolic) whose values were recorded."""
-        found = cls(grads=[(name, *modes) for name, modes in values.grads.items()])
+        carried = cls(grads=[(name, *modes) for name, modes in values.grads.items()])
         homes: dict[str, str] = {}
         for node in gm.graph.nodes:
             value = fake_of(node)
@@ -61,20 +61,20 @@ class Carried:
                 if isinstance(value, torch.SymInt) and not value.node.is_constant():
                     homes.setdefault(str(value.node.expr), node.name)
                 continue
-            read = [other.name for other in node.all_input_nodes if other.name in found.numbers]
+            read = [other.name for other in node.all_input_nodes if other.name in carried.numbers]
             if node.op == "output":
                 continue
             if not is_symbolic(value):
                 if read:
-                    found.readers[node.name] = read
+                    carried.readers[node.name] = read
                 if target_name(node) == "_enter_autocast":
-                    found.regions += [(node.name, user.name) for user in node.users]
+                    carried.regions += [(node.name, user.name) for user in node.users]
                 continue
             if isinstance(value, torch.SymInt) and (home := homes.get(str(value.node.expr))) is not None:
-                found.stands[node.name] = home
+                carried.stands[node.name] = home
                 read = []
-            found.numbers[node.name] = read
-        return found
+            carried.numbers[node.name] = read
+        return carried
 
     @property
     def names(self) -> set[str]:
@@ -257,9 +257,9 @@ def target_text(node: fx.Node) -> str:
 def output_nodes(graph: fx.Graph) -> list[fx.Node]:
     """The distinct nodes that a graph returns, in order."""
     output = next(node for node in reversed(graph.nodes) if node.op == "output")
-    found: dict[fx.Node, None] = {}
-    map_arg(output.args[0], lambda node: found.setdefault(node))
-    return list(found)
+    nodes: dict[fx.Node, None] = {}
+    map_arg(output.args[0], lambda node: nodes.setdefault(node))
+    return list(nodes)
 
 
 def _looks(tree: Any) -> Hashable:
@@ -275,15 +275,15 @@ def _constants(node: fx.Node) -> Hashable:
 def _latest_writers(graph: fx.Graph, values: Values) -> dict[str, set[str]]:
     """Node -> the last nodes that wrote to the memory it reads."""
     last: dict[int, str] = {}
-    found: dict[str, set[str]] = {}
+    latest: dict[str, set[str]] = {}
     for node in graph.nodes:
         if last:
             memory = {storage for argument in node.all_input_nodes for storage in values.memory.get(argument.name, ())}
             if writers := {last[storage] for storage in memory if storage in last}:
-                found[node.name] = writers
+                latest[node.name] = writers
         for storage in values.writes.get(node.name, ()):
             last[storage] = node.name
-    return found
+    return latest
 
 
 def _twins(node: fx.Node, values: Values) -> list[str]:

@@ -8,7 +8,7 @@ and plain values and is read as nothing else.
 
 >>> reference(gm, [torch.ones(2)])
 [tensor([2., 2.], dtype=torch.float64)]
->>> found.save(path)
+>>> baseline.save(path)
 >>> load(path).changed
 [0]
 """
@@ -150,11 +150,11 @@ def _wide_dtype(value: Any) -> Any:
 def _narrow_arguments(node: fx.Node, dtypes: dict[str, torch.dtype | None]) -> dict[str, Any]:
     """Positions and names of the tensor arguments of a random op that must be narrowed back, with their recorded
     dtypes."""
-    found: dict[str, Any] = {}
+    narrowed: dict[str, Any] = {}
     for key, value in [*((str(index), value) for index, value in enumerate(node.args)), *node.kwargs.items()]:
         if isinstance(value, fx.Node):
-            found[key] = dtypes.get(value.name)
-    return found
+            narrowed[key] = dtypes.get(value.name)
+    return narrowed
 
 
 def _as_recorded(target: Any, op: str, narrow: dict[str, torch.dtype | None]) -> Callable[..., Any]:

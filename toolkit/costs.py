@@ -71,8 +71,8 @@ def empty_code_cache() -> Generator[None]:
 
 def _highest() -> int:
     """The most resident memory of this process since the last reset."""
-    if found := _status("VmHWM"):
-        return found
+    if peak := _status("VmHWM"):
+        return peak
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -72,7 +72,7 @@ class BisectQuestions:
         self.result.failure = headline(outcome.verdict)
         self.result.reproduced, self.result.verdict = outcome.verdict.sought(self._check), outcome.verdict
         self._wanted = outcome.signature
-        self._errors = {one.name: one.rung for one in outcome.errors if one.rung is not None}
+        self._errors = {error.name: error.rung for error in outcome.errors if error.rung is not None}
         self._narrate(f"as it is: {self.result.failure} ({outcome.seconds:.1f} s)")
 
     def subsystems(self) -> list[str]:
@@ -94,7 +94,7 @@ class BisectQuestions:
 
     def applications(self, subsystem: str) -> list[Application]:
         """What the graph's own compile applied, in order."""
-        return [one for one in self.log if one.subsystem == subsystem]
+        return [application for application in self.log if application.subsystem == subsystem]
 
     def probe(self, trial: Trial) -> Verdict:
         """Makes one probe; the same trial is not made twice. Raises OutOfTime."""

@@ -89,7 +89,7 @@ class _Asked:
 
     def __init__(self, trial: Trial, report: Callable[[Application], object]) -> None:
         self.report = report
-        self.rules = {one.subsystem: one for one in trial.off}
+        self.rules = {rule.subsystem: rule for rule in trial.off}
         self.known: set[str] = set()
         self.begin()
 

@@ -57,8 +57,8 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
 
     def judge(name: str, truth: Any) -> None:
         length = reduction_length(nodes[name])
-        if found := _departure(name, truth, eager[name], got[name], length):
-            seen[name] = _Seen(truth, eager[name], length, found)
+        if departure := _departure(name, truth, eager[name], got[name], length):
+            seen[name] = _Seen(truth, eager[name], length, departure)
 
     def check(node: fx.Node, value: Any) -> Any:
         if node.name not in eager:
@@ -73,31 +73,31 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
             judge(name, None)
     elif seen:
         _drop_explained(gm, inputs, got, seen, seed)
-    return [one.departure for one in seen.values()]
+    return [entry.departure for entry in seen.values()]
 
 
 def _eager(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], seed: int) -> dict[str, torch.Tensor]:
     """What eager makes of the compiled inputs of each known node."""
-    found: dict[str, torch.Tensor] = {}
+    values: dict[str, torch.Tensor] = {}
 
     def hook(node: fx.Node, value: Any) -> Any:
         have = got.get(node.name)
         if not isinstance(value, torch.Tensor) or not isinstance(have, torch.Tensor) or node.op == "output":
             return value
-        found[node.name] = value
+        values[node.name] = value
         return _standing_in(have, value) if have.shape == value.shape else value
 
     torch.manual_seed(seed)
     run_graph(gm, clone_inputs(inputs), hook=hook)
-    return found
+    return values
 
 
 def _departure(name: str, truth: Any, want: torch.Tensor, have: torch.Tensor, length: int) -> Departure | None:
     known = None if truth is None else [truth]
-    found = compare(known, [want], [have], check=("metadata", *CHECK), lengths=[length])
-    if found is None:
+    difference = compare(known, [want], [have], check=("metadata", *CHECK), lengths=[length])
+    if difference is None:
         return None
-    return Departure(name, found.kind, found.size, found.text)
+    return Departure(name, difference.kind, difference.size, difference.text)
 
 
 def _drop_explained(

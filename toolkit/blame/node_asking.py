@@ -64,17 +64,17 @@ class NodeBlame:
                 f"{what}: failed in another way and was stepped around ({why.splitlines()[0][:200]})"
             )
             return None
-        wrong = [one for one in value["departures"] if one["kind"] in NUMBERS]
-        self.tell(f"  {'wrong: ' + ', '.join(one['name'] for one in wrong[:4]) if wrong else 'right'}")
+        wrong = [departure for departure in value["departures"] if departure["kind"] in NUMBERS]
+        self.tell(f"  {'wrong: ' + ', '.join(departure['name'] for departure in wrong[:4]) if wrong else 'right'}")
         return wrong or None
 
     def compile(self, what: str, task: str, more: dict[str, Any]) -> Answer:
-        found = self.found
-        if found.compiles >= found.budget:
+        findings = self.found
+        if findings.compiles >= findings.budget:
             raise Spent
         self.clock.check()
-        found.compiles += 1
-        self.tell(f"compile {found.compiles} of at most {found.budget}: {what}")
+        findings.compiles += 1
+        self.tell(f"compile {findings.compiles} of at most {findings.budget}: {what}")
         return ask(f"{TASKS}:{task}", {**self.payload, **more}, self.limit_s, server=self.server).end()
 
     @cached_property
@@ -128,22 +128,22 @@ class NodeBlame:
         return [other for other, parents in enumerate(self.atoms["parents"]) if atom in parents]
 
     def ancestors(self, atom: int, stop: set[int] | None = None) -> set[int]:
-        found: set[int] = set()
+        reached: set[int] = set()
         waiting = list(self.parents(atom))
         while waiting:
-            one = waiting.pop()
-            if one in found or (stop and one in stop):
+            current = waiting.pop()
+            if current in reached or (stop and current in stop):
                 continue
-            found.add(one)
-            waiting += self.parents(one)
-        return found
+            reached.add(current)
+            waiting += self.parents(current)
+        return reached
 
     def descendants(self, atom: int) -> set[int]:
-        found: set[int] = set()
+        reached: set[int] = set()
         for other, parents in enumerate(self.atoms["parents"]):
-            if atom in parents or found.intersection(parents):
-                found.add(other)
-        return found
+            if atom in parents or reached.intersection(parents):
+                reached.add(other)
+        return reached
 
     def span(self, keep: list[int]) -> str:
         names = [self.atoms["nodes"][atom][0] for atom in (keep[0], keep[-1]) if self.atoms["nodes"][atom]]

@@ -123,8 +123,8 @@ def _describing(call: Callable[..., Any], lines: UserLines, assigned: Assigned) 
     def described(*args: Any) -> Any:
         assigned.restore()
         lines.attach()
-        made = call(*args)
-        return made, type(made)(t.PlainAOTOutput(index) for index in range(len(made)))
+        outputs = call(*args)
+        return outputs, type(outputs)(t.PlainAOTOutput(index) for index in range(len(outputs)))
 
     return described
 
@@ -192,7 +192,7 @@ def _desugared(
 
 def _described(gm: Any, inputs: list[Any], own: CallerValues, metadata: Any, stage: str) -> Captured:
     outputs = outputs_of(gm)
-    mutated = [one.source for one in outputs if one.kind == "mutation"]
+    mutated = [output.source for output in outputs if output.kind == "mutation"]
     aliases = (t.OutputType.alias_of_input, t.OutputType.is_input, t.OutputType.alias_of_intermediate)
     aliased = [f"output[{index}]" for index, seen in enumerate(metadata.output_info) if seen.output_type in aliases]
     given = iter(inputs)
@@ -247,7 +247,7 @@ def _prepared(
 ) -> tuple[Any, ...]:
     """Parameters lifted, arguments flattened and made fake: (function, fakes, descriptions, config, mode, symbols)."""
     device = [None] if t.takes("prepare_aot_module_simplified", "boxed_forward_device_index") else []
-    made = t.prepare_aot_module_simplified(
+    prepared = t.prepare_aot_module_simplified(
         module,
         tuple(args),
         kwargs,
@@ -258,7 +258,7 @@ def _prepared(
         flatten=True,
         force_non_lazy_backward_lowering=True,
     )
-    return (made[0], *made[4:9])
+    return (prepared[0], *prepared[4:9])
 
 
 def _trace(function: Callable[..., Any], args: Any, described: Any, config: Any) -> tuple[Any, Any]:

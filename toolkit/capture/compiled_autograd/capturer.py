@@ -88,7 +88,7 @@ class _Look:
     """What a capture gave: torch's graph, or why there is none; `done` when the backward ran after all."""
 
     graph: torch.fx.GraphModule | None = None
-    told: CaptureRecord = field(default_factory=CaptureRecord)
+    record: CaptureRecord = field(default_factory=CaptureRecord)
     why_not: str = ""
     done: bool = False
     result: Any = None
@@ -120,19 +120,19 @@ class _Here(threading.local):
 
 
 class Capturer:
-    """Records backwards. `begun(number, captured)` is called before the first run of a new one, `made(backward)` after
-    it, `kept(name, value)` with each input before anything writes to it. `skip` names passes to leave out.
+    """Records backwards. `begun(number, captured)` is called before the first run of a new one, `on_backward` with it
+    afterwards, `kept(name, value)` with each input before anything writes to it. `skip` names passes to leave out.
     """
 
     def __init__(
         self,
-        made: Callable[[Backward], None],
+        on_backward: Callable[[Backward], None],
         *,
         begun: Callable[[int, Any], None] = lambda number, captured: None,
         kept: Callable[[str, torch.Tensor], None] = lambda name, value: None,
         skip: Collection[str] = (),
     ) -> None:
-        self.made, self.begun, self.kept = made, begun, kept
+        self.on_backward, self.begun, self.kept = on_backward, begun, kept
         self.left_out: Counter[str] = Counter()
         self.seen: dict[Any, list[Any]] = {}
         self._last: dict[Any, torch.fx.GraphModule] = {}
@@ -142,7 +142,7 @@ class Capturer:
         self.quiet = 0
         """Backwards since the last new one."""
         self._instance = watched(self._begins, skip)
-        self._told, self._graph = CaptureRecord(), None
+        self._record, self._graph = CaptureRecord(), None
         self._gate = threading.Lock()
         self._running = 0
         self._here = _Here()
@@ -208,7 +208,7 @@ class Capturer:
 
     def _look(self, original: Callable[..., Any], t_outputs: Any, args: Any, kwargs: Any) -> _Look:
         """Lets torch capture the backward, and stops before it runs."""
-        self._told, self._graph = CaptureRecord(), None
+        self._record, self._graph = CaptureRecord(), None
         look = _Look()
         try:
             with alone(), enable(self._take, dynamic=False, instance=self._instance):
@@ -218,21 +218,21 @@ class Capturer:
             pass
         except Exception as error:  # noqa: BLE001 - torch refuses some; the eager engine takes them
             look.why_not = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:300]}"
-        look.told, look.graph = self._told, self._graph
+        look.record, look.graph = self._record, self._graph
         return look
 
-    def _begins(self, told: CaptureRecord) -> None:
-        self._told = told
+    def _begins(self, record: CaptureRecord) -> None:
+        self._record = record
 
     def _take(self, gm: torch.fx.GraphModule) -> Any:
         self._graph = gm
         raise _LookedAt
 
     def _taped(self, original: Any, new: _New, look: _Look, t_outputs: Any, args: Any, kwargs: Any) -> Any:
-        order, told = new.order, look.told
-        number = told.number if told.number >= 0 else self._count
+        order, record = new.order, look.record
+        number = record.number if record.number >= 0 else self._count
         self._count = number + 1
-        if not agrees(order, told.nodes):
+        if not agrees(order, record.nodes):
             order = [None]
         try:
             names = BackwardNames(args[0] if args else ())
@@ -273,16 +273,16 @@ class Capturer:
                 self._symbolic.add(run.new.alike)
                 gm, reason = common, f"{reason}; what differs is a symbol now"
         self._last[run.new.alike] = gm
-        self.made(
+        self.on_backward(
             Backward(
                 run.number,
                 gm,
                 names.described(gm),
                 [None] * len(gm.graph.find_nodes(op="placeholder")),
                 sources,
-                look.told.nodes,
+                look.record.nodes,
                 forward_of(order, names.source),
-                look.told.passes,
+                look.record.passes,
                 look.graph,
                 look.why_not,
                 reason,
@@ -314,8 +314,8 @@ def _other_sizes(structure: Any, before: Any, now: Any) -> str:
         if old != new and len(old) != len(
             new
         ):  # of a node that accumulates: the parameter's, and the gradient's that is there
-            found = "a" if len(new) > len(old) else "no"
-            return f"{structure[number][0]} (NodeCall {number + 1}) finds {found} gradient this time"
+            article = "a" if len(new) > len(old) else "no"
+            return f"{structure[number][0]} (NodeCall {number + 1}) finds {article} gradient this time"
         if old != new:
             return f"{structure[number][0]} (NodeCall {number + 1}) is fed with {_text(new)} instead of {_text(old)}"
     return "the same sizes with other parameters or dtypes"
@@ -347,26 +347,26 @@ def capturing(*, skip: Collection[str] = (), keep: bool = True) -> Iterator[Capt
 
     `skip` names passes of `passes.PASSES` to leave out.
     """
-    found = Captures()
+    captures = Captures()
     values: dict[str, torch.Tensor] = {}
 
     def kept(name: str, value: torch.Tensor) -> None:
         if keep:
             values[name] = value.detach().clone(memory_format=torch.preserve_format)
 
-    def made(backward: Backward) -> None:
+    def recorded(backward: Backward) -> None:
         backward.values = [values.get(node.name) for node in backward.module.graph.find_nodes(op="placeholder")]
         values.clear()
-        found.append(backward)
+        captures.append(backward)
 
-    capturer = Capturer(made, kept=kept, skip=skip)
-    found.reasons = capturer.left_out
+    capturer = Capturer(recorded, kept=kept, skip=skip)
+    captures.reasons = capturer.left_out
     with interposed(capturer):
-        yield found
-    if not found:
-        if not found.reasons:
-            found.reasons["the block called no backward() and no autograd.grad() outside of compiled code"] += 1
-        warnings.warn(f"no backward was recorded: {'; '.join(found.reasons)}", stacklevel=3)
+        yield captures
+    if not captures:
+        if not captures.reasons:
+            captures.reasons["the block called no backward() and no autograd.grad() outside of compiled code"] += 1
+        warnings.warn(f"no backward was recorded: {'; '.join(captures.reasons)}", stacklevel=3)
 
 
 @contextmanager

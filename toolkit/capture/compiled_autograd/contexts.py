@@ -38,8 +38,8 @@ def enable(
         return
     if torch.cuda.is_available():
         t.look_up("cudagraph_trees")  # a capture asks this module, which nobody may have imported yet
-    made = functools.partial(instance or t.AutogradCompilerInstance, compiler_fn)
-    with _state(made, dynamic, on=True), torch.autograd.set_multithreading_enabled(False):
+    factory = functools.partial(instance or t.AutogradCompilerInstance, compiler_fn)
+    with _state(factory, dynamic, on=True), torch.autograd.set_multithreading_enabled(False):
         yield
 
 

@@ -159,25 +159,25 @@ def watched(begun: Callable[[CaptureRecord], None], skip: Collection[str] = ()) 
     """
 
     class Watched(t.AutogradCompilerInstance):
-        told: CaptureRecord
+        record: CaptureRecord
 
         def begin_capture(self, *args: Any) -> Any:
-            self.told = CaptureRecord()
-            begun(self.told)
-            made = super().begin_capture(*args)
-            self.told.number = self.id
-            return made
+            self.record = CaptureRecord()
+            begun(self.record)
+            captured = super().begin_capture(*args)
+            self.record.number = self.id
+            return captured
 
         def wrap_fake(self, x: Any, source: Any) -> Any:
             """Sizes as numbers: symbols, which torch would make, take most of the time of a capture that is not run."""
             return self.fake_tensor_mode.from_tensor(x, source=source, static_shapes=True)
 
         def log_compile_reasons(self, compile_reasons: list[str]) -> None:
-            self.told.reasons.extend(compile_reasons)
+            self.record.reasons.extend(compile_reasons)
             super().log_compile_reasons(compile_reasons)
 
         def set_node_origin(self, node_name: str, nodecall_index: int, pyobj: Any) -> None:
-            self.told.nodes[nodecall_index] = node_name
+            self.record.nodes[nodecall_index] = node_name
             super().set_node_origin(node_name, nodecall_index, pyobj)
 
     for name, method in PASSES:
@@ -192,10 +192,10 @@ def _seen(name: str, method: str, skip: Collection[str]) -> Callable[..., Any]:
         ours = OURS.get(name)
         stock = getattr(t.AutogradCompilerInstance, method)
         own = (lambda: ours(graph)) if ours else (lambda: stock(self, *args))
-        made = observed(name, own, graph, self.told.passes, skip=name in skip)
+        returned = observed(name, own, graph, self.record.passes, skip=name in skip)
         if name == "cpu_scalars_to_gpu":
-            self.told.moved_inputs = made or []
-            return self.told.moved_inputs
-        return made
+            self.record.moved_inputs = returned or []
+            return self.record.moved_inputs
+        return returned
 
     return run

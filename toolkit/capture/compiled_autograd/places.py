@@ -214,17 +214,17 @@ def forward_lines(node: Any) -> str:
 def _python() -> str:
     """The Python that the engine called and that runs now: a hook or a custom Function's backward, by name; empty for
     none."""
-    found: FrameType | None = None
+    function_frame: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if _is_engine(frame):
             break
         if not frame.f_code.co_filename.startswith((_OURS, *_BETWEEN)):
-            found = frame
+            function_frame = frame
         frame = frame.f_back
-    if found is None or frame is None:
+    if function_frame is None or frame is None:
         return ""
-    return _called_name(found)
+    return _called_name(function_frame)
 
 
 def _is_engine(frame: FrameType | None) -> bool:
@@ -256,8 +256,8 @@ def _feed(nodes: Sequence[Any], feeding: dict[Any, int], ready: list[Any]) -> No
 
 def _sequence(node: Any) -> int:
     number = getattr(node, "_sequence_nr", None)
-    made = number() if callable(number) else -1
-    return made if isinstance(made, int) and made < 1 << 62 else -1
+    sequence = number() if callable(number) else -1
+    return sequence if isinstance(sequence, int) and sequence < 1 << 62 else -1
 
 
 def _fed_sizes(node: Any) -> tuple[tuple[int, ...], ...]:
@@ -348,9 +348,9 @@ def parameters() -> list[tuple[str, torch.Tensor]]:
     ]
     inner = {id(child) for module in modules for child in vars(module)["_modules"].values()}
     held = [_named(module) for module in modules if id(module) not in inner]
-    outer = [(kind, found) for kind, found in held if found]
+    outer = [(kind, named) for kind, named in held if named]
     many = len(outer) > 1
-    return [(f"{kind}.{path}" if many else path, parameter) for kind, found in outer for path, parameter in found]
+    return [(f"{kind}.{path}" if many else path, parameter) for kind, named in outer for path, parameter in named]
 
 
 def _named(module: torch.nn.Module) -> tuple[str, list[tuple[str, torch.Tensor]]]:

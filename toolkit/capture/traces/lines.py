@@ -92,12 +92,12 @@ def read(path: Path) -> Trace:
                     continue
                 end()
                 entry, digest = None, ""
-                found = _PREFIX.match(line)
-                header = _header(line[found.end() :]) if found else None
-                if found is None or header is None:
+                prefix = _PREFIX.match(line)
+                header = _header(line[prefix.end() :]) if prefix else None
+                if prefix is None or header is None:
                     bad += bool(line.strip())
                     continue
-                entry = _entry(header, int(found[1]) if found[1] else rank)
+                entry = _entry(header, int(prefix[1]) if prefix[1] else rank)
                 if entry is not None:
                     digest = str(header.get("has_payload") or "")
                     trace.entries.append(entry)
@@ -113,10 +113,10 @@ def read(path: Path) -> Trace:
 
 def _header(text: bytes) -> dict[str, Any] | None:
     try:
-        found = msgspec.json.decode(text)
+        decoded = msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else None
 
 
 def _entry(header: dict[str, Any], rank: int | None) -> TraceLine | None:
