@@ -1,8 +1,8 @@
 """`graphdbg dump --on-failure minify,report`: what is done with a failing graph when the recorded command has ended.
 
 Runs the commands of other rooms as child processes, since this room must not import them; their narration and their
-stdout both go to stderr, so that the recorded command's stdout stays its own. Must never change dump's exit code, never
-overwrite anything, and never go on for longer than it was given.
+stdout both go to stderr, so that the recorded command's stdout stays its own. Never changes dump's exit code,
+overwrites nothing, and stops when its time is over.
 
 >>> steps("minify,report")
 ('minify', 'report')
@@ -59,11 +59,11 @@ def steps(text: str) -> tuple[str, ...]:
 def follow(
     run: Path, wanted: Sequence[str], limit_s: float = LIMIT_S, signals: Sequence[int] = (), imports: Sequence[str] = ()
 ) -> None:
-    """Does the steps for the first graph that fails again; everything is told on stderr, nothing is raised but our
-    defects.
+    """Does the steps for the first graph that fails again; everything is reported on stderr, and only defects of
+    graphdbg are raised.
 
-    `signals` were sent to dump while the command ran: after one that asks to stop nothing is begun. `imports` are
-    modules for the steps to import first.
+    `signals` were sent to dump while the command ran: after a request to stop, no step begins. `imports` are modules
+    for the steps to import first.
     """
     asked = [signal.Signals(number).name for number in signals if number in _stopping()]
     if asked:
@@ -98,16 +98,16 @@ class _Steps:
         self._child: subprocess.Popen[bytes] | None = None
 
     def left_s(self, share: float = 1.0) -> float:
-        """Seconds until that part of the limit is over."""
+        """Seconds until that share of the limit is over."""
         return max(0.0, self._started + share * self.limit_s - time.monotonic())
 
     def over(self) -> bool:
-        """Whether the user interrupted, or nothing more can be begun in time."""
+        """Whether the user interrupted, or too little time is left to begin anything."""
         return self.stopped or self.left_s() < 1.0
 
     @contextmanager
     def begun(self) -> Iterator[_Steps]:
-        """Takes signals meanwhile: Ctrl-C reaches the child from the terminal, one that is sent to us is passed on as
+        """Handles signals inside: Ctrl-C reaches the child from the terminal; one sent to this process is passed on as
         Ctrl-C."""
 
         def stop(number: int, _: FrameType | None) -> None:
@@ -123,7 +123,7 @@ class _Steps:
                 signal.signal(number, handler)
 
     def follow(self, row: index.ListedGraph, wanted: Sequence[str]) -> bool:
-        """All steps for one graph; False when it does not fail any more and another one should be tried."""
+        """Runs all steps for one graph; False when it no longer fails and another graph should be tried."""
         graph = f"{self.run}/{row.id}"
         subject = graph
         if "minify" in wanted:
@@ -149,7 +149,7 @@ class _Steps:
         return True
 
     def closing(self, ranked: Sequence[index.ListedGraph]) -> list[str]:
-        """What was written, and what was not looked at."""
+        """The closing lines: what was written, and which graphs were not looked at."""
         lines = [f"graphdbg: on failure: wrote {' and '.join(shown_path(path) for path in self.written)}"]
         if not self.written:
             why = (
@@ -190,7 +190,7 @@ class _Steps:
 
 
 def _stopping() -> list[signal.Signals]:
-    """The signals by which somebody asks us to stop."""
+    """The signals that ask this process to stop."""
     return [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -201,7 +201,7 @@ def _wait(child: subprocess.Popen[bytes], limit_s: float) -> int | None:
 
 
 def _stderr() -> int:
-    """The descriptor behind sys.stderr, for a child's stdout."""
+    """The file descriptor behind sys.stderr, for a child's stdout."""
     try:
         return sys.stderr.fileno()
     except (OSError, AttributeError, ValueError):  # somebody reads our stderr in this process

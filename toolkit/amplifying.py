@@ -85,7 +85,8 @@ def _plain(value: torch.Tensor) -> torch.Tensor:
 
 
 def _apart(truth: torch.Tensor, value: torch.Tensor) -> float:
-    """How far a value is off, relative to its size; of a discrete one, the root of the share that differs."""
+    """How far a value is off, relative to its size; for integers and masks, the root of the share of elements that
+    differ."""
     if truth.shape != value.shape or not truth.numel():
         return 0.0
     if not is_float(truth):

@@ -52,7 +52,8 @@ class Carried:
 
     @classmethod
     def of(cls, gm: fx.GraphModule, values: Values) -> Carried:
-        """Of a graph with fake values (without them no number is symbolic) whose values were recorded."""
+        """The carried nodes of a graph with fake values (without them no number is symbolic) whose values were
+        recorded."""
         carried = cls(grads=[(name, *modes) for name, modes in values.grads.items()])
         homes: dict[str, str] = {}
         for node in gm.graph.nodes:
@@ -132,7 +133,7 @@ def target_name(node: fx.Node) -> str:
 
 
 def symbols_in(value: Any) -> set[str]:
-    """The symbols in a fake value: a number's, or a tensor's sizes', strides' and offset's."""
+    """The symbols in a fake value: those of a number, or of a tensor's sizes, strides and offset."""
     if isinstance(value, SYMBOLIC):
         return {str(symbol) for symbol in value.node.expr.free_symbols}
     if isinstance(value, torch.Tensor) and value.layout is torch.strided:
@@ -144,7 +145,7 @@ def symbols_in(value: Any) -> set[str]:
 
 
 def bound_by(value: Any) -> set[str]:
-    """The symbols that an input with this fake value gives a number to: it is one, or has one as a size."""
+    """The symbols to which an input with this fake value gives a number: it is one, or has one as a size."""
     numbers = [value] if isinstance(value, SYMBOLIC) else value.shape if isinstance(value, torch.Tensor) else ()
     return {str(number.node.expr) for number in numbers if isinstance(number, SYMBOLIC) and number.node.expr.is_symbol}
 
@@ -267,7 +268,8 @@ def _looks(tree: Any) -> Hashable:
 
 
 def _constants(node: fx.Node) -> Hashable:
-    """What a node is given beside other nodes, as a number: two sums over different dimensions do not look the same."""
+    """A hash of a node's arguments that are not nodes, so that two sums over different dimensions do not look the
+    same."""
     plain = map_arg((node.args, node.kwargs), lambda _: None)
     return zlib.crc32(repr(plain).encode())
 

@@ -192,9 +192,8 @@ def _draw(target: Any, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _widen_attributes(wide: fx.GraphModule) -> None:
-    """Points the graph at widened copies of its tensors and modules, under new names: the originals are shared with the
-    caller.
-    """
+    """Gives the graph widened copies of its tensors and modules, under new names, because the caller shares the
+    originals."""
     renamed: dict[str, str] = {}
     for node in wide.graph.nodes:
         if node.op not in ("call_module", "get_attr"):
@@ -248,7 +247,7 @@ class Baseline:
     computed: bool = False
 
     def bytes(self) -> int:
-        """What the file would hold."""
+        """The size of the file that `save` would write."""
         kept = [
             *self.eager.outputs,
             *self.eager.gradients,
@@ -279,7 +278,7 @@ class Baseline:
 
 
 def load(path: Path) -> Baseline | None:
-    """What was saved; None where nothing was, or where it holds more than tensors and plain values."""
+    """The saved baseline; None where there is none, or where the file holds more than tensors and plain values."""
     try:
         kept = torch.load(path, weights_only=True)
     except (OSError, RuntimeError, pickle.UnpicklingError):

@@ -1,7 +1,7 @@
 """One case everywhere: a saved graph with its inputs and how it enters the compiler, in two faces.
 
 `case.saved` is records and needs no torch; `case.live()` is a module that runs, its inputs and the spec: what the
-judge, passes and cutting take. Each call decodes the graph anew.
+judge, passes and cutting take. Each call decodes the graph again.
 
 >>> case = Case.at("myrun/0_0/forward")
 >>> judge(case.live(), "inductor")
@@ -67,8 +67,8 @@ class Case:
         return cls(load_graph(path))
 
     def live(self, *, rung: str = "", seed: int = 0, device: str | None = None, meeting: str = "") -> Live:
-        """With its recorded inputs, what was not recorded made up by `seed`; on `device`, or where `rung` needs it.
-        Process groups that it names are made (see `process_groups.join` for `meeting`)."""
+        """The live face, with the recorded inputs and the others synthesised by `seed`; on `device`, or where `rung`
+        needs it. Process groups that it names are made (see `process_groups.join` for `meeting`)."""
         saved, device = self.saved, self.device_for(rung, device)
         record, inputs_record, tensors = saved.record, saved.inputs_record, saved.tensors
         if record.graph.meta.get("process_groups"):
@@ -208,7 +208,7 @@ def follow_saved(gm: fx.GraphModule, mode: Any, record: GraphRecord) -> list[str
     traced with. Changes `gm` in place where that is needed; returns what was done, as notes.
 
     Inductor may lay out convolutions channels-last. AOTAutograd then gives the backward graph's inputs the strides that
-    the compiled forward graph makes, and traces nothing anew; Inductor does that itself, once every view is a reshape.
+    the compiled forward graph makes, and traces nothing again; Inductor does that itself, once every view is a reshape.
     Eager and the checks need the same, or a `view` fails and strides look wrong in a healthy graph. Only strides are
     taken over, from fake values; a node that is recorded with another size or dtype than it has stays as recorded.
     """
@@ -241,7 +241,7 @@ def reshapes(gm: fx.GraphModule) -> list[str]:
 
 
 def as_reshapes(gm: fx.GraphModule, names: Collection[str]) -> None:
-    """Makes the named nodes reshapes where they are views: in a part of a graph, what `follow_saved` did to the
+    """Makes the named nodes reshapes where they are views: does in a part of a graph what `follow_saved` did to the
     whole."""
     for node in gm.graph.nodes:
         if node.target is _VIEW and node.name in names:
@@ -302,5 +302,5 @@ def _other_strides(recorded: Any, built: Any) -> bool:
 
 
 def _shape(value: torch.Tensor) -> list[str]:
-    """As text, so that comparing symbols adds no guard."""
+    """The shape as text, so that comparing symbols adds no guard."""
     return [str(size) for size in value.shape]

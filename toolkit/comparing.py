@@ -2,7 +2,7 @@
 """What a rung left beside what eager left: changed inputs, outputs that share an input's memory, metadata, numbers,
 roundings.
 
-The first that differs is the verdict. Runs the graph again, in float64, only where that decides something. Must not run
+The first that differs is the verdict. Runs the graph again, in float64, only where that decides something; never runs
 the rung.
 
 >>> comparing = Comparing(gm, inputs, spec, CHECKS["auto"], set(), [], run)
@@ -52,12 +52,13 @@ class Comparing:
     def difference(
         self, truth: Any, eager: Execution, got: Execution, wanted: list[Any], seen: list[Any], drawn: list[Any] | None
     ) -> Difference | None:
-        """What differs, or None. `wanted` are eager's results, `seen` the rung's, `drawn` those of its run with eager's
-        random numbers, where it draws any: then `seen` is looked at for metadata alone."""
+        """The first difference, or None. `wanted` are eager's results, `seen` the rung's, `drawn` those of its run with
+        eager's random numbers, where it draws any: then only the metadata of `seen` counts."""
         return self._mutation(got) or self._numbers(truth, wanted, seen, drawn) or self._aliases(eager, got)
 
     def _mutation(self, got: Execution) -> Difference | None:
-        """An input that only one of the two changed; donated inputs of a backward may be overwritten."""
+        """The difference in an input that only one of the two changed; donated inputs of a backward may be
+        overwritten."""
         if "metadata" not in self.compared or self.spec.compile_kwargs.get("bw_donated_idxs"):
             return None
         inputs = [*of_module(self.gm).inputs.values(), *(name for name, _ in held(self.gm))]
@@ -128,7 +129,7 @@ class Comparing:
         return first or compare(known, wanted, again, check=rest, noise=by_rounding, **behind)
 
     def _looked_at(self, results: list[Any], wanted: list[Any]) -> list[Any]:
-        """A rung's results, eager's in the places that are left out."""
+        """The rung's results, with eager's in the places that are left out."""
         if len(results) != len(wanted):
             return results
         return [wanted[index] if index in self.left_out else value for index, value in enumerate(results)]
@@ -158,8 +159,8 @@ class Comparing:
         ]
 
     def _judged(self, wanted: Sequence[Any]) -> set[int]:
-        """The results of which a difference by rounding is told: all but masks and indices that only a backward sees,
-        and what `cancelled`."""
+        """The results whose difference by rounding counts: all but masks and indices that only a backward sees, and
+        what `cancelled`."""
         visible, cancelled = set(self._visible()), self.cancelled(wanted)
         return {at for at, value in enumerate(wanted) if (at in visible or is_float(value)) and at not in cancelled}
 
@@ -226,10 +227,10 @@ def left_out(
     gm: fx.GraphModule, inputs: Sequence[Any], run: Run, plain: Sequence[Any], eager: Sequence[Any], got: Sequence[Any]
 ) -> Difference | None:
     """The first output whose rounding is left out: `x.half().float()` on a float32 rounds in eager; Inductor drops such
-    pairs of casts unless it is told to keep them (`emulate_precision_casts`). `plain`: the results in float64 without
+    pairs of casts unless it is set to keep them (`emulate_precision_casts`). `plain`: the results in float64 without
     it.
 
-    The compiled result is then nearer to float64 than eager's, so no error relative to float64 tells it. Two float64
+    The compiled result is then nearer to float64 than eager's, so no error relative to float64 shows it. Two float64
     runs do, one without any rounding and one that rounds in each such pair: where they differ by more than rounding
     explains, eager goes with the second and the rung with the first. Only pairs of casts that the program itself wrote
     count, not those that a decomposition of a half-precision op makes.

@@ -34,8 +34,8 @@ class NarrowedTo(NamedTuple):
 
 
 def last_needed(count: int, ask: Callable[[int], Verdict]) -> NarrowedTo:
-    """With the first k of `count` applications on: from which k on it fails. Known before: gone with none, same with
-    all."""
+    """The two counts between which the failure comes: with the first k of `count` applications on, `low` is right and
+    `high` fails."""
     low, high = 0, count
     while high - low > 1:
         for at in _middle_first(low, high):
@@ -113,15 +113,15 @@ def narrow(
 
 
 def explained_below(finding: Culprit, matches: Sequence[Culprit]) -> None:
-    """Adds to a pass which of its pattern matches it was."""
+    """Adds to the finding on a pass which of its pattern matches is to blame."""
     for match in matches:
         if match.alone:
             finding.detail = words.match_text(match.applications)
 
 
 def worked_around(asking: BisectQuestions, finding: Culprit) -> None:
-    """Finds a setting or a line of Python that does without what was found, and verifies it by a probe with nothing
-    else."""
+    """Finds a setting or a line of Python that works around the finding, and verifies it by a probe with that change
+    alone."""
     names = list(dict.fromkeys(application.name for application in finding.applications))
     if finding.kind == "pass":
         _without_passes(asking, finding, names)
@@ -138,8 +138,8 @@ def worked_around(asking: BisectQuestions, finding: Culprit) -> None:
 
 
 def own_settings(asking: BisectQuestions) -> list[Culprit]:
-    """The setting of the run's own that makes the failure go away at torch's value; a pass of the user's is set by one,
-    too."""
+    """The setting of the run's own whose return to torch's value makes the failure go away; a user's pass is set by
+    one, too."""
     lines = asking.own_settings()
     names = list(lines)
 
@@ -168,7 +168,7 @@ def own_settings(asking: BisectQuestions) -> list[Culprit]:
 
 
 def setting_finding(asking: BisectQuestions, *, generated_code: bool) -> list[Culprit]:
-    """The first setting that alone makes the failure go away: all at once, then by halves.
+    """The first setting that alone makes the failure go away: all are tried at once, then halves.
 
     `generated_code`: try those as well that change how kernels are written, which costs seconds for a precompiled
     header.
@@ -203,7 +203,7 @@ def setting_finding(asking: BisectQuestions, *, generated_code: bool) -> list[Cu
 def _first(
     asking: BisectQuestions, subsystems: Sequence[str], rest: Sequence[Application], on: int, rung: str
 ) -> Verdict:
-    """Everything off but the first `on` of `rest`."""
+    """Probes with everything switched off but the first `on` of `rest`."""
     what = words.plural(subsystems[0]) if len(subsystems) == 1 else "passes"
     kept = [
         Off(name, keep=[application.key for application in rest[:on] if application.subsystem == name])
@@ -213,14 +213,14 @@ def _first(
 
 
 def _off(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Verdict:
-    """Only these off."""
+    """Probes with only these applications switched off."""
     names = list(dict.fromkeys(application.subsystem for application in group))
     off = [Off(name, off=[application.key for application in group if application.subsystem == name]) for name in names]
     return asking.probe(Trial(f"only {words.listed(group)} off", off, rung=rung))
 
 
 def _named(asking: BisectQuestions, group: Sequence[Application], rung: str) -> Verdict:
-    """These off, and what has their names and comes up only when they are off."""
+    """Probes with these applications off, and others of the same names that appear only when they are off."""
     names = list(dict.fromkeys((application.subsystem, application.name) for application in group))
     off = [
         Off(subsystem, names=[name for of, name in names if of == subsystem])

@@ -22,7 +22,7 @@ class Setting(NamedTuple):
     means: str = ""
 
     def text(self) -> str:
-        """As Python."""
+        """The setting as a line of Python."""
         return f"torch.{'_' + self.room}.config.{self.name} = {self.value!r}"
 
 
@@ -90,7 +90,8 @@ _MORE = (
 
 
 def to_try(of_torch: Sequence[tuple[str, str, Any]]) -> list[Setting]:
-    """The bisector's own settings, then ours. `applicable` says which of them this torch has."""
+    """The settings to try: torch's bisector's, then those of this module. `applicable` says which of them this torch
+    has."""
     own = [Setting(room, name, value, _MEANS.get(name, "")) for room, name, value in of_torch]
     known = {(setting.room, setting.name) for setting in own}
     return [*own, *(setting for setting in _MORE if (setting.room, setting.name) not in known)]

@@ -37,7 +37,7 @@ _LAYERS: dict[str, Layer] = {"decomposition": "decomposition", "aot": "aot_autog
 
 
 def plural(subsystem: str) -> str:
-    """A subsystem's applications."""
+    """The plural of a subsystem's applications, for sentences."""
     return subsystem.replace("_", " ") if subsystem != "decomposition" else "decompositions"
 
 
@@ -103,7 +103,7 @@ def finding_text(kind: str, off: Sequence[Application], applied: Sequence[Applic
 
 
 def match_text(matches: Sequence[Application]) -> str:
-    """A pattern match: its handler, its nodes."""
+    """A pattern match in words: its handler and its nodes."""
     first = matches[0]
     where = f" ({first.line})" if first.line else ""
     more = f" and {counted(len(matches) - 1, 'more match')}" if len(matches) > 1 else ""
@@ -127,20 +127,20 @@ def own_setting_text(name: str) -> str:
 
 
 def fallback_code(ops: Sequence[str]) -> str:
-    """Eager's kernels for these operators, as Python to copy."""
+    """Python to copy that leaves these operators to eager's kernels."""
     lines = [f"make_fallback(torch.ops.{op}, warn=False, override_decomp=True)" for op in ops]
     return "\n".join(["import torch", "from torch._inductor.lowering import make_fallback", *lines, _other_cache(ops)])
 
 
 def undecomposed_code(ops: Sequence[str]) -> str:
-    """These operators left whole, as Python to copy."""
+    """Python to copy that keeps these operators whole."""
     lines = [f"decomposition.decompositions.pop(torch.ops.{op})" for op in ops]
     end = ["decomposition.fast_random_decomps.cache_clear()", _other_cache(ops)]
     return "\n".join(["import torch", "from torch._inductor import decomposition", *lines, *end])
 
 
 def _other_cache(ops: Sequence[str]) -> str:
-    """What keeps torch's caches from handing out what was compiled before: this change is in none of their keys."""
+    """The line that keeps torch's caches from returning an older compile: this change is in none of their keys."""
     return f'torch.compiler.config.cache_key_tag = "without {" ".join(ops)}"'
 
 
@@ -179,15 +179,14 @@ def conclude(result: Bisection, saved: SavedGraph, by: str | None = None) -> Non
 
 
 def next_for(saved: SavedGraph) -> str:
-    """Minify it, or report what a minification left."""
+    """The command to go on with: minify the graph, or report what a minification left."""
     out = Path(saved.name).parent
     is_minified = saved.run is None and saved.path.name == "case" and (saved.path.parent / JOURNAL_FILE).is_file()
     return f"graphdbg report {shlex.quote(str(out))}" if is_minified else f"graphdbg minify {saved.name}"
 
 
 def _needs_fusion(result: Bisection) -> bool:
-    """Whether one node is wrong only in a kernel with others: then that several lowerings put an end to it says
-    less."""
+    """Whether one node is wrong only in a kernel with others; then that several lowerings end the failure says less."""
     first, node, kinds = result.findings[0], result.by_node, {finding.kind for finding in result.findings}
     several = first.kind == "lowering" and len({application.name for application in first.applications}) > 1
     return several and "fusion" in kinds and node is not None and node.node is not None and node.alone is False
@@ -204,7 +203,7 @@ def _again(name: str, by: str | None) -> str:
 
 
 def _then(record: Record, saved: SavedGraph, command: str) -> Record:
-    """With how to go on, unless the record knows that itself."""
+    """The verdict with the next command, unless it has one already."""
     run = saved.name if saved.run is None else str(saved.run.path)
     return record if record.next else record.then(f"graphdbg {command.format(name=saved.name, run=run)}")
 
@@ -284,7 +283,7 @@ def _meaning(first: Culprit, result: Bisection) -> str:
 
 
 def _unexplained(result: Bisection) -> tuple[str, str]:
-    """Why nothing is convicted, in half a sentence, and what that means."""
+    """Why nothing is convicted, as half a sentence, and what that means."""
     tried = [row.subsystem for row in result.rows if row.verdict is not None]
     undecided = [row.subsystem for row in result.rows if row.verdict == "other"]
     if result.stopped:

@@ -3,8 +3,7 @@
 The whole graph is judged once. Then one compile returns every node's value, and each is compared with float64 on the
 compiled values of its inputs (`departures`): what departs is the node, confirmed alone or with its neighbours. Where
 all values are right as soon as they are returned, a pass or a fusion is to blame, and cuts are searched (`cuts`). Every
-compile runs in a child, is counted, and there are at most 2 log2(n) + 4 of them for n operations. Must not import torch
-here.
+compile runs in a child, is counted, and there are at most 2 log2(n) + 4 of them for n operations. Imports no torch.
 
 >>> findings = by_node(load_graph("myrun/0_0/forward"), server, "inductor", How(), "auto", Clock(), print)
 >>> findings.node.name, findings.alone, findings.compiles
@@ -46,7 +45,7 @@ TAP_BYTES = 2 << 30
 
 
 class Search:
-    """One graph: what came back, and what follows from it."""
+    """The search by node in one graph."""
 
     def __init__(self, asking: NodeBlame) -> None:
         self.ask, self.found = asking, asking.found
@@ -56,7 +55,7 @@ class Search:
         self.first_wrong: dict[str, Any] = {}
 
     def run(self) -> ByNode:
-        """The whole search."""
+        """Runs the whole search."""
         answer = self.ask.compile("the whole graph", "whole", {})
         outcome, departing, raised = self._judged(answer)
         findings = self.found
@@ -88,7 +87,8 @@ class Search:
         return findings
 
     def _concluded(self, record: Verdict) -> Verdict:
-        """The verdict on the graph with the node that was found; that none was is no verdict on who is to blame."""
+        """The verdict on the graph with the node that was found; a search that found none says nothing about who is to
+        blame."""
         findings = self.found
         if findings.status in ("unresolved", "metadata"):
             why = findings.detail or "its numbers are right, so no node is to blame for them"
@@ -120,7 +120,7 @@ class Search:
                 )
 
     def _damped(self) -> bool:
-        """The results are right within rounding; whether a node behind them is wrong by itself all the same."""
+        """Whether a node is wrong by itself although the graph's results are right within rounding."""
         try:
             taps = self._taps()
             wrong = self.ask.part("with every value returned", None, taps) if taps else None
@@ -141,7 +141,7 @@ class Search:
         return False
 
     def _metadata(self) -> None:
-        """Numbers may be wrong as well: they are asked for by themselves."""
+        """Asks for the numbers by themselves, because they may be wrong as well."""
         findings = self.found
         outcome, departing, _ = self._judged(
             self.ask.compile("the whole graph, for its numbers", "whole", {"check": "numbers"})
@@ -181,7 +181,7 @@ class Search:
         return self._finish()
 
     def _by_values(self) -> bool:
-        """One compile that returns every value, and the confirmation of what departs in it."""
+        """Compiles once with every value returned, and confirms what departs in it."""
         taps = self._taps()
         wrong = self.ask.part("with every value returned", None, taps) if taps else None
         if wrong is None:
@@ -208,7 +208,7 @@ class Search:
         return True
 
     def _taps(self) -> list[str]:
-        """The nodes whose values one compile can return; none where that would be too much memory."""
+        """The nodes whose values one compile can return; none where that would take too much memory."""
         size = sum(row["bytes"] for row in self.ask.rows)
         if size > TAP_BYTES:
             self.found.notes.append(f"values of {size_text(size)} are not all returned from one compile")
@@ -216,7 +216,7 @@ class Search:
         return [row["name"] for row in self.ask.rows if row["tap"]]
 
     def _by_cuts(self, departing: list[dict[str, Any]]) -> None:
-        """No value is wrong as soon as all are returned: a pass or a fusion, searched by cuts."""
+        """Searches by cuts for the pass or fusion to blame, where no value is wrong once all are returned."""
         region = self._region(departing)
         narrowing = self._narrowed(region, self._wrong_atoms)
         findings = self.found
@@ -239,8 +239,8 @@ class Search:
         return narrowing
 
     def _region(self, departing: list[dict[str, Any]]) -> list[int]:
-        """What the first wrong output depends on, not beyond right outputs, if that fails by itself; else
-        everything."""
+        """The nodes that the first wrong output depends on, without those of right outputs, if that part fails by
+        itself; else all."""
         everything = list(range(len(self.ask.atoms["nodes"])))
         if not departing:
             return everything

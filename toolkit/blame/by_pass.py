@@ -46,7 +46,7 @@ def by_pass(asking: BisectQuestions, result: Bisection) -> None:
 
 
 def _backend(asking: BisectQuestions, result: Bisection) -> list[Culprit]:
-    """Whether the failure is there before Inductor: then it is a decomposition, or AOTAutograd; [] otherwise."""
+    """The finding where the failure is there before Inductor: a decomposition, or AOTAutograd; [] otherwise."""
     verdict = asking.probe_rung(DECOMPOSED)
     result.backend = "aot_eager_decomp_partition" if verdict == "same" else "inductor"
     if verdict != "same":
@@ -84,7 +84,8 @@ def _inductor(asking: BisectQuestions, result: Bisection) -> None:
 
 
 def _together(asking: BisectQuestions, result: Bisection, verdicts: dict[str, Verdict | None]) -> list[str]:
-    """All kinds of passes off at once: one function may run as a pass in several of them. Their names if that helps."""
+    """Switches all kinds of passes off at once, since one function may run in several; returns their names if that
+    helps."""
     tried = [name for name in PASSES if verdicts.get(name) == "same"]
     if len(tried) < 2:
         return []
@@ -94,7 +95,7 @@ def _together(asking: BisectQuestions, result: Bisection, verdicts: dict[str, Ve
 
 
 def _whole(asking: BisectQuestions, result: Bisection, name: str) -> Verdict | None:
-    """One subsystem off as a whole, but for what must run; a row either way."""
+    """Switches one subsystem off as a whole, except for what must run, and adds its row either way."""
     applied = asking.applications(name)
     free = [application for application in applied if not application.required]
     if not free:

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Which nodes does a failure itself name? For the first guess of a search: free where one compile failed anyway.
+"""The nodes that a failure itself names: a first guess for a search, which costs no further compile.
 
 A crash in compile: the node that the compiler was at (see `raised_at`); for a kernel that the C++ compiler or Triton
 refused, the nodes that the kernel came from. Wrong numbers or NaN: the earliest output that is wrong. A guess may be
@@ -33,11 +33,12 @@ _DEPTH = 20
 
 
 def raised_at(error: BaseException, gm: fx.GraphModule) -> list[str]:
-    """The names of the nodes of `gm` that were being compiled, innermost knowledge first; empty where nothing tells.
+    """The names of the nodes of `gm` that were being compiled, the innermost first; empty where the exception names
+    none.
 
     Read from the frames of the exception, with no further compile: Inductor's lowering, scheduler and code generators
     hold the fx node they are at, or an object that knows the nodes it came from, in a local variable. Where no frame
-    tells, the operator in the message is looked up.
+    holds one, the operator in the message is looked up.
     """
     there = {node.name for node in gm.graph.nodes}
     for cause in reversed(list(_chain(error))):
@@ -96,8 +97,8 @@ _SOURCE = re.compile(r"\S+\.(?:main\.)?cpp\b")
 
 @contextlib.contextmanager
 def noticed(collected: list[str], gm: fx.GraphModule, *, kernels: bool = True) -> Iterator[None]:
-    """Adds to `collected` the names of nodes of `gm` that an exception inside names; lets it through. `kernels`: also
-    those that a refused kernel came from."""
+    """Adds to `collected` the names of nodes of `gm` that an exception inside names, and lets the exception through.
+    `kernels`: also those that a refused kernel came from."""
     noted: dict[str, list[str]] = {}
     try:
         with switching.noting_kernels(noted) if kernels else contextlib.nullcontext():

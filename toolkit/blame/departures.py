@@ -1,11 +1,11 @@
 # pyright: basic
-"""The local test: which values of a compiled run are wrong on the values that the compiled run itself had before them?
+"""The local test: the values of a compiled run that are wrong on the inputs that the compiled run itself had for them.
 
 The graph runs in float64, and each node whose compiled value is known hands that value on in place of its own. So every
 known value is compared with float64 on compiled inputs: an error made earlier, or amplified since, is not held against
 it, and one compile judges as many nodes as it returns values. Between known values float64 flows on. What departs is
-tried again with perturbed values (see `comparing.noise`): where rounding alone moves the result as far, nothing is
-said. Nothing is compiled here.
+tried again with perturbed values (see `comparing.noise`): where rounding alone moves the result as far, it does not
+count. Compiles nothing.
 
 >>> departures(gm, inputs, {"mul_31": compiled_value}, seed=0)
 [Departure(name='mul_31', kind='accuracy', error=0.03, ...)]
@@ -77,7 +77,7 @@ def departures(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any]
 
 
 def _eager(gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], seed: int) -> dict[str, torch.Tensor]:
-    """What eager makes of the compiled inputs of each known node."""
+    """Eager's value of each known node on the compiled values of its inputs."""
     values: dict[str, torch.Tensor] = {}
 
     def hook(node: fx.Node, value: Any) -> Any:
@@ -103,7 +103,7 @@ def _departure(name: str, truth: Any, want: torch.Tensor, have: torch.Tensor, le
 def _drop_explained(
     gm: fx.GraphModule, inputs: Sequence[Any], got: Mapping[str, Any], seen: dict[str, _Seen], seed: int
 ) -> None:
-    """Takes out of `seen` what perturbed float64 runs depart from as far as the compiled value does."""
+    """Removes from `seen` the values that perturbed float64 runs miss by as much as the compiled value does."""
     eps = eps_of_nodes(gm, inputs)
     flipped = dict.fromkeys(seen, 0)
     explained: set[str] = set()

@@ -69,7 +69,7 @@ def nan_origins(gm: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[Origin]:
 
 
 def _written(node: fx.Node) -> fx.Node | None:
-    """The argument that it writes its value into, by its name: the first."""
+    """The argument that the node writes its value into, by the operator's name: the first one."""
     name = str(getattr(node.target, "__name__", node.target)).partition(".")[0]
     first = node.args[0] if node.args and name.endswith("_") and not name.endswith("__") else None
     return first if isinstance(first, fx.Node) else None
@@ -79,9 +79,8 @@ def nan_in_backward(
     gm: fx.GraphModule, inputs: list[Any], spec: ReplaySpec, seed: int
 ) -> tuple[fx.Node, fx.Node | None] | None:
     """The first node of which eager's backward makes a NaN of a gradient without one, and, where that gradient is
-    infinite, the node of which the backward made it so. None where no node's does. Runs the graph with its backward;
-    may change `inputs`.
-    """
+    infinite, the node of which the backward made it so. None where no node does. Runs the graph with its backward; may
+    change `inputs`."""
     nan: dict[fx.Node, bool] = {}
     inf: dict[fx.Node, bool] = {}
 
@@ -100,7 +99,7 @@ def nan_in_backward(
         execute(partial(run_graph, gm, hook=watch), inputs, seed=seed, backward=True, parameters=parameters)
 
     def beyond(node: fx.Node) -> fx.Node | None:
-        """The user from which its gradient came, one with an infinite gradient first."""
+        """The user that the node's gradient came from, one with an infinite gradient first."""
         users = [user for user in node.users if user in nan]
         return next((user for user in users if inf[user]), users[0] if users else None)
 

@@ -1,6 +1,6 @@
 """One graph whose nodes are searched: what its nodes are, and the compiles asked of children, counted and bounded.
 
-Every compile costs one of at most 2 log2(n) + 4; running the graph eagerly once costs none. Must not decide what a
+Every compile costs one of at most 2 log2(n) + 4; running the graph eagerly once costs none. Does not decide what a
 finding is.
 
 >>> asking.part("mul_31 alone", [311], None)
@@ -32,7 +32,7 @@ Tell = Callable[[str], None]
 
 
 class NodeBlame:
-    """The graph, the server, and the record that is being filled. `spent`: compiles that its relatives have cost
+    """One graph, the server, and the record that is being filled. `spent`: compiles that related graphs have used
     already."""
 
     def __init__(
@@ -54,7 +54,8 @@ class NodeBlame:
         self.found = ByNode(saved.id, rung, compiles=spent, nodes=operations, budget=budget)
 
     def part(self, what: str, keep: list[int] | None, returned: list[str] | None) -> list[dict[str, Any]] | None:
-        """The wrong values of a part, NaN before numbers; None where all is right or the part failed in another way."""
+        """Compiles a part and returns its wrong values, NaN before numbers; None where all is right or it failed in
+        another way."""
         answer = self.compile(what, "part", {"atoms": keep, "returned": returned})
         value: dict[str, Any] = answer.value if answer.status == "done" else {}
         if answer.status != "done" or value["signature"] is not None or value.get("invalid"):
@@ -79,7 +80,7 @@ class NodeBlame:
 
     @cached_property
     def prepared(self) -> dict[str, Any]:
-        """Atoms and node rows; runs the graph eagerly in a child and leaves its values in the work folder."""
+        """Atoms and node rows, from an eager run in a child that leaves its values in the work folder."""
         answer = ask(f"{TASKS}:prepare", self.payload, self.limit_s, server=self.server).end()
         if answer.status != "done":
             from ...dumps.errors import EnvironmentLackError
@@ -117,7 +118,7 @@ class NodeBlame:
         return NodeFound(name, row.get("target", ""), row.get("line", ""))
 
     def producer(self, name: str) -> str:
-        """The operator behind a getitem."""
+        """The operator whose tuple a getitem takes from; any other node itself."""
         row = self.row(name)
         return row["inputs"][0] if row.get("target") == "getitem" and row["inputs"] else name
 

@@ -67,7 +67,7 @@ class ByNode(msgspec.Struct):
 
     @property
     def fails(self) -> bool:
-        """Whether the graph fails, by whatever."""
+        """Whether the graph fails in any way."""
         return self.status in ("found", "metadata", "unresolved")
 
     @property

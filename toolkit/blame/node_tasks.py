@@ -102,7 +102,8 @@ def whole(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def part(payload: dict[str, Any]) -> dict[str, Any]:
-    """Compiles the kept atoms (all where `atoms` is None) fed with eager's values; what departs, or how else it failed.
+    """Compiles the kept atoms (all where `atoms` is None) fed with eager's values; returns the values that depart, or
+    how else it failed.
 
     `returned`: None for natural outputs, else names of nodes. `fallback`: operators to leave to eager's kernels.
     """
@@ -165,7 +166,7 @@ def _drawing_like_eager(spec: ReplaySpec, gm: fx.GraphModule) -> ReplaySpec:
 
 
 def _named(gm: fx.GraphModule, outputs: Sequence[Any]) -> dict[str, torch.Tensor]:
-    """The outputs by the nodes that they are values of; inputs that are handed through are left out."""
+    """The outputs by the nodes that they are values of, without inputs that are only passed through."""
     return {
         leaf.name: value
         for leaf, value in zip(returned(gm), outputs, strict=False)

@@ -1,8 +1,9 @@
-"""Applications of passes, patterns, lowerings and decompositions, asked for one by one and switched off.
+"""Switches single applications of passes, patterns, lowerings and decompositions off, one question for each.
 
 Nothing public switches one application of a pass off: `torch._inductor.compiler_bisector` is torch's own and private,
-and works through files in the user's cache and environment variables that a forked process no longer reads. What a
-torch lacks is left out. Everything here changes this process for good or for a context: children only.
+and works through files in the user's cache and environment variables that a forked process no longer reads.
+Applications that a torch lacks are left out. Everything here changes this process for good or for a context, so it runs
+in children only.
 
 >>> with asking(lambda asked: asked.subsystem == "post_grad_passes"): compile_it()      # without one post-grad pass
 """
@@ -154,7 +155,7 @@ def _operator(name: str) -> Any:
 
 
 def _described(subsystem: str, debug_info: Callable[[], str] | None) -> tuple[str, str, str]:
-    """(what the application is called, the node it is about, the user's line)."""
+    """(the application's name, the node that it is about, the user's line)."""
     text = debug_info() if debug_info is not None else ""
     if subsystem == "lowerings":
         node = t.V.get_current_node()
@@ -166,7 +167,7 @@ def _described(subsystem: str, debug_info: Callable[[], str] | None) -> tuple[st
 
 
 def _origin(name: str) -> str:
-    """Where a custom pass comes from, which its observer's name does not tell; "" for a pass of Inductor's own."""
+    """Where a custom pass comes from, which its observer's name does not say; "" for a pass of Inductor's own."""
     if not name.endswith(CUSTOM):
         return ""
     custom = setting("inductor", name)[1]
@@ -198,10 +199,10 @@ def _line(node: Any) -> str:
 
 @contextlib.contextmanager
 def noting_kernels(kernels: dict[str, list[str]]) -> Iterator[None]:
-    """Notes for each kernel that Inductor generates inside the names of the fx nodes that it came from.
+    """Records for each kernel that Inductor generates inside the names of the fx nodes that it came from.
 
-    The public setting `trace.provenance_tracking_level` forgets when a compile fails. A torch without these names notes
-    nothing.
+    The public setting `trace.provenance_tracking_level` forgets when a compile fails. A torch without these names
+    records nothing.
     """
 
     def watched(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -92,7 +92,7 @@ def work_around(
 
 
 def changes(asking: BisectQuestions, verdict: Verdict) -> Iterator[Change]:
-    """What to try, the least costly first."""
+    """The changes to try, the cheapest first."""
     rounding = verdict.verdict == ROUNDING
     operator_names = operators(asking, verdict)
     groups = [[op] for op in operator_names[:OPERATORS]] + ([operator_names] if 1 < len(operator_names) <= MOST else [])

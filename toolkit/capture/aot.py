@@ -38,9 +38,9 @@ def inference_graph(
     """The graph of `f(*args, **kwargs)` without a backward, gradients off.
 
     `f` is a function or a module, `args` and `kwargs` its arguments in any nesting. What it writes to inputs are extra
-    outputs, in front, and so are buffers that it assigns anew; with `keep_mutations` writes stay (`copy_`) at the end
-    of the graph. `dynamic` gives sizes symbols. Nodes carry the user's lines; `notes` say what the graph does not hold.
-    Raises UsageError for arguments that cannot be traced, and whatever `f` raises.
+    outputs, in front, and so are buffers that it assigns; with `keep_mutations` writes stay (`copy_`) at the end of the
+    graph. `dynamic` gives sizes symbols. Nodes carry the user's lines; `notes` say what the graph does not hold. Raises
+    UsageError for arguments that cannot be traced, and whatever `f` raises.
     """
     with torch.no_grad():
         return _capture(f, args, kwargs, decompositions, keep_mutations=keep_mutations, joint=False, dynamic=dynamic)
@@ -116,8 +116,8 @@ def _capture(
 
 
 def _describing(call: Callable[..., Any], lines: UserLines, assigned: Assigned) -> Callable[..., Any]:
-    """The function with a description of each of its outputs, its lines kept, and nothing left over of an earlier
-    call."""
+    """The function with a description of each of its outputs and its lines kept; nothing of an earlier call is left
+    over."""
 
     @t.simple_wraps(call)
     def described(*args: Any) -> Any:

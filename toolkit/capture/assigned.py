@@ -1,10 +1,10 @@
 # pyright: basic
-"""What a module assigns to itself while it is captured: buffers become outputs, everything else is put back and told.
+"""What a module assigns to itself while it is captured: buffers become outputs, everything else is restored and
+reported.
 
 `self.seen = self.seen + 1` of a buffer is no write that functionalisation sees. As in `torch.export`, the value that
 was assigned last becomes an output in front, described as that buffer's mutation; unlike there, buffers of inner
-modules count too. Attributes that are no buffers would keep fake tensors after tracing; they get their old values
-again.
+modules count too. Attributes that are no buffers would keep fake tensors after tracing; they get their old values back.
 
 >>> with Assigned(module) as assigned: ...      # trace
 >>> assigned.nodes()
@@ -49,7 +49,7 @@ class Assigned:
         self.restore()
 
     def restore(self) -> None:
-        """Gives attributes that hold a traced tensor their old values: an earlier call must not be seen by a later
+        """Gives attributes that hold a traced tensor their old values: so that a later call does not see an earlier
         one."""
         for path, submodule, before in self.before:
             for name in [name for name, value in submodule.__dict__.items() if _traced(value)]:
@@ -61,7 +61,7 @@ class Assigned:
                     del submodule.__dict__[name]
 
     def notes(self, *, joint: bool) -> list[str]:
-        """What the graph does not hold, one sentence each."""
+        """What the graph does not hold, one sentence for each."""
         lost = [f"{name} is set to a tensor by the function; the graph does not hold that" for name in self.kept]
         if joint and self.names:
             names = ", ".join(self.names)

@@ -95,7 +95,7 @@ def _hints(sizes: Sequence[Any]) -> list[int]:
 
 
 def outputs_of(gm: Any) -> list[OutputDescription]:
-    """What each output is."""
+    """The description of each output of a traced graph."""
     output = gm.graph.output_node()
     described = output.meta.get("desc") or [None] * len(output.args[0])
     return [

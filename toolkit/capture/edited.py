@@ -2,8 +2,8 @@
 """An edited graph.py as a live graph again: its nodes as they are written, named after its variables.
 
 What was recorded of a node of the same name in the graph that it was made of is kept; of another operator source line
-and module alone. Its value is computed anew, on the fake inputs and with the symbols of that graph. Runs the text: for
-the child of `import` alone.
+and module alone. Its value is computed again, on the fake inputs and with the symbols of that graph. Runs the text, so
+only the child of `import` uses it.
 
 >>> save_edited(edited(Path("graphdbg-variant-1.py"), saved), saved, Path("graphdbg-variant-1"))
 """
@@ -76,8 +76,8 @@ def edited(source: Path, saved: SavedGraph) -> fx.GraphModule:
 
 
 def save_edited(module: fx.GraphModule, saved: SavedGraph, out: Path) -> int:
-    """Writes the case: the inputs that are left as they were recorded, so that what was made up is made up alike;
-    returns how many there are."""
+    """Writes the case: the remaining inputs stay as recorded, so that synthesised values come out the same; returns how
+    many there are."""
     with TemporaryDirectory() as folder:
         store = TensorStore(Path(folder) / "tensors")
         record = describe(module, like=saved.record, stage=None, compile_kwargs=None, ambient=None, sink=store)
@@ -133,7 +133,7 @@ class _Tracer(fx.Tracer):
                 )
 
     def module(self, root: torch.nn.Module) -> fx.GraphModule:
-        """The module, the graphs that it holds for higher-order operators first."""
+        """Traces the module, after the graphs that it holds for higher-order operators."""
         for name, child in root.named_children():
             if not self.is_leaf_module(child, name) and not isinstance(child, fx.GraphModule):
                 self.active = _Tracer(self.source, self.tree, self.full)
@@ -150,7 +150,7 @@ class _Tracer(fx.Tracer):
         return traced
 
     def call(self, function: Any, *args: Any, **named: Any) -> Any:
-        """A node that calls it; a class (torch.device) is none."""
+        """A node that calls the function; a class (torch.device) is called at once."""
         if self.active is not self:
             return self.active.call(function, *args, **named)
         if isinstance(function, type):
@@ -160,7 +160,7 @@ class _Tracer(fx.Tracer):
     def create_node(
         self, kind: str, target: Any, args: Any, kwargs: Any, name: str | None = None, type_expr: Any = None
     ) -> fx.Node:
-        """A node; a tensor that the graph holds is one node, however often it is used."""
+        """Makes a node; a tensor that the graph holds gets a single node, however often it is used."""
         line = next((at for frame, at in traceback.walk_stack(None) if frame.f_code.co_filename == str(self.source)), 0)
         if kind == "get_attr":
             if target not in self.held:
@@ -177,7 +177,7 @@ class _Tracer(fx.Tracer):
 
 
 class _Valued(FakeTensorProp):
-    """Computes the fake value of each node; tells the line of the one that it fails at."""
+    """Computes the fake value of each node; names the line of the node that fails."""
 
     def __init__(self, module: fx.GraphModule, mode: Any, lines: dict[str, int]) -> None:
         super().__init__(module, mode)
@@ -197,7 +197,7 @@ class _Valued(FakeTensorProp):
 
 
 def _as_recorded(module: fx.GraphModule, before: fx.GraphModule) -> None:
-    """Takes over what is known of nodes that are still there; of the output, where it returns as many values."""
+    """Copies the recorded metadata to nodes that are still there, and to the output where it returns as many values."""
     known = {node.name: node for node in before.graph.nodes}
     for node in module.graph.nodes:
         was = known.get(node.name)
@@ -217,7 +217,7 @@ def _as_recorded(module: fx.GraphModule, before: fx.GraphModule) -> None:
 
 @contextlib.contextmanager
 def _reporting_lines(source: Path, text: str) -> Generator[None]:
-    """Whatever the text raises becomes a UsageError with its line."""
+    """Turns whatever the text raises into a UsageError with its line."""
     try:
         yield
     except UsageError:

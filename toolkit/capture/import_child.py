@@ -4,8 +4,8 @@
 The modules are imported first, for the operators that they register. LIKE: the folder of the graph that FILE is an
 edited graph.py of (see `edited`); empty for another tool's file.
 
-A script runs as `__main__` up to the call of torch's `run_repro`, which is ours meanwhile: it is handed the module, the
-inputs' reader and the settings, and nothing is compiled. Its graph keeps the nodes as they are written (symbolic
+A script runs as `__main__` up to the call of torch's `run_repro`, which is replaced by ours, which receives the module,
+the inputs' reader and the settings, and nothing is compiled. Its graph keeps the nodes as they are written (symbolic
 trace); sizes that were symbols are traced again with symbols. Writes one JSON object to TOLD, or `{"why": ...}` and
 exits with 2.
 """
@@ -40,7 +40,7 @@ class NothingToImportError(Exception):
 
 
 class ScriptStopped(BaseException):
-    """Thrown out of a script when it has said what it would run. Not an Exception: scripts catch those."""
+    """Raised in a script once it has said what it would run. Not an Exception: scripts catch those."""
 
     def __init__(
         self, kind: str, module: Any, inputs: list[Any], stage: str, notes: list[str], roles: Sequence[Any] = ()
@@ -97,7 +97,7 @@ def _edited(source: Path, out: Path, answer: Path, like: str) -> None:
 
 
 def of_script(source: Path) -> ScriptStopped:
-    """What a repro script would run."""
+    """The program that a repro script would run."""
     try:
         compile(source.read_bytes(), str(source), "exec")
     except (SyntaxError, ValueError) as error:
@@ -209,7 +209,7 @@ def _no_python(source: Path, error: Exception) -> str:
 
 
 def _traced(mod: Any, inputs: list[Any]) -> fx.GraphModule:
-    """The nodes as they are written, with fake values of each."""
+    """The nodes as they are written, each with a fake value."""
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
     module = fx.symbolic_trace(mod)

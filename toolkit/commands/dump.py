@@ -163,7 +163,7 @@ def _tell_where(path: Path) -> None:
 
 @contextmanager
 def _seen_file() -> Iterator[Path | None]:
-    """A file through which the recorded processes tell of themselves; None where none can be made."""
+    """A file through which the recorded processes report themselves; None where none can be made."""
     try:
         file = tempfile.NamedTemporaryFile(prefix="graphdbg-seen-")  # noqa: SIM115
     except OSError:

@@ -177,7 +177,7 @@ def _row(saved: SavedGraph, outcome: Outcome) -> dict[str, Any]:
 
 
 def _printed(outcome: Outcome) -> bool:
-    """Whether a process died or could not judge, so that what it printed is told."""
+    """Whether a process died or could not judge, so that its output is shown."""
     return not outcome.ok and outcome.signature is not None and outcome.signature.kind in ("signal", "hang", "error")
 
 
@@ -228,7 +228,7 @@ def _show_one(saved: SavedGraph, outcome: Outcome, stats: list[dict[str, Any]], 
 
 
 def facts(outcome: Outcome) -> list[tuple[str, str]]:
-    """What is said of an outcome below its first line: (what, text)."""
+    """The rows about an outcome below its first line, as (label, text)."""
     rows = [("verdict", outcome.text)]
     if outcome.signature is not None:
         rows.append(
@@ -268,7 +268,7 @@ def _show_at(saved: SavedGraph, node: str, rung: str, about: dict[str, Any], as_
 
 
 def _aside(outcome: Outcome) -> str:
-    """That it was not the run's program, where the verdict does not say so itself."""
+    """The sentence that this was not the run's program, where the verdict does not say so itself."""
     return f" (not the run's program: {outcome.unlike})" if outcome.unlike and outcome.verdict.detail != UNLIKE else ""
 
 

@@ -34,7 +34,7 @@ _SYMPTOMS = ("wrong", "nan", "slow", "hangs", "recompiles", "memory", "crash", "
 
 
 class _Command(click.Command):
-    """Keeps what stands behind `--` apart: those are the words of a command, whatever they look like."""
+    """Keeps the words after `--` apart: they are those of a command, whatever they look like."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:

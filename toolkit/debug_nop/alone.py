@@ -1,8 +1,8 @@
 """One op by itself: what its fake function says about given arguments. This decides who is to blame for a mismatch.
 
 Runs only after a comparison failed. `on_real` takes the metadata of the real arguments, `on_traced` what was recorded
-of the arguments, with this run's numbers in place of symbols, `on_symbols` the recorded fake values themselves. Must
-not touch data, draw random numbers, or leave a guard behind.
+of the arguments, with this run's numbers in place of symbols, `on_symbols` the recorded fake values themselves. Touches
+no data, draws no random numbers, and leaves no guard behind.
 
 >>> says = on_real(step, {x_node: x})
 >>> says.leaves[0].shape

@@ -104,7 +104,7 @@ def _shift(step: NodeStep, value: Any, symbols: Mapping[str, Any], shifts: dict[
 
 
 def differs(*values: Any) -> bool:
-    """Stands for the comparison of a value that was found wrong: look again."""
+    """Stands for the comparison of a value that was wrong before: always asks for a closer look."""
     return False
 
 

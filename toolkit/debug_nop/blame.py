@@ -148,7 +148,7 @@ class Blame:
         return wrong
 
     def _loose(self, name: str, says: Says) -> str:
-        """Why a recorded property is no promise, where it is none."""
+        """Why a recorded property does not bind the value; "" where it does."""
         if name == "value" and self.place < len(says.leaves) and says.leaves[self.place] is None:
             return "the number is read from data"
         leaf = self.step.leaves[self.place] if self.place < len(self.step.leaves) else None

@@ -80,7 +80,7 @@ class CheckedGraph:
         return outputs
 
     def to_its_end(self, inputs: Sequence[Any]) -> None:
-        """Runs the graph past nodes that fail, with made-up values in their places, for what else there is to find."""
+        """Runs the graph past nodes that fail, with synthesised values in their place, to find what else is wrong."""
         with self._running(KernelExecution(self, self._binding(inputs)[0], deep=True), inputs) as run:
             ToItsEnd(self._module(True), self.plan, run).run(run, *inputs)
 
@@ -201,13 +201,13 @@ class CheckedCallable:
         return self._local.runs
 
     def outer(self, names: frozenset[str]) -> dict[str, Any]:
-        """What the calling graphs know of these symbols."""
+        """The values of these symbols in the calling graphs."""
         if not names:
             return {}
         return {name: run.symbols[name] for run in self.runs for name in sorted(names) if name in run.symbols}
 
     def left_out(self, why: str, name: str) -> None:
-        """Takes note of what was not compared; told once."""
+        """Records once what was not compared."""
         names = self.unjudged.setdefault(why, [])
         if name not in names:
             names.append(name)
@@ -220,7 +220,7 @@ class CheckedCallable:
                 self.findings = merged([*self.findings, *findings])
 
     def taken(self) -> list[NodeMismatch]:
-        """What was found on this thread since this was last asked."""
+        """The findings on this thread since the last call."""
         _ = self.runs
         findings, self._local.last = merged(self._local.last), []
         return findings

@@ -120,7 +120,7 @@ def merged(findings: Sequence[NodeMismatch]) -> list[NodeMismatch]:
 
 
 def origins(findings: Sequence[NodeMismatch]) -> list[NodeMismatch]:
-    """Those that something about their own node is wrong with."""
+    """The findings in which something about their own node is wrong."""
     return [finding for finding in findings if finding.origin]
 
 
@@ -171,7 +171,7 @@ class MetadataMismatch(AssertionError):
 
     @property
     def detail(self) -> str:
-        """The property that the first origin has wrong: what makes two failures of this kind one."""
+        """The property that the first origin has wrong: by which two failures of this kind are the same."""
         roots = origins(self.findings)
         return roots[0].own[0].property if roots else ""
 
@@ -222,7 +222,7 @@ def place(finding: NodeMismatch) -> str:
 
 
 def fault(finding: NodeMismatch, mismatch: Mismatch) -> str:
-    """Whose fault it is."""
+    """In words, whose fault a mismatch is."""
     return {
         "fake": f"the fake function of {finding.op} is wrong",
         "symbolic": f"the fake function of {finding.op} takes another branch for symbols than for numbers",
@@ -236,7 +236,7 @@ def fault(finding: NodeMismatch, mismatch: Mismatch) -> str:
 
 
 def next_step(finding: NodeMismatch) -> str:
-    """What to do about an origin."""
+    """The advice on an origin."""
     cause = finding.own[0].cause
     if cause == "fake" and all(mismatch.property == "alias" for mismatch in finding.own):
         return f"let {finding.op} return a clone, or say in its schema whose memory it returns: Tensor(a) -> Tensor(a)"

@@ -5,7 +5,7 @@ graph and a live one are read by the same code, no text is evaluated, and no Sha
 guards.
 
 Strides count where a dimension has more than one element and the tensor has any; so does the offset of a tensor with
-elements. Must not read data.
+elements. Reads no data.
 
 >>> differences(Layout((4, 8), (8, 1), torch.float32, cpu, 0), layout_of(torch.ones(8, 4).t()))
 {'stride': ((8, 1), (1, 4))}
@@ -148,7 +148,7 @@ def _of_tensors(expected: Layout, got: Layout) -> dict[str, Difference]:
 
 
 def same_device(device: torch.device, other: torch.device) -> bool:
-    """Whether two devices are one; a device without an index is the current one of its kind."""
+    """Whether two devices are the same; a device without an index is the current one of its kind."""
     return device.type == other.type and (device.index == other.index or device.index is None or other.index is None)
 
 

@@ -1,8 +1,7 @@
 """What every value of a graph must look like, worked out once from the traced metadata.
 
 A step per node: expected leaves with compiled sizes, the place where each storage first appears in the trace, the
-arguments it shares memory with, the arguments that its schema writes to. Must not run anything, and must not add
-guards.
+arguments it shares memory with, the arguments that its schema writes to. Runs nothing and adds no guards.
 
 >>> plan = plan_of(fx_g)
 >>> plan.steps[17].leaves[0].shape

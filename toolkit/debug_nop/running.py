@@ -2,7 +2,7 @@
 enough.
 
 Identity of memory is asked while both tensors are alive, or through weak references that keep an address from being
-used again; contents are compared by bits. Must not change a value, and must not look further unless something differs.
+used again; contents are compared by bits. Changes no value, and looks further only where something differs.
 
 >>> run = Run(owner, binding, deep=True)
 >>> run.after(17, value, x, y)
@@ -63,7 +63,8 @@ class KernelExecution:
                 self._note_storage(step, 0, value)
 
     def bad(self, index: int, value: Any, *arguments: Any) -> None:
-        """A comparison of the generated code failed: finds out in what, or lets it pass from now on."""
+        """Called when a comparison of the generated code failed: finds out in what, or lets the value pass from now
+        on."""
         step = self.plan.steps[index]
         if isinstance(value, t.FakeTensor) or self._wrapped(index, value, *arguments):
             return
@@ -79,8 +80,8 @@ class KernelExecution:
             self._accept(step, [value], given)
 
     def failed(self, step: NodeStep, error: Exception, arguments: Mapping[fx.Node, Any]) -> Any:
-        """A node could not be run; says so, and gives a value like the one that was traced so that the run can go
-        on."""
+        """Called when a node could not be run: records it, and returns a value like the traced one so that the run can
+        go on."""
         first = (str(error).strip().splitlines() or [""])[0][:200]
         layouts = self._layouts(step)
         self._record(step, 0, {"run": ("a result", f"{type(error).__name__}: {first}")}, arguments, None)
@@ -136,7 +137,7 @@ class KernelExecution:
             self._accept(step, leaves, given)
 
     def _accept(self, step: NodeStep, leaves: Sequence[Any], given: Mapping[fx.Node, Any]) -> None:
-        """What was found right is what the generated code compares with from now on."""
+        """Lets the generated code compare with the layout that was just found right."""
         if step.way not in ("inline", "parts"):
             return
         tensors = [leaf for traced, leaf in zip(step.leaves, leaves, strict=True) if traced is not None]
@@ -257,7 +258,7 @@ class KernelExecution:
     def _record(
         self, step: NodeStep, place: int, differing: dict[str, Any], given: Mapping[fx.Node, Any], value: Any
     ) -> None:
-        """Finds out whose fault it is, once for each way in which a value may be wrong."""
+        """Finds out whose fault a mismatch is, once for each way in which a value may be wrong."""
         key = (
             step.index,
             place,
@@ -295,7 +296,7 @@ class KernelExecution:
         self.findings.append(finding)
 
     def _wrapped(self, index: int, *values: Any) -> bool:
-        """Whether one of a step's values is a wrapper that vmap or grad made. Counted."""
+        """Whether one of a step's values is a wrapper that vmap or grad made; counts them."""
         if not wrapped(values):
             return False
         self.owner.session.left_out(WRAPPED, f"{self.owner.path}{self.plan.steps[index].name}")
@@ -390,8 +391,8 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class Contents:
     """The bits of one tensor at one time: a copy, or for a large one two sums over its bits.
 
-    Version counters do not tell: kernels of custom ops write below them, and tensors of inference mode have none. Two
-    sums miss a change that leaves both the same; that takes a large tensor and a great coincidence.
+    Version counters are not enough: kernels of custom ops write below them, and tensors of inference mode have none.
+    Two sums miss a change that leaves both the same; that takes a large tensor and a great coincidence.
     """
 
     def __init__(self, bits: torch.Tensor) -> None:

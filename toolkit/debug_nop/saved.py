@@ -63,7 +63,7 @@ class Checkup(msgspec.Struct):
 
     @property
     def headline(self) -> str:
-        """One line."""
+        """The result in one line."""
         record = self.verdict
         if record.undecided:
             return f"not checked, because {record.reason}"
@@ -116,7 +116,7 @@ def check(
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
-    """What the child does."""
+    """The body of the query: loads, runs and checks the graph in the child."""
     import time
 
     import torch

@@ -3,8 +3,8 @@
 Three kinds, all of ops of torch's own. A part of a tuple that nobody takes. The memory of an argument that is dead when
 its result is made: sharing or changing it is invisible. Strides that a pass left behind when it replaced a node:
 kernels go by the values that they are given, so only who reads the record goes wrong by it: the caller of the graph,
-`as_strided`, custom ops and regions. An origin is a note where that holds for all that follows from it, too. Must not
-run anything.
+`as_strided`, custom ops and regions. An origin is a note where that holds for all that follows from it, too. Runs
+nothing.
 
 >>> read_by_someone(run.findings, plan, session)
 []

@@ -47,7 +47,7 @@ class Backward:
     order, None where they were not kept; `outputs` says of what each output is the gradient.
 
     `captured` is torch's own graph after the passes, or None, and `uncaptured` why; `nodes` are the autograd nodes by
-    number, `forward` the forward as they tell it (`places.forward_of`); `reason` says why it was recorded again;
+    number, `forward` the forward as they record it (`places.forward_of`); `reason` says why it was recorded again;
     `fixed` counts numbers that were read from tensors, `hooks` are those that ran, operators or not; `shared` names
     inputs of one memory that is written to, which a replay keeps apart; `error` is what the backward raised.
     """
@@ -80,12 +80,12 @@ class Backward:
 
 
 class _LookedAt(Exception):
-    """Ends a capture before its graph would run."""
+    """Ends a capture before its graph runs."""
 
 
 @dataclass
 class _Look:
-    """What a capture gave: torch's graph, or why there is none; `done` when the backward ran after all."""
+    """The result of a capture: torch's graph, or why there is none; `done` when the backward ran after all."""
 
     graph: torch.fx.GraphModule | None = None
     record: CaptureRecord = field(default_factory=CaptureRecord)
@@ -96,8 +96,8 @@ class _Look:
 
 @dataclass
 class _New:
-    """A backward that is to be recorded: its autograd nodes in order, why again, what it shares with others of its
-    kind."""
+    """A backward to record: its autograd nodes in order, why it is recorded again, what it shares with others of its
+    structure."""
 
     order: list[Any]
     reason: str
@@ -149,7 +149,7 @@ class Capturer:
         self._count = 0
 
     def backward(self, original: Callable[..., Any], t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        """What `torch.autograd`'s own call into the engine, `original(t_outputs, ...)`, returns."""
+        """Returns what torch.autograd's own call into the engine, `original(t_outputs, ...)`, returns."""
         if self._here.busy or _is_traced(t_outputs):  # a hook's belongs to the backward around it; a tracer's is no run
             return original(t_outputs, *args, **kwargs)
         self._here.busy = True
@@ -173,7 +173,7 @@ class Capturer:
                 self._running -= 1
 
     def _new(self, t_outputs: Sequence[Any], *, alone: bool) -> _New | None:
-        """What is known beforehand of a backward that is to be recorded."""
+        """What is known of a backward before it is recorded."""
         if t.in_compiled_autograd_region or t.compiled_autograd_enabled:
             self.left_out["the script has compiled autograd on itself"] += 1
             return None
@@ -326,9 +326,8 @@ def _text(sizes: Any) -> str:
 
 
 class Captures(list[Backward]):
-    """The recorded backwards. `reasons` says of those that were not recorded why not, and how many there were of each;
-    where there is none at all, why that is.
-    """
+    """The recorded backwards. `reasons` counts those that were not recorded by reason; where there was none at all, it
+    says why."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -385,7 +384,7 @@ FunctionsManual.cpp), with other last bits. 52 formulas were compared on 2.11.0 
 
 
 def _not_to_be_watched(nodes: Iterable[Any]) -> str:
-    """Why a backward with these autograd nodes is not run under a tape, or nothing."""
+    """Why a backward with these autograd nodes is not run under a tape; "" where it is."""
     for node in nodes:
         if node.name() in _OTHERWISE_UNDER_A_MODE:
             return f"{node.name()} computes otherwise while it is watched"
@@ -405,7 +404,7 @@ def _part_of(node: Any) -> Any:
 
 @contextmanager
 def _parts_written(order: Sequence[Any], tape: Tape, calls: Calls) -> Iterator[None]:
-    """Compiled parts of a backward are run as they are, and their graphs become part of the tape's."""
+    """Runs compiled parts of a backward as they are, and adds their graphs to the tape's."""
     with ExitStack() as stack:
         for part in {_part_of(node) for node in order if node is not None} - {None}:
 

@@ -45,13 +45,13 @@ def enable(
 
 @contextmanager
 def disable() -> Iterator[None]:
-    """Backwards in the block are eager."""
+    """Runs the backwards in the block in eager."""
     with _state(None, False, on=False):
         yield
 
 
 def reset() -> None:
-    """The state of a new process: nothing set, torch's cache of captured graphs empty, ids from 0.
+    """Restores the state of a new process: nothing set, torch's cache of captured graphs empty, ids from 0.
 
     Raises RuntimeError while a captured backward runs.
     """

@@ -25,9 +25,8 @@ from ... import torch_private as t
 
 
 def spelt_out(gm: fx.GraphModule, place_of: Callable[[fx.Node], dict[str, str]] = lambda node: {}) -> fx.GraphModule:
-    """A copy of the graph without steps, or the graph itself where it has none. `place_of` tells the meta of a node
-    that says where in the backward it is ("autograd_node", "hook").
-    """
+    """A copy of the graph without steps, or the graph itself where it has none. `place_of` gives the meta that says
+    where in the backward a node is ("autograd_node", "hook")."""
     if not any(is_step(node) for node in gm.graph.nodes):
         return gm
     graph = fx.Graph()
@@ -64,7 +63,7 @@ def is_step(node: fx.Node) -> bool:
 
 
 def _traced(step: fx.Node) -> fx.GraphModule | None:
-    """What a step runs: a graph that takes the nodes it uses, in order; None where it cannot be traced."""
+    """The graph of what a step runs, which takes the nodes it uses in order; None where it cannot be traced."""
     inputs = list(step.all_input_nodes)
     values = [node.meta.get("example_value") for node in inputs]
 
@@ -86,7 +85,7 @@ def _traced(step: fx.Node) -> fx.GraphModule | None:
 
 
 def _inlined(graph: fx.Graph, step: fx.Node, body: fx.GraphModule, given: list[Any], place: dict[str, str]) -> Any:
-    """Copies a traced step into the graph; what it returns, nested as it returns it."""
+    """Copies a traced step into the graph; returns its results, nested as the step nests them."""
     copies: dict[fx.Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), t.tree_leaves(given), strict=True))
     for node in body.graph.nodes:
         if node.op == "output":

@@ -37,7 +37,7 @@ class Expression:
     added: int = 0
 
     def of(self, values: Sequence[Any]) -> Any:
-        """Its value for these values of the symbols."""
+        """The value of the expression for these values of the symbols."""
         product: Any = None
         for number in self.symbols:
             product = values[number] if product is None else product * values[number]
@@ -56,7 +56,7 @@ class Sizes:
         self.symbols: list[Pair] = []
 
     def expression(self, pair: Pair, *, new: bool = False) -> Expression:
-        """What gives both numbers of a pair; with `new` another symbol where nothing does."""
+        """The expression that gives both numbers of a pair; with `new`, another symbol where none does."""
         first, second = pair
         chosen: list[tuple[int, ...]] = [(number,) for number in range(len(self.symbols))]
         chosen += itertools.combinations_with_replacement(range(len(self.symbols)), 2)
@@ -219,7 +219,7 @@ class _Common:
         return node
 
     def _check(self, first: fx.Node, second: fx.Node, computed: Any) -> None:
-        """The shapes are those that were recorded, at both sizes."""
+        """Checks that the shapes are the recorded ones, at both sizes."""
         leaves = (t.tree_leaves(value) for value in (first.meta["val"], second.meta["val"], computed))
         for before, after, value in zip(*leaves, strict=True):
             if isinstance(value, torch.Tensor):

@@ -39,7 +39,7 @@ class Tape(t.TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """A hook that Dynamo compiles is compiled under the tape too."""
+        """Lets what Dynamo compiles in a hook run under the tape too."""
         return True
 
     def __init__(
@@ -79,7 +79,7 @@ class Tape(t.TorchDispatchMode):
         return output
 
     def part(self, module: fx.GraphModule, args: Sequence[Any], run: Callable[[], Sequence[Any]]) -> Any:
-        """Runs a compiled part of the backward, whose kernels no operator tells, and writes the graph it was compiled
+        """Runs a compiled part of the backward, whose kernels no operator reports, and writes the graph it was compiled
         from."""
         place = self._guarded(self._where) or TapePlace()
         given = self._guarded(lambda: [self._part_input(value, TapePlace(place.node)) for value in args])
@@ -128,7 +128,7 @@ class Tape(t.TorchDispatchMode):
         return [node.name for node, key in self._memory.items() if several[key] > 1 and key in self._written]
 
     def _guarded(self, step: Callable[..., Any], *args: Any) -> Any:
-        """Writing must not fail what is being recorded: after the first error nothing is written any more."""
+        """Keeps an error in writing away from the backward: after the first, nothing more is written."""
         if self.error is not None:
             return None
         try:
@@ -293,7 +293,7 @@ def _written(func: Any, output: Any) -> list[int]:
 
 
 def _weak_storage(value: torch.Tensor) -> Any:
-    """Tells by `expired()` whether the memory of a tensor was given back."""
+    """An object whose `expired()` says whether the memory of a tensor was freed."""
     return t.StorageWeakRef(value.untyped_storage()) if value.layout is torch.strided else _Expired()
 
 

@@ -38,7 +38,7 @@ _RANK = re.compile(r"_rank_(\d+)_")
 
 @dataclass
 class TraceLine:
-    """One line: what it tells (`name` is that of an artifact), under which compile ("0/1_2", "" for none), and its
+    """One line: its kind (`name` is that of an artifact), under which compile ("0/1_2", "" for none), and its
     payload."""
 
     kind: str
@@ -69,7 +69,8 @@ def is_trace(path: Path) -> bool:
 
 
 def read(path: Path) -> Trace:
-    """What a trace tells, without the payloads that hold no graph. Raises UnreadableError for a file that is none."""
+    """The entries of a trace, without the payloads that hold no graph. Raises UnreadableError for a file that is
+    none."""
     trace, bad, payload = Trace(path), 0, list[bytes]()
     named = _RANK.search(path.name)
     rank = int(named[1]) if named else None

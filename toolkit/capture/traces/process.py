@@ -1,5 +1,5 @@
-"""One process as its trace tells it: which graphs it compiled, in their order, with what is known of their inputs, how
-each compile ended, and why it came to be.
+"""One process as its trace records it: which graphs it compiled, in their order, with what is known of their inputs,
+how each compile ended, and why it came to be.
 
 >>> process = Process(0); process.take(trace.entries); [graph.stage for graph in process.graphs]
 ['dynamo', 'pre_grad', 'joint', 'forward', 'backward', 'post_grad_forward', 'post_grad_backward']
@@ -39,8 +39,7 @@ _PLAIN_INPUT = re.compile(r"PlainAOTInput\(idx=(\d+)\)")
 
 @dataclass
 class TraceGraph:
-    """One graph of a trace: what is said of it, and how its compile ended ("captured" where the trace does not
-    tell)."""
+    """One graph of a trace: what is said of it, and how its compile ended ("captured" where the trace does not say)."""
 
     stage: str
     compile_id: str
@@ -58,7 +57,7 @@ class TraceGraph:
 
 @dataclass
 class _Compile:
-    """What is told under one compile id, its attempts together."""
+    """What the trace records under one compile id, with all attempts together."""
 
     symbols: dict[str, SymbolRecord] = field(default_factory=dict[str, SymbolRecord])
     tensors: dict[tuple[Any, Any], dict[str, Any]] = field(default_factory=dict[tuple[Any, Any], dict[str, Any]])
@@ -67,7 +66,7 @@ class _Compile:
 
 
 class Process:
-    """Takes the entries of one process. `said` are journal events of kind "why"; graphs stand between them in their
+    """Takes the entries of one process. `entries` are its graphs and the journal events of kind "why", in their
     order."""
 
     def __init__(self, rank: int | None) -> None:
@@ -86,7 +85,7 @@ class Process:
         return [entry for entry in self.entries if isinstance(entry, TraceGraph)]
 
     def take(self, entries: list[TraceLine]) -> None:
-        """All entries of its trace."""
+        """Reads all entries of its trace."""
         for entry in entries:
             compiled = self._compiles.setdefault(entry.compile_id.partition("_")[0], _Compile())
             name = entry.name if entry.kind == "artifact" else entry.kind
@@ -102,7 +101,7 @@ class Process:
                 _HANDLERS[name](self, compiled, entry)
 
     def add(self, graph: TraceGraph) -> None:
-        """A graph, in its place."""
+        """Adds a graph in its place among the entries."""
         self._compiles.setdefault(graph.compile_id.partition("_")[0], _Compile()).graphs.append(graph)
         self.entries.append(graph)
 
@@ -294,7 +293,7 @@ def stage_of(names: list[str]) -> str:
 
 
 def _refine(graph: TraceGraph, script: runnable.Runnable) -> None:
-    """What the annotations of a graph do not tell: offsets, and which inputs share memory."""
+    """Adds what the annotations of a graph do not say: offsets, and which inputs share memory."""
     values = [value for value in script.inputs.values() if isinstance(value, TensorValue)]
     shared = {value.storage for value in values if sum(other.storage == value.storage for other in values) > 1}
     for node in graph.text.inputs:
@@ -339,7 +338,7 @@ def _inputs(graph: TraceGraph, compiled: _Compile) -> Iterator[InputRecord]:
 
 
 def _kwargs(graph: TraceGraph, compiled: _Compile) -> dict[str, Arg]:
-    """What its compiler was told, as far as the graphs themselves say it."""
+    """The arguments that its compiler got, as far as the graphs themselves show them."""
     stage = graph.stage.removeprefix("post_grad_")
     if stage in ("forward", "backward", "inference") and (stage != graph.stage or stage != "inference"):
         return {"is_backward": stage == "backward", "is_inference": stage == "inference"}

@@ -54,7 +54,7 @@ def debug_in(path: Path) -> list[Path]:
 
 
 def is_one(path: Path) -> bool:
-    """Whether a path is meant to be taken here: a folder, a file that begins as a trace does, or one that is named like
+    """Whether a path is a trace by its looks: a folder, a file that begins as a trace does, or one that is named like
     one."""
     return path.is_dir() or (path.is_file() and (path.suffix == ".log" or lines.is_trace(path)))
 
@@ -149,7 +149,7 @@ def _write(run: RunWriter, process: Process, source: str, left: list[str]) -> in
 
 
 def _of_folders(folders: list[Path]) -> Process:
-    """The graphs that Inductor left in folders named after them: model__0_forward_1.0."""
+    """The process whose graphs Inductor left in folders named after them: model__0_forward_1.0."""
     process = Process(None)
     for folder in folders:
         named = _FOLDER.fullmatch(folder.name)
@@ -164,7 +164,7 @@ def _of_folders(folders: list[Path]) -> Process:
 
 
 def imported_line(imported: ImportedRun) -> str:
-    """What was made, in one line."""
+    """One line on the imported run."""
     where = f" of {counted(imported.processes, 'process', 'processes')}" if imported.processes > 1 else ""
     return (
         f"{imported.kind}: {counted(imported.graphs, 'graph')}{where}; inputs are known by their layout alone, values "

@@ -1,4 +1,4 @@
-"""What an fx_graph_runnable tells beside its graph: the settings in force, the layout of each input, the hints of its
+"""What an fx_graph_runnable says beside its graph: the settings in force, the layout of each input, the hints of its
 symbols.
 
 It is a script that torch wrote; its assignments and the calls in its `load_args` are read, nothing of it runs.
@@ -37,7 +37,7 @@ class Runnable:
 
 
 def read(text: str) -> Runnable:
-    """What the script tells. Raises UnreadableError where it is cut off, or its graph is no Python."""
+    """The content of the script. Raises UnreadableError where it is cut off, or its graph is no Python."""
     tree = parsed(text)
     script = Runnable(parse(text))
     values: list[Value | None] = []

@@ -111,7 +111,7 @@ def literal(node: ast.expr) -> Arg:
 
 
 def value_of(note: ast.expr | None) -> Value | None:
-    """The value of an annotation; None where it does not tell the whole layout."""
+    """The value of an annotation; None where the annotation does not give the whole layout."""
     if not isinstance(note, ast.Constant) or not isinstance(note.value, str):
         return None
     if match := _SYM.fullmatch(note.value):
@@ -135,7 +135,7 @@ def _dtype(short: str) -> str | None:
 
 
 def dims(text: str) -> list[Dim]:
-    """Sizes by their commas, those inside of parentheses left out."""
+    """Splits sizes at their commas, without those inside parentheses."""
     parts, depth, start = list[str](), 0, 0
     for at, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -287,7 +287,7 @@ class _Reader:
         self.nodes[node.name] = node
 
     def _stack(self, line: int) -> int:
-        """The place of the nearest comment above that tells the user's line. Nodes come in the order of their lines."""
+        """The place of the nearest comment above that names the user's line. Nodes come in the order of their lines."""
         for text in self.lines[self.line : line - 1]:
             stripped = text.strip()
             if stripped.startswith("# No stacktrace"):
