@@ -10,6 +10,10 @@ Must not know what is counted, and must not print. Machine-readable output has n
 
 from __future__ import annotations
 
+import contextlib
+import shlex
+from pathlib import Path
+
 
 def counted(count: float, one: str, many: str = "", *, form: str = "") -> str:
     """`count` in the format `form`, and the noun that goes with it; `many` where the plural is not made by the usual
@@ -22,3 +26,10 @@ def plural(noun: str) -> str:
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         return noun[:-1] + "ies"
     return noun + ("es" if noun.endswith(("s", "x", "z", "ch", "sh")) else "s")
+
+
+def shown_path(path: Path) -> str:
+    """The path as a person would type it here."""
+    with contextlib.suppress(ValueError):
+        path = path.relative_to(Path.cwd())
+    return shlex.quote(str(path))

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING
 
 from ..dumps import index
 from ..dumps.errors import UsageError
-from ..dumps.wording import counted
+from ..dumps.wording import counted, shown_path
 from ..dumps.worst import last_failing
-from ..toolkit.recorder.summary import shown_path
 from ..toolkit.replaying.replay import How
 from ..toolkit.replaying.suspects import compile_of, suspects, triggered
 from ..toolkit.verdicts.next_command import with_flags
 from ..toolkit.verdicts.verdict import ROUNDING
 from ..toolkit.verdicts.verdict_words import text
 from .options import MinifyOptions
-from .problem import CannotJudgeError, DoesNotFailError
+from .search.problem import CannotJudgeError, DoesNotFailError
 
 if TYPE_CHECKING:
     from ..dumps.store import Run, SavedGraph

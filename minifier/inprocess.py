@@ -33,8 +33,8 @@ from .events import Follow
 from .minified import Minified, Result
 from .passes import NAMES, PLAINER, pass_of
 from .passes.forms import forms
-from .problem import Answer, Candidate, Ruling
 from .search.edits import drop_outputs, exhaust
+from .search.problem import Answer, Candidate, Ruling
 from .search.tiers import TIERS, gentle
 
 if TYPE_CHECKING:

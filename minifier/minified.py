@@ -23,7 +23,7 @@ from ..dumps.wording import counted
 from ..toolkit.verdicts.identity import known_id
 from ..toolkit.verdicts.verdict import OK, Verdict
 from ..toolkit.verdicts.verdict_words import first_line
-from .problem import Answer, Candidate, Ruling
+from .search.problem import Answer, Candidate, Ruling
 
 if TYPE_CHECKING:
     from torch import fx

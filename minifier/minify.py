@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..dumps import bound, trust
 from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.wording import shown_path
 from ..toolkit.isolation import Servers, default_memory_bytes, fork_server, heartbeat
 from ..toolkit.isolation.folders import owned
-from ..toolkit.recorder.summary import shown_path
 from ..toolkit.replaying import judged
 from ..toolkit.verdicts.signature import VERSION as SIGNATURE_VERSION
 from .command import TASK, CommandOracle

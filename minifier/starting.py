@@ -21,8 +21,8 @@ import msgspec
 from ..dumps import opening
 from ..dumps.atomic import free_path
 from ..dumps.errors import GraphdbgError, UsageError
+from ..dumps.wording import shown_path
 from ..toolkit.isolation.imports import TRUST, option_words, shown, with_trust, without_trust
-from ..toolkit.recorder.summary import shown_path
 from ..toolkit.rungs import NAMES
 from ..toolkit.verdicts import verdict_words
 from ..toolkit.verdicts.verdict import ROUNDING, Verdict

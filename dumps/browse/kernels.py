@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from .. import kernels
+from ..short import base_name
 from ..store import SavedGraph
 from .recorded import Recorded
-from .short import base_name
 from .table import GraphView
 
 _DEFINED = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.(?P<language>\w+)\(", re.ASCII)

@@ -8,10 +8,10 @@ table only: it takes no longer in a graph of 100,000 nodes than in a small one.
 
 from __future__ import annotations
 
+from ..short import base_name, row_value, shorten
 from ..wording import counted
 from .boxes import NodeBox, drawn
 from .sheet import DIM, Line, Sheet, line
-from .short import base_name, row_value, shorten
 from .table import GraphView
 
 HOPS = 2

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..errors import UsageError
+from ..short import base_name
 from ..sidecar import Table
 from ..store import SavedGraph
-from .short import base_name
 from .table import GraphView
 
 JOINT = ("joint", "joint_passed")

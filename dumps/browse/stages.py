@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from ..errors import GraphdbgError
 from ..schema import STAGES
+from ..short import row_value
 from ..sidecar import NodeRow
 from ..store import SavedGraph
 from .sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, line, span
-from .short import row_value
 from .table import GraphView
 
 _TRACED = ("dynamo", "pre_grad")

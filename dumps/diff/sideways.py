@@ -18,7 +18,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from ..browse.short import value_of
+from ..short import value_of
 from ..sidecar import Intern, Table
 from ..tables import one_line
 from ..wording import counted

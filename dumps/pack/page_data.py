@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from ..browse.columns import CELLS
 from ..browse.kernels import kernel_column
-from ..browse.short import row_value
 from ..browse.table import GraphView
 from ..errors import GraphdbgError
 from ..kernels import WHOLE
+from ..short import row_value
 from ..sidecar import Intern, dims_text
 from ..store import Run, SavedGraph
 from ..tables import visible

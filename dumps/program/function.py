@@ -14,8 +14,8 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ..allowlist import DENIED_METHODS, DUNDER_METHODS, NUMBER_METHODS, OP_HOMES
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
-from ..torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, NUMBER_METHODS, OP_HOMES
 from ..walk import mentioned, nodes, tag_of
 from ..walk import used as used_in
 from . import higher_order, numpy_calls

@@ -20,6 +20,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ..allowlist import OP_HOMES
 from ..errors import RefusedError
 from ..hints import Numbers, concrete, numbers_and_bounds, scalar
 from ..schema import (
@@ -34,7 +35,6 @@ from ..schema import (
     TensorValue,
     Value,
 )
-from ..torchside.allowlist import OP_HOMES
 from ..walk import mentioned, nodes, plain, tensors, user_frame
 from .case import placeholders
 from .kernels import CALLS, INTERPRETED

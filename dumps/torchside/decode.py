@@ -16,11 +16,11 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from .. import inert, names
+from ..allowlist import TRITON_CALLS
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
 from . import definitions, leaf_modules, targets
-from .allowlist import TRITON_CALLS
 from .arguments import ArgumentReader
 from .encode import CARRIED_VALUE, CARRY, GROUPS
 from .make_inputs import stand_in

@@ -16,6 +16,7 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 
+from ..allowlist import TRITON_CALLS
 from ..names import NAMES
 from ..schema import (
     FORMAT,
@@ -35,7 +36,6 @@ from ..schema import (
 from ..tensors import TensorSink
 from . import definitions, leaf_modules, targets
 from . import torch_private as t
-from .allowlist import TRITON_CALLS
 from .arguments import ArgumentWriter
 from .node_meta import MetaWriter
 from .storages import StorageWriter

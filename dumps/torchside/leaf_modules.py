@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
+from ..allowlist import words
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import ModuleRecord, StoredTensor
-from .allowlist import words
 from .arguments import ArgumentReader, ArgumentWriter
 
 CLASSES = words(

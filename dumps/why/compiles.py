@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import why
-from ..browse.columns import cut
 from ..index import ListedGraph
 from ..journal import IN_FLIGHT
-from ..tables import one_line
+from ..tables import cut, one_line
 from .model import Compile, Function
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ from ...dumps.atomic import free_path
 from ...dumps.commands.options import json_option, seconds_option
 from ...dumps.errors import GraphdbgError, UsageError
 from ...dumps.output import emit, say
+from ...dumps.wording import shown_path
 from ...toolkit.commands.options import import_option, search_here, seed_option, trust_option
 from ...toolkit.recorder.options import size_of
-from ...toolkit.recorder.summary import shown_path
 from ...toolkit.verdicts.next_command import with_flags
 from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life, refuse_taken
 from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, MinifyOptions
-from ..problem import CannotJudgeError, NothingToReduceError
+from ..search.problem import CannotJudgeError, NothingToReduceError
 from ..starting import again as go_on
 from ..starting import resumed
 

@@ -69,7 +69,8 @@ def report(
     from ...toolkit.verdicts.ladder_words import address
     from ...toolkit.verdicts.next_command import with_flags
     from ...toolkit.verdicts.verdict_words import headline
-    from ..report import bundle, by_command, casefile
+    from .. import casefile
+    from ..report import bundle, by_command
     from ..report.as_test import write_test_of
 
     if only_look:

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...dumps.atomic import free_path
-from ...dumps.wording import counted
-from ...toolkit.recorder.summary import shown_path
+from ...dumps.wording import counted, shown_path
 from . import FOLDER, INSIDE
 
 SAID = "said.txt"

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from ...dumps.atomic import free_path
 from ...dumps.output import emit, say
-from ...dumps.wording import counted
+from ...dumps.wording import counted, shown_path
 from ...toolkit.isolation import programs
 from ...toolkit.program.concluding import ProgramTriage
 from ...toolkit.program.run import triage_program
 from ...toolkit.program.showing import shown
-from ...toolkit.recorder.summary import shown_path
 from .cutting import Cutting
 
 DEFAULT_TIME_S = 600.0

@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from triton_graphs import Graph, graphs_of
 
+from graphdbg.toolkit.kernel_checks.run import CheckedRung
 from graphdbg.toolkit.live.eager import clone_inputs, copy_graph
 from graphdbg.toolkit.live.entries import shared_fakes
 from graphdbg.toolkit.live.spec import ReplaySpec, in_force, no_caches, settings
-from graphdbg.toolkit.triton.checking.run import CheckedRung
 from graphdbg.toolkit.triton.interpreting.session import Interpretation, Launch, Observer
 
 MODELS = ("gpt_block", "vision_transformer", "convnet", "gru", "mixture_of_experts", "cross_entropy_head")

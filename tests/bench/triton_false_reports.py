@@ -15,9 +15,9 @@ from triton_graphs import MODELS, Graph, graphs_of
 from triton_matrix import WAYS
 
 from graphdbg.dumps.schema import Ambient
+from graphdbg.toolkit.kernel_checks.findings import Checked
+from graphdbg.toolkit.kernel_checks.run import checked
 from graphdbg.toolkit.live.spec import ReplaySpec
-from graphdbg.toolkit.triton.checking.findings import Checked
-from graphdbg.toolkit.triton.checking.run import checked
 
 REFUSED = {("graph_convolution", "bfloat16")}
 """Eager itself refuses these."""

@@ -47,8 +47,8 @@ def test_kernels_for_a_gpu_are_interpreted_on_the_cpu(of_gpu: SavedGraph) -> Non
     pytest.importorskip("triton")
     assert Case(of_gpu).device_for("triton_interpret", None) == "cpu"
     assert Case(of_gpu).device_for("inductor", None) is None
-    from graphdbg.toolkit.triton.checking.findings import Checked
-    from graphdbg.toolkit.triton.checking.showing import task
+    from graphdbg.toolkit.kernel_checks.findings import Checked
+    from graphdbg.toolkit.kernel_checks.showing import task
 
     answer = task({"path": str(of_gpu.path), "seed": 0, "imports": [], "kernel": None, "plain": False})
     found = msgspec.convert(answer, Checked)

@@ -27,6 +27,7 @@ from ..isolation.child import is_memory_error, mark
 from ..judging.departures import Departure, departures
 from ..judging.judge import judge
 from ..judging.missing import missing
+from ..judging.nan_origins import nan_origins
 from ..live.case import Case, Live
 from ..live.eager import clone_inputs, copy_graph, draws_from_generator, is_uninitialised
 from ..live.entries import shared_fakes
@@ -37,7 +38,6 @@ from ..rungs import CannotRun
 from ..rungs import rung as rung_named
 from ..verdicts.signature import Signature, from_exception
 from .culprits import noticed
-from .nan_origins import nan_origins
 
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:

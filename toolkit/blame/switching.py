@@ -10,11 +10,11 @@ torch lacks is left out. Everything here changes this process for good or for a 
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import torch_private as t
+from ..compile_fx.passes.names import pattern_name
 from ..live.spec import setting
 from ..torch_private import replaced
 from .bisect_records import Application
@@ -170,22 +170,6 @@ def _origin(name: str) -> str:
     custom = setting("inductor", name)[1]
     found = custom if isinstance(custom, (list, tuple)) else [custom]
     return ", ".join(described(one) for one in found if one is not None)
-
-
-def pattern_name(entry: Any) -> str:
-    """What a pattern is called: its own name, its handler, or the function that it was traced from."""
-    check = getattr(entry, "extra_check", None)
-    traced = dict(
-        zip(getattr(check, "__code__", _NONE).co_freevars, getattr(check, "__closure__", None) or (), strict=False)
-    )
-    handler = getattr(entry, "handler", None) or (traced["search_fn"].cell_contents if "search_fn" in traced else None)
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return str(getattr(entry, "pattern_name", None) or getattr(handler, "__name__", None) or type(entry).__name__)
-
-
-_NONE = compile("", "", "exec")
-"""The code of nothing, with no free variables."""
 
 
 def _line(node: Any) -> str:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ..isolation import ForkServer
-    from ..triton.judged import JudgedLaunch
-    from ..triton.launches import Launch, Launches
+    from ..launching.judged import JudgedLaunch
+    from ..launching.launches import Launch, Launches
 
 
 class KernelRequest(NamedTuple):
@@ -97,7 +97,7 @@ def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) ->
     could not be
     checked.
     """
-    from ..triton.launches import is_launches
+    from ..launching.launches import is_launches
 
     asked = KernelRequest(imports=with_trust(imports, trust), trust=trust, **options)
     if asked.name and asked.every:
@@ -109,8 +109,8 @@ def kernel(graph: str, imports: tuple[str, ...], trust: bool, **options: Any) ->
 
 def _check(graph: str, asked: KernelRequest) -> int:
     from ...dumps.store import resolve_graph
-    from ..triton.checking.showing import shown
-    from ..triton.launches import is_launches
+    from ..kernel_checks.showing import shown
+    from ..launching.launches import is_launches
 
     if asked.interpret or asked.save is not None or asked.target is not None:
         why = "it interprets the kernels on the CPU and keeps nothing"
@@ -132,7 +132,7 @@ def _check(graph: str, asked: KernelRequest) -> int:
 
 
 def _of_folder(folder: Path, asked: KernelRequest) -> int:
-    from ..triton.launches import open_launches
+    from ..launching.launches import open_launches
 
     if asked.save is not None or asked.target is not None:
         raise UsageError(
@@ -158,7 +158,7 @@ def _of_folder(folder: Path, asked: KernelRequest) -> int:
 def _children() -> AbstractContextManager[ForkServer]:
     """A fork server for the tasks of `kernel`. Raises EnvironmentLackError without Triton or NumPy."""
     from ..isolation import opened
-    from ..triton.kernel_asking import TASKS
+    from ..launching.asking import TASKS
     from ..triton.needs import require_interpreter
 
     require_interpreter()
@@ -168,7 +168,7 @@ def _children() -> AbstractContextManager[ForkServer]:
 def _of_graph(graph: str, asked: KernelRequest) -> int:
 
     from ...dumps.store import resolve_graph
-    from ..triton.kernel_asking import gpu, launches_of, target_here
+    from ..launching.asking import gpu, launches_of, target_here
     from ..triton.targets import target_of
 
     saved = resolve_graph(graph)
@@ -199,8 +199,8 @@ def _unknown(known: Launches, asked: KernelRequest, saved: Any, children: ForkSe
     """The list of kernels there are, by a run that saves all of them; the empty folder is taken away."""
     import shutil
 
-    from ..triton.kernel_asking import launches_of
-    from ..triton.launches import unknown
+    from ..launching.asking import launches_of
+    from ..launching.launches import unknown
 
     if asked.save is not None:
         shutil.rmtree(asked.save)
@@ -218,7 +218,7 @@ def _unknown(known: Launches, asked: KernelRequest, saved: Any, children: ForkSe
 
 def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
     """The GPU here. Raises where there is none, or another one than the target."""
-    from ..triton.kernel_asking import gpu, target_here
+    from ..launching.asking import gpu, target_here
 
     found = gpu(children)
     if not found:
@@ -239,7 +239,7 @@ def _require_gpu(children: ForkServer, target: str | None) -> dict[str, Any]:
 
 def _listed(known: Launches, asked: KernelRequest) -> int:
     from ...dumps.output import emit, say
-    from ..triton.judged import listed, table
+    from ..launching.judged import listed, table
 
     saved = str(asked.save) if asked.save is not None else None
     there = (
@@ -261,8 +261,8 @@ def _judge(
     known: Launches, chosen: list[Launch], asked: KernelRequest, children: ForkServer, found: dict[str, Any]
 ) -> int:
     from ...dumps.output import emit, say
-    from ..triton.judged import document, report
-    from ..triton.kernel_asking import alone, ceilings, interpreted
+    from ..launching.asking import alone, ceilings, interpreted
+    from ..launching.judged import document, report
 
     if not chosen and not asked.as_json:
         say("no Triton kernel was launched: there is none in this graph")

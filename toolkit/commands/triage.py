@@ -282,8 +282,8 @@ def run_table(found: RunTriage) -> str:
 def _program(command: list[str], as_json: bool, output: str | None, calls: str | None, options: dict[str, Any]) -> int:
     from pathlib import Path
 
+    from ...dumps.wording import shown_path
     from ..program.run import triage_program
-    from ..recorder.summary import shown_path
 
     for option, given in (
         ("--seed", options["seed"]),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ...dumps.browse.short import base_name
+from ...dumps.short import base_name
 
 FAMILIES: dict[str, tuple[str, str]] = {
     "input": ("input", "#cfe8ff"),

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...dumps.browse.short import shorten
 from ...dumps.levels import Level, Path
+from ...dumps.short import shorten
 from .model import Cluster
 
 

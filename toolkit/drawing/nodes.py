@@ -10,9 +10,9 @@ import difflib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ...dumps.browse.short import shorten
 from ...dumps.errors import UsageError
 from ...dumps.levels import Path, common
+from ...dumps.short import shorten
 from ...dumps.wording import counted
 from . import LARGE
 from .framing import frames, unframed

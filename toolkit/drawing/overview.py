@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from ...dumps.browse.short import shorten
 from ...dumps.levels import Path
+from ...dumps.short import shorten
 from ...dumps.wording import counted
 from .families import WEIGHT, heaviest
 from .framing import frames, name_within

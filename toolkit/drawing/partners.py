@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from ...dumps.browse.captured_backward import facts
 from ...dumps.browse.partner import JOINT, graph_of
-from ...dumps.browse.short import shorten
 from ...dumps.errors import UsageError
 from ...dumps.schema import GraphRecord
+from ...dumps.short import shorten
 from ...dumps.tables import plain
 from ...dumps.wording import counted
 from . import LARGE, nodes, overview, plan

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps.browse.partner import JOINT
-from ...dumps.browse.short import DTYPES, base_name, shorten
 from ...dumps.levels import Path, common, frames_of, input_source, levels
 from ...dumps.schema import ConstValue, GraphRecord, NodeRecord, SequenceValue, SymValue, TensorValue, Value
+from ...dumps.short import DTYPES, base_name, shorten
 from ...dumps.sidecar import Table, build
 from ...dumps.tables import one_line, plain
 from ...dumps.walk import references, returned, tag_of

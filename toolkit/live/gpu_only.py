@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ...dumps.torchside.allowlist import TRITON_CALLS
+from ...dumps.allowlist import TRITON_CALLS
 from ...dumps.torchside.triton_kernels import name_of_kernel
 from .. import torch_private as t
 from .eager import nodes_in

@@ -202,3 +202,10 @@ def _globals(spec: ReplaySpec) -> Iterator[None]:
         torch.set_default_dtype(dtype)
         torch.backends.cudnn.allow_tf32 = cudnn_tf32
         torch.set_num_threads(threads)
+
+
+def rewritten(spec: ReplaySpec) -> bool:
+    """Whether passes that replace nodes ran over a recorded graph: all that Inductor compiles, and Dynamo's own."""
+    return (
+        bool(spec.compile_kwargs) or spec.stage in FULL_STAGES or spec.stage.startswith(("joint_passed", "post_grad"))
+    )

@@ -21,9 +21,9 @@ from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any
 
 from ...dumps.schema import Ambient
-from ..recorder import steps
 from ..torch_private import loaded
 from ..torch_private.names import CONFIGS
+from . import steps
 
 if TYPE_CHECKING:
     from ..recorder.session import Session

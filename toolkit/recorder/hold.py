@@ -22,8 +22,8 @@ from ...dumps.errors import EnvironmentLackError, GraphdbgError
 from ...dumps.held import FOLDER
 from ...dumps.schema import GraphRecord, InputsRecord, NodeRecord
 from ...dumps.tensors import Bytes
+from ..live import steps
 from ..live.torch_state import undisturbed
-from . import steps
 from .held import Copy, CopyBudget, OverLimit
 from .nan_test import NanTest
 from .summary import HELD_COST

@@ -19,9 +19,9 @@ from typing import Any
 
 from ...dumps import kernels
 from ...dumps.reading import LARGE_BYTES
-from ..live import roles, torch_state
+from ..live import roles, steps, torch_state
 from ..live.torch_state import bypassed, cached_anew
-from . import captured, steps, unsaved, why_hooks
+from . import captured, unsaved, why_hooks
 from .flight import Flight, Graph, here, in_flight, in_pass, level
 from .observe import instead_of, watch_callable, watch_inductor
 from .session import Function, Session, hook

@@ -39,11 +39,11 @@ from .options import Options
 from .wrapping import Function, missing_stages
 
 if TYPE_CHECKING:
+    from ..live.steps import Waiting
     from .backward_hooks import Backwards
     from .budget import Budget
     from .captured import Capture
     from .hold import Hold, Holder
-    from .steps import Waiting
 
 _MAX_NOTES = 50
 _TRY_AGAIN_S = 10.0
@@ -94,7 +94,7 @@ class Session:
 
             self.budget = Budget(self.options, self._left_out)
         if self.options.after_step:
-            from .steps import Waiting
+            from ..live.steps import Waiting
 
             self.waiting = Waiting(self.options.after_step)
 

@@ -22,8 +22,9 @@ from pathlib import Path
 
 from ...dumps.errors import GraphdbgError
 from ...dumps.output import say
+from ..live import steps
 from ..torch_private import importing
-from . import leaving, origin, steps, summary
+from . import leaving, origin, summary
 from .options import Options, checked, from_environment, parts
 from .session import Session, sessions
 

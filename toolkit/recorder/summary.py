@@ -9,9 +9,7 @@ Reads the run from disk, like everybody else; never prints itself and never impo
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +24,7 @@ from ...dumps.graph_folder import JOURNAL_FILE
 from ...dumps.lines import append, objects
 from ...dumps.process import start_ticks
 from ...dumps.schema import STAGES
-from ...dumps.wording import counted
+from ...dumps.wording import counted, shown_path
 from . import unsaved
 
 _MOST = 5
@@ -94,13 +92,6 @@ def settings(run: Path) -> tuple[dict[str, str], dict[str, Any]] | None:
             if event.kind == "note" and event.fields.get("message") == SETTINGS:
                 return event.fields.get("versions") or {}, event.fields.get("config") or {}
     return None
-
-
-def shown_path(path: Path) -> str:
-    """The path as a person would type it here."""
-    with contextlib.suppress(ValueError):
-        path = path.relative_to(Path.cwd())
-    return shlex.quote(str(path))
 
 
 def _headline(rows: list[index.ListedGraph], processes: int, name: str) -> str:

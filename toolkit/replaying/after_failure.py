@@ -27,9 +27,8 @@ from ...dumps import index
 from ...dumps.atomic import free_path
 from ...dumps.errors import UsageError
 from ...dumps.output import say
-from ...dumps.wording import counted
+from ...dumps.wording import counted, shown_path
 from ..isolation.imports import option_words
-from ..recorder.summary import shown_path
 from .suspects import compile_of, suspects, triggered
 
 STEPS = ("minify", "report")

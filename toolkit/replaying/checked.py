@@ -17,7 +17,7 @@ import msgspec
 
 from ...dumps.wording import counted
 from ..isolation import ForkServer, ask
-from ..live.spec import FULL_STAGES, ReplaySpec
+from ..live.spec import rewritten
 from ..verdicts.mismatches import NodeMismatch, headline, next_step, origins, sentence, text_report
 from ..verdicts.signature import how_ended
 from ..verdicts.verdict import OK, Verdict, Where, cannot_tell, fails
@@ -150,13 +150,6 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     found.seconds = time.perf_counter() - began
     found.notes += lost
     return msgspec.to_builtins(found)
-
-
-def rewritten(spec: ReplaySpec) -> bool:
-    """Whether passes that replace nodes ran over a recorded graph: all that Inductor compiles, and Dynamo's own."""
-    return (
-        bool(spec.compile_kwargs) or spec.stage in FULL_STAGES or spec.stage.startswith(("joint_passed", "post_grad"))
-    )
 
 
 def _values(gm: Any) -> list[tuple[Any, dict[str, Any]]]:

@@ -16,7 +16,7 @@ import torch
 
 from ...dumps.names import of_module
 from ...dumps.walk import user_frame
-from ..blame.nan_origins import nan_in_backward, nan_origins
+from ..judging.nan_origins import nan_in_backward, nan_origins
 from ..live.case import Live
 from ..live.eager import clone_inputs, copy_graph
 from ..live.spec import FULL_STAGES, in_force, settings

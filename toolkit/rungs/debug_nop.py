@@ -15,8 +15,7 @@ from .. import torch_private as t
 from ..debug_nop.checking import Checked
 from ..live.eager import draw_like_kernels
 from ..live.rung import Compiled, Rung
-from ..live.spec import ReplaySpec
-from ..replaying.checked import rewritten
+from ..live.spec import ReplaySpec, rewritten
 
 
 class DebugNop(Rung):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ...dumps.wording import shown_path
 from ..isolation.imports import option_words, without_trust
-from ..recorder.summary import shown_path
 from .ladder_records import PLAIN, REAL, SIDE, RungResult, Triage
 from .verdict import NO_REFERENCE, NO_TIME, UNLIKE, Verdict, Where, cannot_tell, worst
 from .verdict_words import phrase

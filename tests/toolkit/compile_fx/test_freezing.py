@@ -14,9 +14,9 @@ from torch._inductor.utils import run_and_get_code
 from torch.testing._internal.two_tensor import TwoTensor
 
 from graphdbg.dumps.errors import UsageError
+from graphdbg.toolkit.backends import graphdbg_triton
 from graphdbg.toolkit.compile_fx import Observer, Pipeline
 from graphdbg.toolkit.compile_fx.freezing import places_of
-from graphdbg.toolkit.compilers.backends import graphdbg_triton
 
 X = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
 

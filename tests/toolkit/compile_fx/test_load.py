@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch._inductor import config
 
+from graphdbg.toolkit.backends import graphdbg_triton
 from graphdbg.toolkit.compile_fx import Pipeline
-from graphdbg.toolkit.compilers.backends import graphdbg_triton
 
 X = torch.linspace(-1, 1, 49).reshape(7, 7)
 

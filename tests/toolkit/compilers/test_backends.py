@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphdbg.toolkit.compilers.backends import BACKENDS, Backend
+from graphdbg.toolkit.backends import BACKENDS, Backend
 from graphdbg.toolkit.compilers.boxed import boxed_call
 
 from .models import BUILD, built, step
@@ -106,10 +106,7 @@ def test_options_and_modes_that_a_backend_does_not_have_are_told() -> None:
 
 
 def test_names_need_no_torch_until_they_are_used() -> None:
-    body = (
-        "import sys, graphdbg.toolkit.compilers as c, graphdbg.toolkit.compilers.backends\nassert 'torch' not in "
-        "sys.modules\n"
-    )
+    body = "import sys, graphdbg.toolkit.compilers as c, graphdbg.toolkit.backends\nassert 'torch' not in sys.modules\n"
     subprocess.run([sys.executable, "-c", body], check=True, timeout=120)
 
 

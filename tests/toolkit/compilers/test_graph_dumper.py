@@ -16,8 +16,8 @@ import torch
 from graphdbg import GraphdbgError, load_graph, open_run
 from graphdbg.dumps.schema import FORMAT, RunRecord
 from graphdbg.dumps.writer import RunWriter
+from graphdbg.toolkit.backends import Backend
 from graphdbg.toolkit.compilers import get_inputs, graph_dumper_aot
-from graphdbg.toolkit.compilers.backends import Backend
 
 from .models import built, step
 
@@ -32,7 +32,7 @@ torch.compile(model, backend=backend)(torch.ones(4, 3)).sum().backward()
 
 LIGHT_PROGRAM = """
 import sys, torch
-from graphdbg.toolkit.compilers.backends import Backend
+from graphdbg.toolkit.backends import Backend
 graph = torch.fx.Graph()
 graph.output((graph.call_function(torch.ops.aten.sin.default, (graph.placeholder("x"),)),))
 gm = torch.fx.GraphModule({}, graph)

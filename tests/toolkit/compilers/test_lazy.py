@@ -18,7 +18,8 @@ from functorch.compile import aot_function
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphdbg.toolkit.compilers import backends, lazy, lazy_compile
+from graphdbg.toolkit import backends
+from graphdbg.toolkit.compilers import lazy, lazy_compile
 from graphdbg.toolkit.compilers.lazy_tracing import NotExtractedError
 
 X, W = torch.linspace(-2, 2, 12).reshape(3, 4), torch.linspace(-1, 1, 16).reshape(4, 4)

@@ -15,7 +15,7 @@ import torch._dynamo.config
 import torch._dynamo.utils
 
 from graphdbg import open_run, record
-from graphdbg.toolkit.recorder import steps
+from graphdbg.toolkit.live import steps
 from graphdbg.toolkit.torch_private.unseen import alone, seen, unseen
 
 BENCH = Path(__file__).parents[2] / "bench"

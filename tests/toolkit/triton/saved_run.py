@@ -11,10 +11,10 @@ from torch import fx
 from torch._inductor.decomposition import select_decomp_table
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from graphdbg.toolkit.launching.launches import Launches, open_launches
+from graphdbg.toolkit.launching.saving_child import saved_launches
 from graphdbg.toolkit.live.case import Live
 from graphdbg.toolkit.live.spec import ReplaySpec
-from graphdbg.toolkit.triton.launches import Launches, open_launches
-from graphdbg.toolkit.triton.saving_child import saved_launches
 
 
 def traced(function: Any, *inputs: Any) -> fx.GraphModule:

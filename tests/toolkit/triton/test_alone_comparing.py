@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphdbg.toolkit.triton.alone import against_interpreter, flat, view
-from graphdbg.toolkit.triton.launches import Tensor
+from graphdbg.toolkit.launching.alone import against_interpreter, flat, view
+from graphdbg.toolkit.launching.launches import Tensor
 
 OLD = torch.zeros(1000)
 WANT = torch.linspace(-2, 2, 1000)

@@ -14,9 +14,9 @@ import torch
 pytest.importorskip("triton")
 
 from graphdbg.dumps.errors import GraphdbgError, UsageError
-from graphdbg.toolkit.triton.alone import arguments, beside_eager, flat, restricted
+from graphdbg.toolkit.launching.alone import arguments, beside_eager, flat, restricted
+from graphdbg.toolkit.launching.launches import Launch, Launches, Storage, open_launches
 from graphdbg.toolkit.triton.interpreting.session import Interpretation
-from graphdbg.toolkit.triton.launches import Launch, Launches, Storage, open_launches
 from graphdbg.toolkit.triton.loading import loaded
 from graphdbg.toolkit.triton.standin import pretending
 from graphdbg.toolkit.triton.targets import target_of

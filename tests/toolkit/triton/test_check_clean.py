@@ -17,7 +17,7 @@ from .planted import INPUTS, captured, graph
 
 
 def _found(function: Callable[..., Any], *inputs: Any) -> Any:
-    from graphdbg.toolkit.triton.checking.run import checked
+    from graphdbg.toolkit.kernel_checks.run import checked
 
     return checked(Live(*captured(function, lambda: list(inputs))), plain=False)
 
@@ -54,7 +54,7 @@ def hashes(x: Any) -> Any:
     "name", [one if one in ("chain", "rows") else pytest.param(one, marks=pytest.mark.slow) for one in INPUTS]
 )
 def test_kernels_as_inductor_wrote_them(name: str) -> None:
-    from graphdbg.toolkit.triton.checking.run import checked
+    from graphdbg.toolkit.kernel_checks.run import checked
 
     found = checked(Live(*graph(name)), plain=False)
     assert found.ok and not found.notes, found

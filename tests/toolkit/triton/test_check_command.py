@@ -17,8 +17,8 @@ import torch
 from graphdbg.dumps import live
 from graphdbg.dumps.errors import EnvironmentLackError, UsageError
 from graphdbg.dumps.store import load_graph
-from graphdbg.toolkit.triton.checking.findings import Checked, KernelFault, UserLine
-from graphdbg.toolkit.triton.checking.showing import shown, task, text
+from graphdbg.toolkit.kernel_checks.findings import Checked, KernelFault, UserLine
+from graphdbg.toolkit.kernel_checks.showing import shown, task, text
 
 from .planted import captured, embed
 

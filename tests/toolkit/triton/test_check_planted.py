@@ -15,7 +15,7 @@ FAST = ("load past the end", "half is not written", "two programs at one place",
 
 @pytest.mark.parametrize("name", [one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in FAULTS])
 def test_a_planted_fault_is_reported_with_its_place(name: str) -> None:
-    from graphdbg.toolkit.triton.checking.run import checked
+    from graphdbg.toolkit.kernel_checks.run import checked
 
     fault: Fault = FAULTS[name]
     edited: list[bool] = []

@@ -9,7 +9,7 @@ from graphdbg.toolkit.live.case import Live
 
 pytest.importorskip("triton")
 
-from graphdbg.toolkit.triton.checking.findings import Checked
+from graphdbg.toolkit.kernel_checks.findings import Checked
 
 from .mutating import MUTATIONS, mutated
 from .planted import INPUTS, Graph, graph
@@ -28,7 +28,7 @@ FAST = ("accumulated in low precision", "wrong identity of a reduction")
 
 
 def _checked(case: Graph, name: str, seed: int) -> tuple[list[str], Checked]:
-    from graphdbg.toolkit.triton.checking.run import checked
+    from graphdbg.toolkit.kernel_checks.run import checked
 
     changed: list[str] = []
 

@@ -15,10 +15,10 @@ import torch
 import triton
 import triton.language as tl
 
-from graphdbg.toolkit.triton.checking.building import checking_builder
-from graphdbg.toolkit.triton.checking.findings import KernelFault
-from graphdbg.toolkit.triton.checking.watching import Checking
-from graphdbg.toolkit.triton.checking.wrapper import Wrappers
+from graphdbg.toolkit.kernel_checks.building import checking_builder
+from graphdbg.toolkit.kernel_checks.findings import KernelFault
+from graphdbg.toolkit.kernel_checks.watching import Checking
+from graphdbg.toolkit.kernel_checks.wrapper import Wrappers
 from graphdbg.toolkit.triton.interpreting import launching
 from graphdbg.toolkit.triton.interpreting.language import interpreted
 from graphdbg.toolkit.triton.interpreting.memory import Memory

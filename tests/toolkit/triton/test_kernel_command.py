@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 
 import graphdbg
 from graphdbg import cli
-from graphdbg.toolkit.triton.launches import Launches, open_launches
+from graphdbg.toolkit.launching.launches import Launches, open_launches
 
 from .saved_run import example, example_inputs, saved, traced
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphdbg.toolkit.triton.judged import Against, Argument, JudgedLaunch, report
-from graphdbg.toolkit.triton.roofline import Ceilings, kind_of, placed
+from graphdbg.toolkit.launching.judged import Against, Argument, JudgedLaunch, report
+from graphdbg.toolkit.launching.roofline import Ceilings, kind_of, placed
 
 LIMITS = Ceilings("a GPU", 90, 4e12, {"fp32": 50e12, "bf16": 700e12}, 2e-6)
 

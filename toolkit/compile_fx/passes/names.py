@@ -13,8 +13,10 @@ understood as `graphdbg bisect` prints them (`post_grad_passes.remove_noop_ops`)
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from typing import Any
 
 from ....dumps.errors import UsageError
 from ..stage import NAMES as STAGE_NAMES
@@ -165,3 +167,19 @@ def _line(one: NamedPass) -> str:
         where = f" in a graph with {' or '.join(one.needed_for)}" if one.needed_for else ""
         parts.append(f"cannot be skipped{where}: {one.needed}")
     return "; ".join(parts)
+
+
+def pattern_name(entry: Any) -> str:
+    """What a pattern is called: its own name, its handler, or the function that it was traced from."""
+    check = getattr(entry, "extra_check", None)
+    traced = dict(
+        zip(getattr(check, "__code__", _NONE).co_freevars, getattr(check, "__closure__", None) or (), strict=False)
+    )
+    handler = getattr(entry, "handler", None) or (traced["search_fn"].cell_contents if "search_fn" in traced else None)
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return str(getattr(entry, "pattern_name", None) or getattr(handler, "__name__", None) or type(entry).__name__)
+
+
+_NONE = compile("", "", "exec")
+"""The code of nothing, with no free variables."""

@@ -26,11 +26,10 @@ from torch import fx
 from ....dumps.errors import UsageError
 from ....dumps.walk import user_frame
 from ... import torch_private as t
-from ...blame.switching import pattern_name
 from ...live.spec import setting
 from ...torch_private.replacing import Function, Hooks, Replacement
 from . import Matched, PassReport
-from .names import REWRITING, known, same_pattern
+from .names import REWRITING, known, pattern_name, same_pattern
 from .table import PASSES, NamedPass
 
 _ALIASES = {(one.stage, alias): one.name for one in PASSES.values() for alias in one.aliases}

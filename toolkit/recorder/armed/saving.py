@@ -33,9 +33,8 @@ from ....dumps.output import say
 from ....dumps.schema import GraphRecord, InputsRecord
 from ....dumps.store import load_graph
 from ....dumps.tensors import TensorStore
-from ....dumps.wording import counted
+from ....dumps.wording import counted, shown_path
 from ...live.torch_state import ambient, undisturbed
-from ..summary import shown_path
 from . import rings
 
 if TYPE_CHECKING:

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....dumps.errors import UsageError
-from ....dumps.output import emit, say
-from ....dumps.wording import counted
-from ...isolation import ForkServer, ask, opened
-from ...verdicts.ladder_words import address
-from ...verdicts.next_command import with_flags
-from ...verdicts.signature import how_ended
-from ...verdicts.verdict_words import first_line
-from ..needs import require_interpreter
+from ...dumps.errors import UsageError
+from ...dumps.output import emit, say
+from ...dumps.wording import counted
+from ..isolation import ForkServer, ask, opened
+from ..triton.needs import require_interpreter
+from ..verdicts.ladder_words import address
+from ..verdicts.next_command import with_flags
+from ..verdicts.signature import how_ended
+from ..verdicts.verdict_words import first_line
 from .findings import Checked, KernelFault
 
 if TYPE_CHECKING:
-    from ....dumps.store import SavedGraph
+    from ...dumps.store import SavedGraph
 
 TASK = f"{__name__}:task"
 _WIDTH = 8
@@ -103,9 +103,9 @@ def check(
 
 def task(payload: dict[str, Any]) -> dict[str, Any]:
     """What the child does."""
-    from ...isolation.child import mark
-    from ...live.case import Case
-    from ..needs import require_interpreter
+    from ..isolation.child import mark
+    from ..live.case import Case
+    from ..triton.needs import require_interpreter
 
     mark("load")
     require_interpreter()

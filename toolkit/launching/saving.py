@@ -27,10 +27,10 @@ from ...dumps.wording import counted
 from ..judging.baseline import NoReference, reference
 from ..kernels.records import KernelRow
 from ..live.eager import GraphRunError, clone_inputs, copy_graph, is_random, is_uninitialised, run_graph
-from . import pretended
-from .interpreting.memory import Access, AccessWatch, Zone
-from .interpreting.on_cpu import running
-from .interpreting.session import Interpretation, Kernel, Launch, Observer
+from ..triton import pretended
+from ..triton.interpreting.memory import Access, AccessWatch, Zone
+from ..triton.interpreting.on_cpu import running
+from ..triton.interpreting.session import Interpretation, Kernel, Launch, Observer
 from .launches import DTYPES, LaunchWriter, Number, Storage, Tensor, Written
 from .launches import Launch as Saved
 

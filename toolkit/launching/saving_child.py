@@ -4,7 +4,7 @@
 A GPU that is here is hidden first: Inductor then writes for the pretended one alone, and a run that goes wrong cannot
 touch it.
 
->>> ask("graphdbg.toolkit.triton.saving_child:task", {"path": "case", "folder": "out", ...}, server=server)
+>>> ask("graphdbg.toolkit.launching.saving_child:task", {"path": "case", "folder": "out", ...}, server=server)
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...dumps.errors import EnvironmentLackError, UsageError
-from ..compile_fx.kernels_watch import kernels_heard
 from ..isolation.child import mark
+from ..kernels.heard import kernels_heard
 from ..live.case import Case, Live
 from ..live.eager import clone_inputs, copy_graph
 from ..live.entries import shared_fakes
 from ..live.execution import execute
 from ..live.spec import FULL_STAGES, in_force, no_caches, settings
 from ..rungs.triton_interpret import TritonInterpret
-from .interpreting.session import Interpretation
+from ..triton.interpreting.session import Interpretation
 from .launches import VERSION, Index, LaunchWriter
 from .saving import Saver, Wanted
 

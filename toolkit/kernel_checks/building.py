@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..interpreting.builder import BUILDER, Builder
+from ..triton.interpreting.builder import BUILDER, Builder
 
 _SIGNED = (np.dtype(np.int32), np.dtype(np.int64))
 _FITS = 1 << 30

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from ...dumps.errors import UsageError
-from .boxed import through_aot
+from ..dumps.errors import UsageError
+from .compilers.boxed import through_aot
 
 BACKENDS = {
     "graphdbg_nop": "nop",
@@ -39,7 +39,7 @@ def graphdbg_triton(
     `options` are Inductor's configuration, as for `torch.compile(options=...)`, and `mode` its modes; two more options
     are ours: `skip`, names of stages, and `observers`. Raises UsageError for an option that neither knows.
     """
-    from ..compile_fx.entry import compile_graph
+    from .compile_fx.entry import compile_graph
 
     return compile_graph(gm, example_inputs, options, mode)
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ..interpreting.memory import Zone
+from ..triton.interpreting.memory import Zone
 
 SEVERAL = -1
 

@@ -12,7 +12,7 @@ RMS(want) over what was written). Where sums cancel to nothing rounding is all t
 kernel's own result moves when its inputs move by one rounding, and so much is rounding, too. Eager is judged as
 everywhere (`numerics.comparison`), by float64.
 
->>> ask("graphdbg.toolkit.triton.alone:task", {"folder": "launches", "launch": "0000_triton_relu_0", ...})
+>>> ask("graphdbg.toolkit.launching.alone:task", {"folder": "launches", "launch": "0000_triton_relu_0", ...})
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from ..isolation.child import mark
 from ..numerics import compare, relative_rmse, tolerance
 from ..numerics.comparison import FACTOR, NO_REFERENCE, NOISE_FACTOR
 from ..numerics.measures import Noise, rms, wide
+from ..triton.loading import loaded
 from .judged import Against, Argument, JudgedLaunch
 from .launches import Launch, Launches, Tensor, Written, open_launches
-from .loading import loaded
 from .roofline import Ceilings, kind_of, measured, placed
 
 _SEARCHES = ("dynamic_scale_rblock", "coordinate_descent_tuning", "combo_tuning_groups", "store_cubin")

@@ -15,11 +15,11 @@ from contextlib import AbstractContextManager
 import numpy as np
 import torch
 
-from ....dumps.wording import counted
-from ...live.eager import GraphRunError, clone_inputs
-from ..interpreting.memory import Access, AccessWatch
-from ..interpreting.on_cpu import running
-from ..interpreting.session import Interpretation, Launch, Observer
+from ...dumps.wording import counted
+from ..live.eager import GraphRunError, clone_inputs
+from ..triton.interpreting.memory import Access, AccessWatch
+from ..triton.interpreting.on_cpu import running
+from ..triton.interpreting.session import Interpretation, Launch, Observer
 from .building import LenientBuilder, checking_builder
 from .collecting import Collected, LaunchPlace
 from .findings import KernelFault

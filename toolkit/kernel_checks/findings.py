@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...verdicts.verdict import OK, Kind, Verdict, Where, cannot_tell, fails
+from ..verdicts.verdict import OK, Kind, Verdict, Where, cannot_tell, fails
 
 KINDS = {
     "load": "out-of-bounds load",

@@ -17,12 +17,12 @@ import msgspec
 
 from ...dumps.errors import GraphdbgError
 from ..isolation import Answer, ForkServer, ask
+from ..triton.targets import DEFAULT
 from ..verdicts.ladder_words import address
 from ..verdicts.signature import how_ended
 from .judged import JudgedLaunch
 from .launches import INDEX, Launch, Launches, open_launches
 from .roofline import Ceilings
-from .targets import DEFAULT
 
 if TYPE_CHECKING:
     from ...dumps.store import SavedGraph

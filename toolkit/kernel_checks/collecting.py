@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..interpreting.memory import Access
-from ..interpreting.session import Launch
+from ..triton.interpreting.memory import Access
+from ..triton.interpreting.session import Launch
 from .findings import KernelFault, UserLine
 
 

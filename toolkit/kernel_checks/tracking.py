@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import triton.language as tl
 
-from ...torch_private import all_replaced
-from ..interpreting._triton import Handle
-from ..interpreting.builder import BUILDER
-from ..interpreting.memory import Access, AccessWatch, Memory
-from ..interpreting.rounding import is_float, not_finite, numbers
+from ..torch_private import all_replaced
+from ..triton.interpreting._triton import Handle
+from ..triton.interpreting.builder import BUILDER
+from ..triton.interpreting.memory import Access, AccessWatch, Memory
+from ..triton.interpreting.rounding import is_float, not_finite, numbers
 from .building import CheckingBuilder, checking_builder
 from .collecting import Collected, LaunchPlace
 from .findings import KernelFault

@@ -17,21 +17,21 @@ from typing import Any
 import torch
 from torch import fx
 
-from ....dumps.wording import counted
-from ...judging.judge import judge
-from ...judging.missing import missing
-from ...live.case import Live
-from ...live.eager import clone_inputs, copy_graph
-from ...live.entries import shared_fakes
-from ...live.execution import execute
-from ...live.rung import Compiled
-from ...live.spec import ReplaySpec, in_force, no_caches, settings
-from ...rungs.triton_interpret import TritonInterpret
-from ...verdicts.outcome import Outcome
-from ...verdicts.signature import from_exception
-from ...verdicts.verdict import WHOLE, judged, skipped
-from ..interpreting.builder import Builder
-from ..interpreting.session import Interpretation
+from ...dumps.wording import counted
+from ..judging.judge import judge
+from ..judging.missing import missing
+from ..live.case import Live
+from ..live.eager import clone_inputs, copy_graph
+from ..live.entries import shared_fakes
+from ..live.execution import execute
+from ..live.rung import Compiled
+from ..live.spec import ReplaySpec, in_force, no_caches, settings
+from ..rungs.triton_interpret import TritonInterpret
+from ..triton.interpreting.builder import Builder
+from ..triton.interpreting.session import Interpretation
+from ..verdicts.outcome import Outcome
+from ..verdicts.signature import from_exception
+from ..verdicts.verdict import WHOLE, judged, skipped
 from .building import checking_builder
 from .findings import Checked
 from .watching import Checking

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ....dumps.wording import counted
-from ...live.eager import clone_inputs
-from ..interpreting.memory import Access, AccessWatch, Zone
-from ..interpreting.rounding import not_finite
-from ..interpreting.session import Launch, Observer
+from ...dumps.wording import counted
+from ..live.eager import clone_inputs
+from ..triton.interpreting.memory import Access, AccessWatch, Zone
+from ..triton.interpreting.rounding import not_finite
+from ..triton.interpreting.session import Launch, Observer
 from .collecting import Collected, LaunchPlace
 from .findings import KernelFault
 from .shadow import SEVERAL, Shadow, Shadows

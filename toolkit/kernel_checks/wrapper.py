@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from ....dumps.walk import user_frame
-from ...compile_fx.kernels_watch import kernels_heard
-from ...live.eager import clone_inputs, is_uninitialised, run_graph
-from .. import pretended
-from ..interpreting.on_cpu import devices_on_cpu
-from ..interpreting.session import Launch
+from ...dumps.walk import user_frame
+from ..kernels.heard import kernels_heard
+from ..live.eager import clone_inputs, is_uninitialised, run_graph
+from ..triton import pretended
+from ..triton.interpreting.on_cpu import devices_on_cpu
+from ..triton.interpreting.session import Launch
 from .collecting import LaunchPlace
 from .findings import UserLine
 

@@ -12,8 +12,8 @@ from rich.style import Style
 from rich.text import Text
 from textual.widget import Widget
 
-from ..actions import Action
-from ..keys import shown
+from .actions import Action
+from .keys import shown
 
 ALL = "app.help"
 MOST = 5
