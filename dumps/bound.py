@@ -7,8 +7,8 @@ anything in a folder for a reason, and must not fail: a state folder that cannot
 is known.
 
 >>> bind(Path("myrun"))          # by the recorder, of a folder that it has just made
->>> ours(Path("myrun/pid12/graphs/0_0/forward")), ours(Path("copy-of-myrun"))
-(True, False)
+>>> ours(Path("myrun")), ours(Path("copy-of-myrun"))
+(False, False)
 """
 
 from __future__ import annotations

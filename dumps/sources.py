@@ -5,10 +5,8 @@ their path.
 number; what was left out is said there. Must not open a file that a dump names: who records hands over the text, who
 reads a copy gets.
 
->>> SourceWriter(process_folder).keep("/home/ann/train.py", "import torch\\n")
-True
->>> Sources(process_folder).text("/home/ann/train.py")
-'import torch\\n'
+>>> SourceWriter(Path("pid1")).keep("/home/ann/train.py", "import torch\n")
+>>> Sources(Path("pid1")).text("/home/ann/train.py")
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import torch or textual.
 
 >>> view = finish(loading(saved))
 >>> len(view), view.whole
-(100018, True)
+(15, True)
 """
 
 from __future__ import annotations

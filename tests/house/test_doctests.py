@@ -47,6 +47,26 @@ compiled = torch.compile(Model())
 for rows in (2, 3):
     compiled(torch.randn(rows, 8)).sum().backward()
 """
+HOMES = {
+    "Case": "toolkit.live.case",
+    "ForkServer": "toolkit.isolation",
+    "GraphView": "dumps.browse.table",
+    "Here": "tui.here",
+    "How": "toolkit.replaying.replay",
+    "Live": "toolkit.live.case",
+    "Pipeline": "toolkit.compile_fx.pipeline",
+    "Signature": "toolkit.verdicts.signature",
+    "ask": "toolkit.isolation",
+    "compile_fx": "toolkit.compile_fx.entry",
+    "finish": "dumps.browse.slices",
+    "load_graph": "dumps.store",
+    "open_run": "dumps.store",
+    "diff": "dumps.diff.pair",
+    "judge": "toolkit.judging.judge",
+    "processes": "dumps.index",
+    "text": "dumps.browse.sheet",
+}
+"""What examples of several modules use, by its module."""
 NEEDS = {"toolkit.triton": "triton", "tui": "textual"}
 """The packages that the modules of a room import at their top; where one is not installed, its examples are skipped."""
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
@@ -72,16 +92,8 @@ class Shared:
         return importlib.import_module("torch")
 
     @cached_property
-    def open_run(self) -> Any:
-        return self.graphdbg.open_run
-
-    @cached_property
-    def load_graph(self) -> Any:
-        return self.graphdbg.load_graph
-
-    @cached_property
     def run(self) -> Any:
-        return self.open_run("myrun")
+        return self.graphdbg.open_run("myrun")
 
     @cached_property
     def saved(self) -> Any:
@@ -93,20 +105,21 @@ class Shared:
         return self.saved.record
 
     @cached_property
-    def view(self) -> Any:
-        return importlib.import_module("graphdbg.dumps.browse.table").GraphView(self.saved.table)
-
-    @cached_property
-    def finish(self) -> Any:
-        return importlib.import_module("graphdbg.dumps.browse.slices").finish
-
-    @cached_property
     def gm(self) -> Any:
         return self.saved.module()
 
     @cached_property
     def inputs(self) -> Any:
         return self.saved.inputs()
+
+    @cached_property
+    def case(self) -> Any:
+        """The live face of `saved`."""
+        return self.Case(self.saved).live()
+
+    @cached_property
+    def view(self) -> Any:
+        return self.GraphView(self.saved.table)
 
     @cached_property
     def model(self) -> Any:
@@ -120,10 +133,16 @@ class Shared:
 
     @cached_property
     def server(self) -> Any:
-        return importlib.import_module("graphdbg.toolkit.isolation").ForkServer()
+        return self.ForkServer()
+
+    def __getattr__(self, name: str) -> Any:
+        """What `HOMES` names."""
+        if name not in HOMES:
+            raise AttributeError(name)
+        return getattr(importlib.import_module(f"graphdbg.{HOMES[name]}"), name)
 
 
-SHARED = {name for name in vars(Shared) if not name.startswith("__")}
+SHARED = {name for name in vars(Shared) if not name.startswith("__")} | {*HOMES}
 
 
 def room_of(module: Module) -> str:

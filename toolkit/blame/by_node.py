@@ -6,9 +6,10 @@ all values are right as soon as they are returned, a pass or a fusion is to blam
 compile runs in a child, is counted, and there are at most 2 log2(n) + 4 of them for n operations. Must not import torch
 here.
 
->>> found = by_node(load_graph("myrun/0_0/forward"), server, "inductor", How(), "auto", Clock(), print)
->>> found.node.name, found.alone, found.compiles
-('mul_31', True, 3)
+For example:
+
+    found = by_node(load_graph("myrun/0_0/forward"), server, "inductor", How(), "auto", Clock(), print)
+    found.node.name, found.alone, found.compiles  # -> ('mul_31', True, 3)
 """
 
 from __future__ import annotations

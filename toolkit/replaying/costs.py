@@ -3,10 +3,11 @@
 Used inside a child, around the part of a judgement that compiles and runs (`judge`'s `watch`). Must not decide what is
 too much.
 
->>> peak = PeakMemory()
->>> judge(case, "inductor", "crash", watch=peak.watched)
->>> peak.bytes
-33554432
+For example:
+
+    peak = PeakMemory()
+    judge(case, "inductor", "crash", watch=peak.watched)
+    peak.bytes  # -> 33554432
 """
 
 from __future__ import annotations
