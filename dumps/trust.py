@@ -7,7 +7,8 @@ Is not to be granted by anything that is read from a dump, a journal or the envi
 >>> given()
 False
 >>> with granted():
-...     saved.module()
+...     given()
+True
 """
 
 from __future__ import annotations

@@ -2,9 +2,11 @@
 
 Texts of a dump come out without control characters. Knows nothing of colours or screens.
 
->>> keys = [column.key for column in fitting(COLUMNS, widths, 60)]
->>> cell(view, "shape", 57), cell(view, "bytes", 57)
-('[8, 256]', '8.0 KiB')
+>>> fitted = fitting(usual(view), widths(view, usual(view)), 60)
+>>> [column.key for column, _ in fitted]
+['index', 'name', 'op', 'dtype', 'shape', 'users']
+>>> cell(view, "shape", 6), cell(view, "bytes", 6)
+('[2, 16]', '128 B')
 """
 
 from __future__ import annotations

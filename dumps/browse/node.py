@@ -6,7 +6,7 @@ stands first. Imports no torch; the code, the partner and the related graphs are
 
 >>> detail = detail_of(saved, view, Recorded(saved), view.position("addmm_1"))
 >>> detail.call, detail.inputs[0].name
-('aten.addmm.default(primals_7, view, permute)', 'primals_7')
+('aten.addmm.default(primals_5, mul_2, permute_1)', 'primals_5')
 """
 
 from __future__ import annotations

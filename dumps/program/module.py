@@ -4,11 +4,8 @@ Imports no torch, and writes nothing of a record but checked names and repr() in
 `aten = torch.ops.aten` and `constant(path)`, which returns the tensor that the graph holds under a dotted path; the
 paths of a subgraph begin with its own ("body_0.weight").
 
->>> print(program(record))                                                              # doctest: +SKIP
-class Graph(torch.nn.Module):
-  def forward(self, x):
-    relu = aten.relu.default(x)
-    return (relu,)
+>>> print(program(record).splitlines()[0])
+"""Graph 0_0/forward (forward), saved by graphdbg with torch 2.13.0+cpu.
 """
 
 from __future__ import annotations

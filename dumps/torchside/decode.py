@@ -4,8 +4,9 @@
 Nothing of the graph is executed here. `build` gives a module with real tensors; with `fake` also fake values on every
 node.
 
->>> gm = Decoder(record, tensors, "case/graph.json").build(fake=False)
->>> gm, fake_inputs, mode = fake_module(record, tensors, "case/graph.json")
+>>> gm, fake_inputs, mode = fake_module(record, saved.tensors, "case/graph.json")
+>>> fake_inputs[0].shape
+torch.Size([16, 8])
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # pyright: basic
 """A live fx.GraphModule -> GraphRecord. Changes nothing: adds no guard, runs no op, touches no `node.meta`.
 
->>> record = encode(gm, id="0_0/forward", stage="forward", sink=process.tensors)
+>>> encode(gm, id="0_0/forward", stage="forward", sink=saved.tensors).graph.nodes[0].name
+'primals_1'
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 alone.
 
 >>> [(one.id, one.stages, one.worst.status) for one in of_rows(open_run("myrun"))]
-[('0_0', 'forward+backward', 'ran'), ('0_1', 'forward+backward', 'failed')]
+[('0_0', 'forward+backward', 'ran'), ('0_1', 'forward+backward', 'ran')]
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ Each probe is a child of one fork server, whose cache folder is private: the use
 are never touched. Order: reproduce; the run's own settings; by node (`by_node`); by pass (`by_pass`). It stops at the
 first conviction that a run confirms: the graph is right with only that changed.
 
->>> bisection = bisect(load_graph("myrun/0_0/forward"))
->>> bisection.verdict.verdict, bisection.sentence
-('fails', 'Pass `post_grad_custom_post_pass` of post_grad_passes ...')
+For example:
+
+    found = bisect(load_graph("myrun/0_0/forward"))
+    found.verdict.verdict, found.sentence
+    # ('fails', 'Pass `post_grad_custom_post_pass` of post_grad_passes ...')
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What bisect tries and finds, as records that cross processes and are printed as JSON. No torch is imported.
 
->>> Trial("all of post_grad_passes off", off=[Off("post_grad_passes", keep=[])])
+>>> Trial("all of post_grad_passes off", off=[Off("post_grad_passes", keep=[])]).what
+'all of post_grad_passes off'
 """
 
 from __future__ import annotations

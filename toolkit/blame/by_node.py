@@ -5,9 +5,10 @@ compiled values of its inputs (`departures`): what departs is the node, confirme
 all values are right as soon as they are returned, a pass or a fusion is to blame, and cuts are searched (`cuts`). Every
 compile runs in a child, is counted, and there are at most 2 log2(n) + 4 of them for n operations. Imports no torch.
 
->>> findings = by_node(load_graph("myrun/0_0/forward"), server, "inductor", How(), "auto", Clock(), print)
->>> findings.node.name, findings.alone, findings.compiles
-('mul_31', True, 3)
+For example:
+
+    found = by_node(load_graph("myrun/0_0/forward"), server, "inductor", How(), "auto", Clock(), print)
+    found.node.name, found.alone, found.compiles  # -> ('mul_31', True, 3)
 """
 
 from __future__ import annotations

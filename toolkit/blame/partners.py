@@ -4,7 +4,7 @@ AOTAutograd numbers the operations of the forward (`seq_nr`) and gives each node
 operation that it belongs to. Read from records; imports no torch.
 
 >>> forward_partner(load_graph("myrun/0_0/backward"), "mul_7").name
-'gelu_2'
+'mul_2'
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ first run; mutations turned into outputs; functionalised; tensor subclasses take
 functional; dead code removed. Each is a line below. Ours are the user's lines (`user_lines`) and assigned buffers
 (`assigned`). Source of the order: torch/_functorch/_aot_autograd/graph_capture.py (2.13.0).
 
->>> captured = joint_graph(torch.nn.Linear(2, 2), (torch.randn(3, 2),))
->>> captured.module.print_readable()
+>>> captured = joint_graph(model, (x,))
+>>> [node.name for node in captured.module.graph.nodes if node.op == "call_function"]
+['t', 'addmm', 't_1', 'mm', 't_2', 'sum_1', 'view', 't_3']
 """
 
 from __future__ import annotations

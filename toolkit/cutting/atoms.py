@@ -6,9 +6,10 @@ users; all of a vmap, grad or jvp that Dynamo traced into. Returning a placehold
 Symbolic numbers and mode switches are no atoms (see `Carried`). A write in place is an atom like any other: who reads
 after a dropped write reads the recorded value (see `cutting`).
 
->>> atoms = Atoms.of(gm, record_values(gm, inputs))
->>> atoms.nodes[0], atoms.parents[1]
-(('sin',), [0])
+For example:
+
+    atoms = Atoms.of(gm, record_values(gm, inputs))
+    atoms.nodes[0], atoms.parents[1]  # -> (('sin',), [0])
 """
 
 from __future__ import annotations

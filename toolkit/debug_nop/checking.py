@@ -4,8 +4,9 @@ The first run on inputs of a new layout is deep (storages and contents too), lat
 higher-order ops are checked when the op runs them. A graph that is called with fake values, while something traces it,
 runs unchecked.
 
->>> run = checked(fx_g, inps)
->>> outputs = run([x, y]); run.findings
+>>> run = checked(gm, inputs)
+>>> outputs = run(inputs)
+>>> run.findings
 []
 """
 

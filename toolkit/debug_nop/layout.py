@@ -7,6 +7,7 @@ guards.
 Strides count where a dimension has more than one element and the tensor has any; so does the offset of a tensor with
 elements. Reads no data.
 
+>>> cpu = torch.device("cpu")
 >>> differences(Layout((4, 8), (8, 1), torch.float32, cpu, 0), layout_of(torch.ones(8, 4).t()))
 {'stride': ((8, 1), (1, 4))}
 """

@@ -5,7 +5,8 @@ A view is plain data that any renderer can show; a graph that was saved is drawn
 laid out node by node: above LARGE nodes the overview of its modules or the neighbourhood of one node is drawn.
 
 >>> from graphdbg.toolkit.drawing.picture import draw
->>> draw(saved, Path("forward.svg"))
+>>> draw(saved, Path("forward.svg")).nodes
+15
 """
 
 LARGE = 300

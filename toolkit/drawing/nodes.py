@@ -1,7 +1,8 @@
 """Every node of a graph as a box, or the neighbourhood of one node.
 
->>> view = whole(graph)
->>> view = around(graph, "mm_3", hops=2)
+>>> from graphdbg.toolkit.drawing.source import of_saved
+>>> len(whole(of_saved(saved)).boxes), len(around(of_saved(saved), "mul", hops=1).boxes)
+(15, 3)
 """
 
 from __future__ import annotations

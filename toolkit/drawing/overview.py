@@ -3,9 +3,10 @@
 `plan` says which nodes share a box; this says what stands in the boxes, which inputs lie in them, and what joins them.
 Must not draw more than plan.MOST boxes however large the graph is.
 
->>> view = overview(graph)
->>> view.boxes[2].title, view.boxes[2].lines
-('attention', ['Attention', '15 nodes, 4 inputs', 'mm ×2, softmax'])
+>>> from graphdbg.toolkit.drawing.source import of_saved
+>>> drawn = overview(of_saved(saved))
+>>> [box.title for box in drawn.boxes]
+['up', 'mul, erf, add', 'down', 'primals_3', 'output']
 """
 
 from __future__ import annotations

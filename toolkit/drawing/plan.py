@@ -5,9 +5,10 @@ Opens as many levels as stay readable; where even the outermost are too many, ne
 call of a module: its second call, which uses what others made of the first one's result, becomes a group of its own
 (`acyclic`: greedy, in order of the graph, linear in nodes for the graphs that compilers make). Must not know boxes.
 
->>> plan = plan_of(graph)
+>>> from graphdbg.toolkit.drawing.source import of_saved
+>>> plan = plan_of(of_saved(saved))
 >>> plan.by, plan.depth, len(plan.bundles)
-('module', 2, 31)
+('module', 1, 3)
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Every one has a time limit, and what became of it is said.
 
->>> isolation().found
-'a forked child answered in 10 ms'
+For example: `isolation().found` gives `'a forked child answered in 10 ms'`.
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@ itself.
 
 Must not import torch: commands that only ask (and the TUI) use it. Safe to use from several threads.
 
->>> with ForkServer(threads=1) as server:
-...     pending = [server.submit("os:getcwd_of", {"n": n}, limit_s=5) for n in range(4)]
-...     answers = [one.answer() for one in pending]
+For example:
+
+    with ForkServer(threads=1) as server:
+        pending = [server.submit("os:getcwd_of", {"n": n}, limit_s=5) for n in range(4)]
+        answers = [one.answer() for one in pending]
 """
 
 from __future__ import annotations

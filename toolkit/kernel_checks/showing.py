@@ -1,10 +1,12 @@
 """`graphdbg kernel --check`: asks a child, prints, and says with what to exit. Imports neither torch nor Triton.
 
->>> shown(saved, kernel=None, seed=0, limit_s=600.0, imports=(), as_json=False)
-OK
-<BLANKLINE>
-run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not checked: no finding
-0
+For example:
+
+    shown(saved, kernel=None, seed=0, limit_s=600.0, imports=(), as_json=False)
+    # OK
+    # <BLANKLINE>
+    # run/0_0/forward: kernels checked: 6 kernels, 9 launches, 3 library calls not checked: no finding
+    # 0
 """
 
 from __future__ import annotations

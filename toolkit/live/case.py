@@ -3,8 +3,9 @@
 `case.saved` is records and needs no torch; `case.live()` is a module that runs, its inputs and the spec: what the
 judge, passes and cutting take. Each call decodes the graph again.
 
->>> case = Case.at("myrun/0_0/forward")
->>> judge(case.live(), "inductor")
+>>> case = Case.at("myrun/0_0/forward").live()
+>>> case.spec.stage
+'forward'
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ come as Python values.
 
 >>> ReplaySpec("forward", {"is_inference": False}).stage
 'forward'
->>> with settings(spec.config) as lost, no_caches(), in_force(spec):
-...     ...
 """
 
 from __future__ import annotations

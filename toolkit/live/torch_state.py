@@ -4,10 +4,8 @@ Nothing is imported for it but torch itself, and everything may be missing: a to
 what. Only reads: no random number is drawn, no setting written, but for the caches that hide graphs, inside compiler
 calls.
 
->>> compile_id()
-'0/0'
->>> changed_settings()
-{'inductor': {'max_autotune': True}}
+>>> compile_id() is None                # outside of a compile
+True
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
 A value is a tree of recorded tensors and plain Python values. Where a node is read again after its memory was written,
 the values of both versions are there. `eager_values` records, `spill` keeps the tensors in files.
 
->>> values = record_values(gm, inputs)
->>> values.tree("sin").load()
+For example: `from graphdbg.toolkit.cutting.eager_values import record_values`.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@ torch.
 
 The graph is judged as `replay` does it; where that leaves no program to read values out of, eager's are read alone.
 
->>> reading = at_node(load_graph("myrun/0_0/forward"), "mm", "inductor")
->>> reading.at["value"]["values"]["eager"][0]["shape"]
-[8, 32]
+For example:
+
+    found = at_node(load_graph("myrun/0_0/forward"), "mm", "inductor")
+    found.at["value"]["values"]["eager"][0]["shape"]  # -> [8, 32]
 """
 
 from __future__ import annotations

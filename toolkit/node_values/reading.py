@@ -4,8 +4,9 @@ eager: one child, every value beside float64. Another rung: the graph is judged 
 values as extra outputs, at most BATCH_BYTES of them in one program. A child reports rows as it has them, so that those
 from before a segfault, a hang or a kill are there.
 
->>> [event["event"] for event in node_values(saved, "eager")]
-['start', 'stage', 'stage', 'value', ..., 'end']
+For example:
+
+    [event["event"] for event in node_values(saved, "eager")]  # -> ['start', 'stage', 'stage', 'value', ..., 'end']
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ Under `graphdbg dump` the run is there already. Without it the process picks the
 children and tells the summary when it ends. Must import next to nothing: the hooks wait for the modules they wrap. Must
 never raise into the recorded program, except from `record()` for a request that makes no sense.
 
->>> with record("myrun", inputs="first"):
-...     train()
->>> start_from_environment("myrun")
+>>> with record("another", inputs="first"):
+...     y = torch.compile(torch.sin, backend="eager")(torch.ones(2))
+>>> [graph.stage for graph in open_run("another").graphs()]
+['dynamo']
 """
 
 from __future__ import annotations

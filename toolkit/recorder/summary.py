@@ -3,8 +3,8 @@ next.
 
 Reads the run from disk, like everybody else; never prints itself and never imports torch.
 
->>> lines(Path("myrun"))
-['graphdbg: recorded 7 graphs of 1 process in myrun', ...]
+>>> lines(Path("myrun"))[0]
+'graphdbg: recorded 16 graphs of 1 process in myrun: dynamo 2, pre_grad 2, joint 2, ...'
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ It is compiled from an empty code cache, in the same process or in another child
 else the machine does; its seconds over its own work (CPU time, its compilers' with it) are the factor by which the
 clock is slow.
 
->>> slowed(server, nodes=30)            # beside eight busy loops on two cores
-5.2
+For example: `slowed(server, nodes=30)` gives `5.2`, beside eight busy loops on two cores.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 Used inside a child, around the part of a judgement that compiles and runs (`judge`'s `watch`). Sets no limit.
 
->>> peak = PeakMemory()
->>> judge(case, "inductor", "crash", watch=peak.watched)
->>> peak.bytes
-33554432
+For example:
+
+    peak = PeakMemory()
+    judge(case, "inductor", "crash", watch=peak.watched)
+    peak.bytes  # -> 33554432
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ can show.
 `node_rows` is a generator: rows come in graph order as they are asked for. The values themselves never leave the child,
 and the calling process imports no torch. Does not judge anything.
 
->>> next(node_rows(load_graph("myrun/0_0/forward"))).name
-'primals_1'
+For example: `next(node_rows(load_graph("myrun/0_0/forward"))).name` gives `'primals_1'`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@ torch.
 The verdict is on the later graph of the pair. Its fault is the user's pass where one ran between and the compiler's own
 passes do not go wrong by themselves; else the compiler's.
 
->>> judge_stages(run.graphs(), How(), server)
-(SavedGraph('myrun/0_0/post_grad_inference'), Verdict('fails', 'wrong_numbers', 'custom_pass', ...))
+For example:
+
+    judge_stages(run.graphs(), How(), server)
+    # (SavedGraph('myrun/0_0/post_grad_inference'), Verdict('fails', 'wrong_numbers', 'custom_pass', ...))
 """
 
 from __future__ import annotations

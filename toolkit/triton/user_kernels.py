@@ -5,8 +5,10 @@
 Triton's `run`; with tensors of a GPU that stays what it is. `without_gpu` also lets torch.compile trace such calls on a
 machine that has no GPU.
 
->>> with without_gpu():
-...     torch.compile(model, backend="graphdbg_dump")(x)
+For example:
+
+    with without_gpu():
+        torch.compile(model, backend="graphdbg_dump")(x)
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 Must not decide anything: what was found is in the record.
 
+>>> from graphdbg.toolkit.verdicts.verdict import Where, fails, skipped
 >>> text(skipped("there is no CUDA device here")), word(skipped(""))
 ('skipped, because there is no CUDA device here', 'skipped')
 >>> first_line(fails("wrong_numbers", "inductor", "", Where("amin", line="bagnet.py:8")), 1, 3)

@@ -1,8 +1,8 @@
 """Where rings lie, and what becomes of one whose process is gone: a run, where a compiled call, a backward or a compile
 was in progress. Must not import torch; a ring of a process that may live is left alone.
 
->>> recovered()
-[Recovered(run=PosixPath('graphdbg-armed-1'), graph='0_0/dynamo', what='it ran (execution 57)', command='train.py')]
+>>> recovered()                         # no recording held a ring here
+[]
 """
 
 from __future__ import annotations
