@@ -1,6 +1,6 @@
 """Tables as text: aligned columns when piped, a rich table on a terminal. View models in, strings out; prints nothing.
 
-Must not let a name from a dump move the cursor or recolour the terminal: control characters are shown as escapes.
+No name from a dump can move the cursor or recolour the terminal: control characters are shown as escapes.
 
 >>> print(render([Column("id"), Column("nodes", right=True)], [("0_0/forward", "12")]))
 id           nodes
@@ -49,12 +49,12 @@ def visible(text: str, *, colours: bool = False) -> str:
     return (_SEEN if colours else CONTROL).sub(_seen, text) if CONTROL.search(text) else text
 
 
-def _seen(found: re.Match[str]) -> str:
-    return found[0] if found[0] in "\n\t" or len(found[0]) > 1 else f"\\x{ord(found[0]):02x}"
+def _seen(match: re.Match[str]) -> str:
+    return match[0] if match[0] in "\n\t" or len(match[0]) > 1 else f"\\x{ord(match[0]):02x}"
 
 
-def _escape(found: re.Match[str]) -> str:
-    return " " if found[0] in "\n\t\r" else f"\\x{ord(found[0]):02x}"
+def _escape(match: re.Match[str]) -> str:
+    return " " if match[0] in "\n\t\r" else f"\\x{ord(match[0]):02x}"
 
 
 def one_line(text: str, limit: int = 100) -> str:
@@ -120,3 +120,32 @@ def _rich(columns: Sequence[Column], cells: list[list[str]], styles: Sequence[st
     stream = StringIO()
     Console(file=stream, force_terminal=True, width=width).print(table)
     return stream.getvalue()
+
+
+def cut(text: str, width: int, where: str) -> str:
+    """The text in at most `width` letters, with … for what is left out at the "start", the "middle" or the "end".
+
+    >>> cut("layers.12.attention.query", 12, "start")
+    '…ntion.query'
+    """
+    if not text.isascii():
+        while len(text) > 1 and cells(text) > width:
+            text = text[:-2] + "…"
+        return text
+    if len(text) <= width:
+        return text
+    if width < 2:
+        return text[:width]
+    if where == "start":
+        return "…" + text[len(text) - width + 1 :]
+    if where == "middle":
+        tail = (width - 1) // 2
+        return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+    return text[: width - 1] + "…"
+
+
+def cells(text: str) -> int:
+    """How many cells of a terminal the text takes."""
+    from rich.cells import cell_len  # late: most texts are ASCII
+
+    return cell_len(text)

@@ -25,7 +25,7 @@ from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life, refuse_taken
 from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, MinifyOptions
-from ..problem import CannotJudgeError, NothingToReduceError
+from ..search.problem import CannotJudgeError, NothingToReduceError
 from ..starting import again as go_on
 from ..starting import resumed
 
@@ -313,7 +313,7 @@ def _run(
             "issue": str(report.issue),
             "report_rate": report.rate,
             "without_fault": report.without,
-            "repro_told": report.told,
+            "repro_told": report.sentence,
         }
     shows = about["repro"] == "shows" or (report is not None and report.unsure)
     case = shlex.join(["graphdbg", "replay", str(out / "case"), "--rung", options.rung])

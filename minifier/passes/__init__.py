@@ -5,8 +5,8 @@ An edit is one line of text that starts with the pass's name, so that it can sta
 knows nothing of search order, caches, isolation or time; it returns a new case and leaves the given one alone. To add
 one: a file that ends in its PASS, of which all words and lists are made. Imports no torch.
 
->>> pass_of("dims").propose(Live(gm, inputs))
-[['dims 8 2', 'dims 768 2'], ['dims 2 1']]
+>>> pass_of("dims").propose(case)
+[['dims 2 1']]
 >>> edit_words("dims 768 2")
 'sizes of 768 made 2'
 """
