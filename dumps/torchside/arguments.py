@@ -39,10 +39,10 @@ MAX_DEPTH = 60
 def named(kind: type[T], name: str, where: str) -> T:
     """What torch has by a name, of a kind such as torch.dtype or torch.layout; EnvironmentLackError when this torch has
     none."""
-    found = getattr(torch, name, None) if name.isidentifier() else None
-    if not isinstance(found, kind):
+    value = getattr(torch, name, None) if name.isidentifier() else None
+    if not isinstance(value, kind):
         raise EnvironmentLackError(where, f"this torch has no {kind.__name__} {name!r}")
-    return found
+    return value
 
 
 def dtype_of(name: str, where: str) -> torch.dtype:
