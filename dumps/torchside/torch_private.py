@@ -1,6 +1,6 @@
 # pyright: basic
-"""The table of private torch names that saving and loading graphs needs: `torch_private.FakeTensor` is torch's, looked
-up then.
+"""The table of private torch names that saving and loading graphs needs: `torch_private.FakeTensor` is looked up in
+torch on first use.
 
 Each row's comment has the public alternative that is missing. Importing this module imports nothing of torch.
 

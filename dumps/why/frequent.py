@@ -1,5 +1,5 @@
 """Which causes of graph breaks and recompiles a process has, counted: with 500 recompiles the first line says what to
-mend.
+fix.
 
 >>> causes(process)[0].count, causes(process)[0].text
 (498, 'recompile of lim: guard s == … failed')
@@ -77,8 +77,8 @@ class Repeated(msgspec.Struct):
 
 
 def repeated(run: Run) -> list[Repeated]:
-    """The guards that failed, those at which torch gave up first, then by how often. A function's one recompile by
-    which a size became variable is left out: it is Dynamo's ordinary way.
+    """The guards that failed, those at which torch gave up first, then by how often. The one recompile that makes a
+    size of a function dynamic is left out: Dynamo always does that.
     """
     by_key: dict[tuple[str, ...], Repeated] = {}
     for process in of_run(run).processes:

@@ -27,7 +27,7 @@ MEMORY = 0.99
 
 
 def dense(engine: Engine, state: Candidate, core: Sequence[int] = (), largest: int | None = None) -> Candidate:
-    """Deletes what can be deleted from a failing case; atoms of `core` stay. `largest` bounds what one query drops."""
+    """Deletes what can be deleted from a failing case; atoms of `core` stay. `largest` limits what one query drops."""
     loose = sorted(state.keep - set(core), reverse=True)
     needed, decided = 1.0, 3.0
     position = misses = 0
