@@ -25,7 +25,7 @@ class Here:
     node: str | None = None
 
     def at(self, **changed: str | None) -> Here:
-        """The same with some of it changed."""
+        """A copy with some fields changed."""
         return replace(self, **changed)
 
 

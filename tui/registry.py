@@ -27,7 +27,7 @@ def _own(name: str) -> tuple[Action, ...]:
 
 
 REGISTRY: tuple[Action, ...] = (*(action for name in ROOMS for action in _own(name)), *SHARED, *ALWAYS)
-"""In the order in which help tells them: what a screen is for first."""
+"""All actions in the order of the help: what a screen is for first."""
 
 BY_ID = {action.id: action for action in REGISTRY}
 
@@ -38,6 +38,7 @@ def of_room(room: str) -> list[Action]:
 
 
 def room_of(name: str, here: Here, **more: object) -> Room:
-    """A new screen by its `ROOM`. Its module is read now: the first paint waits for none that is not shown."""
+    """A new screen by its `ROOM`. Its module is imported only now, so that the first paint waits for no hidden
+    screen."""
     kind: type[Room] = getattr(import_module(f"{__package__}.screens.{name}.room"), f"{name.capitalize()}Room")
     return kind(here, **more)

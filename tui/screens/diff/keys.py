@@ -1,4 +1,4 @@
-"""The actions of Diff and their keys, in the order in which help tells them."""
+"""The actions of Diff and their keys, in the order of the help."""
 
 from __future__ import annotations
 
