@@ -5,10 +5,12 @@ What is no UTF-8 is read as replacement characters. Where the terminal has gone,
 and the app leaves. Tried on textual 8.2.8. Without public alternatives are:
 
 `linux_driver.getincrementaldecoder`, `linux_driver.WriterThread`  what the driver decodes and writes with
-`LinuxDriver.run_input_thread`  whose exceptions end the app `LinuxDriver._get_terminal_size`  what the terminal says
-`LinuxDriver._sigtstp_application`, `_sigcont_application`  it is stopped, and goes on `LinuxDriver._auto_restart`,
-`_must_signal_resume`, `_writer_thread`  whether it left the terminal before `App._handle_exception`  which shows an
-error (see `_textual`) `WriterThread._queue`  which nothing empties once the thread has died
+`LinuxDriver.run_input_thread`  whose exceptions end the app
+`LinuxDriver._get_terminal_size`  what the terminal says
+`LinuxDriver._sigtstp_application`, `_sigcont_application`  it is stopped, and goes on
+`LinuxDriver._auto_restart`, `_must_signal_resume`, `_writer_thread`  whether it left the terminal before
+`App._handle_exception`  which shows an error (see `_textual`)
+`WriterThread._queue`  which nothing empties once the thread has died
 
 >>> driver(LinuxDriver)
 """
@@ -87,8 +89,8 @@ class Terminal(LinuxDriver):
         self._in_turn(self._goes_on)
 
     def _in_turn(self, handle: Callable[[], None]) -> None:
-        """Writes in turn: a signal may come while this very thread holds the lock of the stream, and while another
-        program has the terminal nothing is written."""
+        """Handles a signal in turn: it may come while this very thread holds the lock of the stream. While another
+        program has the terminal, nothing is being written, and the signal is handled at once."""
         if self._auto_restart:
             self._loop.call_soon_threadsafe(handle)
         else:

@@ -22,10 +22,10 @@ from textual.binding import Binding, BindingType
 
 from ..dumps.errors import UsageError
 from ._textual import is_leaving
+from .base_screen import BaseScreen
 from .here import Here
 from .jobs import Job, ending
 from .registry import BY_ID, of_room
-from .telling import Telling
 from .widgets.crumbs import Crumbs
 from .widgets.key_line import KeyLine
 from .widgets.rows import Rows
@@ -35,7 +35,7 @@ from .widgets.virtual_list import VirtualList
 KEPT_TAKEN = 20
 
 
-class Room(Telling[None]):
+class Room(BaseScreen[None]):
     """One screen of the workbench."""
 
     ROOM: ClassVar[str] = ""

@@ -18,7 +18,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from .telling import Telling
+from .base_screen import BaseScreen
 from .widgets.trouble import ErrorPanel
 
 R = TypeVar("R")
@@ -26,11 +26,11 @@ LOOK_S = 0.25
 """How often a question checks whether it still holds."""
 
 
-class Sheet(Telling[R], ModalScreen[R]):
+class Sheet(BaseScreen[R], ModalScreen[R]):
     """A sheet in front of a room; esc closes it."""
 
     AUTO_FOCUS = "*"
-    BINDINGS: ClassVar[list[BindingType]] = [*Telling.PANEL_KEYS, Binding("escape", "leave", "close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [*BaseScreen.PANEL_KEYS, Binding("escape", "leave", "close", show=False)]
     DEFAULT_CSS = """
     Sheet { align: center middle; background: $background 60%; }
     Sheet > #sheet {

@@ -294,7 +294,7 @@ class ReproFacts:
         return failure.kind == "accuracy" or (failure.kind == "nan" and failure.detail.startswith("no "))
 
     @cached_property
-    def telling(self) -> str:
+    def failure_text(self) -> str:
         """The failure in a few words. The numbers of a reduced case differ: the program prints them."""
         failure = self.failure
         before = ", before it was reduced" if self.made.startswith(REDUCED) else ""

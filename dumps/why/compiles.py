@@ -54,7 +54,7 @@ class Compiled(msgspec.Struct):
         """The graph that stands for the compile: one that failed or hangs, else the first of its final graphs."""
         bad = [row for row in self.rows if row.status == "failed" or row.lost]
         flying = [row for row in self.rows if row.status in IN_FLIGHT]
-        return telling(bad or flying[-1:] or self.rows)
+        return nearest_error(bad or flying[-1:] or self.rows)
 
     @property
     def bad(self) -> bool:
@@ -100,12 +100,12 @@ class Compiled(msgspec.Struct):
         bad = [row for row in self.rows if row.status == "failed" or row.lost]
         if not bad:
             return [f"{row.id}: in {row.at}" for row in self.rows if row.at and row.status in IN_FLIGHT][-1:]
-        row = telling(bad)
+        row = nearest_error(bad)
         unsaved = "" if row.saved else " (it was not saved)"
         return [f"{row.id}: {one_line(row.error or row.status, 300)}{unsaved}"]
 
 
-def telling(bad: Sequence[ListedGraph]) -> ListedGraph:
+def nearest_error(bad: Sequence[ListedGraph]) -> ListedGraph:
     """The graph to look at of several that failed together: the nearest to the error."""
     return next((row for row in bad if row.stage in _RESULTS and row.saved), bad[0])
 
@@ -114,7 +114,7 @@ def next_of(text: str, run: Run) -> list[str]:
     """The next command for a run: to look at the graph that failed, or at the first."""
     bad = [row for row in run.rows if row.saved and (row.status == "failed" or row.lost)]
     if bad:
-        return [shlex.join(["graphdbg", "replay", f"{text}/{telling(bad).id}"])]
+        return [shlex.join(["graphdbg", "replay", f"{text}/{nearest_error(bad).id}"])]
     return [shlex.join(["graphdbg", "show", f"{text}/{row.id}"]) for row in run.rows if row.saved][:1]
 
 

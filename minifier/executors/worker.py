@@ -88,7 +88,7 @@ def lend(token: str, server: ForkServer | None) -> None:
 
 
 def ask(order: bytes, parts: Mapping[str, bytes | Content]) -> bytes:
-    """Runs one query in a worker. `parts`: what it reported to lack before."""
+    """Runs one query in a worker. `parts`: the content that it reported to lack."""
     wanted = msgspec.json.decode(order, type=Order)
     process, server = _own.get(wanted.token, (0, None))
     if server is not None and process == os.getpid():

@@ -111,7 +111,7 @@ def emit_report(
             _write_program(report, chosen, asked)
         except (CannotExpressError, RefusedError) as error:
             report.notes.append(f"no repro.py: {error}")
-    log = chosen.runs.output if chosen else case.telling
+    log = chosen.runs.output if chosen else case.failure_text
     search_for = search_link(failure, signature.message, redactor)
     text = issue.render(issue.facts_of(case, report, known, log, asked.versions, search_for), redactor)
     write_file(report.issue, text.encode())

@@ -145,7 +145,7 @@ def facts_of(
 ) -> IssueFacts:
     """The facts of the issue of a case. `search`: where to look for duplicates, if it is for PyTorch's tracker."""
     error = case.failure.error.rpartition(".")[2]
-    head = ": ".join(part for part in (error, one_line(case.telling, 300)) if part)
+    head = ": ".join(part for part in (error, one_line(case.failure_text, 300)) if part)
     compute = [node for node in case.record.graph.nodes if node.op.startswith("call_")]
     ops = ", ".join(dict.fromkeys(node.target for node in compute[:4]))
     verdict = report.verdict

@@ -51,10 +51,10 @@ class NotePanel(Panel):
 
     def show(self, title: str, text: str) -> None:
         """Shows a text in place of an earlier one, and takes the keys."""
-        self.tell(title, text)
+        self.put(title, text)
         self.focus()
 
-    def tell(self, title: str, text: str) -> None:
+    def put(self, title: str, text: str) -> None:
         """Replaces the text, which is being read already."""
         self.title_text = title
         self.write(plain(title), "esc closes", "\n".join(plain(line) for line in text.splitlines()))

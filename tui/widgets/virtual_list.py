@@ -74,8 +74,7 @@ class VirtualList(ScrollView, can_focus=True, inherit_bindings=False):
         self._fit()
 
     def _fit(self) -> None:
-        """Sets the size to scroll in; when all fits before and after, none is set, since that would paint
-        everything."""
+        """Sets the size to scroll in, without painting everything where only the scrollbar moves."""
         size = Size(self._widest, self.count + self.head)
         new, old = (
             Size(max(extent.width, self.size.width), max(extent.height, self.size.height))

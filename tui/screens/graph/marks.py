@@ -100,7 +100,7 @@ class GraphMarks:
             if self.room.tabs is not None:
                 self.room.tabs.notes_of = self.notes
                 self.room.tabs.again()
-            self.tell()
+            self.show_findings()
 
     def at(self, node: int) -> list[str]:
         """The findings at a node."""
@@ -115,8 +115,8 @@ class GraphMarks:
         ]
         return [*self.at(node), *(f"{view.table.name[at]}, {text}" for at in alike for text in self.by_node[at])]
 
-    def tell(self) -> None:
-        """Shows the findings at the node under the cursor on the line below, else how many nodes are marked."""
+    def show_findings(self) -> None:
+        """Shows the findings at the node under the cursor on the line below, else clears that line."""
         node = self.room.table.node
         if texts := self.at(node):
             self.room.status.show(None, f"{mark('bad')} {' · '.join(texts)}", alarm=True)
@@ -139,4 +139,4 @@ class GraphMarks:
             return
         now = self.room.table.node
         self.room.find.jump(next((at for at in places if at > now), places[0]))
-        self.tell()
+        self.show_findings()

@@ -23,11 +23,11 @@ from ....dumps.browse.table import GraphView
 from ....dumps.errors import UsageError
 from ....dumps.store import SavedGraph
 from ... import collecting
+from ...base_screen import in_thread
 from ...here import Here
 from ...room import Room
 from ...settings import ascii_only
 from ...slices import Slices
-from ...telling import in_thread
 from ...widgets.virtual_list import VirtualList
 from .beside import GraphTabs
 from .find import GraphFind
@@ -231,7 +231,7 @@ class GraphRoom(Room):
             return
         self.here = self.here.at(node=self.view.table.name[node])
         self.tell_where()
-        self.marks.tell()
+        self.marks.show_findings()
         if self.tabs is not None and self.query_one("#side").display:
             self.tabs.show_node(node)
 

@@ -510,7 +510,7 @@ class HomeRoom(ListRoom):
                 timer.stop()
             elif text != shown_text:
                 shown_text = text
-                panel.tell(line.name, text)
+                panel.put(line.name, text)
 
         timer = self.set_interval(0.2, tell)
 

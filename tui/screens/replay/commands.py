@@ -89,7 +89,7 @@ class ReplayCommands:
         self.room.about = "triage"
         if "values" not in self.room.jobs.slots:
             self.room.to_view(KINDS.index("triage"))
-        self.room.tell()
+        self.room.show_state()
         self.room.look_at_gpus()
 
     def do_replay_values(self) -> None:
@@ -110,7 +110,7 @@ class ReplayCommands:
         """Stops the job of the view, else whatever runs here."""
         if not any(self.room.jobs.stop(kind) for kind in (self.room.kind, "triage", *KINDS)):
             raise UsageError("nothing runs here", "", "r runs the ticked rungs")
-        self.room.tell()
+        self.room.show_state()
 
     def do_replay_minify(self) -> None:
         """Opens Minify's form for this graph with the failing rung."""
@@ -122,13 +122,13 @@ class ReplayCommands:
         """Ticks or unticks the rung under the cursor."""
         self.ticked ^= {self.room.rung}
         self.room.rungs.refresh()
-        self.room.tell()
+        self.room.show_state()
 
     def do_replay_tick_all(self) -> None:
         """Ticks all rungs or none."""
         self.ticked = set() if self.ticked >= set(NAMES) else set(NAMES)
         self.room.rungs.refresh()
-        self.room.tell()
+        self.room.show_state()
 
     def _ask(
         self, name: str, title: str, hint: str, read: Callable[[str], object], check: Check = lambda text: ""
@@ -136,7 +136,7 @@ class ReplayCommands:
         def chosen(text: str | None) -> None:
             if text is not None:
                 setattr(self, name, read(text))
-            self.room.tell()
+            self.room.show_state()
 
         self.room.app.push_screen(Ask(title, hint=hint, value=str(getattr(self, name)), check=check), chosen)
 

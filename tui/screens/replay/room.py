@@ -89,7 +89,7 @@ class ReplayRoom(ViewsRoom):
         self.show()
         self.jobs.find_last()
         self.look_at_gpus()
-        self.set_interval(1.0, self.tell)
+        self.set_interval(1.0, self.show_state)
 
     @property
     def rung(self) -> str:
@@ -106,7 +106,7 @@ class ReplayRoom(ViewsRoom):
 
         def seen(busy: str) -> None:
             self.busy = busy
-            self.tell()
+            self.show_state()
 
         self.work(occupied, seen, group="gpu", doing="nvidia-smi")
 
@@ -155,7 +155,7 @@ class ReplayRoom(ViewsRoom):
             self.nodes.show(len(self.jobs.values.rows), cursor=bad)
         if kind == self.kind and kind != "values":
             self._show_said()
-        self.tell()
+        self.show_state()
         if ended:
             self.refresh_bindings()
 
@@ -166,9 +166,9 @@ class ReplayRoom(ViewsRoom):
         self.nodes.display = values
         self.said.display = not values
         self._show_said(keep=keep)
-        self.tell()
+        self.show_state()
 
-    def tell(self) -> None:
+    def show_state(self) -> None:
         """Shows the finding, what is chosen, and the state of each view."""
         facts = " · ".join([*self.commands.facts(), *([self.busy] if self.busy else [])])
         self.query_one("#finding", Static).update(Text(plain(self._finding())))
@@ -226,7 +226,7 @@ class ReplayRoom(ViewsRoom):
         self.upper, self.about = False, self.kind
         if self.kind == "values":
             self.nodes.focus()
-        self.tell()
+        self.show_state()
 
     @property
     def moving(self) -> VirtualList:
@@ -334,7 +334,7 @@ class ReplayRoom(ViewsRoom):
             self.remove_class("alone")
             self.upper, self.about = True, "triage"
             self.rungs.focus()
-            self.tell()
+            self.show_state()
 
     def do_replay_zoom(self) -> None:
         """Shows the lower view alone, or with the rungs."""

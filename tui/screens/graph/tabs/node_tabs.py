@@ -26,8 +26,8 @@ from .....dumps.browse.boxes import ASCII
 from .....dumps.browse.near import HOPS, MOST_HOPS
 from .....dumps.browse.sheet import DIM, Sheet, line
 from .....dumps.browse.table import GraphView
+from ....base_screen import BaseScreen
 from ....settings import ascii_only, mark
-from ....telling import Telling
 from .colours import coloured
 from .page import Page
 from .tab_line import TabLine
@@ -166,8 +166,8 @@ class NodeTabs(Vertical):
         self.query_one(TabLine).show({kind: NAMES[kind] for kind in self.kinds}, now, title, choice)
 
     @property
-    def _screen(self) -> Telling[Any]:
-        return cast("Telling[Any]", self.screen)
+    def _screen(self) -> BaseScreen[Any]:
+        return cast("BaseScreen[Any]", self.screen)
 
     def _work(self, function: Callable[[], object], then: Callable[..., object], doing: str) -> None:
         def show(answer: object) -> None:

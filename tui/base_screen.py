@@ -44,7 +44,7 @@ def in_thread(function: Callable[[], T], name: str) -> Future[T]:
     return settled
 
 
-class Telling(Screen[R]):
+class BaseScreen(Screen[R]):
     """A screen that shows errors in a panel of its own."""
 
     PANEL_KEYS: ClassVar[tuple[Binding, ...]] = (
