@@ -90,7 +90,7 @@ def program_bytes(record: GraphRecord, on_failure: Callable[[Exception], object]
 
     try:
         return program(record).encode("utf-8", "backslashreplace")
-    except Exception as error:  # noqa: BLE001 - a graph must not be lost because its program cannot be written; it is told
+    except Exception as error:  # noqa: BLE001 - a graph must not be lost because its program cannot be written
         on_failure(error)
         return b""
 

@@ -275,7 +275,7 @@ class ProcessWriter:
     def save_code(self, local: str, files: Mapping[str, str]) -> list[Path]:
         """Writes generated code into code/, one file per name; returns their paths.
 
-        Much code is compressed, and kernels that can be told apart in the whole of it when it is read are not written
+        Much code is compressed, and kernels that can be separated in the whole of it when it is read are not written
         twice.
         """
         folder = self._existing(local) / CODE_FOLDER

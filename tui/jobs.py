@@ -232,7 +232,7 @@ class Job:
             return
         try:
             function(value)
-        except Exception as error:  # noqa: BLE001 - told below
+        except Exception as error:  # noqa: BLE001 - reported below
             self.said.append(f"graphdbg tui: a screen could not take this: {type(error).__name__}: {error}")
 
     def _final_code(self) -> int:

@@ -33,7 +33,7 @@ def writable(folder: Path) -> Path:
         if os.access(folder, os.W_OK | os.X_OK):
             return folder
     except OSError:
-        pass  # the other place is named wherever a file in it is told
+        pass  # the other place is named wherever a file in it is named
     other = Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid()}" / folder.name
     other.mkdir(mode=0o700, parents=True, exist_ok=True)
     return other

@@ -62,9 +62,9 @@ class Slices:
             except StopIteration as done:
                 try:
                     then(done.value)
-                except Exception as error:  # noqa: BLE001 - told
+                except Exception as error:  # noqa: BLE001 - reported
                     failed(error)
-            except Exception as error:  # noqa: BLE001 - told
+            except Exception as error:  # noqa: BLE001 - reported
                 failed(error)
             return False
 

@@ -138,7 +138,7 @@ def _stored(value: torch.Tensor, storages: StorageWriter) -> StoredTensor:
 
 
 def _met(record: TensorValue, value: torch.Tensor) -> TensorValue:
-    """The record with what only a real tensor tells: whether autograd made it, and what it is beside a tensor."""
+    """The record with what only a real tensor shows: whether autograd made it, and what it is beside a tensor."""
     record.leaf = value.is_leaf
     kind = type(value)
     if getattr(value, "_is_buffer", False):

@@ -162,7 +162,7 @@ def hint(text: str, processes: Iterable[Process]) -> str:
     for process in processes:
         try:
             data = opening.read(process.path / JOURNAL_FILE)
-        except OSError:  # told by the reader of the journal
+        except OSError:  # reported by the reader of the journal
             continue
         for what in counts:
             counts[what] += data.count(b'"kind":"why","what":"%s"' % what.encode())

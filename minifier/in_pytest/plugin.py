@@ -126,7 +126,7 @@ class Failures:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Runs the failing tests again, and reports the outcome of each."""
-        if not self.failed or hasattr(self.config, "workerinput"):  # a worker of xdist's tells them to its controller
+        if not self.failed or hasattr(self.config, "workerinput"):  # a worker of xdist's reports them to its controller
             return
         from ...toolkit.recorder.armed import rings
         from .failing import Failing, folder_of

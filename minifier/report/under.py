@@ -40,22 +40,22 @@ _PROBE = """
 import importlib.util, json, sys
 spec = importlib.util.find_spec("torch")
 problem = "it has no torch" if spec is None else ""
-told = {"version": "", "file": spec.origin if spec is not None else "", "problem": problem}
+answer = {"version": "", "file": spec.origin if spec is not None else "", "problem": problem}
 def write():
     with open("answer", "w") as file:
-        json.dump(told, file)
+        json.dump(answer, file)
 try:
     with open(sys.argv[1], encoding="utf-8") as file:
         compile(file.read(), sys.argv[1], "exec")
     if spec is not None:
-        told["problem"] = "its torch dies when it is imported"
+        answer["problem"] = "its torch dies when it is imported"
         write()
         import torch
-        told["version"], told["problem"] = torch.__version__, ""
+        answer["version"], answer["problem"] = torch.__version__, ""
 except SyntaxError as error:
-    told["problem"] = f"it cannot read the program (Python {sys.version.split()[0]}): {error}"
+    answer["problem"] = f"it cannot read the program (Python {sys.version.split()[0]}): {error}"
 except Exception as error:
-    told["problem"] = f"its torch cannot be imported: {type(error).__name__}: {error}"
+    answer["problem"] = f"its torch cannot be imported: {type(error).__name__}: {error}"
 write()
 """
 

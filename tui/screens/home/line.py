@@ -118,7 +118,7 @@ class HomeColumns:
             right.append(f"{'' if kernels is None else kernels:>7}")
         function, error = plain(line.function), plain(line.error)
         if line.kind == "graph" and line.compiled is not None and line.name != line.compiled.main.id:
-            error = error if line.status != line.compiled.main.status else ""  # told once
+            error = error if line.status != line.compiled.main.status else ""  # shown once
         if self.function:
             right.append(set_cell_size(middle(function, self.function), self.function))
         elif not (line.bad and error):

@@ -71,7 +71,7 @@ def _graph(line: ListingLine, overview: Overview, width: int, around: int) -> li
     todo = [_do(*text) for text in [*_minified(line, overview), *_next(line, row, judged)]]
     texts, todo = texts + todo[:1] * line.bad, todo[line.bad :]  # what to do stands where a small screen shows it
     why = of_compile(*compiled.by_dynamo, max(20, width - 7)).splitlines() if compiled.by_dynamo is not None else []
-    if line.bad:  # the error is told above
+    if line.bad:  # the error is shown above
         why = list(itertools.takewhile(lambda text: not text.lstrip().startswith(("FAILED, ", "ERROR to ")), why))
     heads = ["  why  ", *["       "] * len(why)]
     reasons = [Text(head, "bold").append(plain(text), "not bold") for head, text in zip(heads, why, strict=False)]

@@ -70,7 +70,7 @@ class NodeTabs(Vertical):
 
     def on_mount(self) -> None:
         """Shows what was asked for before it was mounted."""
-        self._tell("")
+        self._show_title("")
         self._work(self._kinds, self._take_kinds, "tabs")
         self._ask()
 
@@ -99,7 +99,7 @@ class NodeTabs(Vertical):
         """Shows another tab."""
         if tab != self.tab and tab in self.kinds:
             self.tab = tab
-            self._tell("")
+            self._show_title("")
             self._ask()
 
     def step(self, by: int) -> None:
@@ -142,7 +142,7 @@ class NodeTabs(Vertical):
         self.kinds = kinds
         if self.tab not in kinds:
             self.choose(DETAIL)
-        self._tell(self.sheet.title)
+        self._show_title(self.sheet.title)
 
     def _ask(self) -> None:
         tab, node, number = wanted = self.tab, self.node, self.numbers.get(self.tab, 0)
@@ -158,10 +158,10 @@ class NodeTabs(Vertical):
         self.shown = wanted
         if wanted[1] is not None and (texts := self.notes_of(wanted[1], wanted[0] == SOURCE)):
             sheet = replace(sheet, notes=[*(f"{mark('bad')} {text}" for text in texts), *sheet.notes])
-        self._tell(sheet.title, sheet.choice)
+        self._show_title(sheet.title, sheet.choice)
         self.page.show(sheet, stay=stay)
 
-    def _tell(self, title: str, choice: str = "") -> None:
+    def _show_title(self, title: str, choice: str = "") -> None:
         now = self.tab if self.tab in self.kinds else self.kinds[0]
         self.query_one(TabLine).show({kind: NAMES[kind] for kind in self.kinds}, now, title, choice)
 
