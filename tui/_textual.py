@@ -38,7 +38,7 @@ from textual.worker import WorkerFailed
 
 TEXTUAL = Path(textual.__file__).parent
 DEFECT_EXIT = 70
-"""As `cli.py` exits for a defect of ours."""
+"""The exit code that `cli.py` has for a defect of ours."""
 
 TOO_SOON_S = 1.0
 """A second failure to paint within this time ends the program: nothing can be shown any more."""

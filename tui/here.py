@@ -1,4 +1,4 @@
-"""What the user is looking at, as commands name it; every screen is made from it and hands it on.
+"""The place that the user looks at, as commands name it; every screen is made from it and passes it on.
 
 >>> Here(run="myrun").at(graph="myrun/0_0/forward").graph
 'myrun/0_0/forward'

@@ -93,7 +93,7 @@ class JobFile(msgspec.Struct):
 
 
 def homes() -> list[Path]:
-    """Where jobs may lie: the user's state folder, then one in the folder for temporary files."""
+    """Folders where jobs may lie: the user's state folder, then one in the folder for temporary files."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     return [state_folder() / "jobs", Path(tempfile.gettempdir()) / f"graphdbg-{user}" / "jobs"]
 
@@ -185,7 +185,7 @@ def code_of(folder: Path) -> int | None:
 
 
 def look(folder: Path) -> JobFile:
-    """One job as it stands. Raises GraphdbgError where its job.json cannot be read."""
+    """A job in its present state. Raises GraphdbgError where its job.json cannot be read."""
     record = read_record(folder / JOB_FILE, JobRecord)
     code = code_of(folder)
     ends = "dead" if code is None else "ended"

@@ -33,7 +33,7 @@ BY_ID = {action.id: action for action in REGISTRY}
 
 
 def of_room(room: str) -> list[Action]:
-    """What can be done on a screen: its own actions, then those that all have."""
+    """The actions of a screen: its own, then those that all screens have."""
     return [action for action in REGISTRY if room in action.rooms or EVERYWHERE in action.rooms]
 
 

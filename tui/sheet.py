@@ -113,7 +113,7 @@ class Ask(Sheet[str]):
         yield Static(id="why", markup=False)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Says at once what is wrong."""
+        """Shows at once what is wrong."""
         self.query_one("#why", Static).update(self.check(event.value) if event.value else "")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

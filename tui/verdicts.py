@@ -163,7 +163,7 @@ class NodesFound:
 
 
 def nodes_of(graph: str, before: object = None) -> NodesFound | None:
-    """What is known of the nodes of a graph, as commands name it; None where nothing came since `before`."""
+    """The findings on the nodes of a graph, as commands name it; None where nothing came since `before`."""
     wanted = Path(graph).absolute()
     since = job_files.recorded_at(wanted)
     jobs = [kept for kept in reversed(job_files.recent()) if kept.record.started >= since and _reaches(kept, wanted)]

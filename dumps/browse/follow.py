@@ -75,7 +75,7 @@ class Following:
         self.processes: list[index.Process] = []
         self.rows: list[index.ListedGraph] = []
         self.trouble = ""
-        """Why it cannot be read."""
+        """Why the run cannot be read."""
         self._journals: dict[str, _Journal] = {}
         self._stamps: dict[str, _Stamp] = {}
         self._run_stamp: tuple[int, int, int] | None = None

@@ -83,7 +83,7 @@ def pattern(word: str) -> str:
 
 
 def path_pattern(path: str) -> str:
-    """The same for a path or its beginning."""
+    """A regular expression for a path or its beginning."""
     return ("" if path.startswith("/") else r"(?<![A-Za-z0-9_.-])") + re.escape(path) + r"(?![A-Za-z0-9_-])"
 
 

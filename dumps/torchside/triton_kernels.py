@@ -60,7 +60,7 @@ def name_of_kernel(index: Any) -> str:
 
 
 def _record_of(index: Any) -> TritonKernel | None:
-    """What a kernel in torch's table was loaded from."""
+    """The record that a kernel in torch's table was loaded from."""
     kernel, record = _records.get(index, (None, None))
     return record if kernel is not None and _kernel_at(index) is kernel else None
 

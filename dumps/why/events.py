@@ -71,7 +71,7 @@ _ATTEMPT = re.compile(r"_a(\d+)$")
 
 
 def of_run(run: Run, *, compile_id: str | None = None, process: str | None = None) -> Why:
-    """What is known of a run, or of one compile of one process. Symbols' conditions come from records (see
+    """The reasons known of a run, or of one compile of one process. Symbols' conditions come from records (see
     `_add_conditions`)."""
     reasons = Why([item for item in from_journals(run, process) if item.functions or item.skipped or item.others])
     if compile_id is not None:
@@ -81,7 +81,7 @@ def of_run(run: Run, *, compile_id: str | None = None, process: str | None = Non
 
 
 def from_journals(run: Run | Following, process: str | None = None) -> list[ProcessWhy]:
-    """The same from the journals alone: no record is opened."""
+    """The reasons from the journals alone: no record is opened."""
     processes: list[ProcessWhy] = []
     for recorded_process in run.processes:
         if process is not None and recorded_process.name != process:

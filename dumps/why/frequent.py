@@ -105,7 +105,7 @@ def limits(run: Run) -> list[str]:
 
 
 def headline(process: ProcessWhy) -> str:
-    """One sentence of counts."""
+    """One sentence with the counts of a process."""
     functions = [
         function for function in process.functions if any(item.kind != "observed" for item in function.compiles)
     ]
@@ -129,7 +129,7 @@ def headline(process: ProcessWhy) -> str:
 
 
 class FirstSeen(NamedTuple):
-    """What `--when` saw first in a process: "NaN first in 0_0/forward (outputs 0, 6), execution 18, step 18"."""
+    """The first finding of `--when` in a process: "NaN first in 0_0/forward (outputs 0, 6), execution 18, step 18"."""
 
     process: str
     graph: str
@@ -138,7 +138,7 @@ class FirstSeen(NamedTuple):
 
 
 def first_found(processes: Iterable[Process]) -> list[FirstSeen]:
-    """What `--when` saw first in each process."""
+    """The first finding of `--when` in each process."""
     first_seen: list[FirstSeen] = []
     for process in processes:
         events = read(process.path / JOURNAL_FILE).events

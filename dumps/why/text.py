@@ -233,7 +233,7 @@ class ProcessText:
         self._details(function, item)
 
     def reason(self, function: Function, item: Compile) -> str:
-        """Why it was compiled, in one clause."""
+        """The reason for a compile, in one clause."""
         thread = f" on thread {item.thread}" if item.thread else ""
         if item.kind in ("recompile", "limit"):
             of = f" of {item.guards[0].of}" if item.guards and item.guards[0].of else ""

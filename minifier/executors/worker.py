@@ -28,7 +28,7 @@ from .parcels import Store
 LOOK_S = 0.2
 """How often a worker looks whether its query is to be ended."""
 IDLE_S = 900.0
-"""After so long without a query a worker ends its server; the next query starts another."""
+"""Seconds without a query after which a worker ends its server; the next query starts another."""
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

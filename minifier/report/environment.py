@@ -111,7 +111,7 @@ def package_version(name: str) -> str | None:
 
 
 def torch_build() -> dict[str, str]:
-    """What torch/version.py says (`cuda`, `hip`, `git_version`, `debug`), read as text: importing torch takes
+    """The fields of torch/version.py (`cuda`, `hip`, `git_version`, `debug`), read as text: importing torch takes
     seconds."""
     spec = util.find_spec("torch")
     if spec is None or spec.origin is None:

@@ -54,7 +54,7 @@ NEAREST = "the nearest case that passes: "
 
 @dataclass
 class Report:
-    """What was written and how sure it is. `repro` is None when the graph has no plain form (`notes` say why)."""
+    """A written report and how sure it is. `repro` is None when the graph has no plain form (`notes` say why)."""
 
     out: Path
     issue: Path
@@ -109,7 +109,7 @@ class Report:
         return 0 if self.says == "shows" else 4 if self.unsure else 1
 
     def as_json(self) -> dict[str, Any]:
-        """For --json: paths as text, the rate in words, the verdict's fields flat."""
+        """The report for --json: paths as text, the rate in words, the verdict's fields flat."""
         plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
         summary = {"rate": self.rate, "verified": self.verified, "repro_path": plain["repro"], "repro": self.says}
         return plain | summary | self.verdict.flat()

@@ -1,5 +1,5 @@
-"""What a written report shares, counted in the very texts that would be published, and whether anything about this
-machine is left.
+"""The contents that a written report shares, counted in the texts that would be published, and whether anything about
+this machine is left.
 
 For screens and for `graphdbg report --preview`. Reads files; runs nothing and changes nothing. No torch.
 

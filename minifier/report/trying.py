@@ -173,7 +173,7 @@ def _entered(case: ReproFacts, entry: Entry, way: Way, stand: Stand) -> Iterator
 
 
 def fixed(script: Script) -> Script | None:
-    """The same program with fixed sizes; None for one that has them, or that does not enter through torch.compile."""
+    """The program with fixed sizes; None for one that has them, or that does not enter through torch.compile."""
     case = script.case
     has = script.sizing is not None and not script.sizing.marks
     if has or script.entry != "torch.compile" or not case.record.symbols:
@@ -182,14 +182,13 @@ def fixed(script: Script) -> Script | None:
 
 
 def marked(script: Script, *, needed: bool) -> Iterator[Script]:
-    """The same program with few dimensions dynamic, then with more. `needed`: with fixed sizes it was seen to pass."""
+    """The program with few dimensions dynamic, then with more. `needed`: with fixed sizes it was seen to pass."""
     for sizing in sizes.narrower(script.case.record, numbers(script.case.record, script.case.inputs)):
         yield script.like(sizing=replace(sizing, needed=needed))
 
 
 def on_gpu(case: ReproFacts) -> ReproFacts:
-    """The same case with what lies on the CPU moved to the GPU, for the rung on Triton's interpreter; any other
-    unchanged.
+    """The case with its CPU tensors moved to the GPU, for the rung on Triton's interpreter; any other unchanged.
 
     Stock torch cannot interpret Inductor's kernels, so the program runs them. Where it was written there may be no GPU;
     then it says that it cannot tell, and nobody has seen it fail.
@@ -303,7 +302,7 @@ MORE_LINES = 2
 
 
 def _run(script: Script, asked: ReportRuns, *flags: str, stop: threading.Event | None = None) -> verify.Trial:
-    """One run of a program, with these flags."""
+    """Runs a program once, with these flags."""
     with owned("graphdbg-report-") as folder:
         program = lay_down(script, folder, asked.redactor)
         return verify.run_once(program, *flags, stop=stop, **asked.for_program(script.text))

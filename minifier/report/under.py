@@ -166,7 +166,7 @@ def torch_of(python: str, program: Path) -> TorchThere:
 def shown(
     program: Path, torch: TorchThere, *, path: Sequence[str] = (), flaky: bool = False, times: int = TIMES
 ) -> Shown:
-    """What the program shows with that torch. `path`: folders where it finds modules beside torch."""
+    """Runs the program with that torch. `path`: folders where it finds modules beside torch."""
     if torch.problem:
         return Shown(program, torch)
     trials = run_many(program, times, python=torch.python, seed=toolchain_seed(), path=path)

@@ -23,7 +23,7 @@ MISSES = 64
 AHEAD = 4
 """Length of a run, in expected distances between needed atoms."""
 MEMORY = 0.99
-"""What an atom counts in the share when the next one is decided: needed atoms come in clusters."""
+"""The weight of an earlier atom in the share when the next one is decided: needed atoms come in clusters."""
 
 
 def dense(engine: Engine, state: Candidate, core: Sequence[int] = (), largest: int | None = None) -> Candidate:

@@ -1,4 +1,4 @@
-"""What can be done on a screen, made from the registry; typed text filters it. Knows no action itself.
+"""The actions of a screen, from the registry; typed text filters it. Knows no action itself.
 
 >>> [entry.keys for entry in entries("home") if entry.label == "help"]
 ['?']

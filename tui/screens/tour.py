@@ -76,7 +76,7 @@ class TourLine(Static):
 
 
 class Tour:
-    """Where the user is in the tour."""
+    """The tour, and the step that the user is at."""
 
     def __init__(self, app: Workbench, folder: Path) -> None:
         self.app, self.folder = app, folder

@@ -224,7 +224,7 @@ def _words(turns: dict[int, str], across: int, left: int) -> Text:
 
 @dataclass
 class Picture:
-    """What a plot shows."""
+    """The contents of a plot."""
 
     series: list[Series] = field(default_factory=list[Series])
     marks: Marks = field(default_factory=Marks)

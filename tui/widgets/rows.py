@@ -20,7 +20,7 @@ Parts = Sequence[tuple[str, str]]
 
 
 class Rows(VirtualList):
-    """One line per item."""
+    """A list with one line per item."""
 
     COMPONENT_CLASSES = {"rows--cursor"}
     DEFAULT_CSS = """

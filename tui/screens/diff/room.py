@@ -88,7 +88,7 @@ class DiffRoom(ListRoom):
             self.job.stop()
 
     def crumbs(self) -> list[str]:
-        """Both graphs."""
+        """The names of both graphs."""
         return [part for part in (self.here.graph, self.here.other) if part]
 
     def looked_at(self) -> Here:

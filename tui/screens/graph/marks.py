@@ -1,4 +1,4 @@
-"""What jobs found of the nodes on the graph screen: marks, the way from one to the next, values of rungs as columns.
+"""Findings of jobs on the nodes of the graph screen: marks, the way from one to the next, values of rungs as columns.
 
 Read in a thread when the screen is seen, and while a job runs. It does not judge: `tui/verdicts.py` reads what jobs
 said.

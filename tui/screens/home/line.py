@@ -52,7 +52,7 @@ class HomeColumns:
 
     @classmethod
     def of(cls, lines: Sequence[ListingLine], width: int) -> HomeColumns:
-        """The layout for these lines."""
+        """The layout for some lines."""
         graphs = [line for line in lines if line.kind in GRAPHS]
         gone = {name for limit, name in _DROPPED if width < limit}
         name = max((2 * line.depth + len(_name(line)) + 3 for line in graphs), default=9)

@@ -1,4 +1,4 @@
-"""What Home lists: the runs of a folder or one run, minifications, jobs, each read on in a thread. Knows no widget.
+"""The list of Home: the runs of a folder or one run, minifications, jobs, each read on in a thread. Knows no widget.
 
 Nothing that is wrong with one of them stops the others: it becomes a line that says so.
 
@@ -136,7 +136,7 @@ class Overview:
         path = Path(target).absolute()
         return next((name for name in self.runs if target and path.is_relative_to(Path(name).absolute())), "")
 
-    def told_of(self, out: str) -> list[str]:
+    def sentences_of(self, out: str) -> list[str]:
         """What is known of a listed minification, in sentences."""
         return self._outs.standing_lines(out) if self._outs is not None else []
 

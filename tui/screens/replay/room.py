@@ -98,7 +98,7 @@ class ReplayRoom(ViewsRoom):
 
     @property
     def kind(self) -> str:
-        """What the lower view is about."""
+        """The subject of the lower view."""
         return KINDS[self.view]
 
     def look_at_gpus(self) -> None:
