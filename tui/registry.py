@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .here import Here
     from .room import Room
 
-ROOMS = tuple(action.id.removeprefix("app.") for action in ALWAYS if action.group == "rooms")
+ROOMS = tuple(one.id.removeprefix("app.") for one in ALWAYS if one.group == "rooms")
 """The screens, in the order of their digits."""
 
 
@@ -27,18 +27,17 @@ def _own(name: str) -> tuple[Action, ...]:
 
 
 REGISTRY: tuple[Action, ...] = (*(action for name in ROOMS for action in _own(name)), *SHARED, *ALWAYS)
-"""All actions in the order of the help: what a screen is for first."""
+"""In the order in which help tells them: what a screen is for first."""
 
 BY_ID = {action.id: action for action in REGISTRY}
 
 
 def of_room(room: str) -> list[Action]:
-    """The actions of a screen: its own, then those that all screens have."""
+    """What can be done on a screen: its own actions, then those that all have."""
     return [action for action in REGISTRY if room in action.rooms or EVERYWHERE in action.rooms]
 
 
 def room_of(name: str, here: Here, **more: object) -> Room:
-    """A new screen by its `ROOM`. Its module is imported only now, so that the first paint waits for no hidden
-    screen."""
+    """A new screen by its `ROOM`. Its module is read now: the first paint waits for none that is not shown."""
     kind: type[Room] = getattr(import_module(f"{__package__}.screens.{name}.room"), f"{name.capitalize()}Room")
     return kind(here, **more)

@@ -4,7 +4,7 @@ A selection never changes; another question gives another one. Under sorting fol
 graph.
 
 >>> shown = finish(selecting(view, Question(parse("op:mm"))))
->>> shown.count_text
+>>> shown.told
 '312 of 100,018'
 """
 

@@ -3,7 +3,7 @@
 It reads no files; `view` makes text of it. A node departs when it has no partner, or when it and its partner differ in
 target, arguments or value. Names, moved nodes and lines of code are no departures.
 
->>> comparison = compare(record_a, record_b)
+>>> found = compare(record_a, record_b)
 >>> found.same, found.first.kind, found.first.changes[0].text()
 (False, 'changed', 'argument 1: 0.5 -> 0.25')
 """

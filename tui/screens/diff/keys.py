@@ -1,4 +1,4 @@
-"""The actions of Diff and their keys, in the order of the help."""
+"""The actions of Diff and their keys, in the order in which help tells them."""
 
 from __future__ import annotations
 

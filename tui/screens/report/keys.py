@@ -1,4 +1,4 @@
-"""The actions of Report and their keys, in the order of the help."""
+"""The actions of Report and their keys, in the order in which help tells them."""
 
 from __future__ import annotations
 
