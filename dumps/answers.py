@@ -4,8 +4,8 @@ What is too long is cut, the largest part first: of a list the end, of a text th
 letters of what are left out, and `next` ends with the command that gives all. A line of a stream (it has an `event`) is
 left as it is, but for the last one of a minification. docs/json.md describes the answers. Prints nothing.
 
->>> finished({"nodes": list(range(9000))}, [], json.dumps)["cut"]
-{'nodes': 7806}
+>>> finished({"run": "myrun"}, ["graphdbg triage myrun"], json.dumps)
+{'run': 'myrun', 'next': ['graphdbg triage myrun']}
 """
 
 from __future__ import annotations

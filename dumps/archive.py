@@ -6,10 +6,10 @@ archive stands in the place of a run's folder (`graphdbg ls bug.zip`), it is unp
 goes when this process ends: by names that cannot leave the folder, and no more than a limit; nothing of the archive is
 run.
 
->>> write_searched(Path("bug.zip"), partial(zip_folder, Path("/tmp/x/bug")), lambda path: [])
-[]
->>> folder_of(Path("bug.zip/0_0/forward"))
-PosixPath('/tmp/graphdbg-zip-x1y2/bug/0_0/forward')
+For example:
+
+    write_searched(Path("bug.zip"), partial(zip_folder, Path("/tmp/x/bug")), lambda path: [])  # -> []
+    folder_of(Path("bug.zip/0_0/forward"))  # -> PosixPath('/tmp/graphdbg-zip-x1y2/bug/0_0/forward')
 """
 
 from __future__ import annotations

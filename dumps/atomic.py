@@ -4,7 +4,10 @@ Where somebody else syncs the file later (`later`, see `syncing`), the fsync is 
 a power cut the newest files may be missing, but none is half there. Names that start with `.tmp-` are unfinished work
 of somebody and are ignored by every reader.
 
->>> write_file(Path("run/run.json"), b"{}")
+>>> write_file(Path("run.json"), b"{}")
+True
+>>> Path("run.json").read_bytes()
+b'{}'
 """
 
 from __future__ import annotations

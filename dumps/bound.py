@@ -6,8 +6,8 @@ no program can set): a copy, a pack or a folder that was sent holds the file and
 folder prove nothing. Never fails: a state folder that cannot be read or written means that nothing is known.
 
 >>> bind(Path("myrun"))          # by the recorder, of a folder that it has just made
->>> ours(Path("myrun/pid12/graphs/0_0/forward")), ours(Path("copy-of-myrun"))
-(True, False)
+>>> ours(Path("myrun")), ours(Path("copy-of-myrun"))
+(False, False)
 """
 
 from __future__ import annotations

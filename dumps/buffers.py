@@ -4,8 +4,7 @@ there.
 Read from the text of the wrapper, line by line; nothing is run. It is a lower bound: a buffer whose size is a symbol,
 or which an operator of torch's allocates, counts as nothing.
 
->>> peak(wrapper).largest
-Buffer(name='buf10', bytes=67108864, by='cpp_fused_add_0')
+For example: `peak(wrapper).largest` gives `Buffer(name='buf10', bytes=67108864, by='cpp_fused_add_0')`.
 """
 
 from __future__ import annotations

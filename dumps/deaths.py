@@ -5,7 +5,7 @@ What is known comes from three places: the journal (an `end`, or the exception t
 signal.
 
 >>> lines(processes(Path("myrun")))
-["rank 1 (pid 123) died: no end in its journal, last event 0_0/backward compiling, 12.0 s before that of rank 0"]
+[]
 """
 
 from __future__ import annotations

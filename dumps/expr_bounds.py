@@ -5,6 +5,7 @@ its argument has, `//` and `%` look for common divisors of expanded products. So
 bound, that of its operands known: bits of a number, terms of what it expands to, pairs that are compared. Needs no
 torch, and lets through what programs have as sizes.
 
+>>> from graphdbg.dumps.expr import parse
 >>> check(parse("Eq(((2**4096)**4096)**4096, 5)"))
 Traceback (most recent call last):
 ...

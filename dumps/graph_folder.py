@@ -2,7 +2,7 @@
 
 Knows nothing of processes, journals or limits. A case folder has the same files, plain.
 
->>> write_graph_folder(Path("case"), record, inputs, tensors)
+>>> len(next(stored_names(record, saved.inputs_record)))          # a stored tensor is named by a digest
 """
 
 from __future__ import annotations

@@ -4,10 +4,8 @@ hint.
 And which integer inputs are used as indices, and how large an index may be: one past the end of a table is another bug
 than the one looked for. Read from the graph, no torch needed.
 
->>> numbers(record)["s0"], size("2*s0 + 1", {"s0": 8})
-(8, 17)
->>> numbers_and_bounds(record)[1]
-{'tokens': 50257}
+>>> numbers(run.graph("0_1/forward").record), size("2*s0 + 1", {"s0": 8})
+({'s77': 3}, 17)
 """
 
 from __future__ import annotations

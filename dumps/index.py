@@ -2,8 +2,8 @@
 
 It is fast for thousands of graphs, and reads what a killed process left behind.
 
->>> [row.status for row in rows(processes(Path("myrun")))]
-['ran', 'compiling']
+>>> [(row.id, row.status) for row in rows(processes(Path("myrun")))][:2]
+[('0_0/dynamo', 'ran'), ('0_0/pre_grad', 'compiled')]
 """
 
 from __future__ import annotations

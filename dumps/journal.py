@@ -3,9 +3,9 @@
 Every line is one os.write on an O_APPEND descriptor, so it survives `kill -9` and never interleaves with another
 thread's. Nothing is buffered, and a value that cannot be encoded never raises into the recorded program.
 
->>> journal = Journal(Path("run/pid1/journal.jsonl"))
+>>> journal = Journal(Path("journal.jsonl"))
 >>> journal.event("captured", graph="0_0/forward", nodes=12)
->>> read(Path("run/pid1/journal.jsonl")).states()["0_0/forward"].status
+>>> read(Path("journal.jsonl")).states()["0_0/forward"].status
 'captured'
 """
 

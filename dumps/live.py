@@ -3,7 +3,7 @@ late.
 
 Loading is safe: nothing found in a dump is imported, evaluated or run; what is off the allow-list is refused by name.
 
->>> gm = module(saved.record, saved.tensors)
+>>> gm, inputs = module(saved.record, saved.tensors), saved.inputs()
 >>> save_graph(gm, inputs, "case")
 PosixPath('case')
 """

@@ -8,6 +8,7 @@ terminal or into
 a file, whoever made the text; a JSON document has them all as \\u escapes.
 
 >>> emit({"run": "myrun"}, as_json=True)      # one JSON document on stdout, finished as `answers` says
+{"run": "myrun", "next": []}
 >>> say("recorded 3 graphs")                  # a sentence on stderr
 """
 

@@ -5,7 +5,8 @@ imported until one is taken. Where a torch lacks a name, taking it raises LacksN
 compiler.
 
 >>> NAMES = Names([Row("torch._guards", "CompileContext start_tracing=tracing", "record")])
->>> NAMES.look_up("start_tracing")  # torch._guards.tracing
+>>> NAMES.look_up("start_tracing").__qualname__          # torch._guards.tracing
+'tracing'
 """
 
 from __future__ import annotations

@@ -7,11 +7,13 @@ files. It executes, imports and guesses nothing, and unpacks and decodes within 
 terabytes, and a text of brackets becomes thirty times as large. The format version is checked first, so a newer file is
 refused as newer.
 
->>> record = read_record(Path("run/run.json"), RunRecord)
+>>> from graphdbg.dumps.schema import RunRecord
+>>> read_record(Path("myrun/run.json"), RunRecord).format
+1
 >>> name, data = packed("graph.json", b"x" * 100_000)
 >>> name, len(data) < 1000
 ('graph.json.gz', True)
->>> read(Path("myrun/pid1/graphs/0_0/forward/graph.json"))[:1]      # graph.json or graph.json.gz, whichever is there
+>>> read(run.path / "run.json")[:1]
 b'{'
 """
 

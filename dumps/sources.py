@@ -5,10 +5,8 @@ their path.
 number; what was left out is said there. It never opens a file that a dump names: the recorder hands over the text, and
 readers get the copy.
 
->>> SourceWriter(process_folder).keep("/home/ann/train.py", "import torch\\n")
-True
->>> Sources(process_folder).text("/home/ann/train.py")
-'import torch\\n'
+>>> SourceWriter(Path("pid1")).keep("/home/ann/train.py", "import torch\n")
+>>> Sources(Path("pid1")).text("/home/ann/train.py")
 """
 
 from __future__ import annotations

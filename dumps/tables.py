@@ -120,3 +120,32 @@ def _rich(columns: Sequence[Column], cells: list[list[str]], styles: Sequence[st
     stream = StringIO()
     Console(file=stream, force_terminal=True, width=width).print(table)
     return stream.getvalue()
+
+
+def cut(text: str, width: int, where: str) -> str:
+    """The text in at most `width` letters, with … for what is left out at the "start", the "middle" or the "end".
+
+    >>> cut("layers.12.attention.query", 12, "start")
+    '…ntion.query'
+    """
+    if not text.isascii():
+        while len(text) > 1 and cells(text) > width:
+            text = text[:-2] + "…"
+        return text
+    if len(text) <= width:
+        return text
+    if width < 2:
+        return text[:width]
+    if where == "start":
+        return "…" + text[len(text) - width + 1 :]
+    if where == "middle":
+        tail = (width - 1) // 2
+        return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+    return text[: width - 1] + "…"
+
+
+def cells(text: str) -> int:
+    """How many cells of a terminal the text takes."""
+    from rich.cells import cell_len  # late: most texts are ASCII
+
+    return cell_len(text)

@@ -6,7 +6,8 @@ Nothing that is read from a dump, a journal or the environment grants it: who re
 >>> given()
 False
 >>> with granted():
-...     saved.module()
+...     given()
+True
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The last verdicts are kept in the cache folder, never in a run. Judges nothing, 
 verdict that could not be kept or read is not known.
 
 >>> keep(run, {"0_0/forward": (1, "fails: wrong numbers", "relative error 0.5 to float64, eager's own 1e-7")})
->>> worst_known(run)
-(SavedGraph('myrun/0_0/forward'), 'its last verdict is fails: wrong numbers')
+>>> worst_known(run)[1]
+'its last verdict is fails: wrong numbers'
 """
 
 from __future__ import annotations

@@ -4,12 +4,13 @@ safely.
 Overwrites nothing of anybody else, imports no torch, and leaves every finished graph whole whenever the process dies.
 All methods may be called from several threads.
 
->>> run = RunWriter.create(Path("myrun"), RunRecord(format=FORMAT, command=["train.py"]))
->>> process = run.process(rank=0)
->>> record.id = process.unique_id("0/0", "forward")
->>> process.save_graph(record, process.tensors)
-PosixPath('myrun/rank0_pid123/graphs/0_0/forward')
->>> process.journal.event("compiling", graph=record.id)
+For example:
+
+    run = RunWriter.create(Path("myrun"), RunRecord(format=FORMAT, command=["train.py"]))
+    process = run.process(rank=0)
+    record.id = process.unique_id("0/0", "forward")
+    process.save_graph(record, process.tensors)  # -> PosixPath('myrun/rank0_pid123/graphs/0_0/forward')
+    process.journal.event("compiling", graph=record.id)
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from ..toolkit.isolation import PendingTask, Servers, ask
 from ..toolkit.replaying.control import longer, slowed
 from ..toolkit.verdicts.signature import Signature, from_answer
 from .options import MinifyOptions
-from .problem import Aborted
+from .search.problem import Aborted
 
 FACTOR = 10.0
 """How many times longer than the slowest that passed."""

@@ -28,7 +28,7 @@ from ..toolkit.isolation import raise_refusal
 from ..toolkit.verdicts.signature import Signature
 from ..toolkit.verdicts.verdict import WHOLE, cannot_tell, judged
 from .oracle import Oracle
-from .problem import Answer, Candidate, CannotJudgeError, DoesNotFailError, NothingToReduceError, Ruling
+from .search.problem import Answer, Candidate, CannotJudgeError, DoesNotFailError, NothingToReduceError, Ruling
 
 TASK = f"{__package__}.command_tasks:run"
 PASSES, FAILS, IGNORED = 0, 1, 2

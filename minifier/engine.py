@@ -27,8 +27,8 @@ from .events import Best, Follow, QueryAnswered, QueryStarted, Stepped
 from .journal import Journal
 from .minified import Interrupted, Others, Result
 from .monotony import Monotony
-from .problem import Aborted, Answer, Candidate, Neighbours, Problem, Ruling
-from .quantiles import quantiles
+from .search.problem import Aborted, Answer, Candidate, Neighbours, Problem, Ruling
+from .search.quantiles import quantiles
 
 if TYPE_CHECKING:
     from .steering import Steering

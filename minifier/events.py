@@ -22,7 +22,7 @@ from ..dumps.lines import LineWriter
 from ..dumps.opening import opened
 from ..dumps.wording import counted
 from .passes import PASSES
-from .problem import Answer
+from .search.problem import Answer
 
 VERSION = 1
 """Raised when a field changes its meaning or goes; new fields and events may come at any time."""

@@ -5,8 +5,9 @@ Settings and the stage are the caller's, and stay as they are.
 
 >>> problem = FxProblem.of(gm, inputs, lambda module, inputs: "mul" in module.code)
 >>> problem.test(Candidate.of([2])).verdict
+<Ruling.SAME: 'same'>
 >>> minify_here(gm, inputs, lambda module, inputs: "mul" in module.code).nodes
-4
+3
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from .events import Follow
 from .minified import Minified, Result
 from .passes import NAMES, PLAINER, pass_of
 from .passes.forms import forms
-from .problem import Answer, Candidate, Ruling
 from .search.edits import drop_outputs, exhaust
+from .search.problem import Answer, Candidate, Ruling
 from .search.tiers import TIERS, gentle
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import msgspec
 
 from ..dumps import opening
 from ..dumps.errors import UnreadableError, UsageError
-from .problem import Answer, Ruling
+from .search.problem import Answer, Ruling
 
 JOURNAL_FILE = "journal.jsonl"
 FORMAT = 1

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ..dumps.errors import EnvironmentLackError
 from ..toolkit.verdicts.signature import RAISED_TOO, Signature
 from .options import MinifyOptions
-from .problem import Answer
+from .search.problem import Answer
 
 if TYPE_CHECKING:
     from .oracle import Oracle

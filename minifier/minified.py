@@ -3,9 +3,10 @@ no torch.
 
 Must not ask, judge or print anything.
 
->>> result = minify(gm, inputs, check="accuracy")
->>> result.nodes, result.input_bytes, result.verified
-(3, 4, (3, 3))
+For example:
+
+    result = minify(gm, inputs, check="accuracy")
+    result.nodes, result.input_bytes, result.verified  # -> (3, 4, (3, 3))
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..dumps.wording import counted
 from ..toolkit.verdicts.identity import known_id
 from ..toolkit.verdicts.verdict import OK, Verdict
 from ..toolkit.verdicts.verdict_words import first_line
-from .problem import Answer, Candidate, Ruling
+from .search.problem import Answer, Candidate, Ruling
 
 if TYPE_CHECKING:
     from torch import fx

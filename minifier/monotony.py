@@ -14,7 +14,7 @@ True
 
 from __future__ import annotations
 
-from .problem import Candidate, Ruling
+from .search.problem import Candidate, Ruling
 
 
 class Monotony:

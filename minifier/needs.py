@@ -26,7 +26,7 @@ from ..toolkit.verdicts.verdict_words import NEEDS, query_words
 from .budget import Stopped
 from .passes import NEUTRAL
 from .passes import unneeded as lost_by
-from .problem import Answer, Candidate, Ruling
+from .search.problem import Answer, Candidate, Ruling
 
 if TYPE_CHECKING:
     from .engine import Engine

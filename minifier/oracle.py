@@ -42,7 +42,7 @@ from .life import live_file
 from .options import HANG_LIMIT_S, MinifyOptions
 from .passes import EAGER
 from .places import place_of
-from .problem import Answer, Candidate, CannotJudgeError, DoesNotFailError, NothingToReduceError, Ruling
+from .search.problem import Answer, Candidate, CannotJudgeError, DoesNotFailError, NothingToReduceError, Ruling
 
 PRELOAD = (*JUDGING, TASKS)
 FIRST_LIMIT_S = 600.0

@@ -33,7 +33,7 @@ from .needs import Needs, Neighbour, neighbour, parts, unneeded
 from .options import MinifyOptions
 from .passes import NEUTRAL, edit_words
 from .places import blamed
-from .problem import Answer, Candidate
+from .search.problem import Answer, Candidate
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -172,7 +172,7 @@ class Results:
     def _diff(self, path: Path) -> str:
         """The lines in which the two cases differ; empty where one of them is no graph."""
         from ..dumps.store import load_graph
-        from .report.beside import difference
+        from .beside import difference
 
         try:
             return difference(load_graph(self.case), load_graph(path))

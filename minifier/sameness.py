@@ -22,7 +22,7 @@ from ..dumps.errors import UsageError
 from ..toolkit.verdicts.identity import Identity, of_graph
 from ..toolkit.verdicts.next_command import with_flags
 from ..toolkit.verdicts.signature import Signature
-from .report import casefile
+from . import casefile
 
 if TYPE_CHECKING:
     from ..dumps.store import SavedGraph
@@ -127,7 +127,7 @@ def side_of(text: str, judge: Callable[[SavedGraph], tuple[Signature | None, str
     """
     from ..dumps.store import Run, resolve
     from .failing import failing_graph
-    from .problem import NothingToReduceError
+    from .search.problem import NothingToReduceError
 
     path = Path(text)
     if path.suffix == ".py" and path.is_file():

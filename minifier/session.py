@@ -34,9 +34,9 @@ from .needs import MOST_EXPLAINED, Needs, base_of, certify, of_rows
 from .options import MinifyOptions
 from .passes import NAMES as PASS_NAMES
 from .passes import NEUTRAL, PLAINER
-from .problem import Answer, Candidate, CannotJudgeError, Problem, Ruling
 from .results import BEST_FILE, Results, write_atoms
 from .search.edits import drop_outputs, exhaust
+from .search.problem import Answer, Candidate, CannotJudgeError, Problem, Ruling
 from .search.tiers import TIERS
 from .steering import Steering
 

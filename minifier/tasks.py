@@ -49,7 +49,7 @@ from .passes import NAMES, pass_of
 from .passes.names import RENAMED
 from .passes.switches import early
 from .passes.symbolic import Renewing
-from .problem import Candidate
+from .search.problem import Candidate
 
 
 def prepare(payload: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ and the app leaves. Tried on textual 8.2.8. Without public alternatives are:
 `App._handle_exception`  which shows an error (see `_textual`)
 `WriterThread._queue`  which nothing empties once the thread has died
 
->>> driver(LinuxDriver)
+For example: `driver(LinuxDriver)`.
 """
 
 from __future__ import annotations

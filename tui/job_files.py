@@ -5,8 +5,10 @@ it again.
 once it ended, exit. A command that judged in a shell leaves one, too, without a process (`keep`). Starts, signals and
 judges no job. Reading deletes nothing; only a new job drops the oldest ended ones.
 
->>> [(found.line, found.state) for found in recent()]
-[('graphdbg triage myrun/0_0/forward', 'running'), ('graphdbg minify myrun/0_0/forward -o out', 'ended')]
+For example:
+
+    [(found.line, found.state) for found in recent()]
+    # [('graphdbg triage myrun/0_0/forward', 'running'), ('graphdbg minify myrun/0_0/forward -o out', 'ended')]
 """
 
 from __future__ import annotations

@@ -4,9 +4,11 @@ A meaning takes its colour or the bright one of that name, whichever stands out;
 not report its colours, text is bold in the terminal's own; what had a background of its own is reversed. Marks carry
 the rest.
 
->>> readable = OwnColours({"11": (1, 1, 1), "10": (0, 0, 0), "4;1": (0.8, 0, 0), "4;3": (0.8, 0.8, 0)})
->>> readable.style(Style(color="red")), readable.style(Style(color="yellow")), readable.style(Style(bgcolor="blue"))
-(Style.parse('red'), Style.parse('bold default'), Style.parse('reverse default on default'))
+For example:
+
+    readable = OwnColours({"11": (1, 1, 1), "10": (0, 0, 0), "4;1": (0.8, 0, 0), "4;3": (0.8, 0.8, 0)})
+    readable.style(Style(color="red")), readable.style(Style(color="yellow")), readable.style(Style(bgcolor="blue"))
+    # (Style.parse('red'), Style.parse('bold default'), Style.parse('reverse default on default'))
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ from ._textual import is_leaving
 from .base_screen import BaseScreen
 from .here import Here
 from .jobs import Job, ending
+from .key_line import KeyLine
 from .registry import BY_ID, of_room
 from .widgets.crumbs import Crumbs
-from .widgets.key_line import KeyLine
 from .widgets.rows import Rows
 from .widgets.trouble import ErrorPanel
 from .widgets.virtual_list import VirtualList

@@ -6,8 +6,7 @@ it is in no command line, no environment and no log. Only names of this machine 
 its own
 name here), pages and websocket alike, and the page loads nothing from elsewhere.
 
->>> serve("myrun", follow=False, port=8765)
-http://127.0.0.1:8765/?token=...
+For example: `serve("myrun", follow=False, port=8765)` gives `http://127.0.0.1:8765/?token=...`.
 """
 
 from __future__ import annotations

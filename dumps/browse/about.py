@@ -6,6 +6,24 @@ says why. `lock` keeps it to one thread at a time.
 
 >>> about = About(saved, view)
 >>> print(text(about.detail(view.position("addmm_1"))))
+addmm_1  call_function  aten.addmm.default
+call     aten.addmm.default(primals_5, mul_2, permute_1)
+value    float32  [2, 4]  stride [4, 1]  offset 0  cpu  32 B
+module   down  torch.nn.modules.linear.Linear
+line     train.py:11 in forward  return self.down(torch.nn.functional.gelu(self.up(x)))
+kernel   extern_kernels.addmm
+partner  mm  0_0/backward  same seq_nr 14
+         mm_1  0_0/backward  same seq_nr 14
+         sum_1  0_0/backward  same seq_nr 14
+         permute_2  0_0/backward  same seq_nr 14
+         permute_3  0_0/backward  same seq_nr 14
+         view  0_0/backward  same seq_nr 14
+inputs 3 primals_5  f32[4]  placeholder
+         mul_2      f32[2, 16]  aten.mul.Tensor
+         permute_1  f32[16, 4]  aten.permute.default
+users 1  output    output
+made of  linear_1, aten.addmm.default
+meta     partitioner_tag = 'is_forward'
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@ passes.
 
 Reads the record alone; everything is empty for graphs of other stages and for records without it.
 
->>> origins(saved.record)["mul_3"]
-'MulBackward0 (NodeCall 3), train.clip (train.py:31)'
+For example: `origins(saved.record)["mul_3"]` gives `'MulBackward0 (NodeCall 3), train.clip (train.py:31)'`.
 """
 
 from __future__ import annotations

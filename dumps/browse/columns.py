@@ -2,9 +2,11 @@
 
 Texts of a dump come out without control characters. Knows nothing of colours or screens.
 
->>> keys = [column.key for column in fitting(COLUMNS, widths, 60)]
->>> cell(view, "shape", 57), cell(view, "bytes", 57)
-('[8, 256]', '8.0 KiB')
+>>> fitted = fitting(usual(view), widths(view, usual(view)), 60)
+>>> [column.key for column, _ in fitted]
+['index', 'name', 'op', 'dtype', 'shape', 'users']
+>>> cell(view, "shape", 6), cell(view, "bytes", 6)
+('[2, 16]', '128 B')
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import NamedTuple
 from ..amounts import count_text, size_text
 from ..errors import UsageError
 from ..sidecar import dims_text
-from ..tables import plain
+from ..tables import cells, cut, plain
 from .table import GraphView, strided
 
 STRIDED = "!"
@@ -249,37 +251,9 @@ CELLS: dict[str, Callable[[GraphView, int], str]] = {
 
 def fitted(text: str, width: int, column: Column) -> str:
     """The text in exactly `width` letters: cut where the column says, filled with blanks."""
-    long = len(text) if text.isascii() else _cells(text)
+    long = len(text) if text.isascii() else cells(text)
     if long > width:
         text = cut(text, width, column.cut)
-        long = len(text) if text.isascii() else _cells(text)
+        long = len(text) if text.isascii() else cells(text)
     blanks = " " * (width - long)
     return blanks + text if column.right else text + blanks
-
-
-def cut(text: str, width: int, where: str) -> str:
-    """The text in at most `width` letters, with … for what is left out at the "start", the "middle" or the "end".
-
-    >>> cut("layers.12.attention.query", 12, "start")
-    '…ntion.query'
-    """
-    if not text.isascii():
-        while len(text) > 1 and _cells(text) > width:
-            text = text[:-2] + "…"
-        return text
-    if len(text) <= width:
-        return text
-    if width < 2:
-        return text[:width]
-    if where == "start":
-        return "…" + text[len(text) - width + 1 :]
-    if where == "middle":
-        tail = (width - 1) // 2
-        return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
-    return text[: width - 1] + "…"
-
-
-def _cells(text: str) -> int:
-    from rich.cells import cell_len  # late: most texts are ASCII
-
-    return cell_len(text)

@@ -4,8 +4,8 @@ A group is a stretch of consecutive nodes of one module, so that the order of th
 nodes lie in several stretches has several groups. All inputs together are a group of their own.
 
 >>> groups = finish(grouping(view))
->>> groups.labels[groups.around(57)], list(groups.rows({groups.around(57)}))[:3]
-('blocks.0.attention', [0, 1, -3])
+>>> groups.labels[groups.around(6)], list(groups.rows({groups.around(6)}))[:8]
+('up', [0, 1, 2, 3, 4, -2, 7, 8])
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ kernel. A C++ kernel has only the names of its ops: there the node's op and its 
 which is said. In the column of the node table such a kernel has a ~ before it; in a large graph not all nodes can be
 looked at: only the sure ones are shown.
 
+>>> from graphdbg.dumps.browse.recorded import Recorded
 >>> code = Generated.of(saved)
->>> [(use.kernel, use.sure) for use in code.uses(view, recorded, view.position("relu"))]
-[('cpp_fused_relu_view_2', False)]
+>>> [(use.kernel, use.sure) for use in code.uses(view, Recorded(saved), view.position("mul_2"))]
+[('cpp_fused_gelu_0', False)]
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from .. import kernels
+from ..short import base_name
 from ..store import SavedGraph
 from .recorded import Recorded
-from .short import base_name
 from .table import GraphView
 
 _DEFINED = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.(?P<language>\w+)\(", re.ASCII)

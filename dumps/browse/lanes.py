@@ -6,8 +6,8 @@ far away (or for which no lane is free) has no line: its node is drawn open. Lan
 filtered or folded; whoever shows them says so then. Knows nothing of colours.
 
 >>> lanes = finish(laying(view))
->>> lanes.gutter(57)
-'│├●'
+>>> [lanes.gutter(node) for node in (6, 7)]
+['●╯┤││  ', '├●│││  ']
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ neither torch nor textual.
 
 >>> view = finish(loading(saved))
 >>> len(view), view.whole
-(100018, True)
+(15, True)
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Does not parse what was typed (`filter.py` does).
 
->>> finish(matching(view, parse("op:mm users>3")))
-[17, 40]
+>>> from graphdbg.dumps.browse.filter import parse
+>>> finish(matching(view, parse("op:mul users>1")))
+[11]
 """
 
 from __future__ import annotations

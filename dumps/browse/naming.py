@@ -1,7 +1,7 @@
 """Which nodes a text names: one, a stretch in the order of the graph, or several of those. Reads the sidecar alone.
 
->>> positions(saved, "addmm..gelu,view_3")
-[4, 5, 6, 17]
+>>> positions(saved, "addmm..mul,mul_2")
+[6, 7, 11]
 """
 
 from __future__ import annotations

@@ -3,15 +3,30 @@
 The nearest nodes within some hops, both ways, in rows from what is used to what uses; `boxes` draws them. Reads the
 table only: it takes no longer in a graph of 100,000 nodes than in a small one.
 
->>> print(text(sheet_of(view, view.position("add_1"), hops=1)))
+>>> print(text(sheet_of(view, view.position("mul_1"), hops=1)))
+3 nodes within 1 hop of mul_1
+┌────────────────+3┐
+│ addmm            │
+│ addmm f32[2, 16] │
+└─────────┬──────+2┘
+          │
+ ╔════════▼═══════╗
+ ║ mul_1          ║
+ ║ mul f32[2, 16] ║
+ ╚════════╤═══════╝
+          │
+ ┌────────▼───────┐
+ │ erf            │
+ │ erf f32[2, 16] │
+ └──────────────+1┘
 """
 
 from __future__ import annotations
 
+from ..short import base_name, row_value, shorten
 from ..wording import counted
 from .boxes import NodeBox, drawn
 from .sheet import DIM, Line, Sheet, line
-from .short import base_name, row_value, shorten
 from .table import GraphView
 
 HOPS = 2

@@ -6,7 +6,7 @@ stands first. Imports no torch; the code, the partner and the related graphs are
 
 >>> detail = detail_of(saved, view, Recorded(saved), view.position("addmm_1"))
 >>> detail.call, detail.inputs[0].name
-('aten.addmm.default(primals_7, view, permute)', 'primals_7')
+('aten.addmm.default(primals_5, mul_2, permute_1)', 'primals_5')
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ..diff.arguments import text as argument_text
 from ..errors import GraphdbgError
 from ..levels import module_path
 from ..schema import Arg, InputRecord, NodeRecord, SequenceValue, SymbolRecord, SymValue, TensorValue, Value
+from ..short import row_value
 from ..sidecar import dims_text
 from ..store import SavedGraph
 from ..tables import plain
@@ -30,7 +31,6 @@ from ..wording import counted
 from .partner import NUMBER, Partner
 from .recorded import Recorded
 from .sheet import BAD, DIM, HERE, TITLE, Line, Sheet, Span, line, link, span
-from .short import row_value
 from .table import GraphView
 
 _HIDDEN_META = ("source_fn_stack", "fwd_source_fn_stack", "tensor_dict", "mutation_region_id")

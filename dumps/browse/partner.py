@@ -7,7 +7,7 @@ operation whose gradient it helps to compute (`seq_nr`), so one node has many pa
 same name in the backward. The graph.json of a large graph is not read.
 
 >>> [partner.name for partner in partners(saved, view, view.position("addmm_1"))]
-['mm_4', 'sum_9', ...]
+['mm', 'mm_1', 'sum_1', 'permute_2', 'permute_3', 'view']
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..errors import UsageError
+from ..short import base_name
 from ..sidecar import Table
 from ..store import SavedGraph
-from .short import base_name
 from .table import GraphView
 
 JOINT = ("joint", "joint_passed")

@@ -4,8 +4,8 @@ alone.
 A graph of 100,000 nodes takes a second to decode, its text a tenth of that to unpack, and a node is found in it in a
 few milliseconds. Good for looking only: what is replayed is read and checked whole (`SavedGraph.record`).
 
->>> Recorded(saved).node("mm_3").args
-[{'node': 'view_7'}, {'node': 't_3'}]
+>>> Recorded(saved).node("mul").args
+[{'node': 'addmm'}, 0.5]
 """
 
 from __future__ import annotations

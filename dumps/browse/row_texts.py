@@ -4,9 +4,10 @@ same.
 A line comes in four parts (gutter and number, name, op, the rest), so that each part has one style. Knows nothing of
 colours.
 
->>> texts = RowTexts(selection, fitting(columns, widths(view, columns), 80), lanes)
->>> "".join(texts(57))
-'│├●   57  mul_22        aten.mul.Tensor  float32  [8, 256]'
+For example:
+
+    texts = RowTexts(selection, fitting(columns, widths(view, columns), 80), lanes)
+    "".join(texts(57))  # -> '│├●   57  mul_22        aten.mul.Tensor  float32  [8, 256]'
 """
 
 from __future__ import annotations

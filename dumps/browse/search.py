@@ -5,9 +5,9 @@ One line of code makes many nodes: who looks for `relu` and has nodes of that na
 only where the text that is looked for has some. `find_place` goes from what a user types to one node. It does not
 change what is shown.
 
->>> hits = finish(hits_of(view, "attention"))
->>> step(hits, at=57, forward=True)
-Hit(node=61, number=12, wrapped=False)
+>>> hits = finish(hits_of(view, "addmm"))
+>>> step(hits, at=6, forward=True)
+Hit(node=13, number=2, wrapped=False)
 """
 
 from __future__ import annotations

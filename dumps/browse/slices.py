@@ -4,7 +4,11 @@ between.
 A command runs one to its end at once. Starts no threads: pure Python in a thread delays keys as much as work in
 between.
 
->>> finish(iter_of_a_listing)
+>>> def count():
+...     yield  # a pause, for whoever does other work between
+...     return 3
+>>> finish(count())
+3
 """
 
 from __future__ import annotations

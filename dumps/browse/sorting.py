@@ -3,7 +3,7 @@
 Nodes without a number come last either way; nodes that are equal stay in the order of the graph.
 
 >>> finish(sorted_by(view, range(len(view)), Sort("bytes", descending=True)))[:3]
-[3, 9, 15]
+[0, 5, 3]
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ A copy is shown as it is, and where its line is not the one that the stack quote
 were copies falls back to the file of that name on this machine, if the quoted line still stands there. Opens nothing
 else.
 
->>> sheet = sheet_of_frame(saved, detail.stack, 0)
+>>> from graphdbg.dumps.browse.about import About
+>>> sheet = sheet_of_frame(saved, About(saved, view).stack(view.position("addmm")), 0)
 >>> sheet.title, sheet.lines[sheet.top]
-('model.py:12 in forward', '        h = self.up(x)')
+('train.py:11 in forward', '        return self.down(torch.nn.functional.gelu(self.up(x)))')
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ op. Where nothing but the user's line is the same, that is said. Large graphs ar
 their tables; the other side of autograd by names (`partner` finds gradients).
 
 >>> [(found.stage, found.name) for found in Related(saved).of(view, view.position("addmm"))]
-[('dynamo', 'linear'), ('joint', 'addmm'), ...]
+[('dynamo', 'linear'), ('pre_grad', 'linear'), ('joint', 'addmm'), ('joint_passed', 'addmm'), ('backward', 'addmm'),
+('post_grad_forward', 'addmm'), ('post_grad_backward', 'addmm')]
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from typing import NamedTuple
 
 from ..errors import GraphdbgError
 from ..schema import STAGES
+from ..short import row_value
 from ..sidecar import NodeRow
 from ..store import SavedGraph
 from .sheet import BAD, DIM, HERE, LINK, TITLE, Line, Sheet, line, span
-from .short import row_value
 from .table import GraphView
 
 _TRACED = ("dynamo", "pre_grad")

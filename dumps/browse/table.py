@@ -5,8 +5,8 @@ Everything is found when it is first asked for and kept; texts that repeat are l
 (`loading.py` does), and does not parse the rows of all nodes one by one.
 
 >>> view = GraphView(saved.table)
->>> view.module(57), view.users(57), view.position("mul_22")
-('blocks.0.attention', [61, 70], 57)
+>>> view.module(6), view.users(6), view.position("addmm")
+('up', [7, 8, 14], 6)
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@ dark as the notebook is; no script, nothing that is fetched.
 The colours and the look of texts and tables are those of the page of `graphdbg pack`. It judges and chooses nothing:
 the caller brings the words, columns and cells that a terminal gets.
 
->>> shown("FAILS: wrong numbers", "bad", table([Column("rung")], [("inductor",)]), commands(["graphdbg ls myrun"]))
-'<div class="graphdbg"><style>...</style><p class="bad"><b>FAILS: wrong numbers</b></p>...</div>'
+For example:
+
+    shown("FAILS: wrong numbers", "bad", table([Column("rung")], [("inductor",)]), commands(["graphdbg ls myrun"]))
+    # '<div class="graphdbg"><style>...</style><p class="bad"><b>FAILS: wrong numbers</b></p>...</div>'
 """
 
 from __future__ import annotations

@@ -13,12 +13,11 @@ import click
 import msgspec
 
 from .. import deaths, index, why
-from ..browse.columns import cut
 from ..errors import GraphdbgError, UnreadableError, UsageError
 from ..journal import IN_FLIGHT
 from ..output import emit, say
 from ..store import Run, SavedGraph, open_run, resolve
-from ..tables import Column, on_terminal, one_line, plain, render
+from ..tables import Column, cut, on_terminal, one_line, plain, render
 from ..why.compiles import Compiled, next_of, of_rows
 from ..why.show import show
 from ..why.times import of_run, table

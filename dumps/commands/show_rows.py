@@ -2,7 +2,11 @@
 
 The same modules of `dumps/browse` choose, order and write the rows here and on the screen. Imports no torch.
 
->>> show_rows(saved, RowOptions(filter="op:mm", sort="bytes"), as_json=False)
+>>> show_rows(saved, RowOptions(filter="op:mul", sort="name"), head={}, as_json=False)
+ #  name   op               dtype    shape    stride   bytes  FLOPs  users  module  file:line
+ 7  mul    aten.mul.Tensor  float32  [2, 16]  [16, 1]  128 B             1          train.py:11
+ 8  mul_1  aten.mul.Tensor  float32  [2, 16]  [16, 1]  128 B             1          train.py:11
+11  mul_2  aten.mul.Tensor  float32  [2, 16]  [16, 1]  128 B             2          train.py:11
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ The sequence steps are those of patience diff (unique keys, longest increasing r
 keys from strict to loose; between them nodes are joined by their partners' inputs and users. Near-linear in the nodes.
 Names play no part.
 
->>> found = align(Facts(a), Facts(b))
+>>> from graphdbg.dumps.diff.facts import NodeColumns
+>>> found = align(NodeColumns(record), NodeColumns(record))
 >>> found.to_b[3]                   # the partner of node 3, or -1
-4
+3
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Two saved graphs side by side, for the command and for the screen: reads both and chooses how they are joined.
 
->>> print(beside_text(beside(a, b), everything=False))
+>>> print(beside_text(beside(saved, run.graph("0_1/forward")), everything=False))
+A  myrun/0_0/forward
+B  myrun/0_1/forward
+...
 """
 
 from __future__ import annotations

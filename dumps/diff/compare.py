@@ -3,9 +3,9 @@
 It reads no files; `view` makes text of it. A node departs when it has no partner, or when it and its partner differ in
 target, arguments or value. Names, moved nodes and lines of code are no departures.
 
->>> found = compare(record_a, record_b)
+>>> found = compare(record, run.graph("0_1/forward").record)
 >>> found.same, found.first.kind, found.first.changes[0].text()
-(False, 'changed', 'argument 1: 0.5 -> 0.25')
+(False, 'changed', 'shape: [2, 8] -> [s77, 8]')
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ record.
 Names are what renumbering changes, so nodes refer to each other by position, tensors and subgraphs are known by what
 they hold, and an input by its source. Knows nothing of a second graph, and reads no file.
 
->>> facts = Facts(record)
->>> facts.targets[3], facts.skeletons[3], facts.inputs[3]
-('aten.add.Tensor', b'[[@,1.0],{}]', [2])
+>>> facts = NodeColumns(record)
+>>> facts.targets[7], facts.skeletons[7], facts.inputs[7]
+('aten.mul.Tensor', b'[[@,0.5],{}]', [6])
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A comparison as plain data for people and programs: what `--json` prints and what the text is made of. Pure.
 
->>> graph_view(diff(a, b)).first.changes[0].a
-'0.5'
+>>> found = graph_view(diff(saved, run.graph("0_1/forward")), "a", "b")
+>>> found.departures[0].kind, found.departures[0].changes[0].a
+('changed', '[2, 8]')
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@ runs.
 
 Reads journals only. Opens no graph.
 
->>> [(other.graph, other.why) for other in others(run.graph("0_1/forward"), "myrun")]
-[('myrun/0_0/forward', 'another compile of the same function'), ('myrun/0_1/backward', 'its backward'), ...]
+>>> [(other.graph, other.why) for other in others(run.graph("0_1/forward"), "myrun")][:2]
+[('myrun/0_0/forward', 'another compile of the same function'), ('myrun/0_1/backward', 'its backward, joined by
+seq_nr')]
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@ shifted; and the comparison of two saved graphs, with what their journals say of
 
 Finding pairs reads tables only where ids differ, and opens no graph.
 
->>> [(pair.a.id, pair.b.id) for pair in pairs(side("one"), side("two"))]
-[('0_0/dynamo', '0_0/dynamo'), ...]
->>> found = diff(run.graph("0_0/forward"), run.graph("0_1/forward"))
->>> found.same, found.first
-(False, Departure(kind='changed', a=[2], b=[3], ...))
+>>> [(pair.a.id, pair.b.id) for pair in pairs(saved, run.graph("0_1/forward"))]
+[('0_0/forward', '0_1/forward')]
+>>> diff(saved, run.graph("0_1/forward")).same
+False
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ configuration.
 
 Numbers of one compile (hints, seeds, counters of graphs) are no difference; different versions are noted.
 
->>> compare(record_a, record_b)
-(['ambient matmul_precision: highest -> high'], ['torch 2.12.0 -> 2.13.0'])
+>>> compare(record, run.graph("0_1/forward").record, {})
+(['inputs: 5 -> 6', "symbol s77 (2 <= s77 = L['x'].size()[0]): only in B"], [])
 """
 
 from __future__ import annotations

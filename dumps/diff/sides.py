@@ -3,8 +3,9 @@
 
 Reads journals and names only. A graph is found as every other command finds it.
 
->>> side("myrun/0_0")
-Part(text='myrun/0_0', run=Run('myrun'), rows=[...], kind='compile')
+>>> part = side("myrun/0_0")
+>>> part.text, part.kind, len(part.rows)
+('myrun/0_0', 'compile', 8)
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ A line holds a node of each graph that are partners, or one node alone; its mark
 the lines follow the alignment of `compare`, or (a forward and its backward) nodes of one `seq_nr` stand beside each
 other.
 
->>> lines = aligned(diff(a, b), a.table, b.table)
->>> lines.row(3).mark, lines.row(3).text
-('changed', 'argument 1: 0.5 -> 0.25')
+For example:
+
+    lines = aligned(diff(a, b), a.table, b.table)
+    lines.row(3).mark, lines.row(3).text  # -> ('changed', 'argument 1: 0.5 -> 0.25')
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from ..browse.short import value_of
+from ..short import value_of
 from ..sidecar import Intern, Table
 from ..tables import one_line
 from ..wording import counted

@@ -1,11 +1,11 @@
 """A comparison as text: the first node that departs with both user lines, then a short table of the others. Prints
 nothing.
 
->>> print(details(view))
-A  a/0_0/dynamo  dynamo, 73 nodes
-B  b/0_0/dynamo  dynamo, 73 nodes
-2 nodes changed
-...
+>>> from graphdbg.dumps.diff.model import graph_view
+>>> print(details(graph_view(diff(saved, run.graph("0_1/forward")), "0_0/forward", "0_1/forward")))
+A  0_0/forward  forward, 15 nodes
+B  0_1/forward  forward, 16 nodes
+nodes: 9 changed, 1 only in B; ...
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ promise.
 Knows nothing of how the archive was made, so that a mistake there does not repeat here. What it finds is named by
 member and kind, never quoted in full. Ordinary words cannot be looked for; `not_searched` says which names those are.
 
->>> search(Path("bug.zip"), machine)
-[Leak(member='bug/pid1/journal.jsonl', what='home folder', text='home/ann')]
+For example: `Path("bug.zip").write_bytes(b"")`.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ script.
 Everything on it comes from the copy that `making` redacted, or through its `Texts`. HTML is made by `dumps.markup`
 alone. What would make it larger than `MOST_BYTES` is cut, and said, with the command that shows all of it.
 
->>> text, rows = page(copy, "myrun", verdicts={})
->>> text[:15], rows
-('<!doctype html>', [('rows of nodes', 1520, 0, 0), ('lines of generated code', 800, 0, 0)])
+>>> text, rows = page(run, "myrun", verdicts={})
+>>> text[:15], rows[0][0]
+('<!doctype html>', 'rows of nodes')
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ megabyte.
 
 Reads one run, which is redacted already; knows no HTML. What is cut is counted. Texts come out as they may be shown.
 
->>> cut(read(run, most_nodes=6000), most_nodes=4000, most_code=100_000).document
-{'texts': ['', 'x', ...], 'graphs': [{'id': '0_0/forward', 'total': 2, 'name': [1, 4], ...}]}
+>>> cut(read(run, most_nodes=6000), most_nodes=4000, most_code=100_000).document["graphs"][0]["id"]
+'0_0/dynamo'
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from ..browse.columns import CELLS
 from ..browse.kernels import kernel_column
-from ..browse.short import row_value
 from ..browse.table import GraphView
 from ..errors import GraphdbgError
 from ..kernels import WHOLE
+from ..short import row_value
 from ..sidecar import Intern, dims_text
 from ..store import Run, SavedGraph
 from ..tables import visible

@@ -7,7 +7,7 @@ targets, ids) are not given to it: they stay, and the search at the end reports 
 >>> texts = Texts(Places(["/home/ann/gpt/train.py"]), Machine(homes={"/home/ann"}, users={"ann"}, hosts={"node17"}))
 >>> text = '  File "/home/ann/gpt/train.py", line 3, in f\\n    loss = f(secret)\\nOSError: no node17:/data/ann/x.csv'
 >>> texts.text(text)
-'  File "train.py", line 3, in step\\nOSError: no <host-1>:<path>.csv'
+'  File "train.py", line 3, in f\\nOSError: no <host-1>:<path>.csv'
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The data that a program is written from: a saved graph's records, facts on the graph, its failure and its origin.
 
->>> Case(record, None, None, failure, made="Reduced by graphdbg 0.1.0 from 318 nodes to 3.")     # doctest: +SKIP
->>> symbol_homes(record.graph)["s0"], facts_of(record).tolerance
-(('x', 0), 1e-05)
+>>> symbol_homes(run.graph("0_1/dynamo").record.graph)["s77"], facts_of(record).tolerance
 """
 
 from __future__ import annotations

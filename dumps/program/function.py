@@ -3,8 +3,11 @@
 Constants are parameters, subgraphs inner functions. Imports no torch, and nothing of a record reaches the program but
 what `arguments` and `text` have checked: it is executed.
 
->>> program_of(record).source
-'def graph(x):\\n    relu = torch.ops.aten.relu.default(x)\\n    return (relu,)'
+>>> print(program_of(record).source)
+def graph(primals_1, primals_2, primals_3, primals_4, primals_5):
+    permute = torch.ops.aten.permute.default(primals_1, [1, 0])
+    addmm = torch.ops.aten.addmm.default(primals_2, primals_3, permute)
+    ...
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ..allowlist import DENIED_METHODS, DUNDER_METHODS, NUMBER_METHODS, OP_HOMES
 from ..schema import Arg, GraphBody, GraphRecord, NodeRecord
-from ..torchside.allowlist import DENIED_METHODS, DUNDER_METHODS, NUMBER_METHODS, OP_HOMES
 from ..walk import mentioned, nodes, tag_of
 from ..walk import used as used_in
 from . import higher_order, numpy_calls

@@ -3,7 +3,7 @@ it is here.
 
 `RUNTIME` expects the names Graph, INPUTS, CONSTANTS and SETTINGS to be defined above it, and needs nothing but torch.
 
->>> compile(RUNTIME, "graph.py", "exec")
+>>> code = compile(RUNTIME, "graph.py", "exec")
 """
 
 RUNTIME = '''\

@@ -4,8 +4,9 @@
 Nothing of the graph is executed here. `build` gives a module with real tensors; with `fake` also fake values on every
 node.
 
->>> gm = Decoder(record, tensors, "case/graph.json").build(fake=False)
->>> gm, fake_inputs, mode = fake_module(record, tensors, "case/graph.json")
+>>> gm, fake_inputs, mode = fake_module(record, saved.tensors, "case/graph.json")
+>>> fake_inputs[0].shape
+torch.Size([16, 8])
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from .. import inert, names
+from ..allowlist import TRITON_CALLS
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import GraphBody, GraphRecord, NodeRecord, OpaqueValue, SequenceValue, Value
 from ..tensors import TensorSink
 from . import definitions, leaf_modules, targets
-from .allowlist import TRITON_CALLS
 from .arguments import ArgumentReader
 from .encode import CARRIED_VALUE, CARRY, GROUPS
 from .make_inputs import stand_in

@@ -22,13 +22,13 @@ from types import ModuleType
 from typing import Any
 
 from .. import trust
+from ..allowlist import WITH_TORCH, is_custom
 from ..definitions import CutProgram, cut
 from ..errors import EnvironmentLackError
 from ..pack.places import known
 from ..schema import DefinitionRecord, GraphRecord
 from ..walk import contents, given, nodes
 from . import torch_private as t
-from .allowlist import WITH_TORCH, is_custom
 from .programs import run
 
 SCRIPTS = ("__main__", "__mp_main__")

@@ -1,7 +1,8 @@
 # pyright: basic
 """A live fx.GraphModule -> GraphRecord. Changes nothing: adds no guard, runs no op, touches no `node.meta`.
 
->>> record = encode(gm, id="0_0/forward", stage="forward", sink=process.tensors)
+>>> encode(gm, id="0_0/forward", stage="forward", sink=saved.tensors).graph.nodes[0].name
+'primals_1'
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 
+from ..allowlist import TRITON_CALLS
 from ..names import NAMES
 from ..schema import (
     FORMAT,
@@ -35,7 +37,6 @@ from ..schema import (
 from ..tensors import TensorSink
 from . import definitions, leaf_modules, targets
 from . import torch_private as t
-from .allowlist import TRITON_CALLS
 from .arguments import ArgumentWriter
 from .node_meta import MetaWriter
 from .storages import StorageWriter

@@ -5,8 +5,10 @@ back.
 A module is encoded only if building its class from the found arguments gives the same representation and the same state
 names; any other is written with its type and text only, is shown, and is refused when a live graph is asked for.
 
->>> encode(torch.nn.Linear(2, 3), arguments, storages.store).arguments
-{'in_features': 2, 'out_features': 3, 'bias': True}
+For example:
+
+    encode(torch.nn.Linear(2, 3), arguments, storages.store).arguments
+    # {'in_features': 2, 'out_features': 3, 'bias': True}
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from typing import Any
 
 import torch
 
+from ..allowlist import words
 from ..errors import EnvironmentLackError, RefusedError, UnreadableError
 from ..schema import ModuleRecord, StoredTensor
-from .allowlist import words
 from .arguments import ArgumentReader, ArgumentWriter
 
 CLASSES = words(

@@ -5,7 +5,9 @@ A synthesised storage is filled whole, then viewed: stride, offset, overlap, ali
 same values on every device and in every process; each input has a stream of its own, so dropping one input does not
 change the others. Statistics steer the values: range, mean, spread, how many are NaN or infinite.
 
->>> inputs = make(record, inputs_record, tensors, seed=0)
+>>> from graphdbg.dumps.schema import TensorValue
+>>> [value.shape for value in make(record, saved.inputs_record, saved.tensors, seed=0)][:2]
+[torch.Size([16, 8]), torch.Size([16])]
 >>> tensor("x", TensorValue(dtype="float32", shape=[2, 3], stride=[0, 1]), seed=0).stride()
 (0, 1)
 """

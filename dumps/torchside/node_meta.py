@@ -20,12 +20,12 @@ import torch
 from torch.fx.node import map_aggregate
 
 from .. import inert
+from ..allowlist import words
 from ..errors import GraphdbgError, RefusedError, UnreadableError
 from ..schema import Arg, NodeRecord
 from ..walk import contents
 from . import targets
 from . import torch_private as t
-from .allowlist import words
 from .arguments import ArgumentReader, ArgumentWriter
 
 KEPT = words(

@@ -15,7 +15,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import allowlist
+from .. import allowlist
 from . import torch_private as t
 
 ATTRIBUTE = "numpy.getattr"

@@ -5,8 +5,7 @@ facts.
 Reading a live one adds no guard and specialises nothing: it looks at expressions and tables only. Rebuilding evaluates
 no text.
 
->>> writer = SymbolWriter(); writer.dim(tensor.shape[0])
-'s77'
+For example: `writer = SymbolWriter(); writer.dim(tensor.shape[0])` gives `'s77'`.
 """
 
 from __future__ import annotations

@@ -25,10 +25,11 @@ from typing import Any
 import torch
 import torch.overrides
 
+from .. import allowlist
 from ..errors import EnvironmentLackError, RefusedError
 from ..schema import Arg
 from ..walk import tag_of
-from . import allowlist, numpy_calls
+from . import numpy_calls
 from . import torch_private as t
 
 OPAQUE = "opaque:"

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from .. import allowlist
 from ..errors import EnvironmentLackError, UnreadableError
-from . import allowlist
 from . import torch_private as t
 
 

@@ -2,7 +2,7 @@
 alone.
 
 >>> [(one.id, one.stages, one.worst.status) for one in of_rows(open_run("myrun"))]
-[('0_0', 'forward+backward', 'ran'), ('0_1', 'forward+backward', 'failed')]
+[('0_0', 'forward+backward', 'ran'), ('0_1', 'forward+backward', 'ran')]
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import why
-from ..browse.columns import cut
 from ..index import ListedGraph
 from ..journal import IN_FLIGHT
-from ..tables import one_line
+from ..tables import cut, one_line
 from .model import Compile, Function
 
 if TYPE_CHECKING:

@@ -1,6 +1,10 @@
 """`graphdbg ls RUN --why`, and `RUN/ID --why` for the compile that one graph belongs to.
 
 >>> show("myrun", open_run("myrun"), as_json=False)
+1 function compiled 2 times: 1 recompile
+...
+    0_1  recompile of 0_0: x.size()[0] was 2, is now 3 ...
+...
 """
 
 from __future__ import annotations

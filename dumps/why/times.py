@@ -2,8 +2,8 @@
 beside it what one execution takes in the steady state, where that was measured (`triage RUN --symptom slow`). Imports
 no torch.
 
->>> [one.inductor_s for one in of_run(open_run("myrun"))]
-[15.7]
+>>> [found.id for found in of_run(open_run("myrun"))]
+['0_0/dynamo', '0_1/dynamo']
 """
 
 from __future__ import annotations

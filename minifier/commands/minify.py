@@ -25,7 +25,7 @@ from ..control import STEPS, known_step
 from ..events import Stepped
 from ..life import Life, refuse_taken
 from ..options import CHECKS, EXECUTORS, HANG_LIMIT_S, MinifyOptions
-from ..problem import CannotJudgeError, NothingToReduceError
+from ..search.problem import CannotJudgeError, NothingToReduceError
 from ..starting import again as go_on
 from ..starting import resumed
 

@@ -69,7 +69,8 @@ def report(
     from ...toolkit.verdicts.ladder_words import address
     from ...toolkit.verdicts.next_command import with_flags
     from ...toolkit.verdicts.verdict_words import headline
-    from ..report import bundle, by_command, casefile
+    from .. import casefile
+    from ..report import bundle, by_command
     from ..report.as_test import write_test_of
 
     if only_look:
@@ -154,7 +155,7 @@ def report(
         emit("\n".join(str(path) for path in written), as_json=False)
     say("The report holds parts of your program: read issue.md through before you publish it.")
     if done.repro:
-        say(f"{done.repro} {done.told}\nTry it: {tried}")
+        say(f"{done.repro} {done.sentence}\nTry it: {tried}")
     return done.exit_code
 
 

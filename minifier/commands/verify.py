@@ -17,7 +17,7 @@ from ...dumps.errors import UsageError
 from ...dumps.output import emit, say
 
 if TYPE_CHECKING:
-    from ..report.casefile import CaseFile
+    from ..casefile import CaseFile
 
 REPRO = "repro.py"
 
@@ -84,7 +84,7 @@ def modules_of(known: CaseFile | None) -> list[str]:
 @contextmanager
 def program_of(subject: str, trust: bool) -> Generator[tuple[Path, CaseFile | None]]:
     """The repro, and what is known of its case. Raises UsageError where there is none, or it may not be run."""
-    from ..report import casefile
+    from .. import casefile
 
     path = Path(subject)
     places = (path.parent / "case",) if path.is_file() else (path, path / "case")

@@ -27,7 +27,7 @@ DEFAULT_TIME_S = 600.0
 def triaged(command: list[str], out: str | None, max_time_s: float | None, *, quiet: bool) -> ProgramTriage:
     """The program compared with eager, its calls watched for that long; its files are in OUT."""
     folder = Path(out) if out else free_path("minified-program", first=2)
-    return triage_program(command, output=folder, max_time_s=max_time_s, quiet=quiet, told=say)
+    return triage_program(command, output=folder, max_time_s=max_time_s, quiet=quiet, report=say)
 
 
 def left_of(max_time_s: float | None, triaged: ProgramTriage) -> float | None:

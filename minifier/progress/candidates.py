@@ -22,8 +22,8 @@ from ...dumps.errors import GraphdbgError
 from ...dumps.sidecar import Table, dims_text
 from ...dumps.tables import plain
 from ..passes import edit_words
-from ..problem import Candidate
 from ..results import read_atoms
+from ..search.problem import Candidate
 
 CONTEXT = 3
 """Nodes that are shown around a change."""

@@ -21,9 +21,9 @@ from ...dumps.amounts import size_text
 from ...dumps.errors import GraphdbgError
 from ...dumps.wording import counted
 from ...toolkit.verdicts.verdict_words import first_line, tone, without
+from ..casefile import read as read_case
 from ..minified import Also, Minified
 from ..needs import sentences as needs_sentences
-from ..report.casefile import read as read_case
 from ..results import ALSO, PASSES, needed
 from .story import Story
 from .telling import queries_text

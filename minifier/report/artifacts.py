@@ -30,7 +30,7 @@ from ...dumps.program.module import program
 from ...dumps.reading import read_bytes, stored
 from ...dumps.secrets import Secrets
 from ...dumps.store import SavedGraph
-from .casefile import NAME
+from ..casefile import NAME
 
 MAX_TENSOR_BYTES = 64 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)

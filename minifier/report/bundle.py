@@ -38,7 +38,8 @@ from ...toolkit.verdicts.identity import of_record
 from ...toolkit.verdicts.signature import Signature
 from ...toolkit.verdicts.verdict import Verdict, backend_layer, judged
 from ...toolkit.verdicts.verdict_words import happens
-from . import artifacts, casefile, custom_ops, environment, issue
+from .. import casefile
+from . import artifacts, custom_ops, environment, issue
 from .duplicates import search_link
 from .trying import ChosenProgram, ReportRuns, asking, lay_down, search
 from .verify import BUG, GONE, UNSURE, earliest, first_layer

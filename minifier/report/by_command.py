@@ -19,7 +19,8 @@ from ...dumps.walk import nodes
 from ...toolkit.verdicts.identity import of_record
 from ...toolkit.verdicts.signature import Signature
 from ...toolkit.verdicts.verdict import Verdict
-from . import casefile, environment, issue
+from .. import casefile
+from . import environment, issue
 
 PROGRAM = '''"""Runs the command that found this failure on the case beside it, case/. Made by graphdbg.
 Signature {which}.

@@ -27,8 +27,8 @@ from ...dumps.tables import visible
 from ...dumps.wording import counted
 from ...toolkit.verdicts import verdict_words
 from ...toolkit.verdicts.verdict import OK, Verdict
+from ..casefile import CaseFile
 from ..needs import facts as tried_words
-from .casefile import CaseFile
 
 PRIVACY = (
     "Before you publish this: it holds parts of your program (the operations of a graph, source lines from "

@@ -3,9 +3,11 @@ this machine is left.
 
 For screens and for `graphdbg report --preview`. Reads files; runs nothing and changes nothing. No torch.
 
->>> preview = Preview.of(Path("small"))
->>> preview.sentences()[0]
-'what will be shared: 1 source line of 1 file (train_gpt.py), 1 operation, 1 input shape'
+For example:
+
+    preview = Preview.of(Path("small"))
+    preview.sentences()[0]
+    # 'what will be shared: 1 source line of 1 file (train_gpt.py), 1 operation, 1 input shape'
 """
 
 from __future__ import annotations

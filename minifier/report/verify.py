@@ -6,8 +6,6 @@ copy of the toolchain probes (vector instruction sets of this CPU, 12 to 30 s ot
 kernel of the case. With a `bare` fork server a run is a child of a Python that has imported torch and nothing of ours:
 the runs then share that import and the seed of Python's hashes, and still no cache, folder or compiled thing.
 
->>> verify(Path("out/repro.py"), times=3).rate
-'3 of 3 fresh processes'
 >>> first_layer({"eager": 0, "aot_eager": 0, "aot_eager_decomp_partition": 0}, "inductor")
 'inductor (eager, aot_eager and aot_eager_decomp_partition pass)'
 """

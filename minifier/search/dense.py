@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..problem import Candidate
+from .problem import Candidate
 
 if TYPE_CHECKING:
     from ..engine import Engine

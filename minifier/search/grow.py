@@ -15,9 +15,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..problem import Candidate
 from .dense import dense
 from .neighbourhood import cheapest_path, components, nearest
+from .problem import Candidate
 from .windows import windows
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..problem import Candidate
 from .neighbourhood import ball, classes
+from .problem import Candidate
 
 if TYPE_CHECKING:
     from ..engine import Engine

@@ -11,7 +11,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
 
-from ..problem import Neighbours
+from .problem import Neighbours
 
 DOWN = 3
 """A failure that ends at an atom rather needs what that atom reads than what reads the same."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..problem import Candidate
+from .problem import Candidate
 
 if TYPE_CHECKING:
     from ..engine import Engine

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ..problem import Candidate
+from .problem import Candidate
 
 if TYPE_CHECKING:
     from ..engine import Engine

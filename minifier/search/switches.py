@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..problem import Candidate
+from .problem import Candidate
 
 if TYPE_CHECKING:
     from ..engine import Engine

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from ..engine import Engine, Step
-from ..problem import Candidate
+from typing import TYPE_CHECKING
+
 from .dense import dense
 from .grow import reduce_atoms
 from .hint import hint
 from .polish import polish
+from .problem import Candidate
 from .scattered import scattered
 from .switches import switches
 from .windows import windows
+
+if TYPE_CHECKING:
+    from ..engine import Engine, Step
 
 FINISH: list[tuple[str, Step]] = [("polish", polish)]
 

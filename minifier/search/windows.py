@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ..problem import Candidate
-from ..quantiles import quantiles
 from .neighbourhood import classes
+from .problem import Candidate
+from .quantiles import quantiles
 
 if TYPE_CHECKING:
     from ..engine import Engine

@@ -37,7 +37,7 @@ from generated import (
 )
 
 from graphdbg.minifier.engine import Engine
-from graphdbg.minifier.problem import Answer, Candidate
+from graphdbg.minifier.search.problem import Answer, Candidate
 from graphdbg.minifier.search.tiers import TIERS
 
 Make = Callable[[Shape, int], Failure]

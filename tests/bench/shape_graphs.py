@@ -18,7 +18,7 @@ from functorch.compile import minifier
 from generated import Failure, Shape
 from torch import fx
 
-from graphdbg.minifier.problem import Candidate
+from graphdbg.minifier.search.problem import Candidate
 
 
 class TooManyError(Exception):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from graphdbg.dumps import sidecar
 from graphdbg.dumps.browse import columns as all_columns
-from graphdbg.dumps.browse.columns import COLUMNS, ROOMY_OP, cell, cut, fitted, fitting, named, widths
+from graphdbg.dumps.browse.columns import COLUMNS, ROOMY_OP, cell, fitted, fitting, named, widths
 from graphdbg.dumps.browse.filter import parse
 from graphdbg.dumps.browse.folding import Groups, grouping
 from graphdbg.dumps.browse.lanes import ASCII, FAR, MOST, laying
@@ -27,6 +27,7 @@ from graphdbg.dumps.browse.table import GraphView
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.graph_folder import write_graph_folder
 from graphdbg.dumps.schema import FORMAT
+from graphdbg.dumps.tables import cut
 from graphdbg.minifier.commands.show import show
 
 from .graphs import chain

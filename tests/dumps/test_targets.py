@@ -9,9 +9,10 @@ import random
 import pytest
 import torch
 
+from graphdbg.dumps import allowlist
 from graphdbg.dumps.errors import GraphdbgError
 from graphdbg.dumps.program import text
-from graphdbg.dumps.torchside import allowlist, numpy_calls, targets
+from graphdbg.dumps.torchside import numpy_calls, targets
 
 
 def test_every_function_on_the_list_comes_back() -> None:

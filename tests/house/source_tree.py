@@ -16,6 +16,51 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("dumps", "toolkit", "minifier", "tui")
 """In the order of the house: a room imports from rooms to its left only."""
 
+FLOORS = """
+dumps
+dumps.diff dumps.program dumps.why
+dumps.browse
+dumps.pack
+dumps.commands dumps.torchside
+toolkit.torch_private
+toolkit.kernels toolkit.live
+toolkit.cutting toolkit.isolation toolkit.triton
+toolkit.capture toolkit.drawing toolkit.verdicts
+toolkit.health toolkit.numerics toolkit.recorder
+toolkit.debug_nop
+toolkit.compilers
+toolkit.rungs
+toolkit.compile_fx
+toolkit.judging
+toolkit.kernel_checks toolkit.launching toolkit.replaying
+toolkit.node_values
+toolkit.blame
+toolkit.stages
+toolkit.triage
+toolkit.program
+toolkit toolkit.commands
+minifier.executors minifier.passes
+minifier.search
+minifier minifier.in_pytest
+minifier.progress minifier.report
+minifier.program
+minifier.commands
+tui.widgets
+tui
+tui.commands tui.screens
+"""
+"""The sub-rooms of all rooms, lowest floor first: a sub-room imports from floors above its line here only, and from
+itself. Sub-rooms of sub-rooms (`toolkit.triton.interpreting`) are part of theirs."""
+
+DOORS = {
+    "dumps.live": "dumps.torchside",
+    "dumps.store": "dumps.program",
+    "dumps.graph_folder": "dumps.program",
+    "tui.app": "tui.screens",
+}
+"""Modules that lead upwards, each into one sub-room, inside their functions: a saved graph made live, its graph.py, a
+screen that a key opens."""
+
 
 @dataclass(frozen=True)
 class Import:

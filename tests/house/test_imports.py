@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .source_tree import ROOMS, ROOT, Import, front, modules, own_targets
+from .source_tree import DOORS, FLOORS, ROOMS, ROOT, Import, Module, front, modules, own_targets
 from .survey import circles, files
 
 LEAVES = {"__version__", "examples"}
@@ -22,6 +22,29 @@ def test_a_room_imports_only_rooms_below_it(room: str) -> None:
         if item.ours and item.module.split(".")[0] not in allowed | LEAVES
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_sub_room_imports_only_floors_below_it() -> None:
+    """Imports inside functions count, those for types do not."""
+    floors = {name: floor for floor, line in enumerate(FLOORS.split("\n")) for name in line.split()}
+    known = {module.name: module for module in modules()}
+    assert {_sub_room(module) for module in known.values()} == set(floors)
+    wrong = []
+    for module in known.values():
+        here = _sub_room(module)
+        for item in module.imports:
+            target = known.get(item.module) or known.get(item.module.rpartition(".")[0])
+            if not item.ours or item.place == "typing" or target is None or _sub_room(target) == here:
+                continue
+            if item.place == "function" and DOORS.get(module.name) == _sub_room(target):
+                continue
+            if floors[_sub_room(target)] >= floors[here]:
+                wrong.append(f"{module.path}:{item.line} imports {item.module}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _sub_room(module: Module) -> str:
+    return ".".join(module.package[:2])
 
 
 def test_inside_the_package_imports_are_relative() -> None:

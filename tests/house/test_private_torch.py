@@ -28,7 +28,7 @@ TEXTS: dict[str, str] = {
     "dumps.program.module": "text of a program",
     "dumps.program.numpy_calls": "text of a program",
     "dumps.program.settings": "text of a program",
-    "dumps.torchside.allowlist": "functions that a saved graph may call, by name",
+    "dumps.allowlist": "functions that a saved graph may call, by name",
     "dumps.torchside.numpy_calls": "modules of functions that a saved graph calls",
     "dumps.torchside.values": "a type as a saved graph names it",
     "dumps.torchside.targets": "functions that a saved graph calls, by name",

@@ -24,7 +24,7 @@ from graphdbg.minifier.events import Follow
 from graphdbg.minifier.journal import Journal
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.options import MinifyOptions
-from graphdbg.minifier.problem import Aborted, Answer, Candidate, DoesNotFailError, Ruling
+from graphdbg.minifier.search.problem import Aborted, Answer, Candidate, DoesNotFailError, Ruling
 from graphdbg.minifier.session import Minification
 from graphdbg.minifier.steering import Steering
 from graphdbg.toolkit.verdicts.signature import Signature

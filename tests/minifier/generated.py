@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from graphdbg.minifier.problem import Answer, Candidate, Ruling
+from graphdbg.minifier.search.problem import Answer, Candidate, Ruling
 
 Failure = Callable[["Shape", Candidate], bool]
 

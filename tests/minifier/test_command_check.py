@@ -23,7 +23,7 @@ from graphdbg.dumps.live import save_graph
 from graphdbg.dumps.store import load_graph
 from graphdbg.minifier.command import TASK, CommandOracle
 from graphdbg.minifier.options import MinifyOptions
-from graphdbg.minifier.problem import Answer, Ruling
+from graphdbg.minifier.search.problem import Answer, Ruling
 from graphdbg.toolkit.isolation import ForkServer
 
 CHECK = """

@@ -13,7 +13,7 @@ from graphdbg.minifier.budget import SearchLimits
 from graphdbg.minifier.engine import Engine
 from graphdbg.minifier.journal import Journal
 from graphdbg.minifier.minified import Interrupted
-from graphdbg.minifier.problem import Answer, Candidate, Ruling, ranges
+from graphdbg.minifier.search.problem import Answer, Candidate, Ruling, ranges
 from graphdbg.minifier.search.tiers import TIERS
 
 sys.path.insert(0, str(Path(__file__).parent))

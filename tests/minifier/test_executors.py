@@ -35,7 +35,7 @@ from graphdbg.minifier.executors.ray_pool import required
 from graphdbg.minifier.executors.worker import WorkerSettings
 from graphdbg.minifier.minify import _with_settings, minify
 from graphdbg.minifier.options import MinifyOptions
-from graphdbg.minifier.problem import Aborted
+from graphdbg.minifier.search.problem import Aborted
 from graphdbg.toolkit.isolation import ForkServer, processes
 
 HERE = Path(__file__).parent

@@ -13,12 +13,12 @@ import pytest
 
 from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.dumps.schema import FORMAT, GraphBody, GraphRecord
+from graphdbg.minifier.casefile import CaseFile
 from graphdbg.minifier.events import Best, Happening, QueryAnswered
 from graphdbg.minifier.minified import Minified
 from graphdbg.minifier.needs import MOST, MOST_FLAKY, certify, sentences, unneeded
-from graphdbg.minifier.problem import Answer, Candidate, Ruling
-from graphdbg.minifier.report.casefile import CaseFile
 from graphdbg.minifier.report.issue import IssueFacts, Report, render
+from graphdbg.minifier.search.problem import Answer, Candidate, Ruling
 from graphdbg.toolkit.verdicts import verdict
 from graphdbg.toolkit.verdicts.signature import Signature
 

@@ -12,7 +12,7 @@ import pytest
 from graphdbg.dumps.errors import RefusedError
 from graphdbg.minifier.options import MinifyOptions
 from graphdbg.minifier.oracle import Oracle
-from graphdbg.minifier.problem import Candidate, CannotJudgeError, Ruling
+from graphdbg.minifier.search.problem import Candidate, CannotJudgeError, Ruling
 from graphdbg.toolkit.isolation import Answer
 from graphdbg.toolkit.isolation.protocol import ChildError
 from graphdbg.toolkit.verdicts.signature import Signature

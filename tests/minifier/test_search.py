@@ -15,8 +15,8 @@ import pytest
 from graphdbg.minifier.engine import Engine
 from graphdbg.minifier.events import Happening, QueryAnswered
 from graphdbg.minifier.minified import Result
-from graphdbg.minifier.problem import Candidate, Ruling
 from graphdbg.minifier.progress.candidates import parsed
+from graphdbg.minifier.search.problem import Candidate, Ruling
 from graphdbg.minifier.search.tiers import TIERS, gentle
 
 sys.path.insert(0, str(Path(__file__).parent))

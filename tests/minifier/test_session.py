@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.minifier.problem import Answer, Candidate, DoesNotFailError, Ruling
+from graphdbg.minifier.search.problem import Answer, Candidate, DoesNotFailError, Ruling
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

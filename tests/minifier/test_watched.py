@@ -24,13 +24,13 @@ from graphdbg.dumps.process import describe
 from graphdbg.dumps.sidecar import build
 from graphdbg.minifier.events import Happening
 from graphdbg.minifier.options import MinifyOptions
-from graphdbg.minifier.problem import Candidate
 from graphdbg.minifier.progress import telling
 from graphdbg.minifier.progress.candidates import Atoms, difference, parsed, state, whole
 from graphdbg.minifier.progress.outcome import outcome_of
 from graphdbg.minifier.progress.story import Story
 from graphdbg.minifier.progress.watched import Watched, watched
 from graphdbg.minifier.report.preview import Preview
+from graphdbg.minifier.search.problem import Candidate
 from graphdbg.minifier.starting import Start, proposed
 from graphdbg.toolkit.verdicts.verdict import OK, cannot_tell, fails
 

@@ -15,7 +15,7 @@ from abstract import Abstract, core, run  # noqa: E402
 from generated import needs, transformer  # noqa: E402
 
 from graphdbg.minifier.events import Happening, QueryAnswered  # noqa: E402
-from graphdbg.minifier.problem import Aborted, Answer, Candidate  # noqa: E402
+from graphdbg.minifier.search.problem import Aborted, Answer, Candidate  # noqa: E402
 
 LARGE = 150
 

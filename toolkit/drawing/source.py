@@ -4,8 +4,8 @@ Made from a record and its table, so it needs no torch; a live graph is encoded 
 line.
 
 >>> graph = of_saved(saved)
->>> graph.nodes[3].value, graph.nodes[3].modules
-('f32[8, 64]', (Level('blocks.0', 'Block'), Level('blocks.0.up', 'Linear')))
+>>> graph.nodes[6].value, graph.nodes[6].modules
+('f32[2, 16]', (Level(path='up', kind='Linear'),))
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dumps.browse.partner import JOINT
-from ...dumps.browse.short import DTYPES, base_name, shorten
 from ...dumps.levels import Path, common, frames_of, input_source, levels
 from ...dumps.schema import ConstValue, GraphRecord, NodeRecord, SequenceValue, SymValue, TensorValue, Value
+from ...dumps.short import DTYPES, base_name, shorten
 from ...dumps.sidecar import Table, build
 from ...dumps.tables import one_line, plain
 from ...dumps.walk import references, returned, tag_of

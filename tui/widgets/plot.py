@@ -3,7 +3,9 @@ in braille or ASCII.
 
 Steps, not slopes: a size holds until it changes. Knows nothing of a minification but numbers, marks and labels.
 
->>> [row.plain for row in drawn([Series([8, 4, 1], "cyan")], 24, 6)]
+>>> rows = drawn([Series([8, 4, 1], "cyan")], 24, 6)
+>>> len(rows), len(rows[0].plain)
+(6, 24)
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdbg.minifier.problem import Answer, Candidate
+from graphdbg.minifier.search.problem import Answer, Candidate
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

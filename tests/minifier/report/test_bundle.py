@@ -17,7 +17,8 @@ from graphdbg.dumps.pack.redact import Redactor
 from graphdbg.dumps.schema import FORMAT, GraphRecord, InputRecord, InputsRecord
 from graphdbg.dumps.store import SavedGraph, load_graph
 from graphdbg.dumps.tensors import TensorStore
-from graphdbg.minifier.report import bundle, casefile, trying, verify
+from graphdbg.minifier import casefile
+from graphdbg.minifier.report import bundle, trying, verify
 from graphdbg.minifier.report.duplicates import search_link
 from graphdbg.toolkit.verdicts import verdict
 from graphdbg.toolkit.verdicts.identity import of_record

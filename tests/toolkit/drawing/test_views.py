@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdbg.dumps.browse.short import shorten
 from graphdbg.dumps.errors import UsageError
 from graphdbg.dumps.levels import Level, levels, module_path
+from graphdbg.dumps.short import shorten
 from graphdbg.dumps.store import Run
 from graphdbg.toolkit.drawing import nodes, overview, partners, picture, plan
 from graphdbg.toolkit.drawing.families import family

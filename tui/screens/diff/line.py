@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from rich.cells import set_cell_size
 
-from ....dumps.browse.short import shorten
 from ....dumps.diff.beside import SIGNS
 from ....dumps.diff.sideways import OWN, SideColumns, Sideways
+from ....dumps.short import shorten
 from ....dumps.tables import plain
 
 STYLES = {

@@ -3,7 +3,7 @@ writes and verifies, as a job.
 
 Reads the report that is there. Writes nothing itself, overwrites nothing and sends nothing.
 
->>> ReportRoom(Here(out="small"))
+For example: `ReportRoom(Here(out="small"))`.
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from ...dumps.errors import UnreadableError
-from ...dumps.reading import read_bytes
-from ...toolkit.isolation.imports import without_trust
-from ...toolkit.verdicts.signature import Signature
-from ...toolkit.verdicts.verdict import Verdict
-from ..flaky import Rate
+from ..dumps.errors import UnreadableError
+from ..dumps.reading import read_bytes
+from ..toolkit.isolation.imports import without_trust
+from ..toolkit.verdicts.signature import Signature
+from ..toolkit.verdicts.verdict import Verdict
+from .flaky import Rate
 
 NAME = "case.json"
 

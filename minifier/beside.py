@@ -17,13 +17,13 @@ import difflib
 from collections.abc import Sequence
 from math import prod
 
-from ...dumps.errors import GraphdbgError
-from ...dumps.program.case import GRAD_STAGES
-from ...dumps.program.function import FunctionText, program_of
-from ...dumps.program.inputs import SMALL_ELEMENTS, Slot, slots_of, source_of
-from ...dumps.schema import TensorValue
-from ...dumps.store import SavedGraph
-from ...toolkit.live.spec import FULL_STAGES
+from ..dumps.errors import GraphdbgError
+from ..dumps.program.case import GRAD_STAGES
+from ..dumps.program.function import FunctionText, program_of
+from ..dumps.program.inputs import SMALL_ELEMENTS, Slot, slots_of, source_of
+from ..dumps.schema import TensorValue
+from ..dumps.store import SavedGraph
+from ..toolkit.live.spec import FULL_STAGES
 
 CONTEXT = 3
 STORED = "stored["

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from ..sidecar import NodeRow
-from ..tables import plain
-from ..wording import counted
+from .sidecar import NodeRow
+from .tables import plain
+from .wording import counted
 
 DTYPES = {
     "float64": "f64",

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..dumps.errors import UsageError
-from ..toolkit.verdicts.verdict import OK, Verdict
+from ...dumps.errors import UsageError
+from ...toolkit.verdicts.verdict import OK, Verdict
 
 DETAIL = 2000
 """Characters of an answer's text that are kept."""

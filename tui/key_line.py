@@ -1,6 +1,6 @@
 """The last line of a screen: its five most useful keys, then where all of them are. Decides nothing about actions.
 
->>> KeyLine(lambda: of_room("home"), lambda action: True)
+For example: `KeyLine(lambda: of_room("home"), lambda action: True)`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from rich.style import Style
 from rich.text import Text
 from textual.widget import Widget
 
-from ..actions import Action
-from ..keys import shown
+from .actions import Action
+from .keys import shown
 
 ALL = "app.help"
 MOST = 5
