@@ -48,7 +48,8 @@ def preview(line: ListingLine, overview: Overview, width: int, rows: int = 20) -
         return _run(line, overview)
     if line.kind == "out":
         return [
-            Text(plain(said), "bold" if not place else "") for place, said in enumerate(overview.sentences_of(line.name))
+            Text(plain(said), "bold" if not place else "")
+            for place, said in enumerate(overview.sentences_of(line.name))
         ]
     if line.kind == "job" and line.path is not None:
         return _job(line)
