@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...dumps.likeness import like, telling
+from ...dumps.likeness import like, words_of
 from ..isolation.protocol import Answer, frames_of
 from . import normalise
 
@@ -133,7 +133,7 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
             return bool(self.message) or self.frames[:2] == other.frames[:2]
         if not self.frames or self.frames[:2] != other.frames[:2]:
             return False
-        return like(telling(self.message), other.message) and like(telling(other.message), self.message)
+        return like(words_of(self.message), other.message) and like(words_of(other.message), self.message)
 
     def group(self) -> str:
         """The detail, one for what a few nodes make of each other: Inf and NaN, wrong integers and the wrong floats
