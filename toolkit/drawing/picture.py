@@ -86,7 +86,7 @@ def draw(
 
 
 def view_of(graph: DrawnGraph, wanted: Wanted) -> View:
-    """The view that is wanted of one graph; of a large one the overview, unless a neighbourhood is asked for."""
+    """The wanted view of one graph; the overview of a large one, unless a neighbourhood is asked for."""
     view = _chosen(graph, wanted)
     if graph.inner:
         view.notes.append(f"its {counted(graph.inner, 'subgraph is', 'subgraphs are')} not drawn")

@@ -1,7 +1,7 @@
 """A line now and then while a question is on its way, for commands whose user would otherwise look at nothing for
 minutes.
 
-Only who switches it on is told: a library must not write to its caller's terminal. One tells for the whole process.
+Silent unless switched on: a library must not write to its caller's terminal. One listener serves the whole process.
 
 >>> with beating(say):
 ...     ask(TASK, payload, 300, server=server).answer()
@@ -36,7 +36,7 @@ def beating(tell: Tell) -> Iterator[None]:
 
 
 def send(text: str) -> None:
-    """A line at once."""
+    """Sends a line at once."""
     for tell in (_telling or _listening)[-1:]:
         tell(text)
 
@@ -52,7 +52,7 @@ def listening(tell: Tell) -> Iterator[None]:
 
 
 def waited(done: threading.Event, function: str, payload: Mapping[str, Any], limit_s: float) -> None:
-    """Waits for a question's end, however long that takes."""
+    """Waits for a question's end, however long that takes, and sends the lines in between."""
     began = time.monotonic()
     while not done.wait(BEAT_S if _telling else None):
         for tell in _telling[-1:]:
@@ -60,7 +60,7 @@ def waited(done: threading.Event, function: str, payload: Mapping[str, Any], lim
 
 
 def _what(function: str, payload: Mapping[str, Any]) -> str:
-    """What runs, as far as what was asked tells: the rung, and the graph by its id."""
+    """A question in words, as far as its payload shows: the rung, and the graph by its id."""
     task = function.partition(":")[0].rpartition(".")[2]
     graph = str(payload.get("path") or "").rpartition(f"/{GRAPHS_FOLDER}/")[2]
     return " of ".join(part for part in (str(payload.get("rung") or task), graph) if part)

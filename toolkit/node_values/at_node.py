@@ -1,4 +1,4 @@
-"""Asks a child what is at one node of a graph, eagerly and under a rung, and lets a person stand there. Imports no
+"""Asks a child for the inputs and the value of one node, eagerly and under a rung, and opens a prompt there. Imports no
 torch.
 
 The graph is judged as `replay` does it; where that leaves no program to read values out of, eager's are read alone.
@@ -36,8 +36,8 @@ Plain = dict[str, Any]
 
 @dataclass
 class AtNode:
-    """`outcome`: that of the whole graph. `at`: what `standing.task` tells; empty, with `stopped`, where nothing could
-    be read. `alone`: why there are eager's values alone."""
+    """`outcome`: that of the whole graph. `at`: what `standing.task` reports; empty, with `stopped`, where nothing
+    could be read. `alone`: why there are eager's values alone."""
 
     outcome: Outcome
     line: str
@@ -67,8 +67,8 @@ def at_node(
     tell: Callable[[AtNode], object] = lambda reading: None,
     terminal: tuple[int, int] | None = None,
 ) -> AtNode:
-    """What is at a node. With `terminal` (descriptors to read and to write) a prompt there, once `tell` got what was
-    found.
+    """The inputs and the value of a node. With `terminal` (descriptors to read and to write), a prompt there follows
+    once `tell` got them.
 
     Raises UsageError for a node that the graph does not have.
     """
@@ -134,7 +134,7 @@ def _take(reading: AtNode, asked: Any) -> None:
 
 
 def lines(reading: AtNode, node: str, graph: str, rung: str) -> list[str]:
-    """What is at the node, for people."""
+    """What is at the node, as text for people."""
     at = reading.at
     if not at:
         return [f"{node} of {graph}: nothing could be read: {reading.stopped}"]

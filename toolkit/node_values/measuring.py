@@ -38,10 +38,10 @@ def measure(
     seed: int,
     tell: Callable[[Row], object],
 ) -> str:
-    """Tells a row for each node in graph order; returns why there is no float64, or "".
+    """Reports a row for each node in graph order; returns why there is no float64, or "".
 
-    `got`: values under a rung; None for eager's own. `wanted`: the nodes to tell of (None: all). Call it under the
-    recorded surroundings.
+    `got`: values under a rung; None for eager's own. `wanted`: the nodes to report (None: all). To be called under the
+    recorded settings.
     """
     nodes = {node.name: (index, node) for index, node in enumerate(case.gm.graph.nodes)}
     given = _given(case)

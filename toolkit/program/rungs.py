@@ -1,6 +1,6 @@
 # pyright: basic
-"""A function under each of torch's backends in turn, as the program gave it to torch.compile. One context a rung and
-function, as long as the program runs: its guards age as the program's own do.
+"""A function under each of torch's backends in turn, as the program gave it to torch.compile. There is one context per
+rung and function while the program runs, so that its guards age as the program's own do.
 
 Each has a backend of its own identity, so that Dynamo takes no entry of another's. Inductor draws eager's random
 numbers.
