@@ -1,6 +1,6 @@
 """Every word that is said of a verdict: one table for each reader, and the texts made from them. Imports no torch.
 
-Must not decide anything: what was found is in the record.
+Decides nothing: what was found is in the record.
 
 >>> text(skipped("there is no CUDA device here")), word(skipped(""))
 ('skipped, because there is no CUDA device here', 'skipped')
@@ -66,7 +66,8 @@ RELATIONS = {
 
 
 class QueryWords(NamedTuple):
-    """What a query came to, after "it": `was` then, `does` now; `mark`, `letter` in ASCII, is drawn in `style`."""
+    """The result of a query in words, after "it": `was` then, `does` now; `mark`, `letter` in ASCII, is drawn in
+    `style`."""
 
     was: str
     does: str
@@ -148,7 +149,7 @@ def word(record: Verdict) -> str:
 
 
 def known(record: Verdict) -> tuple[int, str, str]:
-    """What is kept of a verdict (see `dumps.worst`)."""
+    """The part of a verdict that is kept (see `dumps.worst`)."""
     return record.exit_code, word(record), record.reason.partition("\n")[0][:300]
 
 
@@ -198,7 +199,7 @@ def query_words(said: str) -> QueryWords:
 
 
 def without(said: str) -> str:
-    """What a case does that lacks one part; "" where that was not asked."""
+    """What a case without one part does; "" where that was not asked."""
     return "still fails" if said == "same" else QUERIES[said].does if said in QUERIES else ""
 
 

@@ -168,7 +168,7 @@ def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
 
 
 def _size(count: int, boxes: int) -> int:
-    """The number of groups in one of at most `boxes` boxes: a round number."""
+    """The number of groups in each of at most `boxes` boxes: a round number."""
     least = -(-count // boxes)
     return next(
         (size for size in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50) if size >= least), -(-least // 50) * 50

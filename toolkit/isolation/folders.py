@@ -39,7 +39,7 @@ def owned(prefix: str) -> AbstractContextManager[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Removes the folder, after ending the processes that were started under it and still write into it, except this
+    """Removes the folder, and ends the processes that were started under it and still write into it, except this
     one."""
     for _ in range(50):
         started = processes.started_under(folder / "tmp")

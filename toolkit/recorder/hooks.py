@@ -3,8 +3,8 @@ compiler.
 
 The backend gets the same graph and inputs; only the caches that would hide later stages are off while it runs. A
 forward, backward or inference graph and its post-grad form share one compiler call. Compilers and partitioners of AOT
-backends that are not Inductor are wrapped where AOTAutograd gets them; Inductor's own calls come by there too and are
-let pass.
+backends that are not Inductor are wrapped where AOTAutograd gets them; Inductor's own calls pass there too and are left
+alone.
 
 >>> OutputGraph.call_user_compiler = call_user_compiler(OutputGraph.call_user_compiler)
 """
@@ -130,7 +130,7 @@ def _aot_partition(flight: Flight, original: Function, gm: Any, joint_inputs: An
 
 
 def _joint(flight: Flight, gm: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Captures the joint graph that is to be partitioned; what its compiler was told."""
+    """Captures the joint graph that is to be partitioned, with its compiler's arguments."""
     facts = {**{key: kwargs[key] for key in _JOINT_KWARGS if key in kwargs}, **flight.main}
     flight.capture(gm, "joint", facts)
     return facts

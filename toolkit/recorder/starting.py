@@ -1,9 +1,9 @@
 """Starts and ends recordings: `record()` around a block, or this process as GRAPHDBG and GRAPHDBG_OPTIONS ask, while
 torch is still being imported.
 
-Under `graphdbg dump` the run is there already. Without it the process picks the run's name (`origin`), hands it to its
-children and tells the summary when it ends. Must import next to nothing: the hooks wait for the modules they wrap. Must
-never raise into the recorded program, except from `record()` for a request that makes no sense.
+Under `graphdbg dump` the run exists already. Without it the process picks the run's name (`origin`), passes it to its
+children and prints the summary when it ends. Imports next to nothing: the hooks wait for the modules they wrap. Never
+raises into the recorded program, except from `record()` for a request that makes no sense.
 
 >>> with record("myrun", inputs="first"):
 ...     train()
@@ -83,8 +83,8 @@ def record(
 ) -> Iterator[Session]:
     """Records every graph that is compiled inside the block into the new run folder `run`.
 
-    Raises UsageError when `run` exists or an option is unknown. Told at the end on stderr: counts, and the commands to
-    try next.
+    Raises UsageError when `run` exists or an option is unknown. Prints at the end, on stderr, counts and the commands
+    to try next.
     """
     options = Options(
         run=os.fspath(run),
@@ -120,8 +120,8 @@ def begin_block(options: Options) -> Session:
 
 
 def tell(session: Session, *, in_block: bool, reason: str = "", typed: Callable[[str], str] = str) -> None:
-    """The closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are typed
-    there."""
+    """Prints the closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are
+    typed there."""
     closing = partial(
         summary.lines, in_block=in_block, errors=session.errors, created=session.join, reason=reason, typed=typed
     )

@@ -1,8 +1,8 @@
-"""Which recorded graphs of a run are compared with which, and which passes of the user's ran between the two. Imports
-no torch.
+"""The pairs of recorded graphs of a run that are compared, and the passes of the user's ran between the two. Imports no
+torch.
 
 Both graphs of a pair take the same inputs and return the same results, whatever ran between them; of a joint graph that
-was cut in two, forward and backward together do. Must not run anything and must not import what it names.
+was cut in two, forward and backward together do. Runs nothing, and imports nothing that it names.
 
 >>> [(pair.before.id, pair.after.id) for pair in pairs(open_run("myrun").graphs())]
 [('0_0/joint', '0_0/joint_passed'), ('0_0/forward', '0_0/post_grad_forward')]
@@ -72,7 +72,7 @@ class Pass(NamedTuple):
 
     @property
     def text(self) -> str:
-        """How a sentence names it."""
+        """The pass as a sentence names it."""
         place = f" in {Path(self.file).name}" + (f":{self.line}" if self.line else "") if self.file else ""
         return f"{self.name}{place} ({self.hook})"
 

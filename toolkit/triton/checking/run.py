@@ -87,7 +87,7 @@ class CheckedRung(TritonInterpret):
         return run
 
     def _plainly(self, compiled: Compiled, inputs: list[Any], checking: Checking) -> None:
-        """The time of the plain interpreter on copies; it stays unknown where that stops at a fault."""
+        """The time of the plain interpreter on copies; None where that stops at a fault."""
         state = torch.get_rng_state()
         try:
             self.seconds_plain = self.timed(compiled, inputs, checking)
@@ -116,9 +116,9 @@ class CheckedRung(TritonInterpret):
 def checked(
     case: Live, *, kernel: str | None = None, edit: Edit | None = None, plain: bool = True, seed: int = 0
 ) -> Checked:
-    """Compiles, interprets and checks. `kernel`: that one alone; `edit(name, source)`: another source for a kernel;
-    `plain`: also run the plain interpreter, for its time. Results are judged as `replay` judges them, and departing
-    ones blamed on a kernel."""
+    """Compiles, interprets and checks a graph's kernels. `kernel`: that one alone; `edit(name, source)`: another source
+    for a kernel; `plain`: also run the plain interpreter, for its time. Results are judged as `replay` judges them, and
+    departing ones blamed on a kernel."""
     from .departing import departures, eager_beside
 
     rung = CheckedRung(kernel, edit, plain=plain)
