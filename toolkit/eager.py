@@ -260,7 +260,7 @@ def _clone(
         storages[key] = change(torch.empty(0, dtype=plain.dtype, device=plain.device).set_(storage, 0, (count,), (1,)))
     out = storages[key].as_strided(plain.shape, plain.stride(), plain.storage_offset())
     out = out.conj() if conj else out
-    out = (t.neg_view(out) if neg else out).detach()  # of what it is a view is told below
+    out = (t.neg_view(out) if neg else out).detach()  # its base is noted below
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(out, requires_grad=tensor.requires_grad)
     out.requires_grad_(tensor.requires_grad)

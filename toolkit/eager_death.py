@@ -63,14 +63,14 @@ def task(payload: dict[str, Any]) -> None:
     from .isolation.child import report
     from .spec import in_force, settings
 
-    def tell(node: fx.Node) -> None:
+    def announce(node: fx.Node) -> None:
         operator = str(node.target) if isinstance(node.target, (t.OpOverload, t.OpOverloadPacket)) else ""
         report({"node": node.name, "line": user_frame(node.meta.get("stack_trace") or "")[0], "operator": operator})
 
     case = Case.at(payload["path"]).live(seed=payload["seed"], device=payload["device"])
     with settings(case.spec.config), in_force(case.spec):
         torch.manual_seed(payload["seed"])
-        tell(next(iter(case.gm.graph.nodes)))
+        announce(next(iter(case.gm.graph.nodes)))
         for node, _ in each_node(case.gm, case.inputs):
             if node.next.op != "root":
-                tell(node.next)
+                announce(node.next)

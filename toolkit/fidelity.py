@@ -273,7 +273,7 @@ _GIVEN = re.compile(r"\s+((?:\w+, )*\w+,?) = args\s*")
 """Where a Python wrapper names what it is given: after nodes, whose numbers tell what a trace dropped on its way."""
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 _BENCHMARK = "\ndef get_args():"
-"""From here on a Python wrapper says how to run it on made up inputs; nothing in the program does."""
+"""From here on a Python wrapper says how to run it on synthesised inputs; nothing in the program does."""
 
 
 def _renamed(names: dict[str, str], match: re.Match[str]) -> str:

@@ -24,7 +24,7 @@ from ..dumps.tables import Column
 from .outcome import Outcome
 from .recorder.options import Options
 from .recorder.session import Session
-from .recorder.starting import begin_block, end, tell
+from .recorder.starting import begin_block, end, print_summary
 from .triage.records import Triage
 from .verdict import Verdict
 from .verdict_words import AROUND, first_line, tone
@@ -91,7 +91,7 @@ class Cells:
         if session.holder is not None and isinstance(error, Exception):
             session.holder.uncaught(error)
         end(session)
-        tell(session, in_block=True, reason=_EMPTY, typed=in_cell)
+        print_summary(session, in_block=True, reason=_EMPTY, typed=in_cell)
 
 
 def _options(line: str) -> Options:

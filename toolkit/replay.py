@@ -94,7 +94,7 @@ def replay(
     """
     from .rungs import rung as named
 
-    named(rung)  # a wrong name is the caller's mistake, told before anything starts
+    named(rung)  # a wrong name is the caller's mistake, reported before anything starts
     plain = not (device or imports or own_nan or measured or anyway)
     if known and plain and not outputs and (before := judged.known(saved, rung, check, seed)) is not None:
         return before

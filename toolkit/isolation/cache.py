@@ -130,7 +130,7 @@ def furnish(home: Path, seed: Path | None, *, safely: bool = False) -> bool:
     """
     if seed is None or not plant(home / "cache", seed, safely=safely):
         return False
-    with contextlib.suppress(KeyError, OSError):  # a uid without a name: the header is made anew
+    with contextlib.suppress(KeyError, OSError):  # a uid without a name: the header is made again
         user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
         place = home / "tmp" / f"torchinductor_{user}" / "precompiled_headers"
         place.parent.mkdir(exist_ok=True)

@@ -178,7 +178,7 @@ def warm() -> None:
     probes."""
     for name in _MODULES:
         import_module(name)
-    with contextlib.suppress(Exception):  # programs then ask for it anew
+    with contextlib.suppress(Exception):  # programs then ask for it again
         import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
 
 

@@ -114,7 +114,7 @@ class Job:
         if now >= self._next_look:
             self._next_look = now + _LOOK_S
             self._look(now)
-            self._tell()
+            self._write_live()
         if now < self.deadline:
             return
         if not self.timed_out and not self._too_large:
@@ -126,7 +126,7 @@ class Job:
             self.kill()
             self.deadline = now + 1.0
 
-    def _tell(self) -> None:
+    def _write_live(self) -> None:
         """Writes the stage and the last lines of output to the file that is watched, if one was named."""
         if self._live is None:
             return

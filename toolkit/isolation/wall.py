@@ -266,17 +266,17 @@ def _own_namespaces(*, mounts: bool) -> None:
 def _tree(places: Iterable[Path], *, proc: bool) -> int:
     """A descriptor of mounts that cannot be written but for `places` and shared memory; a child makes them. `proc`: and
     /proc, where CUDA names its threads, and which root may not write without Landlock."""
-    (ready, tell), (wait, go_on) = os.pipe(), os.pipe()
+    (ready, signalled), (wait, go_on) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             _see_read_only(_libc(), [bytes(place) for place in places], [b"/proc"] if proc else [])
-            os.write(tell, b"x")
+            os.write(signalled, b"x")
             os.close(go_on)
             os.read(wait, 1)
         finally:
             os._exit(0)
-    os.close(tell)
+    os.close(signalled)
     try:
         if not os.read(ready, 1):
             raise OSError(errno.EPERM, "mounts cannot be made here")

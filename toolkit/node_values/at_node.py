@@ -64,11 +64,11 @@ def at_node(
     imports: Sequence[str] = (),
     check: str = "auto",
     server: ForkServer | None = None,
-    tell: Callable[[AtNode], object] = lambda reading: None,
+    report: Callable[[AtNode], object] = lambda reading: None,
     terminal: tuple[int, int] | None = None,
 ) -> AtNode:
     """The inputs and the value of a node. With `terminal` (descriptors to read and to write), a prompt there follows
-    once `tell` got them.
+    once `report` got them.
 
     Raises UsageError for a node that the graph does not have.
     """
@@ -88,12 +88,12 @@ def at_node(
             )
             reading.alone = partitioned(saved, rung) or why
         payload = {**how.payload(saved), "node": node, "rung": "eager" if reading.alone else rung}
-        _ask(reading, payload, limit_s, used, tell, terminal)
+        _ask(reading, payload, limit_s, used, report, terminal)
         if reading.stopped and payload["rung"] != "eager":  # with the values as outputs it may fail otherwise
             reading.alone, reading.stopped = reading.stopped, ""
-            _ask(reading, payload | {"rung": "eager"}, limit_s, used, tell, terminal)
+            _ask(reading, payload | {"rung": "eager"}, limit_s, used, report, terminal)
     if not reading.at:
-        tell(reading)
+        report(reading)
     return reading
 
 
@@ -102,13 +102,13 @@ def _ask(
     payload: Plain,
     limit_s: float,
     server: ForkServer,
-    tell: Callable[[AtNode], object],
+    report: Callable[[AtNode], object],
     terminal: tuple[int, int] | None,
 ) -> None:
     if terminal is None:
         _take(reading, ask(TASK, payload, limit_s, server=server))
         if reading.at:
-            tell(reading)
+            report(reading)
         return
     with Terminal() as given:
         asked = ask(
@@ -116,7 +116,7 @@ def _ask(
         )
         reading.at = next((message for message in asked if "value" in message), {})
         if reading.at:
-            tell(reading)
+            report(reading)
             given.join(asked, *terminal)
         else:
             _take(reading, asked)

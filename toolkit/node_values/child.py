@@ -122,7 +122,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     mark("compare")
     _stage("compare")
     with surroundings(case.spec):
-        answer["no_reference"] = measure(case, eager, got, wanted, seed=seed, tell=report)
+        answer["no_reference"] = measure(case, eager, got, wanted, seed=seed, report=report)
         if got and (wrong := wrong_on_right_inputs(case, rung, got, seed)) is not None:
             answer["wrong"] = wrong
     return answer

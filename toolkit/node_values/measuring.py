@@ -4,7 +4,7 @@
 The float64 run is gone through once; a node's value is measured when the run comes to it, so that rows come in graph
 order and no float64 value is kept.
 
->>> measure(case, "inductor", eager, got, seed=0, tell=rows.append)
+>>> measure(case, "inductor", eager, got, seed=0, report=rows.append)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def measure(
     wanted: set[str] | None,
     *,
     seed: int,
-    tell: Callable[[Row], object],
+    report: Callable[[Row], object],
 ) -> str:
     """Reports a row for each node in graph order; returns why there is no float64, or "".
 
@@ -53,7 +53,7 @@ def measure(
             return
         reported.add(name)
         own = given.get(name, []) if node.op in INPUTS else _eager(eager, name)
-        tell(_row(index, node, own, _under_rung(node, own, eager, got), tensors_in(truth)))
+        report(_row(index, node, own, _under_rung(node, own, eager, got), tensors_in(truth)))
 
     def hook(node: fx.Node, value: Any) -> Any:
         if node.name in nodes:

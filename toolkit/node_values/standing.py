@@ -64,7 +64,7 @@ def task(payload: dict[str, Any]) -> dict[str, Any]:
     mark("compare")
     rows: dict[str, dict[str, Any]] = {}
     with surroundings(case.spec):
-        lacks = measure(case, eager, got, set(names), seed=seed, tell=lambda row: rows.update({row["name"]: row}))
+        lacks = measure(case, eager, got, set(names), seed=seed, report=lambda row: rows.update({row["name"]: row}))
         wrong = wrong_on_right_inputs(case, rung, got, seed) if got else None
     shown = []
     for near_name in names:

@@ -17,7 +17,7 @@ import torch
 from .. import torch_private as t
 
 _DRAWN = 4
-"""By how much the generator's offset grows when the state is made anew."""
+"""By how much the generator's offset grows when the state is made again."""
 
 
 class CudnnDropout(NamedTuple):

@@ -29,7 +29,7 @@ from ..triage.run import triage_run
 from ..verdict import OK, Verdict
 from .records import PROGRAM, RUNGS, Call
 
-Told = Callable[[str], object]
+Report = Callable[[str], object]
 
 _JUDGING_S, _BLAMING_S = 600.0, 240.0
 MEANS = {
@@ -64,7 +64,7 @@ def judgeable(call: Call | None) -> bool:
 
 
 def judge_graphs(
-    call: Call, server: ForkServer | None, report: Told, modules: Mapping[str, str] | None = None
+    call: Call, server: ForkServer | None, report: Report, modules: Mapping[str, str] | None = None
 ) -> JudgedCall:
     """The graphs that were recorded of a call: the worst, and the operation, pass or lowering that is to blame.
     `modules`: those that the program imported, one of which a process of ours may need before a graph fails there,
@@ -94,7 +94,7 @@ def judge_graphs(
 
 
 def _judge(
-    judged: JudgedCall, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, report: Told
+    judged: JudgedCall, run: Run, server: ForkServer | None, imports: Sequence[str], outside: bool, report: Report
 ) -> None:
     with opened(server) as used:
         triage = triage_run(run, server=used, imports=imports, max_time_s=_JUDGING_S, told=report)
@@ -113,7 +113,7 @@ def _likely(modules: Mapping[str, str]) -> list[str]:
     return sorted(modules, key=lambda file: not _touches_torch(file))[:_MOST]
 
 
-def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: Told) -> Verdict:
+def _importing(run: Run, verdict: Verdict, modules: Mapping[str, str], report: Report) -> Verdict:
     """The verdict with commands that a process of ours can follow: with the modules whose import makes the graph fail
     there, too."""
     graph = _graph_of(run, verdict)

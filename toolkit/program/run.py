@@ -29,7 +29,7 @@ from ..isolation import ForkServer
 from ..isolation.client import JUDGING
 from ..recorder import launch
 from .concluding import ProgramTriage, concluded
-from .judging import MEANS, JudgedCall, Told, judge_graphs, judgeable
+from .judging import MEANS, JudgedCall, Report, judge_graphs, judgeable
 from .records import DEFAULT_CALLS, FILE, OPTIONS, VARIABLE, Program, departing, read
 from .showing import verified
 
@@ -71,7 +71,7 @@ def triage_program(
     limit_s: float | None = None,
     max_time_s: float | None = None,
     quiet: bool = False,
-    report: Told = lambda text: None,
+    report: Report = lambda text: None,
 ) -> ProgramTriage:
     """Runs the command once. `calls`: see `range_of`; `all`: also after a call that departs; `output`: a folder that
     must not exist yet; `limit_s`: what one rung of one call may take; `max_time_s`: after it no call is looked at;
@@ -117,7 +117,7 @@ def _scheduled(first: int, last: int, calls: str | None) -> str:
 class _Program:
     """The program while it runs."""
 
-    def __init__(self, words: list[str], folder: Path, limit_s: float | None, report: Told) -> None:
+    def __init__(self, words: list[str], folder: Path, limit_s: float | None, report: Report) -> None:
         self.words, self.folder, self.limit_s, self.report = words, folder, limit_s, report
         self.code, self.hung, self.judging = 0, "", False
         self.signals: list[int] = []

@@ -81,7 +81,7 @@ class Backwards:
                 from ..capture.compiled_autograd.capturer import Capturer
 
                 self._capturer = Capturer(self._made, begun=self._begun, kept=self._kept)
-            self._tell_left_out()
+            self._report_left_out()
             if self._capturer.quiet >= QUIET:
                 self._no_more_lines()
         return self._capturer
@@ -90,7 +90,7 @@ class Backwards:
         """Stops keeping lines of the forward, and reports what was left out."""
         self._no_more_lines()
         if self._capturer is not None:
-            self._tell_left_out()
+            self._report_left_out()
 
     def _no_more_lines(self) -> None:
         import torch
@@ -193,7 +193,7 @@ class Backwards:
         )
         self.session.writer().save_inputs(graph.id, seen)
 
-    def _tell_left_out(self) -> None:
+    def _report_left_out(self) -> None:
         for reason in self._capturer.left_out:
             self.session.note(f"a backward was not recorded: {reason}")
 

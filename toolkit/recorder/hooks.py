@@ -21,7 +21,7 @@ from ...dumps import kernels
 from ...dumps.reading import LARGE_BYTES
 from . import captured, live_torch, roles, steps, unsaved, why_hooks
 from .flight import Flight, Graph, here, in_flight, in_pass, level
-from .live_torch import bypassed, cached_anew
+from .live_torch import bypassed, cached_apart
 from .observe import instead_of, watch_callable, watch_inductor
 from .session import Function, Session, hook
 
@@ -139,7 +139,7 @@ def _joint(flight: Flight, gm: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
 @hook
 def standalone_compile(session: Session, original: Function, *args: Any, **kwargs: Any) -> Any:
     """standalone_compile(gm, example_inputs, ...): what it returns can be saved, of what the caches took meanwhile."""
-    with cached_anew(session):
+    with cached_apart(session):
         return original(*args, **kwargs)
 
 
@@ -293,7 +293,7 @@ def _save_code(session: Session, graphs: list[Graph], compiled: Any) -> None:
     with session.guarded("generated code"):
         files = (
             kernels.split(source) if len(source) < LARGE_BYTES else {kernels.WHOLE: source}
-        )  # large: told apart when read
+        )  # large: distinguished when read
         for graph in graphs:
             save = functools.partial(session.writer().save_code, graph.id, files)
             if not session.postponed(graph.id, save):

@@ -101,7 +101,7 @@ def bypassed(session: Session, name: str = "", cache: str = "", hides: str = "")
 
 
 @contextmanager
-def cached_anew(session: Session) -> Iterator[None]:
+def cached_apart(session: Session) -> Iterator[None]:
     """For a compile whose artifact the program may save, which torch makes of what its caches took: those on disk are
     as the program has them, under a key of their own, so that they know no graph of it."""
     with ExitStack() as stack:

@@ -88,7 +88,7 @@ class Session:
         self.compile_seconds = self.recording_seconds = 0.0
         self.notes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self._untold: list[str] = []
+        self._unreported: list[str] = []
         if self.options.limited:
             from .budget import Budget
 
@@ -239,7 +239,7 @@ class Session:
             yield
         except LeftOutError:
             pass  # the budget has counted it
-        except Exception as error:  # noqa: BLE001 - the recorded program must not die of its recorder; told at the end
+        except Exception as error:  # noqa: BLE001 - the recorded program must not die of its recorder; reported at the end
             self._failed(what, error, fields)
         finally:
             if collecting:
@@ -255,9 +255,9 @@ class Session:
             where = "" if isinstance(error, GraphdbgError) else _innermost(error)
             self.writer().journal.event("note", message=f"not recorded, {text}", error=True, where=where, **fields)
         except (GraphdbgError, OSError):
-            self._tell_outside(text)
+            self._report_outside(text)
 
-    def _tell_outside(self, text: str) -> None:
+    def _report_outside(self, text: str) -> None:
         """Reports what the journal cannot take to `graphdbg dump` through its own file, else from this process at its
         end."""
         try:
@@ -266,13 +266,13 @@ class Session:
                 return
         except OSError:
             pass
-        if len(self._untold) < _MAX_NOTES:
-            self._untold.append(text)
+        if len(self._unreported) < _MAX_NOTES:
+            self._unreported.append(text)
 
-    def untold(self) -> list[str]:
+    def unreported(self) -> list[str]:
         """What was not recorded and has not been reported elsewhere."""
-        untold, self._untold = self._untold, []
-        return untold
+        unreported, self._unreported = self._unreported, []
+        return unreported
 
     def uncaught(self, error: BaseException) -> None:
         """Journals the exception that ends the program, if this process recorded anything."""

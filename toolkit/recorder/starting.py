@@ -107,7 +107,7 @@ def record(
         raise
     finally:
         end(session)
-        tell(session, in_block=True)
+        print_summary(session, in_block=True)
 
 
 def begin_block(options: Options) -> Session:
@@ -119,7 +119,7 @@ def begin_block(options: Options) -> Session:
     return session
 
 
-def tell(session: Session, *, in_block: bool, reason: str = "", typed: Callable[[str], str] = str) -> None:
+def print_summary(session: Session, *, in_block: bool, reason: str = "", typed: Callable[[str], str] = str) -> None:
     """Prints the closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are
     typed there."""
     closing = partial(
@@ -136,7 +136,7 @@ def start_from_environment(run: str) -> Session:
     """Records this process until it ends. Raises GraphdbgError when GRAPHDBG_OPTIONS make no sense."""
     options = from_environment(run)
     if options.wrapped:
-        return _started(Session(options, join=True), tells=False)
+        return _started(Session(options, join=True), prints=False)
     rank, restart = origin.rank_and_restart()
     job, owner = origin.job(rank), origin.OWNER not in os.environ
     wanted = options.run
@@ -145,10 +145,10 @@ def start_from_environment(run: str) -> Session:
         os.environ[origin.OWNER], os.environ[origin.JOB] = options.run, job
     else:
         options.run = os.environ[origin.OWNER]
-    return _started(Session(options, join=not owner, job=job, wanted=wanted), tells=owner and not rank)
+    return _started(Session(options, join=not owner, job=job, wanted=wanted), prints=owner and not rank)
 
 
-def _started(session: Session, *, tells: bool) -> Session:
+def _started(session: Session, *, prints: bool) -> Session:
     if session.options.seen:
         with contextlib.suppress(OSError):  # the file went with `graphdbg dump`, which this process outlives
             summary.leave_trace(session.options.seen)
@@ -157,10 +157,10 @@ def _started(session: Session, *, tells: bool) -> Session:
 
     def at_exit() -> None:
         end(session, programs=not session.options.wrapped)
-        if tells and os.getpid() == pid:
-            tell(session, in_block=False)
+        if prints and os.getpid() == pid:
+            print_summary(session, in_block=False)
         else:
-            for text in session.untold():
+            for text in session.unreported():
                 say(f"graphdbg: process {os.getpid()}: not recorded, {text}")
 
     atexit.register(at_exit)

@@ -1,7 +1,7 @@
 """The optimizer's steps in this process, counted through torch's public global hook, and what waits for one of them.
 
 A hook that is hidden from Dynamo would break the graph of a compiled `optimizer.step`, which `fullgraph=True` does not
-survive. So Dynamo is told to leave it out, and each run of a graph that steps were compiled into leaves a mark:
+survive. So Dynamo is set to leave it out, and each run of a graph that steps were compiled into leaves a mark:
 `count()`, asked before each execution of a graph, takes the marks away and counts. In a torch that cannot leave it out
 Dynamo traces the hook: one attribute that is written and never read. Optimizers that do not call torch's hooks are not
 counted: `count()` then stays 0, which means "unknown".
@@ -94,7 +94,7 @@ def _config() -> Any:
 
 
 def not_ours(functions: Any) -> Any:
-    """The functions that the program wants to be left out, of those that Dynamo is told to."""
+    """The functions that the program wants to be left out, of those that Dynamo leaves out."""
     return {function for function in functions if function is not _steps.hook}
 
 

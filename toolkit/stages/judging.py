@@ -209,7 +209,7 @@ class _Comparison:
         mark("passes")
         try:
             with t.inductor_config.patch(dict.fromkeys(CUSTOM)):
-                side = self._done_anew()
+                side = self._redone()
                 drawn = None if side is None else alike(self.before.gm, side.gm)
                 if side is None or drawn is None:
                     return None
@@ -221,7 +221,7 @@ class _Comparison:
         except Exception:  # noqa: BLE001  then nothing is known of it
             return None
 
-    def _done_anew(self) -> StageRun | None:
+    def _redone(self) -> StageRun | None:
         """The graph that torch's own decompositions, passes or partition make of the one before; None where they cannot
         be run alone."""
         spec = self.live.spec

@@ -70,7 +70,7 @@ def _candidate(name: str, autotuner: Any, config: Any, target: Target) -> tuple[
     row = CompiledRow(name, _config_text(config, config), dynamic_shared=0)
     try:
         kernel = pretended.compile_config(autotuner, config)
-    except Exception as error:  # noqa: BLE001  a candidate that does not compile is one that is told of
+    except Exception as error:  # noqa: BLE001  a candidate that does not compile is reported
         said = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
         row.error = f"{type(error).__name__}: {said[-1] if said else ''}"
         return row, {}

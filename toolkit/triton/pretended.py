@@ -200,14 +200,14 @@ def allocations(
     return all_replaced((known, name, value) for name, value in wanted.items() if hasattr(known, name))
 
 
-def wrappers_told_of(tell: Callable[[Any, Any], None]) -> contextlib.AbstractContextManager[None]:
-    """Calls `tell(lowering, module)` for each generated module that is loaded, with its Inductor lowering."""
+def wrappers_loaded(report: Callable[[Any, Any], None]) -> contextlib.AbstractContextManager[None]:
+    """Calls `report(lowering, module)` for each generated module that is loaded, with its Inductor lowering."""
     owner, name = t.home("GraphLowering._compile_to_module_lines")
     usual = getattr(owner, name)
 
     def load(self: Any, *arguments: Any) -> Any:
         module = usual(self, *arguments)
-        tell(self, module)
+        report(self, module)
         return module
 
     return replaced(owner, name, load)

@@ -84,7 +84,7 @@ def recovered() -> list[Recovered]:
     return runs
 
 
-def tell() -> None:
+def report() -> None:
     """Reports what `recovered` made, and what to do with it."""
     for run in recovered():
         name = summary.shown_path(run.run)

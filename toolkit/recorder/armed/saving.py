@@ -199,7 +199,7 @@ def _made_again(producer: Any, known: dict[ArmedGraph, Any], depth: int) -> Any:
         return _MISSING
     if kept not in known:
         known[kept] = None
-        with contextlib.suppress(Exception):  # it is a help, and what it cannot do is made up
+        with contextlib.suppress(Exception):  # optional: what it cannot do is synthesised
             read = _inputs(kept, newest, known, depth + 1)
             if _MISSING not in read.values:
                 saved = load_graph(kept.calls.session.writer().graph_path(kept.local))

@@ -93,7 +93,7 @@ class CheckedRung(TritonInterpret):
             self.seconds_plain = self.timed(compiled, inputs, checking)
             if self.seconds_plain < _SHORT_S:  # the first run of all loads and fills caches
                 self.seconds_plain = self.timed(compiled, inputs, checking)
-        except Exception:  # noqa: BLE001  the checked run tells of it
+        except Exception:  # noqa: BLE001  the checked run reports it
             self.seconds_plain = None
         finally:
             torch.set_rng_state(state)
@@ -161,7 +161,7 @@ def _unjudged(rung: CheckedRung, case: Live, seed: int, refused: Outcome) -> Out
             copy = copy_graph(gm)
             fakes = shared_fakes(copy, case.inputs, spec.dynamic)[0]
             execute(rung.build(copy, fakes, spec), clone_inputs(case.inputs), seed=seed)
-    except Exception as error:  # noqa: BLE001  whatever it raises is told
+    except Exception as error:  # noqa: BLE001  whatever it raises is reported
         if reason := missing(error):
             return Outcome(skipped(reason))
         signature = from_exception(error, "run")

@@ -277,4 +277,4 @@ FollowingBuilder = type(
     (CheckingBuilder,),
     {name: _following(name) for name in dir(type(BUILDER)) if name.startswith("create_") and name != "create_assert"},
 )
-"""The checking builder, every operation of which is told of."""
+"""The checking builder, every operation of which is reported."""

@@ -121,7 +121,7 @@ class Wrappers:
     def open(self) -> Iterator[Wrappers]:
         """Collects the wrappers of the compiles inside the block."""
         heard = kernels_heard(lambda row, nodes, _: self._heard.append((row.name, nodes)))
-        with heard, pretended.wrappers_told_of(self._loaded):
+        with heard, pretended.wrappers_loaded(self._loaded):
             yield self
 
     def of(self, call: Callable[..., Any]) -> Wrapper | None:

@@ -167,7 +167,7 @@ class Interpretation:
         from .on_cpu import answers
 
         draws = drawing_like_cpu() if self.draws_like_cpu else contextlib.nullcontext()
-        making, loaded = pretended.kernels_made_by(self.make), pretended.wrappers_told_of(self._loaded)
+        making, loaded = pretended.kernels_made_by(self.make), pretended.wrappers_loaded(self._loaded)
         with making, interpreted(), draws, answers(self), loaded:
             yield self
 
