@@ -124,9 +124,8 @@ def recomputes_random(gm: fx.GraphModule) -> bool:
 
 
 def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a compiled kernel would draw for one of Inductor's random prims; None for anything else, and where eager
-    cannot repeat it.
-    """
+    """The numbers that a compiled kernel would draw for one of Inductor's random prims; None for anything else, and
+    where eager cannot repeat it."""
     draw = _DRAWS.get(str(target))
     given = () if draw is None else (*args, *kwargs.values())
     devices: list[Any] = [
@@ -293,7 +292,7 @@ def nodes_in(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 def attribute(owner: Any, path: str) -> Any:
-    """What a dotted path of a `get_attr` node names, or None."""
+    """The value at the dotted path of a `get_attr` node, or None."""
     for part in path.split("."):
         owner = getattr(owner, part, None)
     return owner

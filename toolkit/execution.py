@@ -222,7 +222,7 @@ def leaves(value: Any) -> list[Any]:
 
 
 def returned(gm: fx.GraphModule) -> list[Any]:
-    """What a graph returns, as a flat list of nodes, numbers and None."""
+    """The results of a graph as a flat list of nodes, numbers and None."""
     return leaves(gm.graph.output_node().args[0])
 
 

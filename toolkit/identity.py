@@ -101,7 +101,7 @@ class Identity:
 
     @property
     def id(self) -> str:
-        """The 8 characters."""
+        """The identity's 8 characters."""
         text = "\n".join([self.kind, self.stage, self.error, self.detail, self.words, " ".join(self.calls)])
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
@@ -167,8 +167,8 @@ def text_words(message: str) -> str:
 
 
 def called_by(calls: Iterable[Call]) -> tuple[str, ...]:
-    """What a graph computes, once each and in order of the alphabet; what only makes or unpacks values where that is
-    all."""
+    """The operations of a graph, each once and in alphabetical order; those that only make or unpack values count where
+    there are no others."""
     ops = {base(op, target) for op, target in calls if op.startswith("call_")} - {"getitem"}
     return tuple(sorted((ops - _SOURCES) or ops))
 

@@ -194,7 +194,7 @@ def without_trust(imports: Sequence[str]) -> tuple[str, ...]:
 
 
 def given(words: Sequence[str]) -> tuple[str, ...]:
-    """The same from a command line: its inverse."""
+    """The modules from the words of a command line: the inverse of `option_words`."""
     named = [after for word, after in itertools.pairwise(words) if word == "--import"]
     return (*named, *([TRUST] if "--trust" in words else []))
 

@@ -1,13 +1,10 @@
 """Runs one graph under one rung in this process and says what went wrong: the body of every isolated query.
 
 Order: eager twice under one seed (the second time with uninitialised memory poisoned: a difference means that no
-verdict is
-possible), float64, the rung, the comparison. Each step is marked, so that a segfault or hang is charged to it. A graph
-with
-random ops is compiled once as recorded, for crashes and metadata, and once with `fallback_random`, where compiled code
-draws eager's numbers; Inductor's own random prims are drawn the way its kernels do (`philox`, CPU). Must run in a
-child:
-the graph may take the process with it.
+verdict is possible), float64, the rung, the comparison. Each step is marked, so that a segfault or hang is charged to
+it. A graph with random ops is compiled once as recorded, for crashes and metadata, and once with `fallback_random`,
+where compiled code draws eager's numbers; Inductor's own random prims are drawn the way its kernels do (`philox`, CPU).
+Runs in a child, because the graph may end the process.
 
 >>> judge(Live(gm, inputs), "inductor").text
 'ok'

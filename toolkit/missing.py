@@ -124,9 +124,8 @@ def is_same_error(wanted: Signature, error: BaseException) -> bool:
 
 
 def missing_error(error: BaseException, gm: fx.GraphModule, spec: ReplaySpec) -> Signature | None:
-    """What a rung that does not raise would have failed at; None where eager's error is no promise to raise one: it ran
-    out of memory, it is at an operator of the compiler's, or the graph is what Inductor's own passes left.
-    """
+    """The failure of a rung that does not raise where eager does; None where eager's error is no promise to raise one:
+    it ran out of memory, it is at an operator of the compiler's, or the graph is what Inductor's own passes left."""
     cause = error.__cause__
     if not isinstance(error, GraphRunError) or cause is None or is_memory_error(cause):
         return None

@@ -114,7 +114,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.failed or (check == ROUNDING and self.verdict == ROUNDING)
 
     def in_layer(self, layer: Layer | None) -> Verdict:
-        """The same failure of the compiler's, which shows in this layer already; None: not known better."""
+        """The verdict with this layer, in which the compiler's failure shows already; unchanged for None."""
         return msgspec.structs.replace(self, layer=layer) if layer and self.fault == "compiler" else self
 
     @property

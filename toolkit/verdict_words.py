@@ -204,7 +204,7 @@ def without(said: str) -> str:
 
 
 def needed(said: str) -> str:
-    """What a part of a case is, for a cell of issue.md."""
+    """The words on a part of a case, for a cell of issue.md."""
     return NEEDS.get(said, NEEDS["replaceable"])[1]
 
 
@@ -214,18 +214,18 @@ def happens(signature_kind: str, *, model: bool = False) -> str:
 
 
 def searched(signature_kind: str) -> str:
-    """What a search among issues asks for beside the operations; "" where the error's own text is asked for."""
+    """The words for a search among issues, beside the operations; "" where the error's own text is asked for."""
     return _SEARCHED.get(KINDS.get(signature_kind, ""), "")
 
 
 def expected(record: Verdict) -> tuple[str, str]:
-    """What was expected, and what was got instead, as issue.md says it."""
+    """The sentence of issue.md on what was expected, and what came instead."""
     kind = "wrong_numbers" if record.verdict == "rounding" else record.kind or "command"
     return _REPORTED[kind][1:]
 
 
 def owner(record: Verdict) -> str:
-    """Whose fault it is, where it is not the compiler's."""
+    """The party at fault, where it is not the compiler."""
     unknown = "nothing convicts the compiler" if record.verdict == "rounding" else "whose fault it is, is not known"
     return _OWNERS.get(record.fault or "", unknown)
 

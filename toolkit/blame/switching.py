@@ -176,7 +176,7 @@ def _origin(name: str) -> str:
 
 
 def pattern_name(entry: Any) -> str:
-    """What a pattern is called: its own name, its handler, or the function that it was traced from."""
+    """The name of a pattern: its own, its handler, or the function that it was traced from."""
     check = getattr(entry, "extra_check", None)
     traced = dict(
         zip(getattr(check, "__code__", _NONE).co_freevars, getattr(check, "__closure__", None) or (), strict=False)

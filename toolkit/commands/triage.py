@@ -319,7 +319,7 @@ def _program(command: list[str], as_json: bool, output: str | None, calls: str |
 
 
 def program_table(triaged: ProgramTriage) -> str:
-    """Of the call that departs each rung, else each call that was looked at."""
+    """The table of a program: each rung of the call that departs, else each call that was looked at."""
     from ..program.concluding import table_rows
 
     of_call, of_all = ("difference", "tolerance", "where"), ("call", "line", "largest difference")
@@ -361,7 +361,7 @@ _JUDGED = (Column("verdict"), Column("error", right=True), Column("eager's", rig
 
 
 def _judged(row: RungResult | GraphRow, *, ran: bool) -> tuple[str, ...]:
-    """The cells of a judgement."""
+    """The cells of a judged row."""
     return word(row.verdict), number(row.error), number(row.eager_error), f"{row.seconds:.2f}" if ran else ""
 
 

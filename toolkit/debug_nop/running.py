@@ -410,7 +410,7 @@ class Contents:
 
 
 def contents(tensor: torch.Tensor) -> Contents | None:
-    """What a tensor holds; None for one without readable data (meta, sparse, quantised)."""
+    """The contents of a tensor; None for one without readable data (meta, sparse, quantised)."""
     bits = _bits(tensor)
     return None if bits is None else Contents(bits)
 

@@ -50,7 +50,7 @@ def frames(paths: Mapping[str, Path], prefix: str = "c", side: str = "") -> tupl
 
 
 def unframed(path: Path, depth: int) -> str:
-    """What a box says of its module when only the first `depth` levels have a frame: "up: Linear"; "" when all have."""
+    """The module line of a box when only the first `depth` levels have a frame: "up: Linear"; "" when all have."""
     if depth >= len(path):
         return ""
     return _label(path[-1], path[depth - 1].path if depth else "")

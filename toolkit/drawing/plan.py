@@ -155,7 +155,7 @@ def plan_of(
 
 
 def _paths(graph: DrawnGraph, kept: Sequence[bool]) -> tuple[str, list[Path]]:
-    """What the nodes are grouped by: the levels around each node."""
+    """The kind of levels by which nodes are grouped, and the levels around each node."""
     computed = [node for node in graph.nodes if kept[node.index]]
     for by, paths in (
         ("module", [node.modules for node in graph.nodes]),

@@ -214,7 +214,7 @@ def _place_gradients(nodes: list[DrawnNode]) -> None:
 
 
 def without_meta(graph: DrawnGraph, *, keep_modules: bool = False) -> DrawnGraph:
-    """The same graph with nothing but its structure: nodes, targets, arguments."""
+    """A graph reduced to its structure: nodes, targets, arguments."""
     kept = [
         replace(
             node,

@@ -1,6 +1,7 @@
 """What a forked child does: bind itself to its limits, call the asked function, leave its answer in a file, exit.
 
-Must not return to the server's loop, flush the server's buffers, or run its exit handlers: it ends with os._exit.
+It ends with os._exit, so that it neither returns to the server's loop nor flushes the server's buffers nor runs its
+exit handlers.
 
 >>> from graphdbg.toolkit.isolation.child import mark
 >>> mark("compile")        # inside a task: the stage that a segfault or a time-out is charged to
@@ -62,7 +63,8 @@ def mark(stage: str) -> None:
 
 
 def report(event: Any) -> None:
-    """Hands an event (with a JSON form) to whoever asked, at once, so that it outlives this process; no-op elsewhere.
+    """Sends an event (with a JSON form) to the asking process at once, so that it outlives this process; no-op
+    elsewhere.
 
     An answer without a value carries the last event as `told`.
     """

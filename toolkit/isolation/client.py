@@ -403,7 +403,7 @@ class ForkServer:
         return process.warm_seconds
 
     def wall(self) -> tuple[list[str], list[str]]:
-        """What the wall of its children is built of, and what it leaves open; waits until the server is ready."""
+        """The mechanisms of its children's wall, and what they leave open; waits until the server is ready."""
         process = self.start()
         process.ready.wait()
         return process.built_of, process.open

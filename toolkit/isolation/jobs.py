@@ -1,7 +1,7 @@
 """One running query as the server sees it: its child, its captured output, its deadline, and the answer made of its
 end.
 
-Must not block: the server's loop calls these with whatever happened.
+Nothing here blocks: the server's loop calls these functions.
 """
 
 from __future__ import annotations
@@ -93,8 +93,7 @@ class Job:
         return True
 
     def reported(self) -> Events | None:
-        """What the child reported since the last call, an event that it was killed in left out; None once nothing can
-        come."""
+        """The child's events since the last call, without one that it was killed in; None once no more can come."""
         whole: list[msgspec.Raw] = []
         for data in _waiting(self.events):
             if not data:

@@ -99,7 +99,7 @@ def written_by(pids: Iterable[int]) -> list[Path]:
 class Stalls:
     """How long processes stood ready to run while the machine ran others: time that is not theirs.
 
-    Where the kernel does not tell, it is 0.
+    Where the kernel does not count it, it is 0.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Stalls:
 
 
 def _waited_ns(pid: int) -> int | None:
-    """What the main thread of a process waited for a processor."""
+    """The nanoseconds that the main thread of a process waited for a processor."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -230,8 +230,8 @@ def oom_kills() -> int:
 
 
 def default_memory_bytes(jobs: int = 1) -> int:
-    """What a child may use by default: its share, among `jobs` of them, of nine tenths of this machine's (or cgroup's)
-    memory."""
+    """The memory that a child may use by default: its share, among `jobs` of them, of nine tenths of this machine's (or
+    cgroup's) memory."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):

@@ -67,8 +67,8 @@ class Answer(msgspec.Struct, omit_defaults=True, tag="answer"):
 
     `status`: done | exception | signal | timeout | memory | lost (the server itself died). `value` is what the task
     returned; of one without a value `told` is the last event that it reported. `stage` is the last mark that the child
-    set (`child.mark`), `marks` are all of them with the seconds since its start, where it could still tell; `output` is
-    the head and the tail of what it and its children printed, faulthandler's traces included.
+    set (`child.mark`), `marks` are all of them with the seconds since its start, where it could still report them;
+    `output` is the head and the tail of what it and its children printed, faulthandler's traces included.
     """
 
     id: int

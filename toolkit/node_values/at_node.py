@@ -47,7 +47,8 @@ class AtNode:
 
     @property
     def exit_code(self) -> int:
-        """As `replay` exits; 1 for a value that is wrong on right inputs, 4 where nothing could be read."""
+        """The exit code, as of `replay`; 1 also for a value that is wrong on right inputs, 4 where nothing could be
+        read."""
         if self.outcome.verdict.failed or self.at.get("wrong"):
             return 1
         return self.outcome.verdict.exit_code or (4 if self.stopped else 0)

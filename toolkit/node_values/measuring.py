@@ -155,7 +155,7 @@ def _given(case: Live) -> dict[str, list[torch.Tensor]]:
 
 
 def target_of(node: fx.Node) -> str:
-    """What a node calls, as a person would write it."""
+    """The target of a node, as a person would write it."""
     if node.op in INPUTS:
         return node.op
     named = isinstance(node.target, str) or hasattr(node.target, "_schema")

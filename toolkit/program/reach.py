@@ -200,7 +200,7 @@ def array_of(value: Any) -> torch.Tensor | None:
 
 
 def slots_of(value: Any) -> dict[str, Any]:
-    """What is in the slots of an object's classes."""
+    """The values in the slots of an object's classes."""
     slots = {}
     for base in type(value).__mro__:
         for key, slot in vars(base).items() if "__slots__" in vars(base) else ():

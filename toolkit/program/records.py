@@ -71,7 +71,7 @@ class Call(msgspec.Struct):
 
     @property
     def place(self) -> str:
-        """`step() (train.py:31), call 2`."""
+        """The call as text: `step() (train.py:31), call 2`."""
         return f"{self.function}() ({Path(self.file).name}:{self.line}), call {self.number}"
 
     @property

@@ -118,7 +118,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str], stdout: int |
 
 
 def signal_text(code: int) -> str:
-    """What a code above 128 means: "signal SIGSEGV", if there is such a signal."""
+    """The meaning of an exit code above 128: "signal SIGSEGV", if there is such a signal."""
     try:
         return f"signal {signal.Signals(code - 128).name}"
     except ValueError:
@@ -144,7 +144,7 @@ def python_of(command: Sequence[str]) -> str | None:
 
 
 def lacks(python: str) -> str:
-    """What a Python cannot import of torch and graphdbg, asked in that Python; empty when it has both or cannot be
+    """Which of torch and graphdbg a Python cannot import, asked in that Python; "" when it has both or cannot be
     asked."""
     program = "import importlib.util as u; print(' '.join(n for n in ('torch', 'graphdbg') if u.find_spec(n) is None))"
     try:

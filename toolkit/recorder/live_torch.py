@@ -193,7 +193,7 @@ def tracing_facts(kind: str) -> dict[str, Any]:
 
 
 def aot_compiler_like(model: Any, compiler: Any) -> Any:
-    """`compiler` wrapped the way `model` is: AOTAutograd tells cacheable compilers by their class."""
+    """`compiler` wrapped the way `model` is: AOTAutograd recognises cacheable compilers by their class."""
     wrapper = loaded("SerializableAOTDispatchCompiler")
     if wrapper is not None and isinstance(model, wrapper):
         return wrapper(model.output_code_ty, compiler)

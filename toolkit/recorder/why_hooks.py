@@ -303,7 +303,7 @@ def compile_submod(session: Session, original: Function, self: Any, input_mod: A
 
 
 def symbols(session: Session, name: str, graph: Graph | None) -> None:
-    """Journals the symbols of a Dynamo graph, so that a reader can tell which sizes became dynamic without opening
+    """Journals the symbols of a Dynamo graph, so that a reader can see which sizes became dynamic without opening
     records."""
     record = graph.record if graph is not None else None
     if record is None or not record.symbols:

@@ -49,8 +49,8 @@ def stages_of(saved: SavedGraph) -> list[SavedGraph]:
 
 
 def without_passes(saved: SavedGraph, notes: Sequence[str]) -> Verdict | None:
-    """That a graph was compiled without passes of the user's that were in force in the run, as the notes of a replay
-    say; None where all were applied."""
+    """The verdict that a graph was compiled without passes of the user's that were in force in the run, as the notes of
+    a replay say; None where all were applied."""
     lost = [
         dropped
         for dropped in passes(saved, all=True)

@@ -44,7 +44,8 @@ _CLOSE_IN_EAGER = 1e-2
 
 
 def task(payload: dict[str, Any]) -> dict[str, Any] | None:
-    """What the second of two stages does wrong; None where it is right, or the two cannot be compared."""
+    """The body of the query: what the second of two stages does wrong; None where it is right, or the two cannot be
+    compared."""
     mark("load")
     cases = [Case.at(payload[name]) for name in ("before", "forward", "after") if payload[name]]
     seed, device = payload["seed"], payload["device"]

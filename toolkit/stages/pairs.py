@@ -176,7 +176,7 @@ def passes(after: SavedGraph, *, all: bool = False) -> list[Pass]:
 
 
 def _named(after: SavedGraph, hook: str, value: Any) -> Pass:
-    """What the journal and the recorded definitions know of the pass on a setting."""
+    """The pass on a setting, as the journal and the recorded definitions describe it."""
     said = str(value)
     notes = [note for note in _notes(after) if note.get("unsaved") == f"setting inductor.{hook}"]
     notes = [note for note in notes if str(note.get("what", "")).rpartition(".")[2] in said] or notes

@@ -58,7 +58,7 @@ def traced_apart(program: fx.GraphModule, traced: fx.GraphModule, seen: tuple[Se
 
 
 def _last_operator(nodes: Sequence[fx.Node]) -> list[fx.Node]:
-    """Of the nodes of one operation's backward those of the operator that most were made of."""
+    """The nodes of one operation's backward that were made from its most frequent operator."""
     operator = Counter(map(_operator, nodes)).most_common(1)[0][0]
     return [node for node in nodes if _operator(node) == operator]
 

@@ -133,8 +133,8 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def resources_of(report: str, shared: int = 0) -> dict[str, int]:
-    """What the report of `ptxas -v` says, by the fields of a CompiledRow; {} where it names no registers. `shared`:
-    bytes that a launch asks for on top."""
+    """The resources in a report of `ptxas -v`, by the fields of a CompiledRow; {} where it names no registers.
+    `shared`: bytes that a launch asks for on top."""
     registers, frame, fixed = _REGISTERS.search(report), _FRAME.search(report), _SHARED.search(report)
     if registers is None:
         return {}

@@ -168,8 +168,8 @@ class Saver(Observer):
                 self._no_node(name)
 
     def _overwritten(self, launch: Launch, names: Iterable[str]) -> None:
-        """What a mutated buffer held before this was not yet the value of its node. Memory that got another name is
-        another's."""
+        """Forgets what a mutated buffer held before, which was not yet the value of its node. Memory that got another
+        name is another's."""
         for buffer in {launch.buffers.get(name, "") for name in names} & self._last.keys():
             self._no_node(buffer)
 

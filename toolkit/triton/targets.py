@@ -60,7 +60,7 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def chip(self) -> Chip:
-        """What is known of such a chip."""
+        """The chip of this capability."""
         return CHIPS[self.capability]
 
     @property

@@ -55,7 +55,7 @@ class Armed(Session):
         super().afresh()
 
     def _watched(self, session: Session, graphs: Any, compiled: Any) -> Any:
-        """See `Session.watch`."""
+        """The callable that watches a compiled graph; see `Session.watch`."""
         from .calls import Calls
 
         if self.calls is None:

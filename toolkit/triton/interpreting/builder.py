@@ -277,7 +277,7 @@ _UPDATES = {
 
 
 def _unsigned(old: Any, value: Any, choose: Any) -> Any:
-    """Integers compared by their bits."""
+    """The result of `choose` on integers whose bits are read as unsigned."""
     kind = np.dtype(f"u{old.dtype.itemsize}")
     return choose(np.asarray(old).view(kind)[()], np.asarray(value).view(kind)[()]).view(old.dtype)
 

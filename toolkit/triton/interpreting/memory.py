@@ -73,7 +73,7 @@ class Access:
 
     @property
     def outside(self) -> np.ndarray:
-        """Live lanes out of bounds."""
+        """A mask of the live lanes out of bounds."""
         return self.live & ~self.inside
 
     def sentence(self) -> str:

@@ -73,7 +73,7 @@ class Observer:
         return None
 
     def after(self, launch: Launch) -> None:
-        """Called when it has run."""
+        """Called when the kernel has run."""
 
     def allocated(self, tensor: torch.Tensor) -> None:
         """Called when the wrapper allocated memory that holds nothing yet."""
