@@ -4,8 +4,8 @@ compiling.
 A process that dies loses nothing, for the system has the bytes; a power cut takes the last seconds. Must not open a
 file for writing. A file that went meanwhile, because a graph was left out or replaced, is passed over.
 
->>> syncing = Syncing(failed)
->>> syncing.add(path); syncing.finish()
+>>> syncing = Syncing(print)
+>>> syncing.add(Path("myrun/run.json")); syncing.finish()
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ gives a line for each step that a graph takes, and for each process that ends.
 >>> following = Following(Path("myrun"))
 >>> following.poll()
 True
->>> following.state, [row.status for row in following.rows][:2]
-('ended', ['ran', 'compiled'])
+>>> [row.status for row in following.rows][:2]
+['ran', 'compiled']
 """
 
 from __future__ import annotations

@@ -4,6 +4,6 @@
 Nothing of a record reaches a program but checked names and repr(): programs are executed.
 
 >>> from graphdbg.dumps.program.module import program
->>> program(record).splitlines()[0]
-'"""Graph 0_0/forward (forward), saved by graphdbg with torch 2.13.0+cpu.'
+>>> program(record).splitlines()[0][3:]
+'Graph 0_0/forward (forward), saved by graphdbg with torch ...'
 """

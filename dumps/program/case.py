@@ -2,6 +2,7 @@
 Pure data.
 
 >>> symbol_homes(run.graph("0_1/dynamo").record.graph)["s77"], facts_of(record).tolerance
+(('s77', None), 1e-05)
 """
 
 from __future__ import annotations

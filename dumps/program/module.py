@@ -4,8 +4,8 @@ Must not import torch, and writes nothing of a record but checked names and repr
 `aten = torch.ops.aten` and `constant(path)`, which returns the tensor that the graph holds under a dotted path; the
 paths of a subgraph begin with its own ("body_0.weight").
 
->>> print(program(record).splitlines()[0])
-"""Graph 0_0/forward (forward), saved by graphdbg with torch 2.13.0+cpu.
+>>> program(record).splitlines()[0][3:]
+'Graph 0_0/forward (forward), saved by graphdbg with torch ...'
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@ stood in for.
 
 Must not import torch, and must not pass a stand-in for the operator: `Registered.told` goes to the head of the program.
 
->>> custom_targets(record)                                                             # doctest: +SKIP
-{'mine::scale': [OpCall(...)]}
+For example: `custom_targets(record)` gives `{'mine::scale': [OpCall(...)]}`.
 """
 
 from __future__ import annotations

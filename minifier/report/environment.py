@@ -5,8 +5,7 @@ It must not import torch (versions come from package metadata and from the text 
 anything but `nvidia-smi` and `gcc --version`, and must not read any other environment variable than those of
 ALLOWED_VARIABLES.
 
->>> versions_text(collect())          # doctest: +SKIP
-'PyTorch version: 2.13.0+cpu ...'
+For example: `versions_text(collect())` gives `'PyTorch version: 2.13.0+cpu ...'`.
 """
 
 from __future__ import annotations

@@ -92,6 +92,10 @@ class Shared:
         return importlib.import_module("torch")
 
     @cached_property
+    def aot_function(self) -> Any:
+        return importlib.import_module("functorch.compile").aot_function
+
+    @cached_property
     def run(self) -> Any:
         return self.graphdbg.open_run("myrun")
 
@@ -164,7 +168,7 @@ def shared(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     """In a folder of its own, with a copy of the run."""
     shutil.copytree(recorded, tmp_path / "myrun")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     shared = Shared()
     yield shared
     if "server" in vars(shared):

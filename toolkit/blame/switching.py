@@ -4,7 +4,9 @@ Nothing public switches one application of a pass off: `torch._inductor.compiler
 and works through files in the user's cache and environment variables that a forked process no longer reads. What a
 torch lacks is left out. Everything here changes this process for good or for a context: children only.
 
->>> with asking(lambda asked: asked.subsystem == "post_grad_passes"): compile_it()      # without one post-grad pass
+For example:
+
+    with asking(lambda asked: asked.subsystem == "post_grad_passes"): compile_it()      # without one post-grad pass
 """
 
 from __future__ import annotations

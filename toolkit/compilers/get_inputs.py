@@ -7,9 +7,9 @@ device), or (int,) and (float,), in one list or two. A pickle is a program: it i
 names that such a file holds and gives for each a value that does nothing. No class or function of the file's choice is
 ever called.
 
->>> inputs = get_inputs("dumps/net/0_0/forward", seed=0)
->>> load_graph("dumps/net/0_0/forward").module()(*inputs)
->>> primals, tangents = get_inputs("dumps/net/0_0/joint", parts=True)
+>>> inputs = get_inputs("myrun/0_0/forward", seed=0)
+>>> load_graph("myrun/0_0/forward").module()(*inputs)[0].shape
+torch.Size([2, 4])
 """
 
 from __future__ import annotations

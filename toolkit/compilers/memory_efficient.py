@@ -6,9 +6,9 @@ parameters that are kept are counted apart, since they are alive anyway. A stora
 views of it are kept. Symbolic sizes count with the numbers they were traced with.
 
 >>> fused = memory_efficient_fusion(lambda x, y: (x + y).sin().exp().sum())
->>> fused(x, y).backward()
+>>> fused(torch.ones(4, requires_grad=True), torch.ones(4)).backward()
 >>> print(fused.saved_bytes)
-graphdbg x0_0: 1.0 KiB kept from forward to backward in 1 tensor (default partition: 2.0 KiB in 2), and 0 B of inputs
+graphdbg x...: 16 B kept from forward to backward in 1 tensor (default partition: 32 B in 2), and 0 B of inputs
 """
 
 from __future__ import annotations

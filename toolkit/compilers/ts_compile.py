@@ -8,9 +8,10 @@ on its first call.
 Works on lazy graph modules, with symbolic sizes as inputs, in the graph and as outputs. The caller's graph, inputs and
 random state stay as they are. TorchScript's own autocast is off meanwhile: the graph has its casts already.
 
->>> aot_function(f, fw_compiler=ts_compile)(x)
->>> torch.compile(model, backend="graphdbg_ts", dynamic=True)
->>> nnc_jit(lambda x: x.sin().cos())(torch.ones(3))
+>>> aot_function(lambda x: x.sin().cos(), fw_compiler=ts_compile)(torch.zeros(2))
+tensor([1., 1.])
+>>> nnc_jit(lambda x: x.sin().cos())(torch.zeros(2))
+tensor([1., 1.])
 """
 
 from __future__ import annotations

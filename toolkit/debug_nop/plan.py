@@ -4,8 +4,10 @@ A step per node: expected leaves with compiled sizes, the place where each stora
 arguments it shares memory with, the arguments that its schema writes to. Must not run anything, and must not add
 guards.
 
->>> plan = plan_of(gm)
->>> plan.steps[6].leaves[0].shape
+For example:
+
+    plan = plan_of(gm)
+    plan.steps[6].leaves[0].shape
 """
 
 from __future__ import annotations

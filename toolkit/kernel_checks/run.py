@@ -2,9 +2,11 @@
 """A graph's Triton kernels interpreted and checked, in this process, which a compile may change: a child does it for
 commands.
 
->>> found = checked(case.live())
->>> [(one.kind, one.kernel, one.line, one.nodes) for one in found.findings]
-[('load', 'triton_poi_fused_index_2', 14, ['index', 'add_1'])]
+For example:
+
+    found = checked(case.live())
+    [(one.kind, one.kernel, one.line, one.nodes) for one in found.findings]
+    # [('load', 'triton_poi_fused_index_2', 14, ['index', 'add_1'])]
 """
 
 from __future__ import annotations

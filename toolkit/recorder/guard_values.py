@@ -4,8 +4,7 @@ only.
 Looks into dictionaries, lists and sizes without calling anything of the program's own: no property, no __getattr__, no
 __eq__.
 
->>> found(frame, ["0/0: n == 3      # x + n  # train.py:9 in step"])
-{'n': 4}
+For example: `found(frame, ["0/0: n == 3` gives `{'n': 4}`, x + n.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Must not search itself (`dumps/browse` does).
 
->>> room.find.jump(57)      # shows node 57 wherever it is, and remembers where we came from
+For example, `room.find.jump(57)`: shows node 57 wherever it is, and remembers where we came from.
 """
 
 from __future__ import annotations
