@@ -85,6 +85,9 @@ def draw_graph_compile(name: str | os.PathLike[str], clear_meta: bool = True) ->
     """A compiler that draws into `name`: .svg (also without a suffix), .png, .pdf or .dot.
 
     Raises UsageError for another suffix, EnvironmentLackError where nothing here can make that format.
+
+    >>> draw_graph_compile("net.dot")(gm, inputs)(list(inputs))[0].shape
+    torch.Size([2, 4])
     """
     return DrawGraphCompile(name, clear_meta)
 

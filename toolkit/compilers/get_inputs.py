@@ -39,6 +39,9 @@ def get_inputs(path: str | os.PathLike[str], seed: int = 0, *, parts: bool = Fal
     A `.input` file of a joint graph that has the two parts always gives both. Raises UsageError when `path` is no saved
     graph, RefusedError (an UnreadableError) for a pickle that holds anything else than metadata, EnvironmentLackError
     for a device or dtype that is not here.
+
+    >>> [len(part) for part in get_inputs("myrun/0_0/joint", parts=True)]
+    [5, 1]
     """
     pickled = _input_file(Path(path))
     if pickled is not None:
