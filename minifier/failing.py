@@ -7,8 +7,7 @@ torch here.
 For example:
 
     failing_graph(open_run("myrun"), told=print)
-    # (SavedGraph('0_0/dynamo'), 'its compile failed and no later graph was made: AssertionError: incorrect out
-    # shape ...')
+    # (SavedGraph('0_0/dynamo'), 'its compile failed and no later graph was made: AssertionError: ...')
 """
 
 from __future__ import annotations

@@ -98,10 +98,10 @@ def _show_code(about: About, index: int) -> None:
 
     count = max(1, len(about.uses(index)))
     shown = [about.code(index, number) for number in range(count)]
-    for one in shown:
-        if not one.marked:
-            say(sheet.text(one) if not one.language else one.notes[0])
-    texts = [_titled(f"# {one.title}", one, around=0) for one in shown if one.marked]
+    for code in shown:
+        if not code.marked:
+            say(sheet.text(code) if not code.language else code.notes[0])
+    texts = [_titled(f"# {code.title}", code, around=0) for code in shown if code.marked]
     emit("\n\n".join(texts), as_json=False)
 
 
@@ -135,19 +135,19 @@ def _show_near(about: About, index: int, hops: int, head: dict[str, Any], as_jso
 
 
 def _all(about: About, index: int) -> dict[str, Any]:
-    """Everything as one JSON object."""
+    """Everything that is known of the node, as one JSON object."""
     partners, why = about.partners(index)
     source = about.source(index)
     lines = [str(line) for line in source.lines] if source.language else []
     return {
         **about.of(index).fixed(),
-        "partners": [{"graph": one.graph, "name": one.name, "how": one.how} for one in partners],
+        "partners": [{"graph": row.graph, "name": row.name, "how": row.how} for row in partners],
         "no_partner": why or None,
         "kernels": [
             {"graph": graph.id, "kernel": use.kernel, "sure": use.sure, "line": max(use.start, use.call) + 1}
             for graph, use in about.uses(index)
         ],
-        "stages": [msgspec.to_builtins(one) for one in about.related.of(about.view, index)],
+        "stages": [msgspec.to_builtins(row) for row in about.related.of(about.view, index)],
         "source": {
             "path": source.path,
             "line": source.top + 1,

@@ -152,14 +152,14 @@ def run_many(program: Path, times: int, **how: Any) -> list[Trial]:
 
 def answer_of(code: str, *arguments: str, **how: Any) -> Any:
     """What a few lines of Python, run in such a process, left as JSON in the file "answer"; None where they died."""
-    found: list[Any] = []
+    answers: list[Any] = []
 
     def read(cwd: Path) -> None:
         answer = cwd / "answer"
-        found.extend([json.loads(answer.read_text())] if answer.exists() else [])
+        answers.extend([json.loads(answer.read_text())] if answer.exists() else [])
 
     run_command([sys.executable, "-c", code, *arguments], limit_s=ANSWER_S, after=read, **how)
-    return found[0] if found else None
+    return answers[0] if answers else None
 
 
 @contextlib.contextmanager

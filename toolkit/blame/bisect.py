@@ -74,14 +74,14 @@ def bisect(
         asking = BisectQuestions(saved, used, result, narrate, how, check, clock)
 
         def search_nodes() -> None:
-            result.by_node = found = by_node(saved, used, rung, how, check, clock, narrate)
-            result.notes += [note for note in found.notes if note not in result.notes]
+            result.by_node = searched = by_node(saved, used, rung, how, check, clock, narrate)
+            result.notes += [note for note in searched.notes if note not in result.notes]
 
         try:
             if by == "node":
                 search_nodes()
-                found = result.by_node
-                result.reproduced = found is not None and found.fails
+                searched = result.by_node
+                result.reproduced = searched is not None and searched.fails
             else:
                 _search(asking, result, search_nodes if by is None else None)
         except OutOfTime as stop:
@@ -108,6 +108,6 @@ def _search(asking: BisectQuestions, result: Bisection, search_nodes: Callable[[
             search_nodes()
         except GraphdbgError as error:
             result.notes.append(f"not searched by node: {error}")
-    found = result.by_node
-    if result.verdict.fault != "model" and not (found is not None and found.convicted):
+    searched = result.by_node
+    if result.verdict.fault != "model" and not (searched is not None and searched.convicted):
         by_pass(asking, result)

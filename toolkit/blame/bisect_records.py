@@ -115,7 +115,7 @@ class Bisection(msgspec.Struct):
     """The whole result. `reproduced` is False when the graph does not fail, and then nothing else was tried.
 
     `by`: what convicted, "" where nothing did. `backend` is the first stock backend that fails; `sentence` and
-    `meaning` are what to tell; `stopped` says why the search ended early. `node`: what the search by node found.
+    `meaning` are for the user; `stopped` says why the search ended early. `node`: what the search by node found.
     `verdict`: on the graph, with what was found and how to go on; `cannot_tell` where it fails and nothing was found.
     """
 

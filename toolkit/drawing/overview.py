@@ -147,8 +147,8 @@ def _counts(nodes: Sequence[DrawnNode], inputs: Sequence[int], graph: DrawnGraph
 
 
 def _rank(nodes: Sequence[DrawnNode], base: str) -> int:
-    found = next(node.family for node in nodes if node.base == base)
-    return WEIGHT.index(found) if found in WEIGHT else len(WEIGHT)
+    family = next(node.family for node in nodes if node.base == base)
+    return WEIGHT.index(family) if family in WEIGHT else len(WEIGHT)
 
 
 def _input_words(nodes: list[DrawnNode]) -> tuple[str, list[str]]:
@@ -194,8 +194,8 @@ def _edges(graph: DrawnGraph, part: GraphShare, groups: set[str]) -> list[Edge]:
                 label = node.value if node.base == "getitem" and node.value else graph.nodes[used].value
                 values.setdefault((source, target), {})[used] = label
     return [
-        Edge(*ends, next(iter(found.values())) if len(found) == 1 else counted(len(found), "value"))
-        for ends, found in values.items()
+        Edge(*ends, next(iter(carried.values())) if len(carried) == 1 else counted(len(carried), "value"))
+        for ends, carried in values.items()
     ]
 
 

@@ -34,8 +34,8 @@ CHECKS: tuple[Callable[[], HealthCheck | Sequence[HealthCheck]], ...] = (
 
 def examine() -> list[HealthCheck]:
     """All checks, in the order of what depends on what."""
-    found: list[HealthCheck] = []
+    checks: list[HealthCheck] = []
     for check in CHECKS:
-        made = check()
-        found += [made] if isinstance(made, HealthCheck) else made
-    return found
+        outcome = check()
+        checks += [outcome] if isinstance(outcome, HealthCheck) else outcome
+    return checks

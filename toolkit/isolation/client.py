@@ -270,7 +270,7 @@ class _Process:
             self.notes, self.warm_seconds = message.notes, message.seconds
             self.built_of, self.open = message.built_of, message.open
             if self.open:
-                heartbeat.told(
+                heartbeat.send(
                     f"{UNKNOWN}; code of it that breaks out could {', '.join(self.open)} (see graphdbg doctor)"
                 )
             self.ready.set()

@@ -131,7 +131,11 @@ def drawn(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """
     draw = _DRAWS.get(str(target))
     given = () if draw is None else (*args, *kwargs.values())
-    devices: list[Any] = [getattr(one, "device", one) for one in given if isinstance(one, (torch.Tensor, torch.device))]
+    devices: list[Any] = [
+        getattr(argument, "device", argument)
+        for argument in given
+        if isinstance(argument, (torch.Tensor, torch.device))
+    ]
     return draw(*args, **kwargs) if draw is not None and all(map(philox.repeatable, devices)) else None
 
 
@@ -231,7 +235,7 @@ def clone_inputs(inputs: Sequence[Any], change: Callable[[torch.Tensor], torch.T
         _clone(value, storages, change or torch.Tensor.clone) if isinstance(value, torch.Tensor) else value
         for value in inputs
     ]
-    came = [place for place, one in enumerate(inputs) if isinstance(one, torch.Tensor) and not one.is_leaf]
+    came = [place for place, given in enumerate(inputs) if isinstance(given, torch.Tensor) and not given.is_leaf]
     bases = {place: base._replace(dtype=copies[place].dtype) for place, base in bases_of(inputs).items()}
     return computed(copies, came, bases) if came or bases else copies
 

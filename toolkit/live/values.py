@@ -197,13 +197,13 @@ def _storage(value: torch.Tensor) -> int:
         return 0
 
 
-def shares_memory(one: Any, other: Any) -> bool:
+def shares_memory(value: Any, other: Any) -> bool:
     """Whether two values are strided tensors on one storage that holds anything."""
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
-    if one.layout is not torch.strided or other.layout is not torch.strided:
+    if value.layout is not torch.strided or other.layout is not torch.strided:
         return False
-    where = one.untyped_storage().data_ptr()
+    where = value.untyped_storage().data_ptr()
     return where != 0 and where == other.untyped_storage().data_ptr()
 
 

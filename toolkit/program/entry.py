@@ -1,10 +1,9 @@
 """In the user's own process: starts what runs beside each compiled call, where the environment or a block asks for it.
 
-For example:
-
-    with graphdbg.shadow(calls="10") as found:
-        train()
-    found.verdict.verdict  # -> 'ok'
+>>> with graphdbg.shadow(calls="10") as triaged:
+...     train()
+>>> triaged.verdict.verdict
+'ok'
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ def shadow(
     from ..verdicts.verdict import cannot_tell
     from .concluding import ProgramTriage, concluded
     from .judging import JudgedCall, judge_graphs, judgeable
-    from .run import made, range_of
+    from .run import new_folder, range_of
     from .shadowing import Shadow
 
     text = None if calls is None else str(calls)
     first, last = range_of(text)
-    path = made(Path(folder) if folder is not None else None)
+    path = new_folder(Path(folder) if folder is not None else None)
     inside = Shadow(
         path,
         first=first,
@@ -70,10 +69,10 @@ def shadow(
         go_on=text is not None,
         seconds=max_time_s if max_time_s is not None else float("inf"),
     )
-    found = ProgramTriage(cannot_tell("the block has not ended"), [], {}, [], str(path))
+    triaged = ProgramTriage(cannot_tell("the block has not ended"), [], {}, [], str(path))
     inside.start()
     try:
-        yield found
+        yield triaged
     finally:
         inside.stop()
         program = read(path / FILE)
@@ -81,6 +80,6 @@ def shadow(
         graphs = JudgedCall()
         if call is not None and judgeable(call):
             graphs = judge_graphs(call, None, lambda text: None, program.modules)
-        told = concluded(program, path, graphs, [])
+        final = concluded(program, path, graphs, [])
         for name in ("verdict", "calls", "counts", "summary", "notes", "at", "drift"):
-            setattr(found, name, getattr(told, name))
+            setattr(triaged, name, getattr(final, name))

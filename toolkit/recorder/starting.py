@@ -129,11 +129,11 @@ def begin_block(options: Options) -> Session:
 def tell(session: Session, *, in_block: bool, reason: str = "", typed: Callable[[str], str] = str) -> None:
     """The closing words, from what is on disk. `reason`: why there may be nothing; `typed`: how commands are typed
     there."""
-    told = partial(
-        summary.lines, in_block=in_block, errors=session.errors, made=session.join, reason=reason, typed=typed
+    closing = partial(
+        summary.lines, in_block=in_block, errors=session.errors, created=session.join, reason=reason, typed=typed
     )
     try:
-        for line in told(session.path):
+        for line in closing(session.path):
             say(line)
     except (GraphdbgError, OSError) as error:
         say(f"graphdbg: {error}")

@@ -37,7 +37,7 @@ def longer(limit_s: float, factor: float, most_s: float) -> float:
 
 
 def task(payload: dict[str, Any]) -> dict[str, float]:
-    """What the child does."""
+    """The body of the query: the factor, measured in a child."""
     return {"factor": factor(payload["nodes"])}
 
 

@@ -43,7 +43,9 @@ def with_trust_for(saved: SavedGraph, command: str) -> str:
         definitions = saved.record.definitions
     except GraphdbgError:
         return ""
-    return f"{command} --trust" if any(one.program and not one.missing for one in definitions) else ""
+    return (
+        f"{command} --trust" if any(definition.program and not definition.missing for definition in definitions) else ""
+    )
 
 
 def remember(imports: Sequence[str]) -> None:
