@@ -4,7 +4,7 @@ Two graphs belong together by their ids (`0_0/forward`, `0_0/backward`); a saved
 of the other with the same name; else the saved outputs and the inputs that are not tangents are paired in order. A box
 of the backward graph says by `seq_nr` of which forward op it is the gradient. A joint graph is its own partner.
 
->>> view = side_by_side(*of(saved))
+>>> drawn = side_by_side(*of(saved))
 """
 
 from __future__ import annotations

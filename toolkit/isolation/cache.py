@@ -8,7 +8,7 @@ into each private cache.
 Never writes into the user's own Inductor cache, and never leaves a half-written seed: a seed appears by rename.
 Processes that use a seed hold it, so that `cleaning` leaves it alone.
 
->>> plant(cache_dir, seed_folder())        # True when a seed was found
+For example, `plant(cache_dir, seed_folder())`: True when a seed was found.
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@
 torch keeps one per GPU, makes a new one at the first use after the GPU's generator was set, and passes it only to
 `_cudnn_rnn`, so a tiny LSTM is run to see it.
 
->>> dropout = CudnnDropout(torch.device("cuda", 0))
->>> state = dropout.getstate(); train(); dropout.setstate(state)
+For example:
+
+    dropout = CudnnDropout(torch.device("cuda", 0))
+    state = dropout.getstate(); train(); dropout.setstate(state)
 """
 
 from __future__ import annotations

@@ -47,8 +47,10 @@ def shadow(
     With several ranks each looks at its own calls, the same ones. Raises UsageError where the folder exists or `calls`
     names none.
 
-    >>> with graphdbg.shadow() as found:
-    ...     torch.compile(model)(batch).sum().backward()
+    For example:
+
+        with graphdbg.shadow() as found:
+            torch.compile(model)(batch).sum().backward()
     """
     from ..verdicts.verdict import cannot_tell
     from .concluding import ProgramTriage, concluded

@@ -4,8 +4,10 @@ worth a line, and shows the user's frames and torch's, not the recorder's.
 Catches no signal, and does not change how the process ends. Only the copy of a traceback that is printed at the end is
 trimmed; the exception object is passed on unchanged to the previous sys.excepthook.
 
->>> close_with_child(session.uncaught, session.close)
->>> install(); 1 / 0
+For example:
+
+    close_with_child(session.uncaught, session.close)
+    install(); 1 / 0
 """
 
 from __future__ import annotations

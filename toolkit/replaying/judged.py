@@ -4,9 +4,10 @@ Kept under all that it depends on: graph and inputs, rung, check and seed, this 
 they are now, the environment that torch reads. Only sure outcomes are kept: no hang, no amount, nothing that could not
 be decided, and nothing judged with modules of the user's, which may differ next time. Imports no torch.
 
->>> remember(saved, "inductor", "auto", 0, outcome)
->>> known(saved, "inductor", "auto", 0).text
-'fails: wrong numbers'
+For example:
+
+    remember(saved, "inductor", "auto", 0, outcome)
+    known(saved, "inductor", "auto", 0).text  # -> 'fails: wrong numbers'
 """
 
 from __future__ import annotations

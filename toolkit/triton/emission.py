@@ -5,9 +5,10 @@ Triton's two intermediate forms, LLVM's, PTX, machine code, and what the assembl
 shared memory. Inductor's own options and candidates of block sizes; nothing is launched, and no GPU is needed. Works on
 the text of the wrapper, recorded or just written. Runs in a child only, because the sources are programs.
 
->>> rows = emitted_kernels(wrapper, target_of("cuda:90"), ["ptx"], folder, recorded={})
->>> rows[0].name, rows[0].registers
-('triton_poi_fused_relu_0', 16)
+For example:
+
+    rows = emitted_kernels(wrapper, target_of("cuda:90"), ["ptx"], folder, recorded={})
+    rows[0].name, rows[0].registers  # -> ('triton_poi_fused_relu_0', 16)
 """
 
 from __future__ import annotations

@@ -4,8 +4,10 @@ calls.
 Of each input: its copy where it was small, else the tensor itself if it is still there, else the value that its graph
 computes again from its own inputs. What was written since the call is named, with its writer as far as that is known.
 
->>> save(session, None, None).notes
-['0_0/dynamo: fc.weight was written to (version 3, now 4) after execution 3, by 1_0/dynamo']
+For example:
+
+    save(session, None, None).notes
+    # ['0_0/dynamo: fc.weight was written to (version 3, now 4) after execution 3, by 1_0/dynamo']
 """
 
 from __future__ import annotations
