@@ -67,7 +67,7 @@ def test_an_exception_keeps_type_text_and_frames(server: ForkServer) -> None:
     assert answer.status == "exception"
     assert answer.error is not None
     assert (answer.error.type, answer.error.message) == ("ValueError", "no 7")
-    assert answer.error.frames[0] == "isolated_tasks:fail"
+    assert answer.error.frames[0] == f"{TASKS}:fail"
     assert "line" in answer.error.traceback
 
 
